@@ -1,4 +1,4 @@
-"""Published numbers, claims and the audit of parameter counts. Imports no torch until something is counted."""
+"""Published numbers, claims, and the audit of parameter counts. Imports no torch before counting."""
 
 from phmrun.papers.published import Match, Verdict, judge
 from phmrun.results.printed import Printed

@@ -1,6 +1,6 @@
-"""Every published parameter count beside the one of the network that its row of the paper describes.
+"""Audit of published parameter counts against the networks that the papers describe.
 
-Nothing computed is ever stored: each row's network is built, on the meta device, by what ``train`` builds it with.
+No computed number is stored: each row's network is built on the meta device, by the code that ``train`` uses.
 """
 
 import json
@@ -24,35 +24,39 @@ from phmrun.sweeps.paper_table import Column, PaperRow, PaperTable, load_table, 
 
 Counts = dict[str, Any]
 
-OPTIONAL = ("norms", "embedding", "output", "define")  # what a measure may name in a network that has none of it
+OPTIONAL = ("norms", "embedding", "output", "define")  # scopes that a measure may name even if a network has none
 
 
 @dataclass(frozen=True)
 class AuditRow:
-    """One published figure."""
+    """Published figure with the computed one."""
 
     paper: str  # short name of the paper
     table: str  # number of the table
     row: str  # row and column
     published: str  # as printed
-    # parameters (bytes, per cent, fold) of the network built; ``None`` where it is not this paper's
+    # parameters (or bytes, percent, fold) of the network built; ``None`` if the figure is quoted
     computed: int | float | None
-    verdict: Verdict  # what the one is to the other
-    note: str  # why they differ, or what the paper leaves open
+    verdict: Verdict  # agreement of the two
+    note: str  # reason of a difference, or facts that the paper does not state
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields for JSON."""
         return {**asdict(self), "verdict": str(self.verdict)}
 
 
 def audit(paper: str = "all") -> Iterator[AuditRow]:
-    """All parameter figures of the tables of one paper, or of all; refuses unknown papers and malformed tables."""
+    """Yield all parameter figures of the tables of one paper, or of all papers.
+
+    Raises:
+        PhmrunError: The paper is unknown, or a table is malformed.
+    """
     for name in table_names(paper):
         yield from audit_table(load_table(name), name)
 
 
 def audit_table(table: PaperTable, name: str) -> Iterator[AuditRow]:
-    """All parameter figures of one table; ``name`` is its file, for messages."""
+    """Yield all parameter figures of one table; ``name`` is its file, for messages."""
     networks = _Networks(table, name)
     counting = sum(not column.metric for column in table.columns.values())
     for row in table.rows:
@@ -69,9 +73,13 @@ def audit_table(table: PaperTable, name: str) -> Iterator[AuditRow]:
 
 
 def build_counts(table: PaperTable, row: PaperRow, name: str, overrides: Mapping[str, Any] | None = None) -> Counts:
-    """What :func:`~phmrun.engine.counting.count_network` says of the network of a row of a table.
+    """Return the parameter counts of a row's network, as :func:`~phmrun.engine.counting.count_network`.
 
-    ``name`` is the table's file, for messages; ``overrides`` are laid over the row's own settings.
+    Args:
+        table: The table.
+        row: One of its rows.
+        name: File of the table, for messages.
+        overrides: Settings that override the row's own.
     """
     label = f"{name}, row {row.name}"
     if table.task is None or row.network is not None:
@@ -84,21 +92,21 @@ def build_counts(table: PaperTable, row: PaperRow, name: str, overrides: Mapping
 
 
 def networks() -> dict[str, str]:
-    """Classes of the networks that tables can name, of all tasks, each as ``module:name``."""
+    """Return the networks that tables can name, as ``module:name`` by name."""
     return {name: place for task in TASKS.names() for name, place in TASKS.get(task).networks.items()}
 
 
 def build_network(name: str, arguments: Mapping[str, Any], *, where: str | None = None) -> nn.Module:
-    """Build one of :func:`networks` on the default device.
+    """Build one of :func:`networks` on the default device, with shared parameters tied.
 
     Args:
         name: Name of the network.
-        arguments: Its options, ``sizes`` (a list of vocabulary entries and the like), and its structures: ``layer``,
-            ``embedding``, ``output``.
+        arguments: Its options, ``sizes`` (a list of vocabulary sizes), and its structures ``layer``, ``embedding``,
+            ``output``.
         where: Place of the arguments, for messages.
 
     Raises:
-        PhmrunError: There is no such network or option, the sizes are missing, or values contradict each other.
+        PhmrunError: The network or an option is unknown, the sizes are missing, or an option is invalid.
     """
     places = networks()
     if name not in places:
@@ -121,7 +129,7 @@ def build_network(name: str, arguments: Mapping[str, Any], *, where: str | None 
 
 
 def row_config(table: PaperTable, row: PaperRow, name: str, overrides: Mapping[str, Any] | None = None) -> Experiment:
-    """The configuration of a row whose table belongs to a task; arguments as for :func:`build_counts`."""
+    """Return the configuration of a row of a task's table; arguments as for :func:`build_counts`."""
     task: Task = TASKS.get(str(table.task), where=name)
     label = f"{name}, row {row.name}"
     sources = [*table.sources(name), *table.row_sources(row, label), Source(label, overrides or {})]
@@ -130,14 +138,14 @@ def row_config(table: PaperTable, row: PaperRow, name: str, overrides: Mapping[s
 
 @dataclass
 class _Networks:
-    """The counts of a table's rows; networks that are asked for again are not built again."""
+    """Cache of the counts of a table's rows."""
 
     table: PaperTable
     name: str
     built: dict[str, Counts] = field(default_factory=dict)
 
     def count(self, row: PaperRow, heading: str, overrides: Mapping[str, Any] | None = None) -> int:
-        """The parameters that a column counts in the network of a row."""
+        """Return the parameters (or bytes) that a column counts in a row's network."""
         key = json.dumps([row.network, row.config, row.set, row.vocabulary, overrides], sort_keys=True)
         if key not in self.built:
             self.built[key] = build_counts(self.table, row, self.name, overrides)
@@ -146,18 +154,22 @@ class _Networks:
         return measured(self.built[key], measure or "total", column.without, self.name) * column.bytes_each
 
     def printed(self, row: PaperRow, heading: str) -> Printed:
-        """A cell as it is printed."""
+        """Return a cell as printed."""
         return Printed.parse(row.published[heading], self.table.columns[heading].unit, row.digits.get(heading))
 
     def agree(self, cells: Sequence[tuple[PaperRow, str]]) -> bool:
-        """True if some printed counts, from which another figure derives, agree with the networks."""
+        """True if all these printed counts agree with the networks, rounded or cut."""
         return all(
             judge(self.printed(row, heading), self.count(row, heading)) is not Match.NONE for row, heading in cells
         )
 
 
 def measured(counts: Counts, measure: str | list[str], without: list[str], where: str) -> int:
-    """What a measure (see :class:`Column`) takes of the counts of a network; refuses scopes that it has not."""
+    """Return the parameters that a measure (see :class:`Column`) selects from a network's counts.
+
+    Raises:
+        PhmrunError: The network has no such scope, or the measure is unknown.
+    """
     if measure == "matrices":
         return int(counts["block_matrices"]["count"])
     scopes = list(counts["by_scope"])
@@ -173,7 +185,7 @@ def measured(counts: Counts, measure: str | list[str], without: list[str], where
 
 
 def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed) -> tuple[Any, Verdict, str]:
-    """Computed value, verdict and note of a cell that is a count."""
+    """Return computed value, verdict and note of a cell that is a count."""
     remark = row.note_on(heading)
     if row.quoted_in(heading):
         return None, Verdict.QUOTED, _joined(f"from {row.quoted_in(heading)}", remark)
@@ -181,7 +193,7 @@ def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
     others = {name: networks.count(row, heading, overrides) for name, overrides in row.readings.items()}
     listed = "; ".join(f"{name}: {count:,}" for name, count in others.items() if count != computed)
     missing = row.missing_in(heading)
-    # If the paper leaves something open, even an equal number may be chance, so it is not judged at all.
+    # If the paper leaves something open, an equal number may be chance, so it is not judged.
     if missing:
         note = _joined(f"not said: {missing}", f"{row.reading}: {computed:,}", listed, _fitted(row, heading), remark)
         return computed, Verdict.UNDERDETERMINED, note
@@ -206,12 +218,15 @@ def _fitted(row: PaperRow, heading: str) -> str:
 
 
 def _of(verdict: Verdict, fitted: bool) -> Verdict:
-    """The verdict on a number whose network has options that were chosen to meet it."""
+    """Return FITTED instead of an agreement if an option was chosen to match the number."""
     return Verdict.FITTED if fitted and verdict in (Verdict.FOLLOWS, Verdict.ROUNDED) else verdict
 
 
 def _retraced(networks: _Networks, row: PaperRow, heading: str, printed: Printed, match: Match) -> tuple[Verdict, str]:
-    """Verdict and source of a count that is not equal by itself: from other counts as printed, or cut."""
+    """Return verdict and source of a count that is not equal by itself.
+
+    It may be derived from other printed counts, repeat another cell, or be cut instead of rounded.
+    """
     parts = {
         name.removeprefix("-"): -1 if name.startswith("-") else 1 for name in networks.table.columns[heading].follows
     }
@@ -234,14 +249,14 @@ def _retraced(networks: _Networks, row: PaperRow, heading: str, printed: Printed
 
 
 def _derived(networks: _Networks, row: PaperRow, heading: str, printed: Printed) -> tuple[Any, Verdict, str]:
-    """Computed value, verdict and note of a cell that derives from two counts."""
+    """Return computed value, verdict and note of a cell derived from two counts."""
     column = networks.table.columns[heading]
     other, counting = networks.table.row(row.against or str(column.against)), str(column.of)
     remark = row.note_on(heading)
     if row.quoted_in(heading):
         return None, Verdict.QUOTED, _joined(f"from {row.quoted_in(heading)}", remark)
     computed = _derive(column, networks.count(row, counting), networks.count(other, counting))
-    if row is other:  # the part that a network is of itself
+    if row is other:  # a network's share of itself
         return computed, Verdict.TRIVIAL if judge(printed, computed) is Match.ROUNDED else Verdict.DIFFERS, remark
     fitted = counting in row.inferred or counting in other.inferred
     remark = _joined(_fitted(row, counting) or _fitted(other, counting), remark)
@@ -265,20 +280,22 @@ def _derived(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
 def _from_percent(
     networks: _Networks, row: PaperRow, heading: str, printed: Printed, verdict: Verdict, remark: str
 ) -> tuple[Verdict, str]:
-    """Verdict and note of a fold that the table may have computed from its own rounded per cent."""
+    """Return verdict and note of a fold that the paper may have derived from its rounded percentage."""
     column = networks.table.columns[heading]
     for name, other in networks.table.columns.items():
         if name in row.published and (other.derived, other.of, other.against) == ("percent", column.of, column.against):
             share = networks.printed(row, name)
             if judge(printed, 100 / share.amount) is Match.ROUNDED:
-                found = _derived(networks, row, name, share)[1]
+                verdict_of_share = _derived(networks, row, name, share)[1]
                 source = f"derived from the printed {row.published[name]}"
-                return Verdict.ROUNDED if found is Verdict.FOLLOWS else found, _joined(remark, source)
+                return Verdict.ROUNDED if verdict_of_share is Verdict.FOLLOWS else verdict_of_share, _joined(
+                    remark, source
+                )
     return verdict, remark
 
 
 def _derive(column: Column, count: int | Fraction, against: int | Fraction) -> Fraction:
-    """Per cent, saving (negative) or fold."""
+    """Return a derived value: percent, percent saved (negative), or fold (against / count)."""
     if column.derived == "fold":
         return Fraction(against) / Fraction(count)
     share = 100 * Fraction(count) / Fraction(against)

@@ -1,7 +1,7 @@
-"""The papers' claims as files, ``configs/papers/<paper>/claims.yaml``, and what our runs say of each.
+"""Claims of the papers, ``configs/papers/<paper>/claims.yaml``, checked against our runs.
 
-A claim compares two cells of a table. It is decided by runs in the table's settings alone; runs in reduced settings
-decide it "in this reduced setting", and never the paper's. Imports torch, to count networks.
+A claim compares two cells of a table. Only runs with the table's settings decide it. Runs with reduced settings decide
+it "in this reduced setting", never the paper's. Imports torch to count networks.
 """
 
 import json
@@ -37,21 +37,21 @@ DEFAULT_MARGIN = 0.5
 
 
 class Claim(Section):
-    """One claim that a table supports."""
+    """Claim that a table supports."""
 
-    name: str = Field(min_length=1, description="Short and unique in the paper.")
-    says: str = Field(min_length=1, description="What is claimed, in our words.")
+    name: str = Field(min_length=1, description="Short name, unique in the paper.")
+    says: str = Field(min_length=1, description="The claim, in our words.")
     table: str = Field(description="Number of the table.")
-    row: str = Field(description="The row that it is about.")
-    against: str | None = Field(None, description="The row that it is compared with; the same row unless given.")
-    column: str = Field(description="The column.")
-    against_column: str | None = Field(None, description="The column of the other cell; the same unless given.")
+    row: str = Field(description="Row that the claim is about.")
+    against: str | None = Field(None, description="Row to compare with; the same row by default.")
+    column: str = Field(description="Column of the score.")
+    against_column: str | None = Field(None, description="Column of the other cell; the same by default.")
     claim: Literal["better", "worse", "close", "size"] = Field(
         description="better, worse: different in that direction; close: not worse by more than margin; size: no more "
         "than share of the other's parameters."
     )
     margin: float = Field(DEFAULT_MARGIN, gt=0, description="close: δ, in units of the score.")
-    share: float | None = Field(None, gt=0, description="size: of the other's parameters.")
+    share: float | None = Field(None, gt=0, description="size: upper limit of parameters / the other's parameters.")
 
     @model_validator(mode="after")
     def _two_cells(self) -> Self:
@@ -63,19 +63,19 @@ class Claim(Section):
 
     @property
     def cells(self) -> tuple[tuple[str, str], tuple[str, str]]:
-        """Row and column of its cell, and of the one that it is compared with."""
+        """Row and column of its cell, and of the cell to compare with."""
         return (self.row, self.column), (self.against or self.row, self.against_column or self.column)
 
 
 class ClaimsFile(Section):
-    """The claims of one paper."""
+    """Claims of one paper."""
 
     paper: str = Field(description="Short name of the paper.")
-    claims: list[Claim] = Field(min_length=1, description="In the order of its tables.")
+    claims: list[Claim] = Field(min_length=1, description="Claims, in the order of the tables.")
 
 
 class Outcome(StrEnum):
-    """What is known of a claim."""
+    """Outcome of a claim's check."""
 
     HOLDS = "holds"
     FAILS = "does not"
@@ -85,21 +85,21 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What our runs say of a claim."""
+    """Result of a claim's check."""
 
     paper: str  # short name of the paper
     claim: Claim
-    printed: float | None  # the difference that the paper prints; ``None`` where it prints none
-    outcome: Outcome  # what is known
-    why: str  # why it is not known, or what it rests on
-    effect: float | None = None  # our difference (share of the parameters, of a size)
-    interval: tuple[float, float] | None = None  # where it lies (95 %)
-    seeds: tuple[int, int] = (0, 0)  # of both cells
-    reduced: str = ""  # in what the settings fall short of the paper's; empty: in nothing
-    command: str = ""  # what decides it
+    printed: float | None  # printed difference (ratio, of a size); ``None`` if the paper prints none
+    outcome: Outcome  # the outcome
+    why: str  # its reason
+    effect: float | None = None  # our difference (ratio of parameters, of a size)
+    interval: tuple[float, float] | None = None  # its 95 % interval
+    seeds: tuple[int, int] = (0, 0)  # seeds of both cells
+    reduced: str = ""  # how the settings are smaller than the paper's; empty if they are equal
+    command: str = ""  # command that decides it
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields for JSON."""
         claim = self.claim
         return {
             "paper": self.paper,
@@ -123,38 +123,42 @@ class Finding:
 
 
 Measured = Callable[[str, Claim], tuple[Difference | None, tuple[int, int]]]
-"""From a sweep's file and a claim to our comparison, and how many seeds each cell has."""
+"""Function from a sweep's file and a claim to our comparison and the seeds of both cells."""
 
 
 def load_claims(paper: str = "all") -> list[ClaimsFile]:
-    """The claims of one paper, or of all.
+    """Load the claims of one paper, or of all papers.
 
     Raises:
-        PhmrunError: There is no such paper, a file is malformed, or a claim is on a cell that its table does not have.
+        PhmrunError: The paper is unknown, a file is malformed, or a claim names a cell that its table lacks.
     """
     if paper != "all" and paper not in paper_names():
         raise unknown("paper", paper, [*paper_names(), "all"], where="PAPER")
-    found = []
+    files = []
     for name in packaged_names():
         if not name.startswith(FOLDER) or not name.endswith(f"/{CLAIMS}"):
             continue
         if paper not in ("all", name.removeprefix(FOLDER).split("/")[0]):
             continue
-        found.append(validated(ClaimsFile, name))
-        for claim in found[-1].claims:
-            file = f"{FOLDER}{found[-1].paper}/table{claim.table}.yaml"
+        files.append(validated(ClaimsFile, name))
+        for claim in files[-1].claims:
+            file = f"{FOLDER}{files[-1].paper}/table{claim.table}.yaml"
             table = load_table(file)
             for row, column in claim.cells:
-                if row not in [one.name for one in table.rows] or column not in table.columns:
+                if row not in [row_of_table.name for row_of_table in table.rows] or column not in table.columns:
                     what = f"the claim {claim.name} names no cell of the table: {row} / {column}"
                     raise PhmrunError(what, where=file)
-    return found
+    return files
 
 
 def examine(paper: str, claim: Claim, measured: Measured, share_of: Callable[[str, Claim], float]) -> Finding:
-    """What is known of a claim of a paper.
+    """Check a claim of a paper.
 
-    ``measured`` is our runs' comparison, ``share_of`` the parameters of the row's network as a share of the other's.
+    Args:
+        paper: Short name of the paper.
+        claim: The claim.
+        measured: Function that compares our runs.
+        share_of: Function that returns the row's parameters / the other's.
     """
     name = f"{FOLDER}{paper}/table{claim.table}.yaml"
     table = load_table(name)
@@ -164,13 +168,13 @@ def examine(paper: str, claim: Claim, measured: Measured, share_of: Callable[[st
         outcome = Outcome.HOLDS if claim.share is not None and share <= claim.share else Outcome.FAILS
         return Finding(paper, claim, printed, outcome, "counted, not trained", share)
     score, metric = table.columns[claim.column].score, table.columns[claim.column].metric
-    if not table.task or not score or str(score).startswith(TIME):  # seeds say nothing of a machine's times
+    if not table.task or not score or str(score).startswith(TIME):  # seeds do not vary a machine's times
         return Finding(paper, claim, printed, Outcome.UNTESTABLE, f"no run of ours has this figure: {metric}")
     small = name.replace(".yaml", "-small.yaml")
     for file in (name, small) if small in packaged_names() else (name,):
         values = config_source(file).values
         rows, columns = values.get("rows") or [], values.get("columns") or []
-        chosen = "table" in values and "paper" not in values  # some rows and columns of a table
+        chosen = "table" in values and "paper" not in values  # a selection of a table's rows and columns
         if chosen and any((rows and row not in rows) or (columns and at not in columns) for row, at in claim.cells):
             continue
         comparison, seeds = measured(file, claim)
@@ -187,12 +191,12 @@ def examine(paper: str, claim: Claim, measured: Measured, share_of: Callable[[st
 def outcome_of(
     claim: Claim, comparison: Difference | None, seeds: tuple[int, int], *, lower_is_better: bool
 ) -> tuple[Outcome, str]:
-    """What a comparison says of a claim, and on what that rests."""
+    """Return the outcome of a claim from a comparison, and its reason."""
     if not all(seeds):
         return Outcome.UNDECIDED, "one of the two cells has no run"
     if comparison is None or min(seeds) < 2:
-        return Outcome.UNDECIDED, "one seed says nothing of training again"
-    # Turned so that more is better; a negation swaps the ends.
+        return Outcome.UNDECIDED, "a single seed has no spread over training"
+    # Negated if lower is better, so that more is better; this swaps the ends.
     low, high = sorted((-end if lower_is_better else end) for end in (comparison.low, comparison.high))
     if claim.claim == "close":
         if low > -claim.margin:
@@ -201,14 +205,17 @@ def outcome_of(
             return Outcome.FAILS, f"worse by more than {claim.margin:g}"
         return Outcome.UNDECIDED, f"may be worse by more than {claim.margin:g}, or not"
     if low <= 0 <= high:
-        return Outcome.UNDECIDED, f"not told apart (p = {comparison.p:.2g})"
+        return Outcome.UNDECIDED, f"not significantly different (p = {comparison.p:.2g})"
     if (claim.claim == "better") == (low > 0):
         return Outcome.HOLDS, f"{claim.claim} (p = {comparison.p:.2g})"
-    return Outcome.FAILS, f"the other way round (p = {comparison.p:.2g})"
+    return Outcome.FAILS, f"the opposite holds (p = {comparison.p:.2g})"
 
 
 def printed_difference(table: PaperTable, claim: Claim) -> float | None:
-    """What the paper prints: the row's figure minus the other's, or for a size their ratio."""
+    """Return the printed difference of the two cells, or their ratio for a size.
+
+    ``None`` if either cell is not printed.
+    """
     try:
         unit = table.columns[claim.column].unit
         ours, theirs = (
@@ -222,16 +229,16 @@ def printed_difference(table: PaperTable, claim: Claim) -> float | None:
 
 def _command(file: str, claim: Claim) -> str:
     (row, column), (other, against) = claim.cells
-    only = [f"--only 'row={one}'" for one in dict.fromkeys((row, other))]
+    only = [f"--only 'row={label}'" for label in dict.fromkeys((row, other))]
     values = config_source(file).values
     table = load_table(file if "paper" in values else str(values["table"]))
-    if len({str(each.set) for each in table.columns.values() if each.score}) > 1:
-        only += [f"--only 'column={one}'" for one in dict.fromkeys((column, against))]
+    if len({str(column_of_table.set) for column_of_table in table.columns.values() if column_of_table.score}) > 1:
+        only += [f"--only 'column={label}'" for label in dict.fromkeys((column, against))]
     return f"phmrun sweep {file} {' '.join(only)} --seeds 5"
 
 
 class Evidence:
-    """The runs of a directory, read once: what they say of two cells of a table."""
+    """Runs of a directory, read once, as evidence for claims."""
 
     def __init__(self, runs_dir: Path) -> None:
         self._by_settings: dict[str, list[Entry]] = {}
@@ -239,7 +246,10 @@ class Evidence:
             self._by_settings.setdefault(_key(entry.settings), []).append(entry)
 
     def measured(self, file: str, claim: Claim) -> tuple[Difference | None, tuple[int, int]]:
-        """Our comparison of the two cells of a claim; the seeds that each has."""
+        """Return the comparison of a claim's two cells, and the seeds of each.
+
+        The comparison is ``None`` if a cell has no run, or the two were scored on different items.
+        """
         sweep = load_sweep(file)
         table = sweep.table
         if table is None:
@@ -252,13 +262,12 @@ class Evidence:
             only: dict[str, list[Any]] = {"row": [row]}
             if len(set(groups.values())) > 1:
                 only["column"] = [groups[column]]
-            # One seed is enough for the settings, in which the seed is left out: by these all runs are found,
-            # and the data need not be here.
+            # The settings leave out the seed, so one seed finds all runs; the data are not needed.
             cells = plan(sweep, _unseen, options_of, seeds=1, only=only).cells
             config = next((cell.config for cell in cells if cell.config), None)
             entries = self._by_settings.get(_key(settings_of(config)), []) if config else []
-            having = tuple(each for each in entries if each.run and each.run.score(name) is not None)
-            values = tuple(each.run.score(name) or 0.0 for each in having if each.run)
+            having = tuple(entry for entry in entries if entry.run and entry.run.score(name) is not None)
+            values = tuple(entry.run.score(name) or 0.0 for entry in having if entry.run)
             figures.append(Figure((Numbers(values, (), None),), having))
         seeds = (figures[0].runs, figures[1].runs)
         if not all(seeds):
@@ -269,13 +278,13 @@ class Evidence:
         return difference(sides[0].values, sides[1].values, Design()), seeds
 
     def share_of(self, file: str, claim: Claim) -> float:
-        """The parameters of a claim's row in parts of the other's, by the networks themselves."""
+        """Return the parameters of a claim's row / the other's, counted on the networks."""
         table = load_table(file)
         counts = []
         for row, column in claim.cells:
-            heading, one = table.columns[column], table.row(row)
-            measure = one.counts.get(column, heading.counts) or "total"
-            counts.append(count_of(build_counts(table, one, file), measure, heading.without, file))
+            heading, table_row = table.columns[column], table.row(row)
+            measure = table_row.counts.get(column, heading.counts) or "total"
+            counts.append(count_of(build_counts(table, table_row, file), measure, heading.without, file))
         return counts[0] / counts[1]
 
 

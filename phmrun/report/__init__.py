@@ -1,1 +1,1 @@
-"""What a sweep has come to, as one page."""
+"""Report pages of sweeps."""

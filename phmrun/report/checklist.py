@@ -1,8 +1,8 @@
-"""The reproducibility checklists of conferences, filled from what the runs of a sweep have on record.
+"""Reproducibility checklists of conferences, filled from the records of a sweep's runs.
 
 ``acl``: sections B and C of the Responsible NLP Research checklist of the ACL Rolling Review, and the reproducibility
-criteria that EMNLP has asked for since 2020 (Dodge et al. 2019, "Show Your Work"). ``neurips``: the NeurIPS paper
-checklist. The questions are given in our words. What no record can answer is left blank for the authors.
+criteria of EMNLP since 2020 (Dodge et al. 2019, "Show Your Work"). ``neurips``: the NeurIPS paper checklist. The
+questions are in our words. Items without a record stay blank for the authors.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ _MOST = 12
 
 
 class Item(NamedTuple):
-    """A question, and the records that answer it; only the authors can where none does."""
+    """Question with the names of the records that answer it; none if only the authors can."""
 
     number: str
     question: str
@@ -34,7 +34,7 @@ class Item(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """A question with its answer; empty where the record has none."""
+    """Question with its answer; empty without a record."""
 
     number: str
     question: str
@@ -42,22 +42,22 @@ class Filled(NamedTuple):
 
 
 def fill(name: str, plan: Plan, statuses: Sequence[CellStatus], tuned: Sequence[Tuned] = ()) -> list[Filled]:
-    """The items of one of the :data:`CHECKLISTS` with what the record says to them."""
+    """Return the items of one of :data:`CHECKLISTS` with answers from the records."""
     done = [(status.cell.label, status.run) for status in statuses if status.run and status.state is CellState.DONE]
     segments = [entry for _, run in done for entry in read_segments(Run(run.path))]
-    found = _of_runs(done, segments) | _of_settings(plan, statuses, tuned, done) | _of_data(statuses, done)
+    answers = _of_runs(done, segments) | _of_settings(plan, statuses, tuned, done) | _of_data(statuses, done)
     commits = dict.fromkeys(str((entry.get("code") or {}).get("commit", "")) for entry in segments)
     commands = f"phmrun sweep {plan.sweep.where}; phmrun runs reproduce RUN compares a run bit for bit"
     versions = _lines(f"commit {commit}" for commit in commits if commit)
-    found["again"] = f"{commands}; {versions}" if versions else commands
+    answers["again"] = f"{commands}; {versions}" if versions else commands
     return [
-        Filled(item.number, item.question, _lines(found[record] for record in item.records))
+        Filled(item.number, item.question, _lines(answers[record] for record in item.records))
         for item in CHECKLISTS[name]
     ]
 
 
 def document(name: str, plan: Plan, items: Sequence[Filled]) -> Document:
-    """The filled checklist as a page."""
+    """Return the filled checklist as a page."""
     filled = sum(bool(item.answer) for item in items)
     rows = [(item.number, item.question, item.answer or BLANK) for item in items]
     opening = f"{filled} of {len(items)} items are filled from the records of the runs of {plan.sweep.name}."
@@ -66,14 +66,14 @@ def document(name: str, plan: Plan, items: Sequence[Filled]) -> Document:
 
 
 def _lines(lines: Iterable[str]) -> str:
-    """A few lines as one text, each once."""
-    found = list(dict.fromkeys(line for line in lines if line))
-    more = f"; and {len(found) - _MOST} more" if len(found) > _MOST else ""
-    return "; ".join(found[:_MOST]) + more
+    """Join distinct lines to one text, at most :data:`_MOST` of them."""
+    distinct = list(dict.fromkeys(line for line in lines if line))
+    more = f"; and {len(distinct) - _MOST} more" if len(distinct) > _MOST else ""
+    return "; ".join(distinct[:_MOST]) + more
 
 
 def _of_runs(done: Sequence[tuple[str, RunSummary]], segments: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """What the finished runs, by their cells, have on record of machines, times, sizes and scores."""
+    """Return the records of machines, times, sizes and scores of the finished runs."""
     times = [(label, run.status.seconds) for label, run in done if run.status]
     counts = [(label, run.about("parameters")) for label, run in done]
     budget, scores, metrics = "", [], []
@@ -97,14 +97,16 @@ def _of_runs(done: Sequence[tuple[str, RunSummary]], segments: Sequence[Mapping[
         "parameters": _lines(f"{label}: {count:,}" for label, count in counts if isinstance(count, int)),
         "validation": _lines(scores),
         "metrics": _lines(metrics),
-        "packages": _lines(", ".join(f"{name} {version}" for name, version in each.items()) for each in packages),
+        "packages": _lines(
+            ", ".join(f"{name} {version}" for name, version in versions.items()) for versions in packages
+        ),
     }
 
 
 def _of_settings(
     plan: Plan, statuses: Sequence[CellStatus], tuned: Sequence[Tuned], done: Sequence[tuple[str, RunSummary]]
 ) -> dict[str, str]:
-    """What was varied, tried, chosen and repeated."""
+    """Return the records of grid, tuning, settings and seeds."""
     search = []
     for key, values in plan.sweep.file.grid.items():
         search.append(f"{key} in {{{', '.join(dict.fromkeys(map(str, values)))}}}")
@@ -117,7 +119,7 @@ def _of_settings(
         best = ", ".join(f"{key} = {value}" for key, value in (row.values or {}).items()) or "not yet chosen"
         search.append(f"{row.label}: {len(row.trials)} trials on validation, {space}: {best}")
     configs = [semantic_values(status.cell.config) for status in statuses if status.cell.config]
-    settings = [", ".join(f"{key}={value}" for key, value in each.items() if key != "seed") for each in configs]
+    settings = [", ".join(f"{key}={value}" for key, value in config.items() if key != "seed") for config in configs]
     # A row is a cell's label without its seed, so that the seeds of a row can be counted.
     rows = [" · ".join(part for part in label.split(" · ") if not part.startswith("seed ")) for label, _ in done]
     seeds = Counter(rows)
@@ -135,7 +137,7 @@ def _of_settings(
 
 
 def _of_data(statuses: Sequence[CellStatus], done: Sequence[tuple[str, RunSummary]]) -> dict[str, str]:
-    """What the runs and the catalogue know of the data."""
+    """Return the records of the data, from the runs and the catalogue."""
     counts, checksums = [], []
     for _, run in done:
         splits = Run(run.path).parameters().get("data", {}).get("splits", {})
@@ -147,13 +149,15 @@ def _of_data(statuses: Sequence[CellStatus], done: Sequence[tuple[str, RunSummar
             checksums.append(f"{run.about('data')} {name}: SHA-256 {part.sha256}")
     names = dict.fromkeys(status.cell.config.data.name for status in statuses if status.cell.config)
     datasets = [CATALOGUE.get(name) for name in names if name in CATALOGUE.names()]
-    fetched = [f"phmrun data fetch {each.name} ({each.homepage or 'see its entry'})" for each in datasets]
+    fetched = [f"phmrun data fetch {dataset.name} ({dataset.homepage or 'see its entry'})" for dataset in datasets]
     return {
         "statistics": _lines(counts),
         "splits": _lines(checksums),
-        "creators": _lines(f"{each.name}: {each.homepage or each.summary}" for each in datasets if each.citation),
-        "licences": _lines(f"{each.name}: {each.licence}" for each in datasets),
-        "documentation": _lines(f"{each.name}: {each.summary}" for each in datasets),
+        "creators": _lines(
+            f"{dataset.name}: {dataset.homepage or dataset.summary}" for dataset in datasets if dataset.citation
+        ),
+        "licences": _lines(f"{dataset.name}: {dataset.licence}" for dataset in datasets),
+        "documentation": _lines(f"{dataset.name}: {dataset.summary}" for dataset in datasets),
         "downloads": _lines(fetched),
     }
 
@@ -214,4 +218,4 @@ CHECKLISTS: dict[str, tuple[Item, ...]] = {
         Item("16", "Is the use of language models in the method declared?"),
     ),
 }
-"""The checklists by name."""
+"""Checklists by name."""

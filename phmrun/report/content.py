@@ -1,4 +1,4 @@
-"""What stands on the page of a sweep: its table, its pictures, its runs, how to make it again."""
+"""Content of a sweep's report: table, pictures, runs, settings, environments, command."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -28,17 +28,22 @@ MOST_DIFFERENCES = 12
 def write_report(
     plan: Plan, statuses: Sequence[CellStatus], table: ResultTable, differences: Differences, path: Path
 ) -> list[Path]:
-    """Writes the page as HTML and as Markdown, with its pictures beside it; returns the files that were written.
+    """Write the report as HTML and Markdown with its pictures, and return the written files.
 
-    They are named for ``path``, the HTML file. ``differences`` are those from the dense cells.
+    Args:
+        plan: Plan of the sweep.
+        statuses: States of its cells.
+        table: Its results.
+        differences: Comparisons with the dense cells.
+        path: The HTML file; the other files are named after it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # First, since the HTML page takes the pictures in from their files.
+    # First, since the HTML page embeds the pictures from their files.
     pictures = [*_pareto(table, path), *_curves(statuses, path)]
     counts = " · ".join(f"{count} {kind}" for kind, count in tally(statuses).items())
     seconds = sum(s.run.status.seconds for s in statuses if s.run and s.run.status)
-    said = f"{counted(len(statuses), 'cell')}: {counts}. {duration(seconds)} of training in all."
-    opening = f"{said} Written {environment.now()}."
+    totals = f"{counted(len(statuses), 'cell')}: {counts}. {duration(seconds)} of training in all."
+    opening = f"{totals} Written {environment.now()}."
     paper = any(heading.published is not None for heading in table.headings)
     laid = lay_out(table, "mean±std", differences, paper=paper)
     tables: list[Part] = [Listing(laid.columns, laid.rows)]
@@ -54,14 +59,14 @@ def write_report(
     sections.append(Section("Environment", environments(statuses)))
     seeds = max(len({cell.at["seed"] for cell in plan.cells}), 1)
     again = Code(f"phmrun sweep {plan.sweep.where} --seeds {seeds}\nphmrun report {plan.sweep.where}", "console")
-    nothing_twice = Text("The same command makes what is missing, and nothing twice.")
+    nothing_twice = Text("The command runs only what is missing.")
     sections.append(Section("Reproduce", [nothing_twice, again]))
     page = Document(plan.sweep.title or plan.sweep.where, [Text(opening)], sections)
     return [*write(page, path), *(picture.path for picture in pictures)]
 
 
 def _pareto(table: ResultTable, path: Path) -> Iterable[Picture]:
-    """Score against parameters, one picture for each column with two networks or more."""
+    """Draw score against parameters for each column with at least two networks."""
     for place, heading in enumerate(table.headings):
         points = points_of(table, place)
         if len(points) > 1:
@@ -71,7 +76,7 @@ def _pareto(table: ResultTable, path: Path) -> Iterable[Picture]:
 
 
 def _curves(statuses: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
-    """The course of training, of the first seed of each cell, for every task apart."""
+    """Draw the training curves of each cell's first finished seed, one picture per task."""
     first: dict[tuple[Any, ...], CellStatus] = {}
     for status in statuses:
         if status.run and status.cell.config and status.state is CellState.DONE:
@@ -86,7 +91,7 @@ def _curves(statuses: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
             score = choose_score(runs, None)
             drawn = curves(runs, score, "step")
         except PhmrunError:
-            continue  # the histories have nothing in common, or an older one is damaged
+            continue  # the histories have no common score, or an older one is damaged
         drawn = [curve._replace(label=status.cell.label) for curve, status in zip(drawn, chosen, strict=True)]
         file = path.with_name(f"{path.stem}-{task}-history.svg")
         save_figure(draw_history(drawn, score, "step"), file)
@@ -106,7 +111,7 @@ def _runs(statuses: Iterable[CellStatus]) -> Listing:
 
 
 def _settings(plan: Plan, statuses: Sequence[CellStatus]) -> Iterable[Part]:
-    """The sweep's file, and the whole configuration of one cell of each task."""
+    """Yield the sweep's file, and the whole configuration of one cell per task."""
     path = Path(plan.sweep.where)
     if path.is_file():
         yield Code(path.read_text(encoding="utf-8"), "yaml", f"The sweep, {plan.sweep.where}")
@@ -119,11 +124,11 @@ def _settings(plan: Plan, statuses: Sequence[CellStatus]) -> Iterable[Part]:
 
 
 def environments(statuses: Sequence[CellStatus]) -> list[Part]:
-    """A row for each environment with the cells that were made in it; notes on what differs."""
-    found = {status.cell.label: segment.read_segments(Run(status.run.path)) for status in statuses if status.run}
+    """Return a table of environments with their cells, and notes on differences."""
+    by_cell = {status.cell.label: segment.read_segments(Run(status.run.path)) for status in statuses if status.run}
     cells: dict[str, list[Cell]] = {}
     for status in statuses:
-        for line in dict.fromkeys(environment.summary(entry) for entry in found.get(status.cell.label, ())):
+        for line in dict.fromkeys(environment.summary(entry) for entry in by_cell.get(status.cell.label, ())):
             cells.setdefault(line, []).append(status.cell)
     parts: list[Part] = []
 
@@ -133,28 +138,30 @@ def environments(statuses: Sequence[CellStatus]) -> list[Part]:
     if cells:
         rows = [(line, "all" if len(cells) == 1 else _by_row(its)) for line, its in cells.items()]
         parts.append(Listing(("environment", "cells"), rows))
-    if unknown := [label for label, segments in found.items() if not segments]:
+    if unknown := [label for label, segments in by_cell.items() if not segments]:
         say(f"Not on record, since an older version made them: {', '.join(unknown)}.")
-    entries = [entry for segments in found.values() for entry in segments]
+    entries = [entry for segments in by_cell.values() for entry in segments]
     changes = dict.fromkeys(change for entry in entries[1:] for change in environment.differences(entries[0], entry))
     if changes:
         say(f"The rows were not all made in the same environment: {'; '.join(list(changes)[:MOST_DIFFERENCES])}.")
-    elif len(found) > 1 and not unknown:
+    elif len(by_cell) > 1 and not unknown:
         say("All rows were made in the same environment.")
-    for label, segments in found.items():
+    for label, segments in by_cell.items():
         for before, after in pairwise(segments):
-            # A process that began at step 0, or trained nothing, did not go on in another environment.
+            # A process that began at step 0, or trained nothing, did not resume in another environment.
             if after.get("first_step") and (changed := environment.differences(before, after)):
-                told = "; ".join(changed[:MOST_DIFFERENCES])
-                say(f"{label} went on in another one from step {after['first_step']:,}: {told}.")
+                listed = "; ".join(changed[:MOST_DIFFERENCES])
+                say(f"{label} went on in another one from step {after['first_step']:,}: {listed}.")
     return parts
 
 
 def _by_row(cells: Sequence[Cell]) -> str:
-    """Cells by the names of their rows, each with its seeds: "phm n=2: seeds 1, 2; phm n=4: seed 1"."""
+    """Return cells by row with their seeds: "phm n=2: seeds 1, 2; phm n=4: seed 1"."""
     seeds: dict[str, list[str]] = {}
     for cell in cells:
         row = row_name({key: text for key, text in cell.labels.items() if key != "seed"})
         seeds.setdefault(row, []).append(cell.labels.get("seed", ""))
-    told = {row: f"{'seed' if len(its) == 1 else 'seeds'} {', '.join(its)}" for row, its in seeds.items() if any(its)}
-    return "; ".join(f"{row}: {told[row]}" if row in told else row for row in seeds)
+    seeds_of = {
+        row: f"{'seed' if len(its) == 1 else 'seeds'} {', '.join(its)}" for row, its in seeds.items() if any(its)
+    }
+    return "; ".join(f"{row}: {seeds_of[row]}" if row in seeds_of else row for row in seeds)

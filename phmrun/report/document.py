@@ -1,6 +1,6 @@
-"""A page as a tree of simple parts, written as HTML that needs nothing else, or as Markdown. Imports no torch.
+"""Pages as a tree of parts, written as self-contained HTML or as Markdown. Imports no torch.
 
-Paths below the data directory or the user's home are shortened, since a page is read by others.
+Paths below the data directory or the user's home are shortened, since other people read the pages.
 """
 
 import base64
@@ -31,7 +31,7 @@ figcaption, .note { color: #777; font-size: 13px; overflow-wrap: anywhere; }
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; ``note`` sets it small."""
+    """Paragraph, in small print if ``note``."""
 
     text: str
     note: bool = False
@@ -39,7 +39,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Listing:
-    """A table of texts and numbers; ``title`` hides it until it is asked for."""
+    """Table of texts and numbers; with a title, it is collapsed."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -48,7 +48,10 @@ class Listing:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture in an SVG file, with what it shows; Markdown names it by ``link``, or as a file beside the page."""
+    """SVG file with a caption.
+
+    Markdown refers to it by ``link``, or by its file name if that is empty.
+    """
 
     path: Path
     caption: str
@@ -57,7 +60,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Code:
-    """Text as it is, such as a configuration; ``title`` hides it until it is asked for."""
+    """Preformatted text, such as a configuration; with a title, HTML collapses it."""
 
     text: str
     language: str = ""
@@ -77,7 +80,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A page."""
+    """Page with an opening and sections."""
 
     title: str
     opening: Sequence[Part]
@@ -85,7 +88,7 @@ class Document:
 
 
 def to_html(document: Document) -> str:
-    """The page with its pictures in it; it asks no network for anything."""
+    """Return the page as HTML with embedded pictures; it loads nothing from the network."""
     body = [f"<h1>{escaped(document.title)}</h1>", *map(_html, document.opening)]
     for section in document.sections:
         body += [f"<h2>{escaped(section.title)}</h2>", *map(_html, section.parts)]
@@ -99,7 +102,7 @@ def to_html(document: Document) -> str:
 
 
 def to_markdown(document: Document) -> str:
-    """The page as Markdown; pictures are named by their files, which lie beside it."""
+    """Return the page as Markdown; pictures are linked files."""
     blocks = [f"# {_marked(document.title)}", *map(_markdown, document.opening)]
     for section in document.sections:
         blocks += [f"## {_marked(section.title)}", *map(_markdown, section.parts)]
@@ -107,7 +110,7 @@ def to_markdown(document: Document) -> str:
 
 
 def write(document: Document, path: Path) -> list[Path]:
-    """Writes the page as HTML, and as Markdown beside it; the files that were written."""
+    """Write the page as HTML, and as Markdown beside it; return both paths."""
     texts = {path: to_html(document), path.with_suffix(".md"): to_markdown(document)}
     for file, text in texts.items():
         write_text(file, text)

@@ -1,4 +1,4 @@
-"""Page of a project's results (RESULTS.md), made from small files alone."""
+"""Page of a project's results (RESULTS.md), generated from small result files."""
 
 import itertools
 from collections.abc import Iterator
@@ -36,30 +36,29 @@ def _folder_name(name: str) -> str:
 
 
 class SweepOfQuestion(BaseModel, extra="forbid"):
-    """A sweep that answers a question: a folder with its file and its results."""
+    """Sweep that answers a question: a folder with its file and its results."""
 
     name: Annotated[str, AfterValidator(_folder_name)]
-    max_seeds: int | None = (
-        None  # of `sweep --until-decided`, which decides by its looks; `None`: one test of all seeds
-    )
-    margin: float | None = None  # δ of these looks; `None`: the one that is usual for the score
-    scores: tuple[str, ...] = ()  # these instead of the main score
-    rows: tuple[str, ...] = ()  # keys that make a row, instead of the usual ones
-    withdrawn: dict[str, str] = {}  # reasons by row for verdicts that are not to be read, though the numbers stand
-    costs: tuple[str, ...] = ()  # what stands beside the parameters: multiplications, training-time
+    # of `sweep --until-decided`; `None`: a single test of all seeds
+    max_seeds: int | None = None
+    margin: float | None = None  # δ of a sequential sweep; `None`: the metric's default
+    scores: tuple[str, ...] = ()  # scores shown; the main one if empty
+    rows: tuple[str, ...] = ()  # keys of the rows; the usual ones if empty
+    withdrawn: dict[str, str] = {}  # reasons by row for withdrawn verdicts; the scores are still shown
+    costs: tuple[str, ...] = ()  # costs beside the parameters, such as training-time
 
 
 class Question(BaseModel, extra="forbid"):
-    """A section of the page."""
+    """Section of the page."""
 
     question: str  # its heading
-    about: str = ""  # what is compared with what, and why
-    sweeps: tuple[SweepOfQuestion, ...] = ()  # what was run for it
-    missing: str = ""  # what it takes to decide what is not decided
+    about: str = ""  # the comparison and its purpose
+    sweeps: tuple[SweepOfQuestion, ...] = ()  # sweeps that answer it
+    missing: str = ""  # experiments needed for an answer
 
 
 class Questions(BaseModel, extra="forbid"):
-    """The file `questions.yaml`: a title, an opening, and the questions in their order."""
+    """Content of `questions.yaml`: title, opening, and questions in order."""
 
     title: str
     about: str = ""
@@ -89,34 +88,36 @@ class Compared(NamedTuple):
 
 
 class Page(NamedTuple):
-    """The page as Markdown, and what its pictures show, by their files."""
+    """Page as Markdown, and the comparisons that each picture shows, by file."""
 
     text: str
     pictures: dict[Path, list[Compared]]
 
 
 def page_of(folder: Path) -> Page:
-    """The page: every measured number in it is read from the results, or computed from them.
+    """Return the page of a folder of results; all measured numbers come from its files.
 
-    The folder has `questions.yaml`, and a folder for every sweep with its `sweep.yaml` and a file for each run; one
-    that is missing or damaged is an error.
+    The folder has `questions.yaml`, and one folder per sweep with its `sweep.yaml` and a file per run.
+
+    Raises:
+        PhmrunError: A file is missing or damaged.
     """
     asked = _load_questions(folder)
     pictures: dict[Path, list[Compared]] = {}
-    known: list[tuple[str, str, str, str]] = []
+    summary: list[tuple[str, str, str, str]] = []
     with TemporaryDirectory() as temporary:
         runs_dir = Path(temporary)
         runs = restore_folder(folder, runs_dir, durable=False)
         spent = sum(segment.get("cpu_seconds", 0.0) for run in runs for segment in run.environment())
         sections = []
         for place, question in enumerate(asked.questions, start=1):
-            answers = [_Answer(each, _sweep_file(folder, each.name), runs_dir) for each in question.sweeps]
+            answers = [_Answer(sweep, _sweep_file(folder, sweep.name), runs_dir) for sweep in question.sweeps]
             parts: list[Part] = [Text(question.about)] if question.about else []
             for answer in answers:
-                # A generator that reads the runs: used up here, before the temporary directory is gone.
+                # A generator that reads the runs: consumed before the temporary directory is deleted.
                 parts += answer.parts()
                 heads = itertools.chain([(f"{place}", answer.title)], itertools.repeat(("", "")))
-                known += [(*head, *verdict) for head, verdict in zip(heads, answer.verdicts(), strict=False)]
+                summary += [(*head, *verdict) for head, verdict in zip(heads, answer.verdicts(), strict=False)]
             pictures |= {answer.picture: answer.compared for answer in answers if answer.compared}
             if not (answers or question.about):
                 parts.append(Text("Undecided: nothing was run for it."))
@@ -125,21 +126,25 @@ def page_of(folder: Path) -> Page:
             sections.append(Section(f"{place}. {question.question}", parts))
     opening: list[Part] = [Text(asked.about)] if asked.about else []
     opening.append(Text(f"{len(runs)} runs, trials of the tuning among them; {spent / 3600:.1f} CPU hours in all."))
-    if known:
-        opening.append(Listing(("", "comparison", "row", "beside dense"), known))
+    if summary:
+        opening.append(Listing(("", "comparison", "row", "beside dense"), summary))
     opening.append(Code(f"phmrun results restore {folder} --runs-dir runs", "console"))
     return Page(to_markdown(Document(asked.title, opening, sections)), pictures)
 
 
 def _sweep_file(folder: Path, name: str) -> Path:
-    """The file of a sweep; a link that leads out of the folder, where a picture would be written, is refused."""
+    """Return the path of a sweep's file.
+
+    Raises:
+        PhmrunError: The sweep's folder is a link out of the folder of results.
+    """
     if (folder / name).resolve().parent != folder.resolve():
         raise PhmrunError("this leads out of the folder of results", where=str(folder / name), code=ExitCode.DATA)
     return folder / name / SWEEP
 
 
 class _Answer:
-    """What a sweep says to a question."""
+    """Results of one sweep for a question."""
 
     def __init__(self, asked: SweepOfQuestion, file: Path, runs_dir: Path) -> None:
         self._asked, self._file = asked, file
@@ -150,7 +155,9 @@ class _Answer:
         self._table = view.table
         compared = view.differences()
         self._withdrawn = {row: self._reason(row) for row, _ in compared if self._reason(row)}
-        self._differences = {place: each for place, each in compared.items() if place[0] not in self._withdrawn}
+        self._differences = {
+            place: comparison for place, comparison in compared.items() if place[0] not in self._withdrawn
+        }
         self.title = self._table.title or asked.name
         self.picture = file.with_name(PICTURE)
         self.compared = list(self._comparisons())
@@ -159,7 +166,7 @@ class _Answer:
         return row_name(dict(zip(self._table.keys, self._table.rows[row], strict=True)))
 
     def _reason(self, row: int) -> str:
-        """Reason for which the verdict of a row is withdrawn; empty: it is not."""
+        """Return the reason why a row's verdict is withdrawn; empty if it is not."""
         name = self._name(row)
         return next((reason for begin, reason in self._asked.withdrawn.items() if name.startswith(begin)), "")
 
@@ -172,13 +179,13 @@ class _Answer:
                 yield Compared(effect, self._table.headings[column].scores[0])
 
     def verdicts(self) -> list[tuple[str, str]]:
-        """What is known of each row that was compared with the dense one."""
+        """Return the name and verdict of each compared row."""
         lines = {row: f"withdrawn: {reason}" for row, reason in self._withdrawn.items()}
         lines |= {row: sentence(difference) for (row, _), difference in sorted(self._differences.items())}
         return [(self._name(row), line) for row, line in sorted(lines.items())]
 
     def parts(self) -> Iterator[Part]:
-        """The table, the picture, the effects, and how all of it was made."""
+        """Yield table, picture, verdicts, notes, environments, runs and commands."""
         laid = lay_out(self._table, "mean±std", self._differences, paper=False, costs=self._asked.costs)
         yield Text(self.title)
         yield Listing(laid.columns, laid.rows)
@@ -209,11 +216,11 @@ class _Answer:
             value = number(run.score(run.main_score)) if run.main_score else None
             again = f"phmrun runs reproduce {run.id}"
             rows.append((status.cell.label, value, duration(run.status.seconds), again))
-        return Listing(("cell", "score", "training", "command"), rows, "The runs, and what trains each again")
+        return Listing(("cell", "score", "training", "command"), rows, "Runs, with the commands that reproduce them")
 
 
 def save_pictures(page: Page) -> None:
-    """Draws the pictures of a page; of several scores of a row the first, which decides."""
+    """Draw the pictures of a page, each for the first score of its comparisons."""
     for path, compared in page.pictures.items():
         score = compared[0].score
-        save_figure(draw_effects([each.effect for each in compared if each.score == score], score), path)
+        save_figure(draw_effects([item.effect for item in compared if item.score == score], score), path)

@@ -1,4 +1,4 @@
-"""Everything that finished runs say together: one long table, and the views of it. Imports no torch."""
+"""Results of finished runs: one long table and its views. Imports no torch."""
 
 from phmrun.results.long_table import Results
 

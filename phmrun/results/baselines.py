@@ -1,4 +1,4 @@
-"""Baselines as rows of a table: trivial systems that were scored beside the runs, on the same test items."""
+"""Baselines as rows of a table: trivial systems scored on the same test items."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,12 +26,12 @@ class BaselineRow:
 
     @property
     def label(self) -> str:
-        """Name with its kind."""
+        """Name with its kind, as "majority (floor)"."""
         return f"{self.name} ({'floor' if self.is_floor else 'baseline'})"
 
 
 def baseline_rows(table: ResultTable) -> list[BaselineRow]:
-    """Baselines that were scored beside the runs of a table, floors first."""
+    """Return the baselines scored beside a table's runs, floors first."""
     columns = [_of_column(table, column) for column in range(len(table.headings))]
     names = dict.fromkeys(name for scores in columns for name in scores)
     rows = []
@@ -42,7 +42,7 @@ def baseline_rows(table: ResultTable) -> list[BaselineRow]:
 
 
 def _of_column(table: ResultTable, column: int) -> dict[str, float]:
-    """Mean score of each baseline over the runs of a column; left out where a column shows a baseline itself."""
+    """Return the mean score of each baseline in a column; empty if the column shows a baseline."""
     score = table.headings[column].scores[0]
     if OF in score:
         return {}
@@ -60,9 +60,9 @@ def _of_column(table: ResultTable, column: int) -> dict[str, float]:
 
 
 def shortfall(metrics: Mapping[str, Any]) -> str | None:
-    """Sentence on a run whose main score does not beat its best floor significantly; ``None`` if it does.
+    """Return a warning if a run's main score does not beat its best floor significantly, else ``None``.
 
-    The interval of the score over test items decides, or its value if it has none.
+    The interval over test items decides if the score has one, else its value.
     """
     score = next((name for name in metrics if OF not in name and name.startswith("test/")), None)
     floors = {name: value for name in floors_of(score) if (value := _value(metrics, name)) is not None} if score else {}
@@ -81,7 +81,7 @@ def shortfall(metrics: Mapping[str, Any]) -> str | None:
 
 
 def _value(metrics: Mapping[str, Any], name: str) -> float | None:
-    """Value of a score as metrics.json holds it."""
+    """Return the value of a score in metrics.json; ``None`` if it has none."""
     entry = metrics.get(name)
     value = entry.get("value") if isinstance(entry, Mapping) else entry
     return float(value) if isinstance(value, int | float) else None

@@ -1,8 +1,8 @@
-"""Comparison of a table's cells with the dense one: one verdict for each, simultaneous over those that share it.
+"""Comparison of a table's cells with their dense cell, simultaneous over the cells that share it.
 
-The verdict is over training seeds, with the test set fixed; an interval over test items stands beside it. Seeds that
-chose a row's settings are left out, so that the verdict holds *at these settings*. Runs that diverged count as
-collapsed. The floors of the metric are taken from the dense runs' own scores.
+A verdict is over training seeds, with the test set fixed. An interval over test items is reported beside it. Seeds that
+chose a row's settings are left out, so the verdict holds *at these settings*. Diverged runs count as collapsed. The
+metric's floors are scores of the dense runs.
 """
 
 import math
@@ -24,16 +24,16 @@ Place = tuple[int, int]  # row and column
 
 @dataclass(frozen=True)
 class RowComparison:
-    """Comparison of a cell's score with that of its baseline, the dense cell unless asked otherwise.
+    """Comparison of a cell's score with its baseline, by default the dense cell.
 
     Attributes:
         judgement: Verdict with its interval.
         question: Margin, direction, level and looks.
         rows: Number of rows that share the level.
-        floor: Best floor of the score with its value; ``None`` if the runs have none.
-        dropped: Seeds that chose the settings, and are not counted.
+        floor: Name and value of the score's best floor; ``None`` if the runs have none.
+        dropped: Seeds that chose the settings and are not counted.
         open: True if a planned look is still to come.
-        choices: Values among which each seed chose by itself; 0 if the settings are fixed.
+        choices: Number of values among which each seed chose itself; 0 if the settings are fixed.
     """
 
     judgement: Judgement
@@ -46,12 +46,12 @@ class RowComparison:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict."""
+        """Verdict of the judgement."""
         return self.judgement.verdict
 
     @property
     def settings(self) -> str:
-        """Settings that the verdict holds at, in words."""
+        """Settings for which the verdict holds, in words."""
         if self.choices:
             return f"after choosing among {self.choices} values by validation within each seed"
         return "at these settings" + ("; seeds that chose them are not counted" if self.dropped else "")
@@ -59,13 +59,13 @@ class RowComparison:
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores of a cell's seeds that count.
+    """Scores of a cell's counted seeds.
 
     Attributes:
-        values: Score by seed, in the order of the seeds; NaN for a run that diverged.
+        values: Scores in the order of the seeds; NaN for a diverged run.
         runs: Directories of the runs that have the score.
-        dropped: Seeds that chose the settings.
-        choices: Values among which each seed chose by itself.
+        dropped: Number of runs whose seed chose the settings.
+        choices: Number of values among which each seed chose itself.
     """
 
     values: tuple[float, ...]
@@ -77,12 +77,15 @@ class Scored:
 def differences(
     table: ResultTable, margin: float | None = None, baseline: Mapping[str, Any] | None = None
 ) -> dict[Place, RowComparison]:
-    """Compare the cells of a table with the dense ones, all that share a dense one at one level.
+    """Compare a table's cells with their dense cells, simultaneously for each dense cell.
 
-    A cell is compared with the first dense one of its column, or of its row if the column has none, if both have
-    the same score of the same data. Runs that were scored on other items than the dense ones, or trained for another
-    number of steps, are not compared. ``baseline`` names other cells than the dense ones by the values of keys.
-    The margin is the usual one of the score unless given; 0: only differences are sought.
+    The baseline of a cell is the first dense cell of its column, or of its row if the column has none. Both need the
+    same score and data. Cells with other test items or another length of training are left out.
+
+    Args:
+        table: The table.
+        margin: δ in units of the score; the metric's default if not given; 0 tests for differences only.
+        baseline: Values by key of the baseline cells; the dense ones if not given.
     """
     groups: dict[tuple[str, int], tuple[Figure, dict[Place, Figure]]] = {}
     listed = list(pairs(table, baseline))
@@ -104,7 +107,7 @@ def compare_cells(
     margin: float | None = None,
     reader: RunItems | None = None,
 ) -> dict[Place, RowComparison]:
-    """Compare cells with one dense cell; those that were scored on other items are left out."""
+    """Compare cells with one dense cell; cells scored on other items are left out."""
     metric = metric_of(score)
     question = Question((metric.margin if margin is None else margin) or None, metric.lower_is_better)
     reference, reader = scored(dense, score), reader or RunItems()
@@ -136,7 +139,7 @@ def compare_cells(
 
 
 def scored(figure: Figure, score: str) -> Scored:
-    """Scores of a cell's seeds, without those that chose its settings."""
+    """Return the scores of a cell's seeds, without those that chose its settings."""
     values: dict[str, tuple[float, Path | None]] = {}
     dropped = 0
     for entry in figure.entries:
@@ -157,7 +160,7 @@ def scored(figure: Figure, score: str) -> Scored:
 
 
 def floor_scores(figure: Figure, score: str) -> dict[str, list[float]]:
-    """Scores of the metric's floors in the runs of a cell, by name; a constant has one value."""
+    """Return the scores of the metric's floors in a cell's runs, by name; one value if constant."""
     floors: dict[str, list[float]] = {}
     for name in floors_of(score):
         values = [entry.run.score(name) for entry in figure.entries if entry.run]
@@ -168,7 +171,7 @@ def floor_scores(figure: Figure, score: str) -> dict[str, list[float]]:
 
 
 def best_floor(floors: Mapping[str, Sequence[float]], *, lower_is_better: bool) -> tuple[str, float] | None:
-    """Best floor by its mean, with its name behind "-of-"."""
+    """Return the name behind "-of-" and the mean of the best floor; ``None`` if there is none."""
     means = {name.partition(OF)[2]: fmean(values) for name, values in floors.items()}
     if not means:
         return None
@@ -177,7 +180,7 @@ def best_floor(floors: Mapping[str, Sequence[float]], *, lower_is_better: bool) 
 
 
 def same_items(row: Scored, reference: Scored, score: str, reader: RunItems) -> bool:
-    """False if the records show that two cells were scored on other items, or lack the items of a run."""
+    """True unless the records show that two cells were scored on different items."""
     metric = metric_of(score)
     if metric.measure is None or OF in score:
         return True
@@ -185,12 +188,12 @@ def same_items(row: Scored, reference: Scored, score: str, reader: RunItems) -> 
     if not all(read):
         return True
     runs = [item for side in read for item in side]
-    # Other marks are other items. A checksum of the file that is not on record (empty) rules nothing out.
+    # Different marks mean different items. An empty checksum of the file is not on record and is ignored.
     return len({run.mark for run in runs}) == 1 and len({run.file for run in runs} - {""}) <= 1
 
 
 def _item_variance(row: Scored, reference: Scored, score: str, reader: RunItems) -> ItemVariance | None:
-    """Variance of a difference over test items; ``None`` if the items of a run are not known."""
+    """Return the variance of a difference over test items; ``None`` if any run's items are missing."""
     measure = metric_of(score).measure
     if measure is None or OF in score:
         return None
@@ -202,7 +205,7 @@ def _item_variance(row: Scored, reference: Scored, score: str, reader: RunItems)
 
 
 def pairs(table: ResultTable, baseline: Mapping[str, Any] | None = None) -> Iterator[tuple[Place, Figure, Figure, str]]:
-    """Yield each cell with the cell that it is compared with, and the name of the score."""
+    """Yield each cell with its place, its baseline cell, and the name of the score."""
     for place, figure, candidates, score in _candidates(table, baseline):
         alike = (other for other in candidates if other.lengths == figure.lengths)
         if (other := next(alike, None)) is not None:
@@ -210,7 +213,7 @@ def pairs(table: ResultTable, baseline: Mapping[str, Any] | None = None) -> Iter
 
 
 def withheld(table: ResultTable) -> dict[Place, str]:
-    """Return the reason for each cell that is not compared since it was trained for another number of steps."""
+    """Return the reason for each cell that is not compared because its length of training differs."""
     return {
         place: f"not compared: trained for {_listed(figure)}, dense for {_listed(candidates[0])}"
         for place, figure, candidates, _ in _candidates(table)
@@ -221,7 +224,7 @@ def withheld(table: ResultTable) -> dict[Place, str]:
 def _candidates(
     table: ResultTable, baseline: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[Place, Figure, list[Figure], str]]:
-    """Yield each cell that is no baseline with all baselines of its score and data, the nearest first."""
+    """Yield each cell that is no baseline with all baselines of its score and data, nearest first."""
     for row, figures in enumerate(table.figures):
         for column, figure in enumerate(figures):
             score = table.headings[column].scores[0]
@@ -246,5 +249,5 @@ def _is_baseline(figure: Figure, where: Mapping[str, Any] | None) -> bool:
 
 
 def _data(figure: Figure) -> set[str]:
-    """The tasks and data of a cell's experiments."""
+    """Return the tasks and data of a cell's experiments."""
     return {f"{entry.label('task')} {entry.label('data')}" for entry in figure.entries}

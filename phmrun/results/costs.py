@@ -1,4 +1,4 @@
-"""What a cell of a table costs beside its score: parameters, multiplications, time. Imports no torch."""
+"""Costs beside a score: parameters, multiplications, time. Imports no torch."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,56 +12,66 @@ from phmrun.ledger.wording import row_name
 from phmrun.results.entries import Entry
 from phmrun.results.table import Figure, ResultTable
 
-TRAINING = "training"  # the phase of ``phmrun bench run`` that measures optimizer steps
+TRAINING = "training"  # phase of ``phmrun bench run`` that measures optimizer steps
 
 
 class Point(NamedTuple):
-    """One network."""
+    """Network with its cost and score."""
 
-    label: str  # what it is called
-    size: float  # what it costs
-    score: float  # the mean of its score
-    spread: float | None  # the deviation over seeds; ``None`` of one
+    label: str  # name for readers
+    size: float  # its cost
+    score: float  # mean of its score
+    spread: float | None  # standard deviation over seeds; ``None`` for a single seed
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Something that a run costs."""
+    """Cost of a run that tables can show."""
 
-    heading: str  # what stands above it
-    of: Callable[[RunSummary], float | None]  # its amount; ``None`` where that is not on record
-    shown: Callable[[float], str]  # an amount as text
-    meaning: str  # what a reader must know of it
+    heading: str  # heading of its column
+    of: Callable[[RunSummary], float | None]  # amount of a run; ``None`` if not on record
+    shown: Callable[[float], str]  # formats an amount
+    meaning: str  # note below the table
 
 
 def cost_of(entries: Iterable[Entry], name: str) -> float | None:
-    """The mean of one of :data:`COSTS` over the runs of experiments that have it on record; ``None``: none has."""
-    found = [value for entry in entries if entry.run and (value := COSTS[name].of(entry.run)) is not None]
-    return fmean(found) if found else None
+    """Return the mean of a cost over the runs that have it on record; ``None`` if none has."""
+    amounts = [value for entry in entries if entry.run and (value := COSTS[name].of(entry.run)) is not None]
+    return fmean(amounts) if amounts else None
 
 
 def require_cost(name: str, where: str) -> str:
-    """The name; refuses what is none of :data:`COSTS`."""
+    """Return the name of a cost.
+
+    Raises:
+        PhmrunError: It is none of :data:`COSTS`.
+    """
     if name not in COSTS:
         raise unknown("cost", name, list(COSTS), where=where)
     return name
 
 
 def points_of(table: ResultTable, column: int, cost: str = "parameters") -> list[Point]:
-    """The rows of a table that have one of :data:`COSTS` and a score in a column, named by what differs among them."""
-    found = []
+    """Return the rows of a table that have a cost and a score in a column.
+
+    They are labeled by the keys that differ between rows.
+    """
+    points = []
     telling = [len({labels[place] for labels in table.rows}) > 1 for place in range(len(table.keys))]
     for labels, figures in zip(table.rows, table.figures, strict=True):
         size, numbers = cost_of(figures[column].entries, cost), figures[column].numbers[0]
         if size is not None and numbers.mean is not None:
             named = zip(table.keys, labels, telling, strict=True)
             label = row_name({key: text for key, text, tells in named if tells or len(table.rows) == 1})
-            found.append(Point(label, size, numbers.mean, numbers.deviation))
-    return found
+            points.append(Point(label, size, numbers.mean, numbers.deviation))
+    return points
 
 
 def frontier(points: Sequence[Point], *, lower: bool = False) -> list[Point]:
-    """The points that no other beats: none is as small and better (lower, if ``lower``), nor smaller and as good."""
+    """Return the Pareto-optimal points: none is at most as large and better, or smaller and as good.
+
+    ``lower``: lower scores are better.
+    """
     sign = -1 if lower else 1
     kept: list[Point] = []
     for point in sorted(points, key=lambda each: (each.size, -sign * each.score)):
@@ -71,7 +81,7 @@ def frontier(points: Sequence[Point], *, lower: bool = False) -> list[Point]:
 
 
 def meanings(figures: Iterable[Figure], names: Sequence[str]) -> Iterable[str]:
-    """What is to be said below a table of the costs that it shows, and on what the time of a step was measured."""
+    """Yield the notes on the costs of a table, and on the machines that measured step times."""
     for name in names:
         if COSTS[name].meaning:
             yield f"{COSTS[name].heading}: {COSTS[name].meaning}"
@@ -85,17 +95,17 @@ def meanings(figures: Iterable[Figure], names: Sequence[str]) -> Iterable[str]:
         busy = f", load average {load}" if isinstance(load, int | float) else ""
         machines[f"{facts.get('gpu') or facts.get('processor')}, threads: {facts.get('threads')}{busy}"] = None
     on = f", on {'; '.join(machines)}" if machines else ""
-    unlike = ": not measured alike" if len(machines) > 1 else ""
+    unlike = ": different machines, not comparable" if len(machines) > 1 else ""
     yield f"{COSTS['step-time'].heading}: on record for {len(measured)} of {len(runs)} runs{on}{unlike}"
 
 
 def _parameters(run: RunSummary) -> float | None:
-    found = run.about("parameters")
-    return float(found) if isinstance(found, int) else None
+    count = run.about("parameters")
+    return float(count) if isinstance(count, int) else None
 
 
 def _training_parameters(run: RunSummary) -> float | None:
-    """Parameters that training moves; more than those kept if a dense matrix guides a structure."""
+    """Trained parameters; more than those kept if a dense matrix guides a structure."""
     try:
         counts = Run(run.path).parameters()
     except PhmrunError:
@@ -106,14 +116,14 @@ def _training_parameters(run: RunSummary) -> float | None:
 
 def _multiplications(run: RunSummary) -> float | None:
     try:
-        found = Run(run.path).parameters().get("multiplications")
+        count = Run(run.path).parameters().get("multiplications")
     except PhmrunError:
         return None
-    return float(found) if isinstance(found, int) else None
+    return float(count) if isinstance(count, int) else None
 
 
 def _step_time(run: RunSummary) -> float | None:
-    """Seconds of an optimizer step, by the median of its rounds."""
+    """Seconds of an optimizer step: median over rounds."""
     phase = _training_phase(run)
     seconds, steps = phase.get("median_seconds"), phase.get("steps")
     if not isinstance(seconds, int | float) or not isinstance(steps, int) or steps < 1:
@@ -150,4 +160,4 @@ COSTS: Mapping[str, Cost] = {
         "an optimizer step as `phmrun bench run RUN --only training` measured it by itself; never taken from training",
     ),
 }
-"""What a table can show beside its scores, by the name that it is asked for by."""
+"""Costs by the name of the option ``--costs``."""

@@ -1,4 +1,4 @@
-"""One experiment of a table: what it is, what tells it from another, and by which key. Imports no torch."""
+"""Experiments of a table: identity, labels, and the keys that separate them. Imports no torch."""
 
 import hashlib
 import json
@@ -19,33 +19,32 @@ from phmrun.registry import EMBEDDINGS
 
 SEED = "seed"
 DATA = "data"
-MADE = "made"  # where it is said that a run is of another release
+MADE = "made"  # key that marks a run of another release
 OWN_FILES = "files"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One experiment that a table may show."""
+    """Experiment that a table may show."""
 
-    at: Mapping[str, str]  # its value of every key of its sweep, as text; row and column of a paper's table among them
-    config: Mapping[str, Any]  # its configuration, as plain nested values
-    run: RunSummary | None  # its run; ``None`` where there is none yet
-    # what makes it the experiment that it is, its seed left out: its settings that are not the usual ones, by
-    # dotted key
+    at: Mapping[str, str]  # its value of each key of its sweep, as text; also row and column of a paper's table
+    config: Mapping[str, Any]  # its configuration as nested values
+    run: RunSummary | None  # its run; ``None`` if there is none yet
+    # identity except the seed: settings that differ from the defaults, by dotted key
     settings: Mapping[str, Any] = field(default_factory=dict)
-    # SHA-256 sums of its data and plug-ins, by name; empty where they are not known
+    # SHA-256 checksums of its data and plug-ins, by name; empty if unknown
     marks: Mapping[str, str] = field(default_factory=dict)
-    departs: str = ""  # in what its network is another than that of its row in the paper
-    at_edge: tuple[str, ...] = ()  # the tuned keys whose value is the least or the greatest that was tried
+    departs: str = ""  # difference of its network from its row in the paper; empty if none
+    at_edge: tuple[str, ...] = ()  # tuned keys whose value is the least or greatest tried
     chose_settings: bool = False  # True if the row's tuned values were chosen with this seed
     choices: int = 0  # number of values among which its seed chose by itself; 0 unless it is a replicate
-    diverged: bool = False  # True if its training ended at a loss or weight that is no number
+    diverged: bool = False  # True if training stopped at a loss or weight that is NaN or infinite
 
     def label(self, key: str) -> str:
-        """Its value at a key of the sweep, or else at a dotted key of its configuration; empty where it has none.
+        """Return its value at a key of the sweep or a dotted key of the configuration; empty if it has none.
 
-        The layer stands for all parts of the network that are not dense, and a user's own files for their name and
-        the start of their checksum.
+        "layer" covers all parts of the network that are not dense. "data" of the user's own files is their name and the
+        start of their checksum.
         """
         if key in self.at:
             return self.at[key]
@@ -54,8 +53,8 @@ class Entry:
             value = value.get(part) if isinstance(value, Mapping) else None
         if key == "layer":
             value = network_label(self.config)
-        elif key == DATA and self.own_data:  # ``train.en 1a2b3c``: the first of the files, and what is in all of them
-            train = next((each for name, each in self.config[DATA].items() if name.startswith("train") and each), "")
+        elif key == DATA and self.own_data:  # ``train.en 1a2b3c``: the first file, and a checksum of all
+            train = next((files for name, files in self.config[DATA].items() if name.startswith("train") and files), "")
             named = str(train[0] if isinstance(train, list) else train)
             if not self.marks:
                 return f"{named} (no checksum on record)"
@@ -69,12 +68,12 @@ class Entry:
 
     @property
     def seed(self) -> Any:
-        """Its seed; ``None`` where its configuration does not say."""
+        """Seed; ``None`` if the configuration has none."""
         return self.at.get(SEED, self.config.get(SEED))
 
     @property
     def length(self) -> str:
-        """Length of its training: as configured if the run is done, else the steps made; empty if not on record."""
+        """Length of training: as configured if done, else the steps made; empty if not on record."""
         status = self.run.status if self.run else None
         if status and status.state is not State.DONE:
             return f"{status.step:,} steps"
@@ -84,7 +83,7 @@ class Entry:
 
     @property
     def unfinished(self) -> str:
-        """State and step of a run that is not done, for readers; empty if it is done or there is none."""
+        """State and step of an unfinished run, for readers; empty if it is done or there is none."""
         if self.run is None or self.run.state == State.DONE:
             return ""
         status = self.run.status
@@ -92,28 +91,28 @@ class Entry:
 
     @property
     def own_data(self) -> bool:
-        """True if it learns from the user's own files."""
+        """True if it trains on the user's own files."""
         return self.config.get(DATA, {}).get("name") == OWN_FILES
 
     @property
     def dense(self) -> bool:
-        """True if every part of its network is made of plain matrices."""
+        """True if all parts of its network are dense matrices."""
         return all(_dense(section) for section in self.config.values() if isinstance(section, Mapping))
 
     def matches(self, where: Mapping[str, Any]) -> bool:
-        """True if it has these values at these keys, which are those of :meth:`label`, or ``state``."""
+        """True if it has these values at these keys: keys of :meth:`label`, or ``state``."""
         state = self.run.state if self.run else None
         return all(str(value) == (state if key == "state" else self.label(key)) for key, value in where.items())
 
 
 def entry_of_run(run: RunSummary, options_of: OptionsOf | None = None) -> Entry:
-    """A run as an entry; what is damaged in its directory is left out.
+    """Return the entry of a run; an unreadable config or checksums leave it empty.
 
-    Without ``options_of``, the options of a structure that are at their defaults count as settings.
+    Without ``options_of``, options of a structure that are at their defaults count as settings.
     """
     try:
         config = _config(run, options_of)
-    except PhmrunError:  # this release does not accept it: as it is written
+    except PhmrunError:  # this release rejects it: use it as written
         try:
             values = config_values(run.path / CONFIG)
         except PhmrunError:
@@ -122,23 +121,23 @@ def entry_of_run(run: RunSummary, options_of: OptionsOf | None = None) -> Entry:
         return Entry({}, values, run, written, recorded_marks(run))
     marks, settings = recorded_marks(run), settings_of(config)
     if options_of:
-        own = run.id.rpartition("-")[2]
+        digest = run.id.rpartition("-")[2]
         now = run_id(config, fingerprints=marks).rpartition("-")[2]
-        # Without marks, the run is of a release that had no versions.
-        if now != own if marks else layer_versions(config) or changed_mathematics(config):
+        # A run without marks is of a release without layer versions.
+        if now != digest if marks else layer_versions(config) or changed_mathematics(config):
             settings[MADE] = "by another release, or from another run"
     return Entry({}, config.model_dump(mode="json"), run, settings, marks)
 
 
 def settings_of(config: Experiment) -> dict[str, Any]:
-    """The settings that make the experiment, but for its seed."""
+    """Return the settings that identify an experiment, without its seed."""
     values = semantic_values(config)
     values.pop(SEED, None)
     return {"task": config.task, **values}
 
 
 def recorded_marks(run: RunSummary) -> dict[str, str]:
-    """The checksums of data and plug-ins that a run has on record; runs of early releases have none."""
+    """Return the recorded checksums of a run's data and plug-ins; empty for early releases."""
     try:
         marks = Run(run.path).fingerprints()
     except PhmrunError:
@@ -155,49 +154,56 @@ def _config(run: RunSummary, options_of: OptionsOf | None) -> Experiment:
     except PhmrunError:
         if options_of is None:
             raise
-        return load_run_config(run.path / CONFIG)  # a layer that is not loaded
+        return load_run_config(run.path / CONFIG)  # its layer is not loaded
 
 
 def telling_keys(entries: Sequence[Entry], keys: Sequence[str]) -> list[str]:
-    """Further keys that part experiments which ``keys`` leave together though they differ in more than the seed.
+    """Return further keys that separate experiments which ``keys`` leave in one cell.
 
-    Refuses those that no key can tell apart.
+    Experiments that differ only in the seed stay together.
+
+    Raises:
+        PhmrunError: No key separates some of them.
     """
-    found: dict[str, None] = {}
+    added: dict[str, None] = {}
     while True:
-        groups: dict[tuple[str, ...], list[Entry]] = {}  # the experiments of each cell
-        for one in entries:
-            groups.setdefault(tuple(one.label(key) for key in (*keys, *found)), []).append(one)
+        groups: dict[tuple[str, ...], list[Entry]] = {}  # experiments by cell
+        for entry in entries:
+            groups.setdefault(tuple(entry.label(key) for key in (*keys, *added)), []).append(entry)
         mixed = next((group for group in groups.values() if len(set(_identities(group))) > 1), None)
         if mixed is None:
-            return list(found)
+            return list(added)
         further = dict.fromkeys(_differing(mixed))
-        new = [key for key in further if key not in found and len({one.label(key) for one in mixed}) > 1]
+        new = [key for key in further if key not in added and len({entry.label(key) for entry in mixed}) > 1]
         if not new:
             raise not_seeds(mixed)
-        found[new[0]] = None
+        added[new[0]] = None
 
 
 def require_seeds(entries: Sequence[Entry], where: str) -> None:
-    """Refuses to pool experiments that differ in more than the seed, or have the same one; says in what they differ."""
+    """Check that experiments differ in their seed, and in nothing else.
+
+    Raises:
+        PhmrunError: They differ in other settings (named), or two runs have the same seed.
+    """
     if len(set(_identities(entries))) > 1:
         raise not_seeds(entries, where)
     by_seed: dict[str, str] = {}
-    for one in entries:
-        if one.run is None or one.seed is None:
+    for entry in entries:
+        if entry.run is None or entry.seed is None:
             continue
-        other = by_seed.setdefault(str(one.seed), one.run.id)
-        if other != one.run.id:
+        other = by_seed.setdefault(str(entry.seed), entry.run.id)
+        if other != entry.run.id:
             raise PhmrunError(
-                f"two runs have the same settings and the same seed: {other} and {one.run.id}",
+                f"two runs have the same settings and the same seed: {other} and {entry.run.id}",
                 where=where,
                 hint="They differ in what is not on record, such as their data. Name the runs to compare one by one.",
             )
 
 
 def not_seeds(entries: Sequence[Entry], where: str | None = None) -> PhmrunError:
-    """The error that says in what experiments of one cell differ."""
-    names = [one.run.id for one in entries if one.run] or [str(dict(one.at)) for one in entries]
+    """Return the error that names the differences between the experiments of a cell."""
+    names = [entry.run.id for entry in entries if entry.run] or [str(dict(entry.at)) for entry in entries]
     differing = ", ".join(_differing(entries)) or "what is not on record"
     return PhmrunError(
         f"these are not the seeds of one experiment; they differ in {differing}: {', '.join(names[:4])}",
@@ -207,32 +213,32 @@ def not_seeds(entries: Sequence[Entry], where: str | None = None) -> PhmrunError
 
 
 def _differing(entries: Sequence[Entry]) -> list[str]:
-    """The names at which identities differ; checksums of data count as the data."""
+    """Return the keys at which identities differ; checksums of data count as "data"."""
     identities = [json.loads(text) for text in _identities(entries)]
     keys = dict.fromkeys(key for identity in identities for key in identity)
-    differing = [key for key in keys if len({json.dumps(each.get(key)) for each in identities}) > 1]
-    marks = {key for one in entries for key in one.marks}
+    differing = [key for key in keys if len({json.dumps(item.get(key)) for item in identities}) > 1]
+    marks = {key for entry in entries for key in entry.marks}
     return list(dict.fromkeys([*(DATA for key in differing if key in marks), *differing]))
 
 
 def _identities(entries: Sequence[Entry]) -> list[str]:
-    """Of each experiment what it shares with those that differ from it in the seed alone.
+    """Return the identity of each experiment without its seed, as JSON.
 
-    Checksums of catalogued data count where all runs have them on record; those of early releases have none.
+    Checksums of catalogued data count only if all runs have them, since early releases recorded none.
     """
-    counted = all(one.marks for one in entries)
-    found = []
-    for one in entries:
-        if one.own_data and not one.marks:
-            marks: Mapping[str, str] = {DATA: one.label(DATA)}
+    counted = all(entry.marks for entry in entries)
+    texts = []
+    for entry in entries:
+        if entry.own_data and not entry.marks:
+            marks: Mapping[str, str] = {DATA: entry.label(DATA)}
         else:
-            marks = one.marks if counted or one.own_data else {}
-        found.append(json.dumps({**one.settings, **marks}, sort_keys=True, default=str))
-    return found
+            marks = entry.marks if counted or entry.own_data else {}
+        texts.append(json.dumps({**entry.settings, **marks}, sort_keys=True, default=str))
+    return texts
 
 
 def _dense(section: Mapping[str, Any]) -> bool:
-    """Whether what a section builds is made of plain matrices: one, or one for each cluster of words."""
+    """True if a section builds dense matrices, also if there is one for each cluster of words."""
     usual = LayerConfig().structure
     structure = section.get("structure") or usual
     if structure in EMBEDDINGS:

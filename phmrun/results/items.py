@@ -1,6 +1,6 @@
-"""Counts that each test item adds to a run's score: from its predictions, or as recorded.
+"""Counts that each test item adds to a run's score, from predictions or as recorded.
 
-Imports torch when predictions are read, since they are compared with the task's data.
+Imports torch to read predictions, which are compared with the task's data.
 """
 
 import base64
@@ -24,29 +24,36 @@ from phmrun.metrics.items import Items
 
 
 class RunItems:
-    """What each test item adds to the counts of a run, read once."""
+    """Cache of the items' counts by run and score."""
 
     def __init__(self) -> None:
         self._read: dict[tuple[Path, str], Items | None] = {}
 
     def of(self, runs: Sequence[Path], score: str) -> list[Items]:
-        """Of every run; none at all where one cannot be read."""
+        """Return the counts of all runs; empty if those of any run cannot be read."""
         for path in runs:
             if (path, score) not in self._read:
                 self._read[path, score] = _counts(path, score)
         counts = [self._read[path, score] for path in runs]
-        return [each for each in counts if each is not None] if all(each is not None for each in counts) else []
+        return [items for items in counts if items is not None] if all(items is not None for items in counts) else []
 
 
 def items_of(run: Run) -> dict[str, dict[str, Any]]:
-    """What the items add to each of a run's scores, as JSON by name; scores that do not add up are left out."""
+    """Return the items' counts of a run's scores as JSON, by name.
+
+    Scores that do not add up over items are left out.
+    """
     names = [name for name in run.metrics() if not name.startswith(("train/", "validation/", OTHER_FILE))]
     items = {name: to_json(run, name) for name in names if find_metric(name) is not None}
     return {name: content for name, content in items.items() if content is not None}
 
 
 def to_json(run: Run, score: str) -> dict[str, Any] | None:
-    """What the items add to a score, as JSON; ``None`` where it has no items, or they cannot be read."""
+    """Return the items' counts of a score as JSON; ``None`` if it has none or they cannot be read.
+
+    Raises:
+        ValueError: A count is no natural number.
+    """
     items = _counts(run.path, score) if metric_of(score).measure is not None and OF not in score else None
     if items is None:
         return None
@@ -55,7 +62,11 @@ def to_json(run: Run, score: str) -> dict[str, Any] | None:
 
 
 def from_json(content: Mapping[str, Any]) -> Items:
-    """The items that :func:`to_json` wrote; a ``ValueError`` says that they are damaged."""
+    """Return the items written by :func:`to_json`.
+
+    Raises:
+        ValueError: They are damaged.
+    """
     try:
         number = int(content["items"])
         columns = [_unpacked(text, number) for text in content["columns"]]
@@ -65,7 +76,7 @@ def from_json(content: Mapping[str, Any]) -> Items:
 
 
 def _packed(column: Counts) -> str:
-    """A column of counts as text: each number in as few bits as the greatest takes, compressed."""
+    """Return a column of counts as compressed text, each number in as few bits as the greatest needs."""
     whole = column.astype(np.int64)
     if not np.array_equal(whole, column) or (whole < 0).any():
         raise ValueError("counts are natural numbers")
@@ -86,10 +97,10 @@ def _unpacked(text: str, number: int) -> Counts:
 
 
 def _counts(path: Path, score: str) -> Items | None:
-    """Those of one run; ``None`` where its predictions or its data are not here.
+    """Return the items' counts of a run; ``None`` if its predictions or data are missing.
 
     Raises:
-        PhmrunError: (exit 3) The predictions are not as the run has written them.
+        PhmrunError: (exit 3) The predictions differ from the run's manifest.
     """
     split, _, name = score.partition("/")
     manifest = Manifest(path)

@@ -1,7 +1,4 @@
-"""A table of results as lines of text: numbers with their spread, what the paper prints, marks and footnotes.
-
-Imports no torch.
-"""
+"""Layout of a table of results as text: scores, published values, marks, notes. Imports no torch."""
 
 import math
 from collections import Counter
@@ -29,14 +26,14 @@ Differences = Comparisons
 
 @dataclass(frozen=True)
 class Laid:
-    """A table of texts."""
+    """Table of texts with notes."""
 
-    title: str  # what it shows
+    title: str  # its title
     columns: list[str]  # headings
     rows: list[list[Any]]  # cells; counts are numbers
-    notes: list[str]  # what stands below it
-    verdict_columns: list[str] = field(default_factory=list)  # headings of the table of verdicts
-    verdict_rows: list[list[str]] = field(default_factory=list)  # a row for each comparison; none without them
+    notes: list[str]  # notes below the table
+    verdict_columns: list[str] = field(default_factory=list)  # headings of the verdicts' table
+    verdict_rows: list[list[str]] = field(default_factory=list)  # one row per comparison
 
 
 def lay_out(
@@ -48,19 +45,19 @@ def lay_out(
     costs: Sequence[str] = (),
     front: str | None = None,
 ) -> Laid:
-    """The table for readers.
+    """Return the table for readers.
 
     Args:
         table: The results.
-        how: How seeds are put together: "mean±std", "mean", "median", "best", "worst" or "all".
-        differences: From the dense cells, by row and column.
-        paper: Whether the published values stand beside ours.
-        costs: What stands beside the parameters: names of :data:`phmrun.results.costs.COSTS`.
-        front: The cost by which rows are ordered, and those marked that none is both cheaper and better than.
+        how: Aggregation over seeds: "mean±std", "mean", "median", "best", "worst" or "all".
+        differences: Comparisons with the dense cells, by row and column.
+        paper: True to show the published values beside ours.
+        costs: Names of :data:`phmrun.results.costs.COSTS` to show beside the parameters.
+        front: Cost that orders the rows and marks the Pareto front.
     """
     shown = list(dict.fromkeys(name for name in [*costs, *filter(None, [front])] if name != "parameters"))
     headings = ["parameters", *(COSTS[name].heading for name in shown)]
-    apart = any(len(counts) > 1 for counts in table.parameters)  # the columns are of networks of different sizes
+    apart = any(len(counts) > 1 for counts in table.parameters)  # the sizes of the networks differ between columns
     columns = [*table.keys, *(() if apart else headings)]
     for heading in table.headings:
         columns += [heading.name, *(headings if apart else ()), *(("paper", "Δ") if paper else ())]
@@ -68,7 +65,7 @@ def lay_out(
     columns.append("seeds")
     fronts = [_front(table, place, front) for place in range(len(table.headings))] if front else []
     rows = []
-    order = list(range(len(table.rows)))  # as they stand, or by a cost, those without it last
+    order = list(range(len(table.rows)))  # the table's order, or by a cost with unknown ones last
     if front:
         amounts = [cost_of(table.entries(number), front) for number in order]
         order.sort(key=lambda number: math.inf if (amount := amounts[number]) is None else amount)
@@ -83,12 +80,14 @@ def lay_out(
             difference = differences.get((number, place))
             unfinished = UNFINISHED if any(entry.unfinished for entry in figure.entries) else ""
             mark = (REDUCED if table.reduced else "") + unfinished + (MARKS[difference.verdict] if difference else "")
-            line.append(" / ".join(_shown(one, how) for one in figure.numbers) + mark if figure.runs else MISSING)
+            line.append(
+                " / ".join(_shown(numbers, how) for numbers in figure.numbers) + mark if figure.runs else MISSING
+            )
             line += [_parameters(figure.parameters), *_costs(figure.entries, shown)] if apart else []
             if paper:
                 line += [figure.printed or MISSING, _delta(figure)]
             line += ["yes" if number in fronts[place] else ""] if front else []
-        # how many seeds the cells of a row have, of how many
+        # seeds done and planned in the cells of a row
         counts = sorted({(figure.runs, len(figure.entries)) for figure in figures if figure.entries})
         seeds = ", ".join(f"{runs}" if runs == planned else f"{runs} of {planned}" for runs, planned in counts)
         rows.append([*line, seeds or MISSING])
@@ -98,7 +97,7 @@ def lay_out(
 
 
 def _verdicts(table: ResultTable, differences: Differences) -> tuple[list[str], list[list[str]]]:
-    """Table of verdicts: a row for each comparison, with its costs."""
+    """Return headings and rows of the verdicts' table, with costs; both empty without comparisons."""
     several = len(table.headings) > 1
     names = list(VERDICT_COSTS)
     columns = ["row", *(["score"] if several else []), *HEADINGS, *(COSTS[name].heading for name in names)]
@@ -115,7 +114,7 @@ def _row_name(table: ResultTable, row: int) -> str:
 
 
 def _baseline_line(row: BaselineRow, table: ResultTable, columns: Sequence[str]) -> list[Any]:
-    """Line of a baseline: its name in the first column, its scores below their headings."""
+    """Return the line of a baseline: its name first, its scores below their headings."""
     line: list[Any] = [""] * len(columns)
     line[0] = row.label
     for heading, value in zip(table.headings, row.values, strict=True):
@@ -129,7 +128,7 @@ def _costs(entries: Sequence[Entry], names: Sequence[str]) -> list[str]:
 
 
 def _front(table: ResultTable, column: int, cost: str) -> set[int]:
-    """The rows that none is both cheaper and better than."""
+    """Return the rows on the Pareto front of cost and score in a column."""
     points = []
     for number, figures in enumerate(table.figures):
         size, mean = cost_of(figures[column].entries, cost), figures[column].numbers[0].mean
@@ -140,13 +139,13 @@ def _front(table: ResultTable, column: int, cost: str) -> set[int]:
 
 
 def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, Any]]:
-    """One object per cell, with every number as it is: for JSON and for spreadsheets."""
-    found, reasons = [], withheld(table)
+    """Return one object per cell and score with unrounded numbers, for JSON and spreadsheets."""
+    cells, reasons = [], withheld(table)
     for number, labels in enumerate(table.rows):
         for place, (heading, figure) in enumerate(zip(table.headings, table.figures[number], strict=True)):
             for score, numbers in zip(heading.scores, figure.numbers, strict=True):
                 difference = differences.get((number, place))
-                found.append(
+                cells.append(
                     {
                         **dict(zip(table.keys, labels, strict=True)),
                         "column": heading.name,
@@ -176,7 +175,7 @@ def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, A
                         "runs": [entry.run.id for entry in figure.entries if entry.run],
                     }
                 )
-    return found
+    return cells
 
 
 def _shown(numbers: Numbers, how: str) -> str:
@@ -190,7 +189,7 @@ def _shown(numbers: Numbers, how: str) -> str:
 
 
 def _delta(figure: Figure) -> str:
-    """Ours minus theirs; in brackets where the two were not measured alike."""
+    """Return our mean minus the published value, in brackets if the two are not comparable."""
     deltas = [numbers.delta for numbers in figure.numbers]
     if not any(delta is not None for delta in deltas):
         return MISSING
@@ -205,7 +204,7 @@ def _parameters(counts: tuple[int, ...]) -> Any:
 
 
 def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterable[str]:
-    """What a reader must know of the marks, and the signatures of all scores."""
+    """Yield the notes on marks, verdicts and tuning, and the signatures of all scores."""
     if table.reduced:
         yield f"{REDUCED} reduced settings: {table.reduced}"
     unfinished = [entry.unfinished for row in range(len(table.rows)) for entry in table.entries(row)]
@@ -217,8 +216,8 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
         counts = Counter(kind_of(text) for _, text in settings.values())
         others = [f"{text}: {keys}" for text, keys in grouped(settings) if kind_of(text) != "said"]
         if others:
-            said = f"; {counts['said']} settings are said in it" if counts["said"] else ""
-            yield f"not said by the paper: {'; '.join(others)}{said}"
+            stated = f"; {counts['said']} settings are said in it" if counts["said"] else ""
+            yield f"not said by the paper: {'; '.join(others)}{stated}"
     yield from verdict_notes(table, differences, [_row_name(table, row) for row in range(len(table.rows))])
     yield from _tuned(table)
     if any(numbers.deviation is not None for line in table.figures for figure in line for numbers in figure.numbers):
@@ -229,7 +228,7 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
     yield from _diverged(table)
     figures = [figure for line in table.figures for figure in line if figure.runs]
     if paper and any(figure.printed and not figure.comparable for figure in figures):
-        yield "(Δ): not measured alike, or the paper does not say how; see the signatures"
+        yield "(Δ): different evaluation settings, or the paper does not state them; see the signatures"
     for place, heading in enumerate(table.headings):
         numbers_below = [numbers for line in table.figures for numbers in line[place].numbers]
         ours = dict.fromkeys(name for numbers in numbers_below for name in numbers.signatures if name)
@@ -239,7 +238,7 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
 
 
 def _diverged(table: ResultTable) -> Iterable[str]:
-    """Rows of which seeds diverged; each counts as a collapsed one."""
+    """Yield the number of diverged seeds of each row that has any."""
     for row in range(len(table.rows)):
         entries = table.entries(row)
         if count := sum(entry.diverged for entry in entries):
@@ -247,7 +246,7 @@ def _diverged(table: ResultTable) -> Iterable[str]:
 
 
 def _tuned(table: ResultTable) -> Iterable[str]:
-    """Where tuned values lie, and what they are where they have no column of their own."""
+    """Yield the tuned values of rows without columns for them, and the meaning of the edge mark."""
     edge = False
     for number in range(len(table.rows)):
         entries = table.entries(number)
@@ -255,8 +254,8 @@ def _tuned(table: ResultTable) -> Iterable[str]:
         if table.keys == ("row",):
             tuned = {key: entry.at[key] for entry in entries for key in entry.at if "." in key}
             at_edge = {key for entry in entries for key in entry.at_edge}
-            said = ", ".join(f"{key} = {value}{f' {EDGE}' if key in at_edge else ''}" for key, value in tuned.items())
-            if said:
-                yield f"{table.rows[number][0]}: tuned on validation: {said}"
+            values = ", ".join(f"{key} = {value}{f' {EDGE}' if key in at_edge else ''}" for key, value in tuned.items())
+            if values:
+                yield f"{table.rows[number][0]}: tuned on validation: {values}"
     if edge:
         yield f"{EDGE}: the best value is the least or the greatest that was tried; a better one may lie beyond"

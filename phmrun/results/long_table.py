@@ -1,4 +1,4 @@
-"""The long table of finished runs, of which tables, reports, pages, claims and pictures are views. Imports no torch."""
+"""Long table of finished runs; tables, reports and claims are its views. Imports no torch."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,17 +22,17 @@ from phmrun.results.table import Heading, ResultTable, score_headings, tabulate
 
 Keys = Sequence[str]
 COLUMN_KEYS = ("task", "data", "data.name")
-"""Keys whose values make columns unless asked otherwise: other data is another score."""
+"""Keys whose values make columns by default, since scores on different data do not compare."""
 ABOUT = ("task", "data", "layer", "seed")
 
 
 @dataclass(frozen=True)
 class PaperShape:
-    """Shape of a paper's table: its columns and rows, which the experiments fill."""
+    """Rows and columns of a paper's table, to be filled by experiments."""
 
     headings: Sequence[Heading]
     rows: Sequence[str]
-    reduced: str = ""  # in what the settings fall short of the paper's; empty: in nothing
+    reduced: str = ""  # how the settings are smaller than the paper's; empty if they are equal
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,17 @@ class Results:
     """Experiments with their runs: one row for each run and score."""
 
     entries: tuple[Entry, ...]
-    keys: tuple[str, ...] = ("layer",)  # keys that tell the experiments apart
+    keys: tuple[str, ...] = ("layer",)  # keys that separate the experiments
     title: str = ""
-    paper: PaperShape | None = None  # the shape of :meth:`pivot` unless another is asked for
-    # Directory of runs that were restored from small files; it lasts as long as this object.
+    paper: PaperShape | None = None  # default shape of :meth:`pivot`
+    # Temporary directory of restored runs, deleted with this object.
     restored: "TemporaryDirectory[str] | None" = field(default=None, repr=False, compare=False)
 
     @classmethod
     def load(cls, source: "Path | str | Iterable[RunSummary]", options_of: OptionsOf | None = None) -> "Results":
-        """Return the results of a directory of runs, a folder of small results, or some runs.
+        """Load the results of a directory of runs, a folder of small results, or some runs.
 
-        Without ``options_of``, options of a structure at their defaults count as settings.
+        Without ``options_of``, options of a structure that are at their defaults count as settings.
 
         Raises:
             PhmrunError: There is no such folder, or a small result is damaged (exit code 3).
@@ -74,7 +74,7 @@ class Results:
         return len(self.entries)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield a row for each run and score: what the run is, the score, its value and signature."""
+        """Yield one row for each run and score: facts of the run, value, signature."""
         for entry in self.entries:
             run = entry.run
             if run is None:
@@ -88,7 +88,7 @@ class Results:
                     yield {"run": run.id, **about, **status, "score": score, "value": value, "signature": signature}
 
     def select(self, where: Mapping[str, Any] | None = None, **more: Any) -> "Results":
-        """Return the results with these values: ``select(layer="phm n=4")``, ``select({"layer.n": 4})``.
+        """Return the results that match: ``select(layer="phm n=4")``, ``select({"layer.n": 4})``.
 
         A key is one of the sweep, a dotted one of the configuration, or ``state``.
         """
@@ -96,9 +96,10 @@ class Results:
         return replace(self, entries=tuple(entry for entry in self.entries if entry.matches(wanted)))
 
     def pivot(self, rows: Keys = (), columns: Keys = (), scores: Keys = ()) -> ResultTable:
-        """Return a table by keys of the sweep or the configuration; its cells hold the seeds of one experiment.
+        """Return a table by keys; each cell holds the seeds of one experiment.
 
-        Unless they are named, rows are made by what tells the experiments apart, columns by task, data and main score.
+        By default, rows are the keys that separate the experiments; columns are task, data and main score. A key is one
+        of the sweep or a dotted one of the configuration.
 
         Raises:
             PhmrunError: A key or a score does not exist, or the runs of a cell are not seeds of one experiment.
@@ -114,8 +115,8 @@ class Results:
                     where="--rows" if key in rows else "--cols",
                     hint=f"A key is one of {', '.join([*self.keys, SEED])} or a dotted one of the configuration.",
                 )
-        told = {row.partition(".")[0] for row in rows}  # data.copies tells what the column data would
-        across = list(columns) or [key for key in self.keys if key in COLUMN_KEYS and key not in told]
+        named = {row.partition(".")[0] for row in rows}  # a row key data.copies replaces the column key data
+        across = list(columns) or [key for key in self.keys if key in COLUMN_KEYS and key not in named]
         down = list(rows) or [key for key in self.keys if key not in across] or ["layer"]
         down += telling_keys(entries, [*down, *across])
         return tabulate(entries, down, score_headings(entries, across, scores), title=self.title)
@@ -131,10 +132,10 @@ class Results:
         """Compare experiments with a baseline: ``compare({"layer": "dense"}, {"layer": "phm n=4"})``.
 
         Args:
-            baseline: Values of the baseline at keys; the dense network unless given.
-            test: Values of the experiments to compare with it; all others unless given.
-            score: Name of a score; the main one unless given.
-            margin: δ in units of the score; the usual one of the metric unless given.
+            baseline: Values by key of the baseline; the dense network if not given.
+            test: Values by key of the experiments to compare; all others if not given.
+            score: Name of a score; the main one if not given.
+            margin: δ in units of the score; the metric's default if not given.
         """
         chosen = self
         if test is not None:
@@ -144,12 +145,15 @@ class Results:
         return list(differences(table, margin, baseline).values())
 
     def render(self, style: str = "markdown", *, significance: bool = True, aggregate: str = "mean±std") -> str:
-        """Return the table of :meth:`pivot` as ``markdown``, ``latex``, ``html``, ``csv`` or ``json``.
+        """Return the table of :meth:`pivot` as text.
 
         Args:
-            style: One of these.
+            style: ``markdown``, ``latex``, ``html``, ``csv`` or ``json``.
             significance: Compare the cells with the dense ones.
-            aggregate: mean±std, mean, median, best, worst or all.
+            aggregate: mean±std, mean, median, best, worst or all; only for the first three styles.
+
+        Raises:
+            PhmrunError: The style is unknown.
         """
         pages = {"markdown": render.markdown_page, "latex": render.latex_page, "html": render.html_page}
         if style not in (*pages, "csv", "json"):
@@ -166,7 +170,11 @@ class Results:
         return self.render("html", significance=False)
 
     def to_pandas(self) -> Any:
-        """Return the rows as a data frame of pandas, which has to be installed."""
+        """Return the rows as a pandas data frame.
+
+        Raises:
+            PhmrunError: pandas is not installed.
+        """
         try:
             pandas = import_module("pandas")
         except ImportError as error:
@@ -179,7 +187,7 @@ def done(runs: Iterable[RunSummary]) -> list[RunSummary]:
     """Return the runs that are done.
 
     Raises:
-        PhmrunError: (exit 3) A file of a run is not as the run has written it, so that its scores are not known.
+        PhmrunError: A run file differs from its manifest (exit code 3).
     """
     runs = list(runs)
     for run in runs:
@@ -189,9 +197,9 @@ def done(runs: Iterable[RunSummary]) -> list[RunSummary]:
 
 
 def restore_folder(folder: Path, runs_dir: Path, *, durable: bool = True) -> list[Run]:
-    """Make a run directory of every small result below a folder of sweeps, or in a sweep's own folder.
+    """Create a run directory for each small result below a folder of sweeps, or in one sweep's folder.
 
-    Copies of a run are one. See :func:`phmrun.ledger.record.restore`.
+    Copies of a run are merged. See :func:`phmrun.ledger.record.restore`.
 
     Raises:
         PhmrunError: There is no result, or one is damaged (exit code 3).

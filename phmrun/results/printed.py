@@ -1,4 +1,4 @@
-"""A number as a paper's table prints it, and the printed cells that stand beside our scores."""
+"""Numbers as printed in a paper's table."""
 
 import re
 from collections.abc import Mapping
@@ -9,42 +9,48 @@ from fractions import Fraction
 from phmrun.errors import PhmrunError
 
 UNITS = {"": 1, "%": 1, "×": 1, "K": 10**3, "M": 10**6, "B": 10**9, "MB": 10**6}
-"""What one of each printed unit is worth; a byte, a parameter, a percent point or a fold is 1."""
+"""Factor of each printed unit, in bytes, parameters, percentage points or folds."""
 
 _NUMBER = re.compile(r"([-+]?)([\d,]+(?:\.\d+)?|\.\d+) ?(MB|[KMB%×])?")
 
 
 @dataclass(frozen=True)
 class Printed:
-    """A number as a table prints it."""
+    """Number as a table prints it."""
 
-    value: Decimal  # in its own unit: 5.5 of "5.5M"
-    unit: int  # what one of it is worth
+    value: Decimal  # in the printed unit: 5.5 of "5.5M"
+    unit: int  # factor of the printed unit
 
     @classmethod
     def parse(cls, text: str, unit: str = "", digits: int | None = None) -> "Printed":
-        """The number in ``text``, with the unit printed behind it or else the column's; refuses what is none.
+        """Parse a printed number.
 
-        Only so many ``digits`` of it count, where the zeros behind them only fill up.
+        Args:
+            text: The cell, such as "5.5M".
+            unit: The column's unit, used if the cell has none.
+            digits: Number of significant digits that count; all if not given.
+
+        Raises:
+            PhmrunError: The text is no printed number.
         """
         match = _NUMBER.fullmatch(text.strip().replace("−", "-"))
         if match is None:
             raise PhmrunError(f"{text!r} is not a printed number such as 5.5M, 721K, 29,421,568 or -75.0%")
-        sign, number, own = match.groups()
+        sign, number, printed_unit = match.groups()
         value = Decimal(sign + number.replace(",", ""))
-        return cls(value if digits is None else Decimal(f"{value:.{digits - 1}E}"), UNITS[own or unit])
+        return cls(value if digits is None else Decimal(f"{value:.{digits - 1}E}"), UNITS[printed_unit or unit])
 
     @property
     def amount(self) -> Fraction:
-        """The number in single parameters, bytes, percent points or folds."""
+        """Number in single parameters, bytes, percentage points or folds."""
         return Fraction(self.value) * self.unit
 
 
 @dataclass(frozen=True)
 class PrintedColumn:
-    """Scores in a column of a paper's table."""
+    """Score column of a paper's table."""
 
     cells: Mapping[str, str] = field(default_factory=dict)  # as printed, by row
     measured: str = ""  # metric and settings of the paper, for readers
-    signature: str = ""  # the same as parts of our signatures; empty if the paper does not say
+    signature: str = ""  # the same as parts of our signatures; empty if not stated
     factor: float = 1.0  # multiplies our score: 100 for seconds per 100 steps

@@ -1,4 +1,4 @@
-"""Tables for readers and programs: Markdown, LaTeX, HTML, CSV. Paths in the user's home are shortened for readers."""
+"""Tables as Markdown, LaTeX, HTML and CSV, with home paths shortened except in CSV."""
 
 import csv
 import html
@@ -13,7 +13,7 @@ from phmrun.results.layout import Laid
 
 
 def cell(value: Any) -> str:
-    """Text of a value in a table for readers."""
+    """Return the text of a value in a table for readers."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -22,14 +22,14 @@ def cell(value: Any) -> str:
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Table in Markdown; columns of numbers are aligned right."""
+    """Return a table in Markdown; columns with numbers are right-aligned."""
     ruler = ["---:" if numbers else ":---" for numbers in _right_aligned(rows, len(columns))]
     lines = [[*map(markdown, columns)], ruler, *([markdown(cell(value)) for value in row] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def latex_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Table in LaTeX, with the rules of booktabs."""
+    """Return a table in LaTeX, with booktabs rules; columns with numbers are right-aligned."""
     frame = "".join("r" if numbers else "l" for numbers in _right_aligned(rows, len(columns)))
     above, *lines = [" & ".join(map(latex, line)) + r" \\" for line in (columns, *(map(cell, row) for row in rows))]
     below = "\n".join(lines)
@@ -37,7 +37,7 @@ def latex_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Table in HTML; numbers have the class ``number``."""
+    """Return a table in HTML; cells with numbers have the class ``number``."""
     lines = []
     for row in rows:
         kinds = [' class="number"' if is_number(value) else "" for value in row]
@@ -49,7 +49,7 @@ def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def csv_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Table as comma-separated values, with bare numbers and empty cells for missing ones."""
+    """Return comma-separated values with bare numbers; missing values are empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(spreadsheet, columns))
@@ -58,14 +58,14 @@ def csv_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def markdown_page(laid: Laid) -> str:
-    """Title, table and notes in Markdown."""
+    """Return title, tables and notes in Markdown."""
     title = f"**{markdown(laid.title)}**\n\n" if laid.title else ""
     notes = "".join(f"\n{markdown(note)}\n" for note in laid.notes)
     return f"{title}{markdown_table(laid.columns, laid.rows)}{_verdicts(laid, markdown_table)}{notes}"
 
 
 def latex_page(laid: Laid) -> str:
-    """Table and notes in LaTeX, the title in a comment."""
+    """Return tables and notes in LaTeX, with the title in a comment."""
     title = f"% {laid.title}; the package booktabs draws the rules\n" if laid.title else ""
     # Signatures have no spaces at which LaTeX could break the line.
     breakable = (latex(note).replace("$|$", "$|$\\allowbreak{}") for note in laid.notes)
@@ -75,21 +75,21 @@ def latex_page(laid: Laid) -> str:
 
 
 def html_page(laid: Laid) -> str:
-    """Title, table and notes in HTML."""
+    """Return title, tables and notes in HTML."""
     title = f"<p><em>{escaped(laid.title)}</em></p>\n" if laid.title else ""
     notes = "".join(f'\n<p class="note">{escaped(note)}</p>' for note in laid.notes)
     return f"{title}{html_table(laid.columns, laid.rows)}{_verdicts(laid, html_table)}{notes}"
 
 
 def _verdicts(laid: Laid, write: Callable[[Sequence[str], Sequence[Sequence[Any]]], str]) -> str:
-    """Table of verdicts below the scores; empty without comparisons."""
+    """Return the table of verdicts; empty without comparisons."""
     return "\n" + write(laid.verdict_columns, laid.verdict_rows) if laid.verdict_rows else ""
 
 
 def csv_cells(cells: Sequence[Mapping[str, Any]]) -> str:
-    """Cells of a table as comma-separated values, a line each.
+    """Return the cells of a table as comma-separated values, one line each.
 
-    An interval has a column for each end, an object one for each key; values of several seeds stand in one column.
+    An interval becomes two columns, an object one column per key, and a list one column with spaces.
     """
     lines = [_flat(cell) for cell in cells]
     columns = list(dict.fromkeys(name for line in lines for name in line))
@@ -110,10 +110,10 @@ def _flat(cell: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def escaped(text: str) -> str:
-    """Text that is safe in HTML."""
+    """Return text escaped for HTML, with home paths shortened."""
     return html.escape(printable(shared(text)))
 
 
 def _right_aligned(rows: Sequence[Sequence[Any]], columns: int) -> list[bool]:
-    """True for each column that holds numbers."""
+    """Return for each column if it holds a number."""
     return [any(is_number(row[place]) for row in rows) for place in range(columns)]

@@ -1,4 +1,4 @@
-"""Words, marks and numbers of comparisons, as tables, pages and JSON show them. Imports no torch."""
+"""Verdicts in words, marks and numbers, for tables, pages and JSON. Imports no torch."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,11 +20,11 @@ FACTS = (
     *("reason", "collapsed", "p_collapsed", "trained", "floor", "seeds_needed", "estimand"),
 )
 Comparisons = Mapping[tuple[int, int], RowComparison]
-"""Comparisons of cells with the dense ones, by row and column."""
+"""Comparisons with the dense cells, by row and column."""
 
 
 def verdict_words(comparison: RowComparison) -> str:
-    """Verdict in words: "different, worse", "not worse by more than 0.5"."""
+    """Return a verdict in words: "different, worse", "not worse by more than 0.5"."""
     judgement, margin = comparison.judgement, comparison.question.margin
     if judgement.verdict is Verdict.DIFFERENT:
         return f"different, {'better' if judgement.better else 'worse'}"
@@ -38,7 +38,7 @@ def verdict_words(comparison: RowComparison) -> str:
 
 
 def verdict_cells(comparison: RowComparison) -> list[str]:
-    """Cells of a table of verdicts, below :data:`HEADINGS`."""
+    """Return the cells of a verdict below :data:`HEADINGS`."""
     judgement = comparison.judgement
     shown = judgement.difference
     words = verdict_words(comparison)
@@ -50,7 +50,7 @@ def verdict_cells(comparison: RowComparison) -> list[str]:
 
 
 def sentence(comparison: RowComparison) -> str:
-    """Comparison in one line."""
+    """Return a comparison in one line."""
     judgement = comparison.judgement
     shown = judgement.difference
     parts = [verdict_words(comparison)]
@@ -62,7 +62,7 @@ def sentence(comparison: RowComparison) -> str:
 
 
 def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) -> list[str]:
-    """Lines below a table of verdicts: the estimand, the level, floors, and reasons of rows without an interval."""
+    """Return the notes below verdicts: estimand, level, marks, and remarks on rows."""
     if not comparisons:
         return []
     first = next(iter(comparisons.values()))
@@ -91,7 +91,7 @@ def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) ->
 
 
 def _remarks(comparison: RowComparison) -> list[str]:
-    """Further facts of one row: reason, collapsed seeds, interval over items, seeds that are needed."""
+    """Return further facts of a row: reason, Fisher's p, interval over items, seeds needed."""
     judgement, remarks = comparison.judgement, []
     if judgement.reason:
         floor = comparison.floor
@@ -107,7 +107,7 @@ def _remarks(comparison: RowComparison) -> list[str]:
 
 
 def facts(comparison: RowComparison | None) -> dict[str, Any]:
-    """Comparison for JSON; every key, also of a cell that is not compared."""
+    """Return a comparison for JSON, with all keys of :data:`FACTS`; each ``None`` if not compared."""
     if comparison is None:
         return dict.fromkeys(FACTS)
     judgement, question = comparison.judgement, comparison.question

@@ -1,7 +1,7 @@
-"""Verification of a run's chain: raw data, prepared data, config and id, weights, predictions, scores.
+"""Verification of a run's chain: data, config and id, weights, predictions, scores.
 
-Each link is compared with the checksum that the run, or its results file, has of it. Scores are computed again from the
-counts of each test item: those of the kept predictions, or those in the results file.
+Each link is compared with its checksum in the run or its results file. Scores are recomputed from the counts of each
+test item, from the predictions or the results file.
 """
 
 import json
@@ -25,11 +25,14 @@ from phmrun.results.items import RunItems
 
 INTACT, BROKEN, ABSENT = "intact", "broken", "absent"
 TOLERANCE = 1e-9
-"""Relative difference of a score to the one computed again, which sums in another order."""
+"""Relative tolerance of a recomputed score, which sums in another order."""
 
 
 class Link(NamedTuple):
-    """One link of a chain: its name, its state (intact, broken, absent: nothing to compare), the facts."""
+    """Link of a chain: its name, state and facts.
+
+    The state is "intact", "broken", or "absent" if there is nothing to compare.
+    """
 
     name: str
     state: str
@@ -37,7 +40,7 @@ class Link(NamedTuple):
 
 
 def verify_run(run: Run) -> Iterator[Link]:
-    """Yield the links of a run in the order of the chain; the last one is broken, or none is."""
+    """Yield the links of a run in the chain's order, up to the first broken one."""
     checks: dict[str, Callable[[Run, Record | None], Link | str]] = {
         "manifest": _manifest,
         "raw data": _raw_data,
@@ -123,7 +126,7 @@ def _config(run: Run, record: Record | None) -> Link | str:
 
 
 def _at(values: Mapping[str, Any], key: str) -> tuple[bool, Any]:
-    """The value at a dotted key, and whether there is one; a key may have been renamed since it was hashed."""
+    """Return if a dotted key exists, and its value; a key may have been renamed since it was hashed."""
     value: Any = values
     for part in key.split("."):
         if not isinstance(value, Mapping) or part not in value:
@@ -162,7 +165,7 @@ def _record(run: Run, _: Record | None) -> Link | str:
 
 
 def _scores(run: Run, record: Record | None) -> Link | str:
-    """Compare each score that adds up over test items with the one computed again from their counts."""
+    """Compare each score that adds up over test items with the one recomputed from their counts."""
     items, again, kept = RunItems(), 0, 0
     for name, score in run.metrics().items():
         split, metric_name = name.partition("/")[::2]

@@ -210,7 +210,7 @@ def _over_seeds(
     """Difference over seeds, with the items if they are resampled, too; the reason if there is none."""
     least = min(len(scores), len(reference))
     if least < 2:
-        return None, "one seed says nothing of training again"
+        return None, "a single seed has no spread over training"
     if question.looks and least < question.looks[0]:
         return None, f"the first look is at {question.looks[0]} seeds"
     added = None

@@ -1,4 +1,4 @@
-"""Sweeps: a file that names experiments, the plan of its cells, and what carries them out. Imports no torch."""
+"""Sweeps: a file of experiments, its plan, and their execution. Imports no torch."""
 
 from phmrun.sweeps.file import Sweep, SweepFile, load_sweep
 from phmrun.sweeps.plan import Cell, Inspected, Plan, plan

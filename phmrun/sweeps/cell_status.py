@@ -1,7 +1,4 @@
-"""How far the cells of a sweep are, read from their run directories, and how long what is left will take.
-
-Imports no torch.
-"""
+"""State of a sweep's cells, and the time left, from the run directories. Imports no torch."""
 
 import json
 import os
@@ -24,35 +21,35 @@ CLAIM = ".claim"  # a planner's lock on a run directory: it has started that run
 
 
 class CellState(StrEnum):
-    """What has become of a cell."""
+    """State of a cell."""
 
     DONE = "done"
-    RUNNING = "running"  # a process works at it, or is about to
-    INTERRUPTED = "interrupted"  # it has begun, and goes on where it stopped
-    QUEUED = "queued"  # it has a run directory, and has not begun
-    MISSING = "missing"  # it has no run directory
+    RUNNING = "running"  # a process trains it, or is about to
+    INTERRUPTED = "interrupted"  # stopped before its end; it resumes from its last checkpoint
+    QUEUED = "queued"  # has a run directory, but has not started
+    MISSING = "missing"  # no run directory
     FAILED = "failed"
-    BLOCKED = "blocked"  # its data are not on this machine
-    INVALID = "invalid"  # its settings do not go together
+    BLOCKED = "blocked"  # its data are missing on this machine
+    INVALID = "invalid"  # its configuration is invalid
 
 
-LEFT = (CellState.MISSING, CellState.QUEUED, CellState.RUNNING, CellState.INTERRUPTED)  # where work is still to be done
+LEFT = (CellState.MISSING, CellState.QUEUED, CellState.RUNNING, CellState.INTERRUPTED)  # states with work left
 NOT_BEGUN = (CellState.MISSING, CellState.QUEUED)
 
 
 @dataclass(frozen=True)
 class CellStatus:
-    """A cell and what its run directory says."""
+    """Cell with its state and run."""
 
     cell: Cell
-    state: CellState  # what has become of it
-    run: RunSummary | None = None  # its run; ``None`` before there is one
-    holder: Holder | None = None  # the living process that works at it
-    claimed: bool = False  # whether a living planner started it
+    state: CellState  # its state
+    run: RunSummary | None = None  # its run; ``None`` if it has no run directory
+    holder: Holder | None = None  # the live process that trains it
+    claimed: bool = False  # True if a live planner started it
 
     @property
     def reason(self) -> str:
-        """Why it is not done, as far as that is known."""
+        """Reason why the cell is not done; empty if unknown."""
         if self.cell.fault:
             return self.cell.fault.what
         if self.run is None:
@@ -61,20 +58,20 @@ class CellStatus:
 
     @property
     def diverged(self) -> bool:
-        """True if its training ended at a loss or weight that is no number."""
+        """True if training stopped at a loss or weight that is NaN or infinite."""
         return self.state is CellState.FAILED and DIVERGED in self.reason
 
     @property
     def parameters(self) -> int | None:
-        """Of the trained network, or else of the one that is asked for."""
+        """Parameters of the trained network, or of the configured one if no run has a count."""
         return self.cell.parameters if self._trained is None else self._trained
 
     @property
     def size(self) -> str | int | None:
-        """The parameters, marked ≤ where they are for the largest vocabulary that may be learnt."""
-        found = self.parameters
+        """Number of parameters, as text with "≤" if it is for the largest possible vocabulary."""
+        parameters = self.parameters
         exact = self.cell.exact or self._trained is not None
-        return found if exact or found is None else f"≤ {found:,}"
+        return parameters if exact or parameters is None else f"≤ {parameters:,}"
 
     @property
     def _trained(self) -> int | None:
@@ -83,7 +80,7 @@ class CellStatus:
 
 
 def look(cell: Cell, runs_dir: Path) -> CellStatus:
-    """What has become of one cell."""
+    """Return the state of one cell."""
     if cell.run_id is None:
         return CellStatus(cell, CellState.BLOCKED if cell.blocked else CellState.INVALID)
     path = directory_of(runs_dir, cell.run_id)
@@ -96,42 +93,45 @@ def look(cell: Cell, runs_dir: Path) -> CellStatus:
     elsewhere = claim is not None and (claim.host, claim.pid) != (socket.gethostname(), os.getpid())
     if holder or elsewhere:
         return CellStatus(cell, CellState.RUNNING, run, holder or claim, claim is not None)
-    state = CellState[run.status.state.name] if run.status else CellState.QUEUED  # made, but not yet written to
+    state = CellState[run.status.state.name] if run.status else CellState.QUEUED  # created, but without a status yet
     return CellStatus(cell, CellState.INTERRUPTED if state is CellState.RUNNING else state, run)
 
 
 def survey(plan: Plan, runs_dir: Path) -> list[CellStatus]:
-    """What has become of every cell, in their order."""
+    """Return the states of all cells of a plan, in its order."""
     return [look(cell, runs_dir) for cell in plan.cells]
 
 
 def distinct(statuses: Iterable[CellStatus]) -> list[CellStatus]:
-    """The cells that can be run; of those that are one experiment, the first."""
-    found: dict[str, CellStatus] = {}
+    """Return the cells that can be run, one per run id (the first)."""
+    by_run: dict[str, CellStatus] = {}
     for status in statuses:
         if status.cell.run_id is not None:
-            found.setdefault(status.cell.run_id, status)
-    return list(found.values())
+            by_run.setdefault(status.cell.run_id, status)
+    return list(by_run.values())
 
 
 def tally(statuses: Iterable[CellStatus]) -> dict[CellState, int]:
-    """How many cells stand where; what no cell is, is left out."""
-    found = [status.state for status in statuses]
-    return {state: found.count(state) for state in CellState if state in found}
+    """Count cells by state; states without cells are left out."""
+    states = [status.state for status in statuses]
+    return {state: states.count(state) for state in CellState if state in states}
 
 
 def orphans(statuses: Sequence[CellStatus]) -> int:
-    """Runs on this machine whose planner is gone: they take up room that no living planner counts."""
+    """Count the runs on this machine whose planner is gone.
+
+    They occupy slots that no live planner counts.
+    """
     here = socket.gethostname()
     unclaimed = [status.holder for status in statuses if status.state is CellState.RUNNING and not status.claimed]
     return sum(holder is not None and holder.host == here for holder in unclaimed)
 
 
 class Estimate:
-    """Seconds of training that cells take, by those that are done.
+    """Estimate of training time, in seconds, from the cells that are done.
 
-    A cell takes as long as the mean of its other seeds; where none is done, as the mean of its task's cells with the
-    same number of steps; else as the mean of its task's.
+    A cell takes the mean time of its other seeds. If none is done, the mean of its task's cells with the same number of
+    steps is used, then the mean of all cells of its task.
     """
 
     def __init__(self, statuses: Iterable[CellStatus]) -> None:
@@ -141,17 +141,17 @@ class Estimate:
                 self.learn(status.cell, status.run.status.seconds)
 
     def learn(self, cell: Cell, seconds: float) -> None:
-        """Takes in one more measurement."""
+        """Add one measurement."""
         for likeness in _likenesses(cell):
             self._measured[likeness].append(seconds)
 
     def whole(self, cell: Cell) -> float | None:
-        """Seconds that a cell takes from its beginning; ``None`` where nothing was measured that it resembles."""
-        found = (self._measured.get(likeness) for likeness in _likenesses(cell))
-        return next((fmean(seconds) for seconds in found if seconds), None)
+        """Return the seconds of a whole cell; ``None`` if no similar cell was measured."""
+        measured = (self._measured.get(likeness) for likeness in _likenesses(cell))
+        return next((fmean(seconds) for seconds in measured if seconds), None)
 
     def left(self, status: CellStatus) -> float | None:
-        """Seconds that a cell still takes; its own pace decides where it has begun."""
+        """Return the seconds left for a cell, from its own pace if it has started; ``None`` if unknown."""
         if status.state not in LEFT:
             return 0.0
         whole = self.whole(status.cell)
@@ -163,14 +163,14 @@ class Estimate:
         return None if whole is None else max(0.0, whole - spent)
 
     def total(self, statuses: Iterable[CellStatus], slots: int) -> float | None:
-        """Seconds until all are done, so many at a time; ``None`` where that cannot be told of every one."""
+        """Return the seconds until all are done with this number of slots; ``None`` if any is unknown."""
         left = [self.left(status) for status in statuses]
-        known = [seconds for seconds in left if seconds is not None]
-        return sum(known) / max(slots, 1) if len(known) == len(left) else None
+        estimates = [seconds for seconds in left if seconds is not None]
+        return sum(estimates) / max(slots, 1) if len(estimates) == len(left) else None
 
 
 def progress(status: CellStatus) -> float | None:
-    """The share of its optimizer steps that a run has made, where their number is fixed."""
+    """Return the share of optimizer steps done; ``None`` if ``max_steps`` is not set."""
     steps = status.cell.config.training.max_steps if status.cell.config else None
     if not steps or status.run is None or status.run.status is None:
         return None
@@ -178,7 +178,7 @@ def progress(status: CellStatus) -> float | None:
 
 
 def _likenesses(cell: Cell) -> tuple[str, ...]:
-    """What it shares with cells that take as long: all but the seed; the task and the steps; the task."""
+    """Keys of similar cells, closest first: all settings except the seed; task and steps; task."""
     if cell.config is None:
         return ("",)
     task, values = cell.config.task, semantic_values(cell.config)

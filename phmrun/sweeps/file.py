@@ -1,4 +1,4 @@
-"""What a sweep's file says: a base and a grid, or a paper's table, or a table in smaller settings. Imports no torch."""
+"""Sweep files: a base with a grid, or a paper's table. Imports no torch."""
 
 import hashlib
 from dataclasses import dataclass
@@ -23,60 +23,61 @@ EXAMPLE: dict[str, Any] = {
 }
 """A sweep over three models: dense, phm n=2, phm n=4."""
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
-RATE = "training.optimizer.lr"  # what is tuned unless the file says otherwise
+RATE = "training.optimizer.lr"  # tuned key with ``tune: true``
 
 
 class SweepFile(Section):
-    """Which experiments belong together.
+    """Content of a sweep's file.
 
-    Their settings, in rising order of strength: the task's defaults, ``config``, ``base``, ``tasks``, and what makes a
-    cell: the values of the grid (or the row and the column of a table), the seed. Where a table is named, its own
-    settings come first and ``config`` and ``base`` are laid over them.
+    Settings by rising precedence: the task's defaults, ``config``, ``base``, ``tasks``, the cell (grid values, or row
+    and column of a table), the seed. If ``table`` is set, ``config`` and ``base`` override the table's own settings.
     """
 
-    title: str = Field("", description="What it is to show, in one line.")
-    task: str | None = Field(None, description="The task of all cells.")
-    tasks: dict[str, dict[str, Any]] = Field({}, description="Or several, each with settings of its own.")
-    table: str | None = Field(None, description="Or a paper's table, whose rows and columns are the cells.")
-    rows: list[str] = Field([], description="Of the table: only these rows.")
-    columns: list[str] = Field([], description="Of the table: only these columns.")
-    reduced: str = Field("", description="In what the settings fall short of the table's; the mark of its numbers.")
-    config: list[str] = Field([], description="Configuration files, the last one strongest.")
+    title: str = Field("", description="Title of the sweep, one line.")
+    task: str | None = Field(None, description="Task of all cells.")
+    tasks: dict[str, dict[str, Any]] = Field({}, description="Several tasks, each with its own settings.")
+    table: str | None = Field(None, description="A paper's table; its rows and columns are the cells.")
+    rows: list[str] = Field([], description="Rows of the table to run; all if empty.")
+    columns: list[str] = Field([], description="Columns of the table to run; all if empty.")
+    reduced: str = Field("", description="How the settings are smaller than the table's; shown in a footnote.")
+    config: list[str] = Field([], description="Configuration files; later ones override earlier ones.")
     base: dict[str, Any] = Field({}, description="Settings of all cells, nested as in a configuration file.")
     grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
         {}, description="Values by dotted key; every combination is a cell. A value may be a section: {structure: phm}."
     )
-    include: list[dict[str, Any]] = Field([], description="Further cells, each by its own settings.")
-    exclude: list[dict[str, Any]] = Field([], description="Cells left out: those that have all of these values.")
+    include: list[dict[str, Any]] = Field([], description="Further cells, each with its own settings.")
+    exclude: list[dict[str, Any]] = Field(
+        [], description="Cells to leave out: those that match all values of an entry."
+    )
     seeds: Annotated[int, Field(ge=1)] | Annotated[list[Seed], Field(min_length=1)] = Field(
-        1, description="Every cell is run with so many seeds, from 1 on, or with these."
+        1, description="Number of seeds of each cell, counted from 1, or a list of seeds."
     )
     tune: Literal[True] | dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
         {},
         description="true: every row tries five learning rates around its own with its first seed, then two around the "
-        "best, and the best validation chooses. Or values by dotted key, as in "
+        "best. The best validation score decides. Or values by dotted key, as in "
         "tune: {training.optimizer.lr: [0.0003, 0.001, 0.003, 0.01, 0.03]}.",
     )
     replicates: bool = Field(
         False,
-        description="With tune: the first seed is a pilot, which fixes three values for each row and is never counted. "
-        "Every further seed trains these three and keeps the one that its own validation prefers.",
+        description="With tune: the first seed is a pilot; it fixes three values for each row and is not counted. "
+        "Every further seed trains with all three and keeps the one with the best validation score.",
     )
-    plugins: list[str] = Field([], description="Python files that register layers of your own.")
+    plugins: list[str] = Field([], description="Python files that register custom layers.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        given = [name for name in ("task", "tasks", "table") if getattr(self, name)]
+        kinds = [name for name in ("task", "tasks", "table") if getattr(self, name)]
         settings = (self.base, *self.tasks.values(), *self.include, *self.exclude)
         several = {"task"} & (self.grid.keys() | {key for cell in self.include for key in cell})
-        if len(given) != 1:
-            raise ValueError(f"a sweep names exactly one of task, tasks, table; given: {', '.join(given) or 'none'}")
+        if len(kinds) != 1:
+            raise ValueError(f"a sweep names exactly one of task, tasks, table; given: {', '.join(kinds) or 'none'}")
         if several:
             raise ValueError("write several tasks as tasks: {nmt: {…}, sva: {…}}, each with settings of its own")
         if self.table and (self.grid or self.include):
             raise ValueError("the cells of a table are its rows and columns: it takes no grid and no include")
         if not self.table and (self.rows or self.columns or self.reduced):
-            raise ValueError("rows, columns and reduced say something of a table: name it in table")
+            raise ValueError("rows, columns and reduced belong to a table: set table, too")
         if "seed" in self.grid or any("seed" in values for values in settings):
             raise ValueError("seeds are given by the key seeds, not among the settings")
         count = self.seeds if isinstance(self.seeds, int) else len(self.seeds)
@@ -94,23 +95,27 @@ class SweepFile(Section):
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep's file, read."""
+    """Loaded sweep file."""
 
-    name: str  # short and unique to the file; where the sweep keeps what is its own
+    name: str  # unique name of the file; the sweep's folder is called so
     where: str  # the file, for messages
-    source: Source  # its values with their lines
-    file: SweepFile  # what it says
-    table: PaperTable | None  # the table that it names or is
+    source: Source  # its values with their line numbers
+    file: SweepFile  # its validated content
+    table: PaperTable | None  # the paper's table, if any
 
     @property
     def title(self) -> str:
-        """What it shows, on one line."""
+        """Title, on one line."""
         return one_line(self.file.title or (self.table.title if self.table else ""))
 
     def seeds(self, count: int | None = None) -> list[int]:
-        """The seeds of every cell, or so many instead: the file's, then the next numbers after them."""
-        given = self.file.seeds
-        seeds = list(range(1, given + 1)) if isinstance(given, int) else list(given)
+        """Return the seeds of every cell.
+
+        Args:
+            count: Number of seeds; the file's if not given. Missing ones follow the greatest seed.
+        """
+        listed = self.file.seeds
+        seeds = list(range(1, listed + 1)) if isinstance(listed, int) else list(listed)
         missing = 0 if count is None else count - len(seeds)
         if missing > 0:
             seeds += range(max(seeds) + 1, max(seeds) + 1 + missing)
@@ -118,16 +123,19 @@ class Sweep:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a sweep's file, with an example."""
-    said = {"title": "phmrun sweep", "examples": [EXAMPLE]}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **SweepFile.model_json_schema(), **said}
+    """Return the JSON Schema (draft 2020-12) of a sweep's file, with an example."""
+    extra = {"title": "phmrun sweep", "examples": [EXAMPLE]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **SweepFile.model_json_schema(), **extra}
 
 
 def load_sweep(name: str) -> Sweep:
-    """A sweep by its file: a path, or a name among the packaged ones.
+    """Load a sweep.
+
+    Args:
+        name: Path of a sweep's file or a paper's table, or the name of a packaged one.
 
     Raises:
-        PhmrunError: The file is missing or malformed, or the table that it names is, or cannot be trained.
+        PhmrunError: The file or its table is missing or malformed, or the table has no task.
     """
     source = config_source(name)
     path = Path(source.label)
@@ -142,21 +150,21 @@ def load_sweep(name: str) -> Sweep:
         )
     parts = {"rows": [row.name for row in table.rows], "columns": list(table.columns)} if table else {}
     for key, there in parts.items():
-        for one in getattr(file, key):
-            if one not in there:
-                raise unknown(key.removesuffix("s"), one, there, where=source.at(key))
+        for name_in_table in getattr(file, key):
+            if name_in_table not in there:
+                raise unknown(key.removesuffix("s"), name_in_table, there, where=source.at(key))
     place = str(path.resolve()) if path.exists() else source.label
-    own = f"{path.stem}-{hashlib.sha256(place.encode()).hexdigest()[:6]}"  # with a checksum of its place
-    return Sweep(own, source.label, source, file, table)
+    unique = f"{path.stem}-{hashlib.sha256(place.encode()).hexdigest()[:6]}"  # with a checksum of its path
+    return Sweep(unique, source.label, source, file, table)
 
 
 def _validated(source: Source) -> SweepFile:
-    """The file's content, or all that is wrong with it."""
+    """Return the validated content; raise one `ConfigError` with all faults."""
     fields = SweepFile.model_fields
     extra = [unknown_key(key, fields, source.at(key)) for key in source.values if key not in fields]
-    known = {key: value for key, value in source.values.items() if key in fields}
+    fields_by_name = {key: value for key, value in source.values.items() if key in fields}
     try:
-        file = SweepFile.model_validate(known)
+        file = SweepFile.model_validate(fields_by_name)
     except ValidationError as error:
         places = {key: source.at(key) for key in source.lines} | {"configuration": source.label}
         raise ConfigError([*extra, *from_validation(error, SweepFile, places)]) from None
@@ -166,39 +174,39 @@ def _validated(source: Source) -> SweepFile:
 
 
 def _placed(file: SweepFile, path: Path) -> SweepFile:
-    """The file's content, its paths taken from the folder that it lies in."""
+    """Resolve the paths of a sweep's file relative to its folder."""
     if not path.is_file():
-        return file  # it comes with the package
+        return file  # a packaged file
     folder = path.parent
-    found = {
+    resolved = {
         "config": [_beside(name, folder) for name in file.config],
         "plugins": [_beside(name, folder) for name in file.plugins],
         "table": file.table and _beside(file.table, folder),
         "base": _with_data(file.base, folder),
         "tasks": {name: _with_data(settings, folder) for name, settings in file.tasks.items()},
         "include": [_with_data(settings, folder) for settings in file.include],
-        "grid": {key: [_with_data({key: one}, folder)[key] for one in values] for key, values in file.grid.items()},
+        "grid": {key: [_with_data({key: value}, folder)[key] for value in values] for key, values in file.grid.items()},
     }
-    return file.model_copy(update=found)
+    return file.model_copy(update=resolved)
 
 
 def _with_data(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Settings whose data are the files of a folder, where these are there."""
-    return {key: _files(one, folder) if key.partition(".")[0] == "data" else one for key, one in settings.items()}
+    """Resolve the data paths in settings relative to a folder, if the files exist."""
+    return {key: _files(value, folder) if key.partition(".")[0] == "data" else value for key, value in settings.items()}
 
 
 def _files(value: Any, folder: Path) -> Any:
     if isinstance(value, dict):
-        return {key: each if key == "name" else _files(each, folder) for key, each in value.items()}
+        return {key: item if key == "name" else _files(item, folder) for key, item in value.items()}
     if isinstance(value, list):
-        return [_files(each, folder) for each in value]
+        return [_files(item, folder) for item in value]
     return _beside(value, folder) if isinstance(value, str) else value
 
 
 def _beside(name: str, folder: Path) -> str:
-    """A path from a folder; a name that is no file there, such as that of a packaged file, stays as it is."""
+    """Return a path below a folder if such a file exists, else the name unchanged."""
     path = folder / name
     try:
         return str(path) if path.is_file() or any(path.parent.glob(f"{path.name}.*")) else name
-    except OSError:  # too long to be one
+    except OSError:  # too long for a path
         return name

@@ -1,6 +1,7 @@
-"""A look at an experiment: its network on the meta device, the checksums of its data. Each is looked at once.
+"""Inspection of experiments: parameters counted on the meta device, checksums of the data.
 
-Of data that are not here the ledger knows the checksums: with them a plan names the runs that learnt from them.
+Results are cached. If the data are not on this machine, their checksums are taken from earlier runs with the same data
+settings.
 """
 
 import json
@@ -22,34 +23,36 @@ from phmrun.results.entries import DATA, entry_of_run, settings_of
 from phmrun.sweeps.plan import Inspect, Inspected
 
 TRAINING = {"seed", "batch", "training", "distillation", "decoding", "hardware", "logging"}
-"""What an experiment does with its network and its data; neither depends on it."""
+"""Sections that neither the network nor the data depend on."""
 LAYERS = {"layer", "embedding", "output"}
-"""What the data do not depend on either; the network depends on the sizes of the data's vocabulary, not on the rest."""
+"""Sections that the data do not depend on. The network depends on the vocabulary's sizes and on these."""
 SMALL = 32 << 20
-"""Bytes of training data that are read for a plan; what is learnt from more is counted by what is asked for."""
+"""Limit in bytes of training data read for a plan; above it, the configured vocabulary sizes are counted."""
 Recorded = Callable[[Experiment], Mapping[str, str] | None]
-"""The checksums of an experiment's data, by name, as runs have them on record; ``None``: no run learnt from them."""
+"""Function from an experiment to its data's checksums by name, as recorded by runs; ``None``: no such run."""
 Answer = TypeVar("Answer")
 
 
 def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> Inspect:
-    """A look that remembers: a network that is asked for again is not built again, nor are files read again.
+    """Return an inspector of experiments that caches networks and checksums.
 
-    ``plugins`` are the checksums of the user's own layers, by file; without ``recorded``, data that are not here miss.
+    Args:
+        plugins: Checksums of the user's plug-ins, by file.
+        recorded: Lookup of recorded checksums for missing data; without it, missing data are an error.
     """
-    found: dict[str, Any] = {}
+    cache_by_key: dict[str, Any] = {}
 
     def once(look: Callable[[], Answer], about: object) -> Answer:
-        """What a look finds, done once for all that is alike; a refusal is remembered as well."""
+        """Return the cached answer for a key, or its cached error."""
         key = json.dumps(about, sort_keys=True)
-        if key not in found:
+        if key not in cache_by_key:
             try:
-                found[key] = look()
+                cache_by_key[key] = look()
             except PhmrunError as error:
-                found[key] = error
-        if isinstance(found[key], PhmrunError):
-            raise found[key]
-        return found[key]
+                cache_by_key[key] = error
+        if isinstance(cache_by_key[key], PhmrunError):
+            raise cache_by_key[key]
+        return cache_by_key[key]
 
     def data_of(config: Experiment) -> tuple[dict[str, str], tuple[int, ...] | None]:
         data = build_data(config)
@@ -64,13 +67,13 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
             marks, learnt = once(lambda: data_of(config), ["data", shared])
             marks = {**marks, **foreign_marks(config)}
         except PhmrunError as error:
-            known = recorded(config) if recorded and error.code == ExitCode.DATA else None
-            absent = error if known is None else None
-            marks, learnt = {**(known or {}), **plugin_marks(plugins), **foreign_marks(config)}, None
+            checksums = recorded(config) if recorded and error.code == ExitCode.DATA else None
+            absent = error if checksums is None else None
+            marks, learnt = {**(checksums or {}), **plugin_marks(plugins), **foreign_marks(config)}, None
         sizes = learnt or config.sizes
         about = {name: value for name, value in values.items() if name != "data"} | {"sizes": sizes}
         count = once(lambda: int(count_parameters(config, sizes)["total"]), ["network", about])
-        # Only now, so that settings which cannot be built are told as such also where their data are absent.
+        # Raised last: a network that cannot be built is reported even if the data are missing.
         if absent is not None:
             raise absent
         return Inspected(count, marks, learnt is not None)
@@ -79,44 +82,44 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
 
 
 def _learnt_sizes(data: DataModule) -> tuple[int, ...] | None:
-    """Of the vocabulary that is learnt from the data; ``None``: they are too large to be read for a plan."""
+    """Return the sizes of the vocabulary built from the data; ``None`` above :data:`SMALL` bytes."""
     size = sum(path.stat().st_size for path in data.sources("train"))
     return data.vocabulary.sizes if size <= SMALL else None
 
 
 def recorded_data(runs_dir: Path, options_of: OptionsOf) -> Recorded:
-    """A look-up in the runs of a directory, which are read when it is first asked.
+    """Return a lookup of recorded checksums in a directory of runs, read at the first call.
 
-    It raises a `PhmrunError` where runs with the same settings of their data have other checksums on record.
+    The lookup raises a `PhmrunError` if runs with the same data settings have different checksums.
     """
 
     @cache
     def by_settings() -> dict[str, dict[str, str]]:
-        """The names of runs by the settings of their data and by the checksums of these."""
-        found: dict[str, dict[str, str]] = {}
+        """Return run ids by data settings, then by checksums."""
+        runs: dict[str, dict[str, str]] = {}
         for run in list_runs(runs_dir):
             settings, marks = _learnt_from(run, options_of)
             if marks:
-                found.setdefault(settings, {})[marks] = run.id
-        return found
+                runs.setdefault(settings, {})[marks] = run.id
+        return runs
 
     def look(config: Experiment) -> Mapping[str, str] | None:
-        found = by_settings().get(_key(settings_of(config)), {})
-        if len(found) > 1:
+        runs = by_settings().get(_key(settings_of(config)), {})
+        if len(runs) > 1:
             raise PhmrunError(
-                f"runs on data of these settings learnt from other files each: {', '.join(found.values())}",
+                f"runs on data of these settings learnt from other files each: {', '.join(runs.values())}",
                 where=str(runs_dir),
                 hint="The data of the sweep are not here to tell which is meant. Name the runs instead of the file.",
             )
-        return json.loads(next(iter(found))) if found else None
+        return json.loads(next(iter(runs))) if runs else None
 
     return look
 
 
 def _learnt_from(run: RunSummary, options_of: OptionsOf) -> tuple[str, str]:
-    """What data a run learnt from, by its settings and by its checksums; those are read once while its config stands.
+    """Return the data settings and checksums of a run, as JSON texts.
 
-    A run without checksums is read again, as it may only have begun.
+    Cached until its config file changes. Runs without checksums are read again, since they may have only just started.
     """
     config = run.path / CONFIG
     key = (config, config.stat().st_mtime_ns if config.is_file() else 0, options_of)
@@ -134,6 +137,6 @@ _READ: dict[tuple[Path, int, OptionsOf], tuple[str, str]] = {}
 
 
 def _key(settings: Mapping[str, object]) -> str:
-    """What data an experiment learns from: its task and the settings of its data."""
+    """Return the task and the data settings as JSON."""
     chosen = {key: value for key, value in settings.items() if key == "task" or key.partition(".")[0] == DATA}
     return json.dumps(chosen, sort_keys=True, default=str)

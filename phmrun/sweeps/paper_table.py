@@ -15,33 +15,36 @@ File = TypeVar("File", bound=Section)
 
 
 class Column(Section):
-    """What the cells of a column say: a count of parameters, something derived from one, or a score."""
+    """Column of a paper's table: a parameter count, a value derived from one, or a score."""
 
     counts: str | list[str] | None = Field(
         None,
-        description='Which parameters: "total"; "matrices", the weight matrices of the blocks; "blocks", all but '
+        description='Parameters counted: "total"; "matrices", the weight matrices of the blocks; "blocks", all but '
         "embedding and output; or scopes by name.",
     )
-    without: list[str] = Field([], description='Scopes left out of it, or "norms".')
+    without: list[str] = Field([], description='Scopes left out of the count, or "norms".')
     follows: list[str] = Field(
-        [], description="Counting columns whose printed cells may add up to this one's; taken off with a - in front."
+        [], description="Counting columns whose printed cells may add up to this one's; a - in front subtracts one."
     )
-    unit: Literal["", "K", "M", "B", "MB"] = Field("", description="Unit of cells that print none.")
+    unit: Literal["", "K", "M", "B", "MB"] = Field("", description="Unit of cells printed without one.")
     bytes_each: int = Field(1, ge=1, description="Bytes per parameter, where the column is in bytes.")
     derived: Literal["percent", "saving", "fold"] | None = Field(
-        None, description="Instead: the count as per cent of another row's, what is saved of it, how often it goes in."
+        None,
+        description="Derived from a count: percent of another row's, percent saved, or how many times smaller.",
     )
-    of: str | None = Field(None, description="The counting column that it derives from.")
-    against: str | None = Field(None, description="The row that it is compared with.")
-    metric: str | None = Field(None, description="Or the score that the cells are, such as bleu; unit and settings.")
+    of: str | None = Field(None, description="Counting column of a derived column.")
+    against: str | None = Field(None, description="Reference row of a derived column.")
+    metric: str | None = Field(None, description="Metric of a score column, such as bleu, with its unit and settings.")
     score: str | list[str] | None = Field(
         None,
-        description="What a run of ours calls that score: test/bleu; several where a cell has several numbers; of "
-        "times, in seconds, by `phmrun bench table`: time/step, time/epoch, time/batch, time/line, time/test.",
+        description="Name of that score in our runs, as test/bleu; several if a cell has several numbers. Times in "
+        "seconds, by `phmrun bench table`: time/step, time/epoch, time/batch, time/line, time/test.",
     )
-    factor: float = Field(1, gt=0, description="What our score is multiplied by: 100 for seconds per 100 steps.")
-    signature: str = Field("", description="How the paper computed it, as parts of our signatures; empty: unsaid.")
-    set: dict[str, Any] = Field({}, description="Settings of the experiments that fill the column: their data.")
+    factor: float = Field(1, gt=0, description="Factor on our score: 100 for seconds per 100 steps.")
+    signature: str = Field(
+        "", description="Settings of the paper's score, as parts of our signatures; empty if not stated."
+    )
+    set: dict[str, Any] = Field({}, description="Settings of the column's experiments, such as their data.")
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -58,63 +61,69 @@ class Column(Section):
 
 
 class PaperRow(Section):
-    """One row: how its network is built, and what is printed."""
+    """Row of a paper's table: settings of its network, and the printed cells."""
 
-    name: str = Field(min_length=1, description="As in the paper.")
-    network: str | None = Field(None, description="Another network than the table's, without its base.")
+    name: str = Field(min_length=1, description="Name in the paper.")
+    network: str | None = Field(
+        None, description="Network of this row instead of the table's; the table's base is not used."
+    )
     config: list[str] = Field([], description="Configuration files laid over the table's base.")
-    set: dict[str, Any] = Field({}, description="Laid over them.")
-    cells: dict[str, dict[str, Any]] = Field({}, description="By column: settings of one cell, laid over the row's.")
+    set: dict[str, Any] = Field({}, description="Settings that override these files.")
+    cells: dict[str, dict[str, Any]] = Field(
+        {}, description="By column: settings of one cell, which override the row's."
+    )
     vocabulary: list[int] | None = Field(None, description="Vocabulary entries, source and target, where data decide.")
-    counts: dict[str, str | list[str]] = Field({}, description="By column: which parameters, other than the column's.")
-    against: str | None = Field(None, description="The row that this one is compared with, other than the columns'.")
+    counts: dict[str, str | list[str]] = Field({}, description="By column: parameters counted instead of the column's.")
+    against: str | None = Field(None, description="Reference row instead of the column's.")
     published: dict[str, str] = Field(description="By column: the cell as printed.")
     quoted: str | dict[str, str] = Field(
-        {}, description="Whose numbers these are, where they are not the paper's own; for the row, or by column."
+        {}, description="Source of numbers that are not the paper's own; for the row, or by column."
     )
-    missing: str | dict[str, str] = Field({}, description="What the paper does not say; for all counts, or by column.")
-    reading: str = Field("as configured", description="What stands in for it here.")
-    readings: dict[str, dict[str, Any]] = Field({}, description="Others: laid over the row's settings, by name.")
+    missing: str | dict[str, str] = Field(
+        {}, description="Facts that the paper does not state; for all counts, or by column."
+    )
+    reading: str = Field("as configured", description="Our reading of the missing facts.")
+    readings: dict[str, dict[str, Any]] = Field(
+        {}, description="Other readings by name: settings that override the row's."
+    )
     inferred: dict[str, str] = Field(
-        {}, description="By column: what of the network no text says, and was chosen to meet the printed number."
+        {}, description="By column: property of the network that no text states, chosen to match the printed number."
     )
     digits: dict[str, int] = Field(
-        {}, description="By column: how many digits of the printed number count, where zeros behind them only fill up."
+        {}, description="By column: number of significant digits of the printed number, if it ends in padding zeros."
     )
     repeats: dict[str, tuple[str, str]] = Field(
-        {}, description="By column: row and column that print the same number of the same parameters."
+        {}, description="By column: row and column that print the same number for the same parameters."
     )
-    note: str | dict[str, str] = Field("", description="Why a count is not exact; for all counts, or by column.")
+    note: str | dict[str, str] = Field("", description="Reason why a count is not exact; for all counts, or by column.")
 
     def missing_in(self, column: str) -> str:
-        """What the paper does not say that this column's count depends on."""
+        """Return the facts behind this column's count that the paper does not state."""
         return self.missing if isinstance(self.missing, str) else self.missing.get(column, "")
 
     def quoted_in(self, column: str) -> str:
-        """Whose number a cell is, where it is not the paper's own."""
+        """Return the source of a cell's number if it is not the paper's own; else empty."""
         return self.quoted if isinstance(self.quoted, str) else self.quoted.get(column, "")
 
     def note_on(self, column: str) -> str:
-        """The remark on a cell."""
+        """Return the note on a cell; empty if there is none."""
         return self.note if isinstance(self.note, str) else self.note.get(column, "")
 
 
 class PaperTable(Section):
-    """One table of a paper."""
+    """Paper's table: settings and printed cells of its rows."""
 
     paper: str = Field(min_length=1, description="Short name of the paper.")
     table: str = Field(min_length=1, description="Number of the table.")
-    title: str = Field(min_length=1, description="What it shows.")
-    task: str | None = Field(None, description="Its rows are experiments of this task …")
-    network: str | None = Field(None, description="… or networks of this name.")
+    title: str = Field(min_length=1, description="Title of the table.")
+    task: str | None = Field(None, description="Task of the rows' experiments …")
+    network: str | None = Field(None, description="… or name of the rows' network.")
     config: list[str] = Field([], description="Configuration files under the base of an experiment.")
     base: dict[str, Any] = Field({}, description="Settings of all rows: configuration keys, or a network's arguments.")
-    provenance: dict[str, str] = Field(
-        {}, description="Where the settings of base, columns and rows are from, unless these say so themselves."
-    )
+    provenance: dict[str, str] = Field({}, description="Default source of the settings in base, columns and rows.")
     vocabulary: list[int] | None = Field(None, description="Vocabulary entries, source and target, where data decide.")
-    columns: dict[str, Column] = Field(description="By their headings.")
-    rows: list[PaperRow] = Field(min_length=1, description="In the order of the paper.")
+    columns: dict[str, Column] = Field(description="Columns by heading.")
+    rows: list[PaperRow] = Field(min_length=1, description="Rows, in the order of the paper.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -141,7 +150,7 @@ class PaperTable(Section):
             if key not in self.columns:
                 raise ValueError(f"row {row.name}: there is no column {key!r}")
         for other, column in row.repeats.values():
-            if column not in next((one.published for one in self.rows if one.name == other), ()):
+            if column not in next((other_row.published for other_row in self.rows if other_row.name == other), ()):
                 raise ValueError(f"row {row.name}: no row {other!r} prints {column!r}, which it is said to repeat")
         for key, cell in row.published.items():
             try:
@@ -153,28 +162,36 @@ class PaperTable(Section):
             raise ValueError(f"row {row.name}: something is missing, but no other reading is given")
 
     def sources(self, where: str) -> list[Source]:
-        """What all rows are laid over: the files of the table ``where`` alone, never a task's quick start."""
+        """Return the sources below all rows: the files of this table only, no task defaults."""
         return [*(config_source(name) for name in self.config), self.source(where, self.base)]
 
     def row_sources(self, row: PaperRow, where: str, column: str | None = None) -> list[Source]:
-        """Sources of a row, or of one of its cells, over the table's own; ``where`` is table and row."""
+        """Return the sources of a row or one of its cells, above the table's own.
+
+        Args:
+            row: The row.
+            where: Table and row, for messages.
+            column: Column of the cell; only the row if not given.
+        """
         cell = [self.source(f"{where}, column {column}", row.cells[column])] if column in row.cells else []
         return [*(config_source(name) for name in row.config), self.source(where, row.set), *cell]
 
     def source(self, where: str, values: Mapping[str, Any]) -> Source:
-        """Settings of this table with their provenance: what they say themselves, and what the table says of others."""
-        own = values.get("provenance", {})
-        texts = {key: provenance_of(key, own) or provenance_of(key, self.provenance) for key in setting_names(values)}
-        known = {key: text for key, text in texts.items() if text is not None}
-        return Source(where, {**values, "provenance": {**own, **known}} if known else values)
+        """Return settings with provenance: their own, or else the table's default."""
+        stated = values.get("provenance", {})
+        texts = {
+            key: provenance_of(key, stated) or provenance_of(key, self.provenance) for key in setting_names(values)
+        }
+        sources = {key: text for key, text in texts.items() if text is not None}
+        return Source(where, {**values, "provenance": {**stated, **sources}} if sources else values)
 
     def row(self, name: str) -> PaperRow:
-        """A row by its name."""
+        """Return a row by name."""
         return next(row for row in self.rows if row.name == name)
 
 
 def setting_names(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Dotted keys of nested settings, their provenance left out."""
+    """Yield the dotted keys of nested settings, without their provenance."""
     for key, value in values.items():
         if isinstance(value, Mapping) and value and key != "provenance":
             yield from setting_names(value, f"{prefix}{key}.")
@@ -183,7 +200,11 @@ def setting_names(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def table_names(paper: str = "all") -> list[str]:
-    """Files (``configs/papers/phm/table2.yaml``) of the tables of one paper, or of all; refuses unknown papers."""
+    """Return the table files of one paper, or of all papers.
+
+    Raises:
+        PhmrunError: The paper is unknown.
+    """
     files = [name for name in packaged_names() if name.startswith(FOLDER)]
     names = [name for name in files if not name.endswith(("-small.yaml", "/claims.yaml"))]
     if paper == "all":
@@ -194,17 +215,25 @@ def table_names(paper: str = "all") -> list[str]:
 
 
 def paper_names() -> list[str]:
-    """Short names of the papers."""
+    """Return the short names of the papers."""
     return sorted({name.removeprefix(FOLDER).split("/")[0] for name in packaged_names() if name.startswith(FOLDER)})
 
 
 def load_table(name: str) -> PaperTable:
-    """A table by its file, a path or one of :func:`table_names`; a `PhmrunError` says what is wrong in it."""
+    """Load a table from a path or one of :func:`table_names`.
+
+    Raises:
+        PhmrunError: The file is missing or malformed.
+    """
     return validated(PaperTable, name)
 
 
 def validated(kind: type[File], name: str) -> File:
-    """The content of a file; refuses a malformed one with the first place that is."""
+    """Return the validated content of a file.
+
+    Raises:
+        PhmrunError: The file is malformed; names its first fault.
+    """
     try:
         return kind.model_validate(config_source(name).values)
     except ValidationError as error:

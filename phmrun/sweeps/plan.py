@@ -1,7 +1,7 @@
-"""From a sweep to its cells: every experiment resolved, named and checked before anything starts. Imports no torch.
+"""Plan of a sweep: all cells resolved, named and checked before any starts. Imports no torch.
 
-What needs torch is handed in: the options of the structures, and a look at a configuration (how many parameters, which
-data), which its maker is free to remember.
+Callers pass in the two parts that need torch: the options of structures, and an inspector that counts parameters and
+checksums data. The inspector may cache its answers.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,38 +25,41 @@ from phmrun.sweeps.paper_table import PaperRow, PaperTable
 
 SEED = "seed"
 LAYERS = {"layer", "embedding", "output"}  # keys whose value is a layer with options of its own
-MOST_CELLS = 100_000  # cells of a sweep, each of which is resolved and named before anything starts
+MOST_CELLS = 100_000  # limit of cells of a sweep
 
 
 class Inspected(NamedTuple):
-    """What is to be known of an experiment beyond its configuration."""
+    """Facts about an experiment beyond its configuration."""
 
     parameters: int  # of its network
     fingerprints: Mapping[str, str]  # SHA-256 sums of its data and plug-ins, by name
-    exact: bool = True  # they are for the vocabulary that its data have, not for the largest that it asks for
+    exact: bool = True  # True: counted for the data's vocabulary; False: for the configured maximum
 
 
 Selection = Mapping[str, Sequence[Any]]  # values by key, one of which a cell must have
 Inspect = Callable[[Experiment], Inspected]
-"""Looks at an experiment; raises ``PhmrunError`` where its network cannot be built or its data are missing (exit 3)."""
+"""Inspector of an experiment.
+
+Raises ``PhmrunError`` if the network cannot be built, or with exit code 3 if the data are missing.
+"""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One experiment of a sweep."""
+    """Experiment of a sweep."""
 
-    at: Mapping[str, Any]  # where it stands: its value of every key of the grid, or its row and column; and its seed
+    at: Mapping[str, Any]  # its value of each grid key, or its row and column; and its seed
     config: Experiment | None  # its configuration; ``None`` if that is invalid
-    origin: Mapping[str, str]  # the sources of the values that somebody gave, by dotted key
-    run_id: str | None  # its name, the one that ``phmrun train`` gives it; ``None`` if it cannot be run
+    origin: Mapping[str, str]  # sources of the values set by the user, by dotted key
+    run_id: str | None  # the id that ``phmrun train`` gives it; ``None`` if it cannot be run
     parameters: int | None  # of its network; ``None`` if that cannot be built
-    fault: PhmrunError | None  # why it cannot be run
-    # SHA-256 sums of its data and plug-ins, by name; empty where the data are missing
+    fault: PhmrunError | None  # reason why it cannot be run
+    # SHA-256 checksums of its data and plug-ins, by name; empty if the data are missing
     marks: Mapping[str, str] = field(default_factory=dict)
-    departs: str = ""  # in what its network is another than the one of its row in the paper
-    # whether ``parameters`` are for the vocabulary of its data, not for the largest that it asks for
+    departs: str = ""  # difference of its network from its row in the paper; empty if none
+    # True: ``parameters`` are for the data's vocabulary; False: for the configured maximum
     exact: bool = True
-    at_edge: tuple[str, ...] = ()  # the tuned keys whose value is the least or the greatest that was tried
+    at_edge: tuple[str, ...] = ()  # tuned keys whose value is the least or greatest tried
     chose_settings: bool = False  # True if the row's tuned values were chosen with this seed
     # keys whose values this seed chose by itself, and the number of values tried; empty unless it is a replicate
     own_choice: tuple[str, ...] = ()
@@ -64,57 +67,61 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """Where it stands, in a few words: ``layer phm n=4 · seed 1``."""
+        """Short text of the cell's values: ``layer phm n=4 · seed 1``."""
         return " · ".join(value if key == "row" else f"{key} {value}" for key, value in self.labels.items())
 
     @property
     def labels(self) -> dict[str, str]:
-        """What it has at every key of the grid, as text."""
+        """Value at each grid key, as text."""
         return {key: label_of(value) for key, value in self.at.items()}
 
     @property
     def blocked(self) -> bool:
-        """Whether only its data are missing."""
+        """True if only the data are missing."""
         return self.fault is not None and self.fault.code == ExitCode.DATA
 
 
-Make = Callable[[Cell, Mapping[str, Any]], Cell]  # from a cell and further values by dotted key to a cell
+Make = Callable[[Cell, Mapping[str, Any]], Cell]  # builds a cell from another and values by dotted key
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All cells of a sweep, in their order."""
+    """All cells of a sweep, in order."""
 
     sweep: Sweep
-    cells: Sequence[Cell]  # every one, those included that cannot be run
-    # directory of runs in which a run of an earlier version may stand for a cell; None in a plan of new runs
+    cells: Sequence[Cell]  # all cells, also those that cannot be run
+    # directory with runs of earlier versions that may replace cells; None in a plan of new runs
     ledger: Path | None = None
 
     @property
     def runs(self) -> dict[str, Cell]:
-        """The cells that can be run by the names of their runs; of those that are one experiment, the first."""
-        found: dict[str, Cell] = {}
+        """Cells that can be run, by run id; if cells share an id, the first."""
+        by_id: dict[str, Cell] = {}
         for cell in self.cells:
             if cell.run_id is not None:
-                found.setdefault(cell.run_id, cell)
-        return found
+                by_id.setdefault(cell.run_id, cell)
+        return by_id
 
 
 def plan(
     sweep: Sweep, inspect: Inspect, options_of: OptionsOf, *, seeds: int | None = None, only: Selection | None = None
 ) -> Plan:
-    """The cells of a sweep: seeds vary fastest, then the last key of the grid.
+    """Return the plan of a sweep; seeds vary fastest, then the last grid key.
 
-    An experiment is inspected once for all its seeds, which are so many instead of the file's if given. Only the cells
-    are kept that have one of these values at every one of these keys; see :func:`fits`.
+    Args:
+        sweep: The sweep.
+        inspect: Inspector, called once for all seeds of an experiment.
+        options_of: Options of a structure.
+        seeds: Number of seeds; the file's if not given.
+        only: Values by key that select cells, see :func:`fits`; all cells if not given.
 
     Raises:
-        PhmrunError: The file names what does not exist, or no cell is left.
+        PhmrunError: The sweep has more than :data:`MOST_CELLS` cells, names an unknown task, or no cell is left.
     """
     file, numbers, only = sweep.file, sweep.seeds(seeds), only or {}
     count = prod(len(values) for values in file.grid.values()) + len(file.include)
     count *= max(len(file.tasks), 1) * len(numbers)
-    if count > MOST_CELLS:  # which nobody can run: refused before it is written out
+    if count > MOST_CELLS:  # refused before the product is built
         raise PhmrunError(
             f"{'10^' + str(len(str(count)) - 1) if count > 10**15 else f'{count:,}'} cells are more than the "
             f"{MOST_CELLS:,} of one sweep",
@@ -123,8 +130,11 @@ def plan(
         )
     wanted = {key: values for key, values in only.items() if key != SEED}
     kept_seeds = [seed for seed in numbers if SEED not in only or fits({SEED: seed}, None, {SEED: only[SEED]})]
-    left_out = [{key: each if isinstance(each, list) else [each] for key, each in at.items()} for at in file.exclude]
-    remembered: OptionsOf = cache(options_of)  # which reads the metadata of packages each time
+    left_out = [
+        {key: wanted_value if isinstance(wanted_value, list) else [wanted_value] for key, wanted_value in at.items()}
+        for at in file.exclude
+    ]
+    remembered: OptionsOf = cache(options_of)  # options_of reads package metadata at each call
     cells: list[Cell] = []
     names: dict[str, None] = {}
     for cell in _without_seeds(sweep, remembered):
@@ -141,27 +151,31 @@ def plan(
 
 
 def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: OptionsOf) -> Cell:
-    """A cell whose configuration is valid, with further values by dotted key: resolved, named and checked anew."""
+    """Return a cell with further values by dotted key: resolved, named and checked again.
+
+    Raises:
+        ValueError: The cell has no valid configuration.
+    """
     if cell.config is None:
         raise ValueError(f"the cell {cell.label} cannot be run")
     sources = [Source(cell.label, cell.config.model_dump(mode="json")), Source("a trial", nested(values))]
-    made = _resolved({**cell.at, **values}, cell.config.task, sources, options_of)
-    said = {**cell.origin, **{key: made.origin[key] for key in values if key in made.origin}}
-    (one,) = _with_seeds(replace(made, origin=said), [cell.config.seed], inspect)
-    return one
+    varied_cell = _resolved({**cell.at, **values}, cell.config.task, sources, options_of)
+    origin = {**cell.origin, **{key: varied_cell.origin[key] for key in values if key in varied_cell.origin}}
+    (seeded,) = _with_seeds(replace(varied_cell, origin=origin), [cell.config.seed], inspect)
+    return seeded
 
 
 def label_of(value: Any) -> str:
-    """A value of the grid in a few words; a layer's section with all that the file says of it."""
+    """Return the short text of a grid value; a layer's section with all its options."""
     if isinstance(value, Mapping):
         if "structure" in value:
             return str(layer_label(value, words=True))
-        return ", ".join(f"{key}={each}" for key, each in value.items())
+        return ", ".join(f"{key}={option}" for key, option in value.items())
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _with_seeds(cell: Cell, seeds: Iterable[int], inspect: Inspect) -> Iterator[Cell]:
-    """A cell with each of some seeds; what does not depend on them is shared."""
+    """Yield a cell once per seed; it is inspected once."""
     inspected = None
     try:
         inspected = inspect(cell.config) if cell.config else None
@@ -184,9 +198,9 @@ def reseeded(cell: Cell, seed: int) -> Cell:
 def _resolved(
     at: dict[str, Any], task: str, sources: list[Source], options_of: OptionsOf, published: Sequence[Source] = ()
 ) -> Cell:
-    """A cell that is not inspected yet, or what is wrong with it.
+    """Return a cell that is not inspected yet, with its fault if it is invalid.
 
-    ``published`` are the sources of a paper's row without what the sweep lays over them.
+    ``published`` are the sources of a paper's row without the sweep's own.
     """
     schema = TASKS.get(task).load("schema")
     try:
@@ -197,13 +211,13 @@ def _resolved(
     departs = ""
     with suppress(PhmrunError):
         paper = resolve(schema, published, None).config if published else resolved.config
-        ours, theirs = (getattr(each.model, "network", None) for each in (resolved.config, paper))
+        ours, theirs = (getattr(config.model, "network", None) for config in (resolved.config, paper))
         departs = "" if ours == theirs else f"{ours} for the paper's {theirs}"
     return Cell(at, resolved.config, origin, None, None, None, departs=departs)
 
 
 def _without_seeds(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
-    """Every cell without its seed, not inspected yet."""
+    """Yield each cell without its seed, not inspected yet."""
     file = sweep.file
     files = [config_source(name) for name in file.config]
     base = Source(sweep.where, file.base, _below(sweep.source.lines, "base"))
@@ -213,21 +227,21 @@ def _without_seeds(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
     tasks = file.tasks or {str(file.task): {}}
     for name, settings in tasks.items():
         task: Task = TASKS.get(name, where=sweep.source.at("tasks" if file.tasks else "task"))
-        own = Source(sweep.where, settings, _below(sweep.source.lines, f"tasks.{name}"))
+        task_settings = Source(sweep.where, settings, _below(sweep.source.lines, f"tasks.{name}"))
         at = {"task": name} if file.tasks else {}
-        first = [task_defaults(task.name), *files, base, own]
+        first = [task_defaults(task.name), *files, base, task_settings]
         for values in _combinations(sweep, options_of):
-            # a preset before all, and a key before those below it, so that `layer.n` refines `layer` in either order
+            # presets first, then shorter keys, so that `layer.n` refines `layer` in either order
             ordered = sorted(values.items(), key=lambda item: (not item[0].endswith("preset"), item[0].count(".")))
             cell = [Source(f"{sweep.where} ({key}={label_of(v)})", nested({key: v})) for key, v in ordered]
             yield _resolved(at | values, task.name, [*first, *cell], options_of)
 
 
 def _combinations(sweep: Sweep, options_of: OptionsOf) -> Iterator[dict[str, Any]]:
-    """The values that make a cell: of the grid, then those that are included.
+    """Yield the values of each cell: the grid's combinations, then the included ones.
 
-    An option is varied only for the layers that have it: ``layer: [dense, phm]`` times ``layer.n: [2, 4]`` is dense,
-    phm n=2, phm n=4.
+    An option varies only for the layers that have it: ``layer: [dense, phm]`` times ``layer.n: [2, 4]`` is dense, phm
+    n=2, phm n=4.
     """
     file = sweep.file
     if file.grid or not file.include:
@@ -248,23 +262,23 @@ def _combinations(sweep: Sweep, options_of: OptionsOf) -> Iterator[dict[str, Any
 def _foreign_options(
     grid: Mapping[str, Sequence[Any]], options_of: OptionsOf
 ) -> Iterator[tuple[str, Any, Sequence[str]]]:
-    """For each layer of the grid, the keys of the grid that are options of another layer there, and not its own."""
+    """Yield for each layer of the grid the grid keys that are options of other layers only."""
     for key in LAYERS & grid.keys():
         of_layer: list[tuple[Any, set[str]]] = []
         for value in grid[key]:
             structure = value.get("structure") if isinstance(value, Mapping) else value
             try:
-                found = options_of(str(structure), table=key == "embedding")
+                options = options_of(str(structure), table=key == "embedding")
             except PhmrunError:
-                continue  # no such layer, which its cell says
-            of_layer.append((value, {f"{key}.{option.name}" for option in found}))
+                continue  # no such layer; its cell reports it
+            of_layer.append((value, {f"{key}.{option.name}" for option in options}))
         somewhere = set[str]().union(*(names for _, names in of_layer)) & grid.keys()
         for value, names in of_layer:
             yield key, value, sorted(somewhere - names)
 
 
 def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source], options_of: OptionsOf) -> Iterator[Cell]:
-    """The rows of a table times its columns; columns that are scores of the same experiment are one."""
+    """Yield the cells of a paper's table: rows times columns, with columns of the same experiment merged."""
     file, task = sweep.file, str(table.task)
     where = str(file.table)
     columns = list(dict.fromkeys(column_groups(table, file.columns).values()))
@@ -278,18 +292,23 @@ def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source], options_o
         for heading in columns:
             at = {"row": row.name, **({"column": heading} if len(columns) > 1 else {})}
             settings = table.columns[heading].set
-            own = [table.source(f"{where}, column {heading}", settings)]
-            own += table.row_sources(row, f"{where}, row {row.name}", heading)
-            yield _resolved(at, task, [*first, *own, *over], options_of, [*first, *own])
+            sources = [table.source(f"{where}, column {heading}", settings)]
+            sources += table.row_sources(row, f"{where}, row {row.name}", heading)
+            yield _resolved(at, task, [*first, *sources, *over], options_of, [*first, *sources])
 
 
 def is_trained(row: PaperRow) -> bool:
-    """Whether a row of a table is an experiment of its own: neither another paper's nor a network beside the task."""
+    """True if a row is an experiment of ours: not quoted, and no network outside the task."""
     return row.network is None and not isinstance(row.quoted, str)
 
 
 def column_groups(table: PaperTable, asked: Sequence[str] = ()) -> dict[str, str]:
-    """By column (of those asked for, if any) that is a score of ours, the first one filled by the same experiments."""
+    """Map each score column to the first column with the same experiments.
+
+    Args:
+        table: The table.
+        asked: Headings to keep; all if empty.
+    """
     groups: dict[str, str] = {}
     for heading, column in table.columns.items():
         if column.score and (not asked or heading in asked):
@@ -299,12 +318,16 @@ def column_groups(table: PaperTable, asked: Sequence[str] = ()) -> dict[str, str
 
 
 def _below(lines: Mapping[str, int], prefix: str) -> dict[str, int]:
-    """The line numbers of the keys below one."""
+    """Return the line numbers of the keys below a prefix, without the prefix."""
     return {key.removeprefix(f"{prefix}."): line for key, line in lines.items() if key.startswith(f"{prefix}.")}
 
 
 def read_selection(texts: Iterable[str]) -> dict[str, list[Any]]:
-    """What ``--only key=value`` (``layer=phm``) asks for; a key given again has further values. Refuses other forms."""
+    """Parse ``--only key=value`` options (``layer=phm``) into values by key.
+
+    Raises:
+        PhmrunError: A text is not of the form key=value.
+    """
     wanted: dict[str, list[Any]] = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -317,10 +340,10 @@ def read_selection(texts: Iterable[str]) -> dict[str, list[Any]]:
 
 
 def fits(at: Mapping[str, Any], config: Experiment | None, wanted: Selection) -> bool:
-    """Whether a cell has one of the wanted values at every wanted key.
+    """True if a cell has one of the wanted values at each wanted key.
 
-    A key is one of those where the cell stands in its sweep (row, column, or of the grid), or a dotted one of its
-    configuration; a section with a name or a structure may be named for that: ``layer=phm``, ``data=multi30k``.
+    A key is a grid key, ``row``, ``column``, or a dotted key of the configuration. A section with a name or a structure
+    also matches by that: ``layer=phm``, ``data=multi30k``.
     """
     return all(
         any(_is(there, value) for there in _there(at, config, key) for value in values)
@@ -329,8 +352,8 @@ def fits(at: Mapping[str, Any], config: Experiment | None, wanted: Selection) ->
 
 
 def _there(at: Mapping[str, Any], config: Experiment | None, key: str) -> list[Any]:
-    """What a cell has at a key: in the sweep, and in its configuration."""
-    found = [at[key]] if key in at else []
+    """Return a cell's values at a key, from the sweep and from its configuration."""
+    values = [at[key]] if key in at else []
     value: Any = config
     for part in key.split("."):
         if isinstance(value, LayerConfig) and part in value.options:
@@ -338,16 +361,16 @@ def _there(at: Mapping[str, Any], config: Experiment | None, key: str) -> list[A
         elif isinstance(value, Section) and part in type(value).model_fields:
             value = getattr(value, part)
         else:
-            return found
-    return [*found, value]
+            return values
+    return [*values, value]
 
 
 def _is(there: Any, wanted: Any) -> bool:
-    """Whether a value is the wanted one, as it is or as it is written."""
+    """True if a value equals the wanted one, as a value or as text."""
     if isinstance(there, LayerConfig):
         there = {"structure": there.structure, **there.options}
     elif isinstance(there, Section):
-        there = getattr(there, "name", object())  # which nothing is
+        there = getattr(there, "name", object())  # equal to nothing
     if isinstance(there, Mapping) and "structure" in there and not isinstance(wanted, Mapping):
         return str(wanted) in (there["structure"], layer_label(there))
     return bool(there == wanted) or str(there) == str(wanted)

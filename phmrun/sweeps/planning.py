@@ -1,4 +1,4 @@
-"""Plans of sweep files, with tuned values and recorded seeds. Imports torch when a network is counted."""
+"""Plans of sweep files, with tuned values and recorded seeds. Imports torch to count networks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,13 +19,13 @@ from phmrun.sweeps.tuning import Tuned, settled, with_choices
 def planned(
     file: str, only: Sequence[str] | None = None, seeds: int | None = None, *, ledger: Path | None = None
 ) -> Plan:
-    """Return the plan of a sweep's file; its networks are counted and its data looked at.
+    """Return the plan of a sweep's file, with its networks counted and its data inspected.
 
     Args:
-        file: The sweep's file.
+        file: Path of the sweep's file.
         only: ``key=value`` of the cells to keep.
-        seeds: Number of seeds instead of the file's.
-        ledger: Directory of runs that have the checksums of data that are not here.
+        seeds: Number of seeds; the file's if not given.
+        ledger: Directory of runs with the checksums of data that are not on this machine.
     """
     sweep, wanted = load_sweep(file), read_selection(only or [])
     with waiting("preparing"):
@@ -51,7 +51,7 @@ def recorded_cell(cell: Cell, ledger: Path | None) -> Cell:
 
 
 def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, OptionsOf]:
-    """Return the inspector of experiments and the options of structures, the sweep's own layers included."""
+    """Return the inspector of experiments and the options of structures, plug-ins included."""
     plugins = load_plugins([Path(name) for name in sweep.file.plugins])
     from phmrun.layers import options_of  # imports torch, and only now is it needed
     from phmrun.sweeps.inspection import inspector, recorded_data
@@ -60,34 +60,38 @@ def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, Options
 
 
 def maker(made: Plan, ledger: Path | None = None) -> Callable[[Cell, Mapping[str, Any]], Cell]:
-    """Return a function that makes the cell of a trial from a cell and the trial's values."""
+    """Return a function that builds a trial's cell from a cell and the trial's values."""
     inspect, options_of = by_torch(made.sweep, ledger)
     return lambda cell, values: recorded_cell(varied(cell, values, inspect, options_of), made.ledger)
 
 
 def tuned_rows(made: Plan, runs_dir: Path) -> list[Tuned]:
-    """Rows of a sweep with their trials; none if it tunes nothing."""
+    """Return the rows of a sweep with their trials; none if it tunes nothing."""
     tune = made.sweep.file.tune
     return settled(made, runs_dir, tune, maker(made, runs_dir), replicates=made.sweep.file.replicates) if tune else []
 
 
 def chosen(made: Plan, runs_dir: Path) -> Plan:
-    """Plan with the values of the finished trials; the same plan if the sweep tunes nothing."""
+    """Return the plan with the best trials' values; unchanged if the sweep tunes nothing."""
     rows = tuned_rows(made, runs_dir)
     return with_choices(made, rows, maker(made, runs_dir)) if rows else made
 
 
 def recorded(file: str, runs_dir: Path, only: Sequence[str] | None = None, seeds: int | None = None) -> Plan:
-    """Return the plan with the tuned values, from the runs alone: it needs no data.
+    """Return the plan with tuned values from the runs alone; needs no data.
 
-    Without ``seeds``, every seed of which the directory has a run is part of it, beside the file's own.
+    Without ``seeds``, all seeds that have a run are added to the file's.
     """
-    made = chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir)
-    return made if seeds is not None or made.sweep.file.replicates else with_recorded_seeds(made, runs_dir, only)
+    plan_so_far = chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir)
+    return (
+        plan_so_far
+        if seeds is not None or plan_so_far.sweep.file.replicates
+        else with_recorded_seeds(plan_so_far, runs_dir, only)
+    )
 
 
 def with_recorded_seeds(made: Plan, runs_dir: Path, only: Sequence[str] | None = None) -> Plan:
-    """Return a plan with the further seeds of which some cell has a run; every row then has all of them."""
+    """Return the plan with all further seeds that have a run; every row gets all of them."""
     rows: dict[tuple[str, ...], list[Cell]] = {}
     for cell in made.cells:
         rows.setdefault(tuple(text for key, text in cell.labels.items() if key != SEED), []).append(cell)

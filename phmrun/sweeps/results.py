@@ -1,4 +1,4 @@
-"""Results of a sweep, or of what a user names, as one long table. Imports torch when a sweep's file is planned."""
+"""Results of a sweep or of named runs as one long table. Imports torch to plan a sweep's file."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,35 +27,38 @@ Keys = Sequence[str]
 
 @dataclass(frozen=True)
 class Asked:
-    """Selection and shape of results."""
+    """Selection and shape of results, from the command line."""
 
-    only: Sequence[str] | None = None  # of a sweep: `key=value` of the cells to keep
-    seeds: int | None = None  # of a sweep: number of seeds; all that there are unless given
-    rows: Keys = ()  # keys that make a row, instead of the usual ones
-    columns: Keys = ()  # keys that make a column
-    scores: Keys = ()  # their names, instead of the main ones
-    max_seeds: int | None = None  # of a sweep that was stopped by its looks, if that is not on record
-    margin: float | None = None  # its δ, likewise
+    only: Sequence[str] | None = None  # `key=value` of the cells of a sweep to keep
+    seeds: int | None = None  # number of seeds of a sweep; all recorded ones if None
+    rows: Keys = ()  # keys of the rows; the usual ones if empty
+    columns: Keys = ()  # keys of the columns
+    scores: Keys = ()  # names of the scores; the main ones if empty
+    max_seeds: int | None = None  # of a sequential sweep, if not on record
+    margin: float | None = None  # δ of a sequential sweep, if not on record
 
 
 @dataclass(frozen=True)
 class View:
-    """A table with all that it was made of."""
+    """Table of results with the data behind it."""
 
     results: Results
     table: ResultTable
-    looked: Differences | None = None  # decisions of the looks of `sweep --until-decided`, if they stopped the sweep
-    statuses: Sequence[CellStatus] = ()  # cells of a sweep, without seeds that nobody needs any more
+    looked: Differences | None = None  # decisions of `sweep --until-decided`
+    statuses: Sequence[CellStatus] = ()  # cells of a sweep, without seeds that are no longer needed
 
     def differences(self, margin: float | None = None) -> Differences:
-        """Comparisons with the dense cells: by the looks that stopped the sweep, else by one test of all runs."""
+        """Return comparisons with the dense cells: sequential decisions if there are any, else one test of all runs."""
         if self.looked is None:
             return differences(self.table, margin)
         unequal = withheld(self.table)
         return {place: looked for place, looked in self.looked.items() if place not in unequal}
 
     def require_runs(self, runs_dir: Path) -> None:
-        """Refuse a table in which no cell has a run (exit code 3); called after all that is known was shown."""
+        """Raise a `PhmrunError` (exit code 3) if no cell has a run.
+
+        Called after all that exists was shown.
+        """
         if not any(figure.runs for line in self.table.figures for figure in line):
             raise PhmrunError(
                 f"none of its cells has a finished run in {runs_dir}",
@@ -67,7 +70,7 @@ class View:
 
 
 def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> View:
-    """Return the results that a user names: a sweep's file, runs, or all finished runs of a directory.
+    """Return the results of a sweep's file, of named runs, or of all finished runs.
 
     Raises:
         PhmrunError: A name does not exist, no run is done, or another design is on record.
@@ -89,12 +92,12 @@ def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> Vi
 
 
 def view_of_sweep(file: str, runs_dir: Path, asked: Asked) -> tuple[View, Plan]:
-    """Return the results of a sweep, and its plan; errors as for :func:`view`."""
+    """Return the results of a sweep, and its plan; raises as :func:`view`."""
     folder = Workplace(runs_dir, load_sweep(file).name).path
     terms = terms_of(folder, asked.max_seeds, asked.margin, asked.seeds, file)
     seeds = terms.max_seeds if terms else asked.seeds
-    made = recorded(file, runs_dir, asked.only, seeds)
-    statuses = everything = survey(made, runs_dir)
+    plan = recorded(file, runs_dir, asked.only, seeds)
+    statuses = everything = survey(plan, runs_dir)
     for status in statuses:
         if status.run is not None and status.run.broken is not None:
             raise status.run.broken
@@ -102,13 +105,13 @@ def view_of_sweep(file: str, runs_dir: Path, asked: Asked) -> tuple[View, Plan]:
         if asked.only:
             everything = survey(recorded(file, runs_dir, None, seeds), runs_dir)
         statuses = without_spared(statuses, terms)
-    results = results_of(made, statuses)
+    results = results_of(plan, statuses)
     table = results.pivot(asked.rows, asked.columns, asked.scores)
-    return View(results, table, replayed(table, everything, terms) if terms else None, statuses), made
+    return View(results, table, replayed(table, everything, terms) if terms else None, statuses), plan
 
 
 def results_of(plan: Plan, statuses: Iterable[CellStatus]) -> Results:
-    """Return the results of a sweep's cells; of a paper's table in its shape."""
+    """Return the results of a sweep's cells; for a paper's table, in its shape."""
     entries = tuple(_entry(status) for status in statuses)
     keys = tuple(dict.fromkeys(key for entry in entries for key in entry.at if key != SEED))
     sweep, table, shape = plan.sweep, plan.sweep.table, None
@@ -120,9 +123,12 @@ def results_of(plan: Plan, statuses: Iterable[CellStatus]) -> Results:
 
 
 def paper_headings(table: PaperTable, groups: Mapping[str, str], only: Sequence[str] = ()) -> list[Heading]:
-    """Columns of a paper's table that are scores of ours, or those of them that are named.
+    """Return the columns of a paper's table that are scores of ours.
 
-    ``groups`` maps a heading to the column under which the sweep names its experiments; it is empty if there is one.
+    Args:
+        table: The paper's table.
+        groups: Column that holds the experiments of each heading; empty if there is only one.
+        only: Columns to keep; all if empty.
     """
     headings = []
     for name, column in table.columns.items():
@@ -136,13 +142,13 @@ def paper_headings(table: PaperTable, groups: Mapping[str, str], only: Sequence[
 
 
 def _entry(status: CellStatus) -> Entry:
-    """Entry of a cell; the scores of a run count once it is done."""
+    """Return the table entry of a cell; only finished runs have scores."""
     cell = status.cell
     run: RunSummary | None = status.run if status.run and status.run.state == State.DONE else None
     if cell.config is None:
         return Entry(cell.labels, {}, run)
     config, settings = cell.config.model_dump(mode="json"), settings_of(cell.config)
-    # A replicate is a draw of the whole procedure, whatever value its seed chose.
+    # A replicate samples the whole tuning procedure: the value that its seed chose is no setting.
     settings = {key: value for key, value in settings.items() if key not in cell.own_choice}
     marks = cell.marks or (recorded_marks(run) if run else {})
     return Entry(

@@ -1,10 +1,10 @@
-"""Runs what is not done: hands cells to an executor, one after the other, and reads in the ledger what came of them.
+"""Scheduler of a sweep: submits unfinished cells to an executor, reads results from the ledger.
 
-A sweep is cancelled by ending its planners, then the runs that are left.
+No state is kept outside the run directories. A planner locks a cell's run directory before it reads its state, so two
+planners never start the same cell. The run holds its own lock, so it goes on if its planner is killed. Cells of other
+processes are awaited, and taken over if these die.
 
-Nothing is remembered beside the run directories. A planner claims a cell by a lock in its run directory before it
-looks at it, so two planners never start the same cell; the run itself holds the run's own lock, so a run whose planner
-was killed is left to finish. What other processes work at is waited for, and taken over if they die.
+To cancel a sweep, its planners are ended first, then the remaining runs.
 """
 
 import os
@@ -27,34 +27,34 @@ from phmrun.sweeps.workplace import Workplace, last_lines
 
 POLL = 0.2  # seconds between two looks at the processes of this planner
 LOOK = 2.0  # seconds between two looks at the runs of others
-PATIENCE = 60.0  # seconds that a planner is given to interrupt its runs and leave, when a sweep is cancelled
+PATIENCE = 60.0  # seconds for a cancelled planner to interrupt its runs and exit
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that has happened to a cell."""
+    """Change of a cell's state."""
 
-    status: CellStatus  # the cell, and what has become of it
-    # how long this planner's process for it took; ``None`` where there is none, or it has just begun
+    status: CellStatus  # the cell and its state
+    # duration of this planner's process for it; ``None`` if it has none, or has just started
     seconds: float | None = None
-    code: int | None = None  # its exit code, negative for the signal that killed it
-    log: list[str] = field(default_factory=list)  # the last lines of a run that did not end well
+    code: int | None = None  # its exit code; minus the signal if one killed it
+    log: list[str] = field(default_factory=list)  # last lines of the output, unless the run is done
 
 
 @dataclass
 class Scheduler:
-    """One planner at work."""
+    """Planner of a sweep: starts its cells and waits for them."""
 
-    # the cells to run, in this order, as they stand; of those that are one experiment, one
+    # cells to run, in order, one per run id
     statuses: Iterable[CellStatus]
     workplace: Workplace  # the sweep's folder
-    executor: Executor  # what carries them out
-    threads: int = 0  # CPU threads of a run where its configuration leaves them open
-    retry_failed: bool = False  # also run what has failed before
-    limit: int | None = None  # start at most so many; ``None``: all
-    # told what happens, and now and then that time has passed
+    executor: Executor  # runs the jobs
+    threads: int = 0  # CPU threads of a run if its configuration sets none
+    retry_failed: bool = False  # True: run failed cells again
+    limit: int | None = None  # maximum number of runs to start; ``None``: all
+    # called with each event, and with None at each poll
     watch: Callable[[Event | None], None] = lambda event: None
-    # when to stop, by ``time.monotonic``; what is at work then is interrupted, and can be continued
+    # time to stop, by ``time.monotonic``; runs are then interrupted, and can be resumed
     deadline: float | None = None
 
     def __post_init__(self) -> None:
@@ -67,10 +67,10 @@ class Scheduler:
         self._looked = 0.0
 
     def run(self) -> None:
-        """Runs until every cell is done, has failed, or was started and stopped.
+        """Run until each cell is done, has failed, or was started and stopped.
 
         Raises:
-            KeyboardInterrupt: The user interrupted, and so did this its runs; the same call continues them.
+            KeyboardInterrupt: The user interrupted. All runs are interrupted, too; the same call resumes them.
         """
         try:
             while self._step():
@@ -88,7 +88,7 @@ class Scheduler:
                 claim.release()
 
     def _step(self) -> bool:
-        """Takes in what has ended here and elsewhere, starts what there is room for; whether anything is left."""
+        """Handle ended runs, start new ones if there is room; return True if any are left."""
         if self.deadline is not None and time.monotonic() >= self.deadline:
             return False
         for ended in self.executor.poll():
@@ -118,7 +118,7 @@ class Scheduler:
         return self.limit is not None and self._started >= self.limit
 
     def _claimed(self, cell: Cell) -> Job | None:
-        """The job of a cell, if it needs to be run and nobody else does."""
+        """Return the job of a cell; ``None`` if it needs no run or another planner claims it."""
         name = str(cell.run_id)
         status = look(cell, self.workplace.runs_dir)
         if not self._wanted(status):
@@ -141,7 +141,7 @@ class Scheduler:
         return job
 
     def _wanted(self, status: CellStatus) -> bool:
-        """Whether a cell is to be run now; what others do is kept in mind, what is over is told."""
+        """True if a cell must run now; running cells are awaited, finished ones reported."""
         name = str(status.cell.run_id)
         tried = self._attempts.get(name, 0) > 0
         if status.state is CellState.RUNNING:
@@ -155,7 +155,7 @@ class Scheduler:
         return True
 
     def _settle(self, ended: Ended, *, stopped: bool = False) -> None:
-        """Takes in the end of a process of this planner; one that was stopped has not failed, however it left."""
+        """Handle the end of a process; one that this planner stopped counts as interrupted, not as failed."""
         cell, claim, began = self._mine.pop(ended.run_id)
         try:
             if not stopped:
@@ -163,7 +163,7 @@ class Scheduler:
         finally:
             claim.release()
         status = look(cell, self.workplace.runs_dir)
-        if status.state is CellState.RUNNING:  # it was running already, without a claim, and ours was turned away
+        if status.state is CellState.RUNNING:  # it was already running without a claim, so ours was refused
             self._attempts[ended.run_id] = 0
             self._elsewhere[ended.run_id] = status
             return
@@ -171,7 +171,7 @@ class Scheduler:
         self.watch(Event(status, time.monotonic() - began, ended.code, log))
 
     def _record(self, ended: Ended) -> None:
-        """Writes into the status what a process that failed before its training began could not."""
+        """Write the FAILED state for a process that failed before its training started."""
         run = Run(directory_of(self.workplace.runs_dir, ended.run_id))
         if ended.code not in (ExitCode.BUG, ExitCode.USAGE, ExitCode.DATA, ExitCode.TRAINING):
             return
@@ -179,23 +179,23 @@ class Scheduler:
             with run.lock():
                 if run.status.state in (State.QUEUED, State.INTERRUPTED):
                     lines = last_lines(self.workplace.log(ended.run_id), 1)
-                    said = lines[0].removeprefix("phmrun: error: ") if lines else "without a word"
-                    run.set_state(State.FAILED, f"exit code {ended.code}: {said}")
+                    message = lines[0].removeprefix("phmrun: error: ") if lines else "no output"
+                    run.set_state(State.FAILED, f"exit code {ended.code}: {message}")
         except PhmrunError:
-            return  # another process holds the run, and will write how it ends
+            return  # another process holds the run and writes its end
 
 
 @dataclass
 class Cancelled:
-    """What came of it."""
+    """Outcome of a cancellation."""
 
-    planners: int = 0  # planners that were ended
-    runs: list[str] = field(default_factory=list)  # runs that were ended, planners' included
-    left: dict[str, str] = field(default_factory=dict)  # runs that still go on, with the machine that they are on
+    planners: int = 0  # number of ended planners
+    runs: list[str] = field(default_factory=list)  # ended runs, those of planners included
+    left: dict[str, str] = field(default_factory=dict)  # runs that go on, with their machine
 
 
 def cancel(workplace: Workplace, statuses: Sequence[CellStatus]) -> Cancelled:
-    """Interrupts the planners of a sweep on this machine, then its runs; all of them can be continued."""
+    """Interrupt the planners of a sweep on this machine, then its runs, which can be resumed."""
     before = [status for status in statuses if status.state is CellState.RUNNING]
     # Planners first: they interrupt their own runs, and would start the next ones in the place of any that ended.
     planners = [holder for holder in workplace.planners() if _is_here(holder)]
@@ -217,9 +217,9 @@ def cancel(workplace: Workplace, statuses: Sequence[CellStatus]) -> Cancelled:
 
 
 def _end(holders: Sequence[Holder], which: signal.Signals, seconds: float, *, group: bool) -> None:
-    """Signals processes, or the groups that they lead, and waits until they are gone, or for so long."""
+    """Signal processes, or the groups that they lead, and wait until they end or time out."""
     for holder in holders:
-        # it may have ended, or not be ours to end; the caller looks again
+        # it may have ended, or belong to another user; the caller checks again
         with suppress(ProcessLookupError, PermissionError):
             if group and os.getpgid(holder.pid) == holder.pid:
                 os.killpg(holder.pid, which)

@@ -1,7 +1,7 @@
-"""Values sought around a cell by Optuna: learning rates and the like. Every trial is a run like any other.
+"""Hyperparameter search around a cell with Optuna; each trial is a normal run.
 
-What was tried, and what came of it, stands in a journal on disk, so that the same call goes on where it stopped: a
-trial that was cut off is run to its end first. Trials are compared by their validations, never by a test.
+A journal on disk keeps all trials, so the same call resumes the search. Interrupted trials are finished first. Trials
+are compared by validation score, never by test score.
 """
 
 import re
@@ -17,28 +17,28 @@ from phmrun.metric import metric_of
 from phmrun.sweeps.cell_status import CellState, CellStatus
 from phmrun.sweeps.plan import Cell, Make
 
-DIGITS = 3  # significant digits of a tried number: more would tell runs apart that are the same to any reader
+DIGITS = 3  # significant digits of a tried number, so that run ids do not depend on noise
 _INTERVAL = re.compile(r"\s*([^\s.]\S*?)\.\.(\S+)\s*")
 _WHOLE = re.compile(r"[+-]?\d+")
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Numbers between two; on a logarithmic scale where the upper one is at least ten times the lower one."""
+    """Range of a number; logarithmic if the upper end is at least ten times the lower one."""
 
     key: str  # dotted key of the configuration
     low: float  # least value
     high: float  # greatest value
 
     def suggest(self, trial: Any) -> float:
-        """The value that an Optuna trial takes."""
+        """Return the value that an Optuna trial suggests."""
         logarithmic = 0 < self.low * 10 <= self.high
         if isinstance(self.low, int):
             return int(trial.suggest_int(self.key, self.low, self.high, log=logarithmic))
         return float(trial.suggest_float(self.key, self.low, self.high, log=logarithmic))
 
     def rounded(self, value: Any) -> float:
-        """A tried value as it is written in the configuration."""
+        """Return a value with :data:`DIGITS` significant digits, within the range."""
         if isinstance(self.low, int):
             return int(value)
         return min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
@@ -46,17 +46,17 @@ class Interval:
 
 @dataclass(frozen=True)
 class Choice:
-    """A few values."""
+    """List of values."""
 
     key: str  # dotted key of the configuration
-    values: tuple[Any, ...]  # numbers, texts, truth values
+    values: tuple[Any, ...]  # numbers, texts, booleans
 
     def suggest(self, trial: Any) -> Any:
-        """The value that an Optuna trial takes."""
+        """Return the value that an Optuna trial suggests."""
         return trial.suggest_categorical(self.key, list(self.values))
 
     def rounded(self, value: Any) -> Any:
-        """The value itself."""
+        """Return the value unchanged."""
         return value
 
 
@@ -64,7 +64,11 @@ Variation = Interval | Choice
 
 
 def read_variation(text: str) -> Variation:
-    """``KEY=LOW..HIGH`` or ``KEY=A,B,C``; refuses what is neither, and an empty interval."""
+    """Parse ``KEY=LOW..HIGH`` or ``KEY=A,B,C``.
+
+    Raises:
+        PhmrunError: The text has another form, or the range is empty or not of numbers.
+    """
     key, equals, values = (part.strip() for part in text.partition("="))
     if not (equals and key and values):
         raise PhmrunError(
@@ -72,39 +76,50 @@ def read_variation(text: str) -> Variation:
             where="--vary",
             hint="As in --vary training.optimizer.lr=1e-4..1e-2 --vary model.dropout=0.1,0.2,0.3.",
         )
-    found = _INTERVAL.fullmatch(values)
-    if not found:
+    match = _INTERVAL.fullmatch(values)
+    if not match:
         return Choice(key, tuple(parse_yaml(value, f"--vary {text}") for value in values.split(",")))
     try:
-        low, high = (int(end) if _WHOLE.fullmatch(end) else float(end) for end in found.groups())
+        low, high = (int(end) if _WHOLE.fullmatch(end) else float(end) for end in match.groups())
     except ValueError:
         raise PhmrunError(f"the ends of {values!r} are not numbers", where=f"--vary {key}") from None
     if not low < high:
         raise PhmrunError(f"the interval {values!r} is empty", where=f"--vary {key}")
-    # Interval tells whole numbers from others by its lower end, so both ends are of one type.
+    # The type of the lower end decides between integers and floats, so both ends get the same type.
     if isinstance(low, float) or isinstance(high, float):
         low, high = float(low), float(high)
     return Interval(key, low, high)
 
 
 class Trial(NamedTuple):
-    """One try."""
+    """Trial of a search."""
 
-    number: int  # of the trial in its search, from 0 on
-    values: Mapping[str, Any]  # what was tried, by dotted key
+    number: int  # number in its search, from 0
+    values: Mapping[str, Any]  # tried values by dotted key
     cell: Cell
 
 
 class Result(NamedTuple):
-    """What came of a trial."""
+    """Score of a finished trial."""
 
     number: int  # of the trial
-    values: Mapping[str, Any]  # what was tried, by dotted key
-    score: float | None  # the best validation; ``None`` where the run failed
+    values: Mapping[str, Any]  # tried values by dotted key
+    score: float | None  # best validation score; ``None`` if the run failed
 
 
 class Search:
-    """The trials around one cell that can be run, kept in the file ``journal``; refuses to do without Optuna."""
+    """Trials around one cell, kept in a journal file.
+
+    Args:
+        cell: A cell that can be run.
+        variations: Keys to vary.
+        journal: The file.
+        make: Function that builds a cell with other values.
+
+    Raises:
+        PhmrunError: Optuna is not installed.
+        ValueError: The cell cannot be run.
+    """
 
     def __init__(self, cell: Cell, variations: Sequence[Variation], journal: Path, make: Make) -> None:
         try:
@@ -135,10 +150,15 @@ class Search:
         self._study.sampler = optuna.samplers.TPESampler(seed=cell.config.seed + begun, constant_liar=True)
 
     def next(self, count: int, trials: int) -> list[Trial]:
-        """At most so many trials to run now, of all those of the search: those cut off before, and new ones."""
-        known = self._study.get_trials(deepcopy=False)
-        open_ = [self._trial(one.number, one.params) for one in known if one.state == self._states.RUNNING]
-        wanted = max(0, min(count - len(open_), trials - len(known)))
+        """Return at most ``count`` trials to run now, interrupted ones first.
+
+        Args:
+            count: Trials to run now.
+            trials: Trials of the whole search.
+        """
+        earlier = self._study.get_trials(deepcopy=False)
+        open_ = [self._trial(item.number, item.params) for item in earlier if item.state == self._states.RUNNING]
+        wanted = max(0, min(count - len(open_), trials - len(earlier)))
         for _ in range(wanted):
             asked = self._study.ask()
             values = {key: variation.suggest(asked) for key, variation in self._variations.items()}
@@ -146,7 +166,7 @@ class Search:
         return open_[:count]
 
     def settle(self, trial: Trial, status: CellStatus) -> bool:
-        """Keeps what came of a trial; whether it has come to its end."""
+        """Record the score of a trial; return False if its run has not ended."""
         if status.state not in (CellState.DONE, CellState.FAILED, CellState.INVALID, CellState.BLOCKED):
             return False
         score = status.run.score(BEST) if status.run and status.state is CellState.DONE else None
@@ -155,14 +175,14 @@ class Search:
         return True
 
     def results(self) -> list[Result]:
-        """What came of the trials that are over, the best first."""
-        over = [one for one in self._study.get_trials(deepcopy=False) if one.state.is_finished()]
-        found = [Result(one.number, self._rounded(one.params), one.value) for one in over]
+        """Return the finished trials, best first."""
+        over = [trial for trial in self._study.get_trials(deepcopy=False) if trial.state.is_finished()]
+        results = [Result(trial.number, self._rounded(trial.params), trial.value) for trial in over]
         sign = 1 if metric_of(self.monitor).lower_is_better else -1
-        return sorted(found, key=lambda one: (one.score is None, sign * (one.score or 0.0), one.number))
+        return sorted(results, key=lambda trial: (trial.score is None, sign * (trial.score or 0.0), trial.number))
 
     def run_of(self, result: Result) -> Cell:
-        """The experiment of a trial that is over."""
+        """Return the cell of a finished trial."""
         return self._make(self.cell, result.values)
 
     def _trial(self, number: int, values: Mapping[str, Any]) -> Trial:

@@ -1,7 +1,7 @@
-"""A sweep that stops when it is decided: its design, fixed before the first look, and what is known so far.
+"""Group-sequential sweep: its design, fixed before the first look, and its verdicts so far.
 
-Nothing but the design is remembered: what has been looked at follows from the scores of the runs, in the order of the
-seeds. A design cannot be changed once a look is possible, since its boundaries were drawn for it.
+Only the design is stored. The looks follow from the scores of the runs, in the order of the seeds. The design cannot
+change after the first look, since the boundaries were computed for it.
 """
 
 import math
@@ -22,7 +22,7 @@ from phmrun.sweeps.cell_status import NOT_BEGUN, CellState, CellStatus
 from phmrun.sweeps.plan import SEED, Cell
 
 FILE = "design.json"
-TRAVELS = "sweep.design"  # the same beside a sweep's file, in a folder of small results
+TRAVELS = "sweep.design"  # the design beside a sweep's file, in a folder of small results
 FIRST = 5  # seeds of the first look
 
 
@@ -30,29 +30,29 @@ FIRST = 5  # seeds of the first look
 class Row:
     """Row of a family."""
 
-    label: str  # what tells it from the others
-    statuses: tuple[CellStatus, ...]  # its cells by seed, in the order of the seeds
-    dense: bool  # whether it is what the others are compared with
+    label: str  # its varied values
+    statuses: tuple[CellStatus, ...]  # its cells, in the order of the seeds
+    dense: bool  # True if it is the baseline of the others
 
 
 @dataclass(frozen=True)
 class Family:
-    """The rows that are compared with one dense row."""
+    """Rows that are compared with the same dense row."""
 
     label: str  # their task and data
-    baseline: Row | None  # the dense row; ``None``: there is none, and nothing can be decided
-    rows: tuple[Row, ...]  # the others
+    baseline: Row | None  # dense row; ``None`` if there is none, so that nothing can be decided
+    rows: tuple[Row, ...]  # the other rows
 
 
 @dataclass(frozen=True)
 class Known:
-    """Knowledge of a row at the looks so far.
+    """State of a row after the looks so far.
 
     Attributes:
         family: Label of its family.
         row: The row.
         comparison: Its comparison with the dense row.
-        scores: Scores of its seeds that count, up to the first that is missing.
+        scores: Scores of its counted seeds, up to the first missing one.
     """
 
     family: str
@@ -72,7 +72,7 @@ class Known:
 
     @property
     def looked_at(self) -> int:
-        """Seeds at the look that decided, or at the last so far; 0 before the first."""
+        """Seeds at the deciding look, or at the last one so far; 0 before the first."""
         shown = self.judgement.difference
         if shown is not None and shown.look is not None:
             return shown.look
@@ -81,16 +81,18 @@ class Known:
 
 @dataclass(frozen=True)
 class Terms:
-    """Design of a sweep, fixed before the first look and kept in its folder."""
+    """Design of a sweep, fixed before the first look and kept in the sweep's folder."""
 
-    max_seeds: int  # of a row
-    # δ as it was asked for; ``None``: the usual one of the score; 0: only differences are sought
+    max_seeds: int  # maximum of seeds of a row
+    # δ; ``None``: the default of the score; 0: test for differences only
     margin: float | None = None
 
     def question(self, score: str, dropped: int = 0) -> Question:
-        """Question on a score, whose name says direction and usual margin.
+        """Return the question on a score, with its direction and margin.
 
-        ``dropped`` seeds of a row chose its settings, and are not counted.
+        Args:
+            score: Name of the score.
+            dropped: Seeds of a row that chose its settings and are not counted.
         """
         metric = metric_of(score)
         margin = metric.margin if self.margin is None else self.margin
@@ -98,17 +100,17 @@ class Terms:
 
 
 def planned_looks(most: int) -> tuple[int, ...]:
-    """Seeds at every look: :data:`FIRST`, then two more at a time, at last all."""
+    """Return the seeds at each look: :data:`FIRST`, then steps of two, then all."""
     return (*range(min(FIRST, most), most, 2), most)
 
 
 def reached(looks: Sequence[int], *counts: int) -> int:
-    """Last look that these numbers of seeds reach; 0 before the first."""
+    """Return the last look that all these counts reach; 0 before the first."""
     return max((look for look in looks if look <= min(counts)), default=0)
 
 
 def kept_terms(folder: Path, file: str | None = None) -> Terms | None:
-    """The terms of a sweep that was begun, in its folder or beside its file; ``None`` if it was not.
+    """Return the recorded terms, from the sweep's folder or beside its file; ``None`` if there are none.
 
     Raises:
         PhmrunError: The record is damaged.
@@ -127,7 +129,7 @@ def kept_terms(folder: Path, file: str | None = None) -> Terms | None:
 
 
 def write_design(folder: Path, terms: Terms, statuses: Sequence[CellStatus]) -> Path:
-    """Write the design of a sweep beside its file, so that it travels with small results."""
+    """Write a sweep's design to a folder of small results, and return the file's path."""
     dropped = int(any(status.cell.chose_settings for status in statuses))
     question = terms.question(main_score(statuses), dropped)
     rows = max((len(family.rows) for family in families(statuses)), default=0)
@@ -139,9 +141,10 @@ def write_design(folder: Path, terms: Terms, statuses: Sequence[CellStatus]) -> 
 def terms_of(
     folder: Path, max_seeds: int | None, margin: float | None, seeds: int | None, file: str | None = None
 ) -> Terms | None:
-    """The terms by which a sweep was stopped, on record or asked for; ``None``: it was not.
+    """Return the recorded or requested terms of a sweep; ``None`` if it is not sequential.
 
-    Refuses others than those on record, and another number of ``seeds``.
+    Raises:
+        PhmrunError: The terms differ from the recorded ones, or ``seeds`` is set although terms are recorded.
     """
     kept = kept_terms(folder, file)
     if kept is None:
@@ -155,7 +158,11 @@ def terms_of(
 
 
 def fix_terms(folder: Path, asked: Terms, file: str | None = None) -> None:
-    """Keep the terms of a sweep before its first look; refuse others than those on record."""
+    """Record the terms of a sweep before its first look.
+
+    Raises:
+        PhmrunError: Other terms are on record.
+    """
     kept = kept_terms(folder, file)
     if kept is None:
         write_json(folder / FILE, asdict(asked))
@@ -173,7 +180,7 @@ def _fixed_before(kept: Terms, folder: Path) -> PhmrunError:
 
 
 def families(statuses: Iterable[CellStatus]) -> list[Family]:
-    """The rows of a sweep by task and data."""
+    """Group the rows of a sweep by task and data."""
     rows: dict[str, dict[tuple[tuple[str, str], ...], list[CellStatus]]] = {}
     for status in statuses:
         entry = _entry(status.cell)
@@ -192,7 +199,7 @@ def families(statuses: Iterable[CellStatus]) -> list[Family]:
 
 
 def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
-    """Comparison of every row with the dense one of its family, by the looks so far."""
+    """Return the state of each row that is compared with a dense row."""
     score, compared = main_score(statuses), []
     for family in families(statuses):
         if family.baseline is None:
@@ -214,7 +221,7 @@ def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
 
 
 def wanted(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
-    """The cells to run until the next look: of the rows that are open, and of what they are compared with."""
+    """Return the unfinished cells up to the next look, of open rows and their baselines."""
     chosen: list[CellStatus] = []
     for family in families(statuses):
         if family.baseline is None:
@@ -233,9 +240,9 @@ def wanted(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
 
 
 def replayed(table: ResultTable, statuses: Sequence[CellStatus], terms: Terms) -> dict[tuple[int, int], RowComparison]:
-    """The decisions of the looks so far, by row and column of a table; of the score that decides alone.
+    """Return the sequential comparisons by row and column of a table, for the main score only.
 
-    ``statuses`` are all cells of the sweep: those that the table leaves out have their share of the level, too.
+    ``statuses`` are all cells of the sweep, since rows outside the table share the level, too.
     """
     score, compared = main_score(statuses), {}
     by_run = {
@@ -250,18 +257,18 @@ def replayed(table: ResultTable, statuses: Sequence[CellStatus], terms: Terms) -
 
 
 def without_spared(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
-    """The cells without the seeds that nobody needs any more."""
+    """Return the cells without those not started that no look needs."""
     needed = {id(status) for status in wanted(statuses, terms)}
     return [status for status in statuses if status.state not in NOT_BEGUN or id(status) in needed]
 
 
 def counted_seeds(row: Row) -> list[CellStatus]:
-    """Cells of a row without those whose seed chose its settings."""
+    """Return the cells of a row without those whose seed chose its settings."""
     return [status for status in row.statuses if not status.cell.chose_settings]
 
 
 def scores_of(row: Row) -> list[float]:
-    """Scores of a row's seeds that count, in their order, up to the first that is missing; NaN if one diverged."""
+    """Return the scores of a row's counted seeds, up to the first missing one; NaN if diverged."""
     values = []
     for status in counted_seeds(row):
         run = status.run if status.state is CellState.DONE else None
@@ -274,7 +281,7 @@ def scores_of(row: Row) -> list[float]:
 
 
 def _floors(row: Row, score: str) -> dict[str, list[float]]:
-    """Scores of the metric's floors in the runs of a row, by name; a constant has one value."""
+    """Return the scores of the metric's floors in a row's runs, by name; one value if constant."""
     floors = {}
     for name in floors_of(score) if score else ():
         values = [status.run.score(name) for status in row.statuses if status.run]
@@ -285,7 +292,7 @@ def _floors(row: Row, score: str) -> dict[str, list[float]]:
 
 
 def main_score(statuses: Iterable[CellStatus]) -> str:
-    """The name of the score that decides, the main one of the runs; empty before there is one."""
+    """Return the main score of the first run that has one; empty if there is none."""
     names = (status.run.main_score for status in statuses if status.run is not None)
     return next((name for name in names if name), "")
 

@@ -1,9 +1,10 @@
-"""The same effort for every row: each gets as many trials over the same space, chosen on validation, never on test.
+"""Equal tuning effort: the same number of trials for each row, chosen on validation, never on test.
 
-Trials are runs of the first seed, like any other; nothing is remembered beside their directories. Where the best value
-of a row lies at an edge of the space, the space is extended for all rows, twice at most; then the row is marked. With
-``tune: true`` the space is five learning rates, half a power of ten apart, around the one that the row's recipe has;
-then every row tries two more, half a step on either side of its best.
+Trials are normal runs of the first seed; no other state is kept. If the best value of any row lies at an edge of its
+space, the spaces of all rows are extended, at most twice. After that, the row is marked.
+
+With ``tune: true`` the space is five learning rates around the row's own, half a power of ten apart. Then each row
+tries two more, half a step on either side of its best.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,31 +22,31 @@ from phmrun.sweeps.cell_status import CellState, CellStatus, look
 from phmrun.sweeps.file import RATE
 from phmrun.sweeps.plan import SEED, Cell, Make, Plan
 
-EXTENSIONS = 2  # how often a space is extended at most
-STEP = sqrt(10)  # the ratio of neighbouring learning rates
+EXTENSIONS = 2  # maximum number of extensions of a space
+STEP = sqrt(10)  # ratio of neighboring learning rates
 
 Space = Mapping[str, Sequence[Any]]
-Tune = Literal[True] | Space  # what a sweep's file asks for
+Tune = Literal[True] | Space  # the key ``tune`` of a sweep's file
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """A row and its trials."""
+    """Row with its trials."""
 
-    cells: tuple[Cell, ...]  # its cells, one for each seed, without the values that are tried
-    space: Space  # the values that are tried, by dotted key; what is tried beside them is between them or next to them
-    # cells of the first seed, as they stand, with the values tried
+    cells: tuple[Cell, ...]  # its cells, one per seed, without tuned values
+    space: Space  # values of the grid, by dotted key; further trials lie between or next to them
+    # tried values, each with the state of its cell of the first seed
     trials: tuple[tuple[Mapping[str, Any], CellStatus], ...] = ()
-    # those of the best trial; ``None`` until every trial is over, or where none has a score
+    # values of the best trial; ``None`` until all trials have ended, or if none has a score
     values: Mapping[str, Any] | None = None
-    # the keys whose best value is the least or the greatest that was tried, or lies beyond the space
+    # keys whose best value is the least or greatest of the space, or lies outside it
     at_edge: tuple[str, ...] = ()
-    # one for each further seed, which chooses among three values by itself; none before the pilot has ended
+    # one per further seed, which chooses among three values itself; empty before the pilot has ended
     replicates: tuple["Tuned", ...] = ()
 
     @property
     def label(self) -> str:
-        """What tells it from the other rows."""
+        """Varied values of the row, as text."""
         return row_name({key: text for key, text in self.cells[0].labels.items() if key != SEED})
 
     @property
@@ -55,19 +56,22 @@ class Tuned:
 
     @property
     def scores(self) -> list[float]:
-        """The best validations of its trials."""
-        found = [status.run.score(BEST) for _, status in self.trials if status.run]
-        return [score for score in found if score is not None]
+        """Best validation scores of its trials."""
+        scores = [status.run.score(BEST) for _, status in self.trials if status.run]
+        return [score for score in scores if score is not None]
 
     @property
     def lower_is_better(self) -> bool:
-        """The direction of the validation score."""
+        """Direction of the validation score."""
         config = self.cells[0].config
         return config is not None and metric_of(config.training.monitor).lower_is_better
 
 
 def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make, *, replicates: bool = False) -> list[Tuned]:
-    """Every row that can be run, its space as far as it was extended: what is left to try is in its trials."""
+    """Return the rows that can be run, with their trials in the spaces extended so far.
+
+    Trials that are not done are the ones to run next.
+    """
     by_row: dict[tuple[str, ...], list[Cell]] = {}
     for cell in plan.cells:
         if cell.run_id is not None:
@@ -87,9 +91,13 @@ def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make, *, replicates: b
 
 
 def grid_of_three(row: Tuned) -> tuple[str, list[float]]:
-    """Key and three values of a row's replicates: the pilot's best and its neighbors among the values tried.
+    """Return the key and three values for a row's replicates.
 
-    If the best lies at an edge, the grid goes one step beyond it, for this row alone.
+    The values are the pilot's best and its neighbors among the values tried. If the best lies at an edge, a value
+    beyond it is added, for this row only.
+
+    Raises:
+        PhmrunError: The values are not positive numbers, or the pilot has no best one.
     """
     (key,) = row.space
     if row.values is None or not _numbers(row.space[key]):
@@ -108,20 +116,22 @@ def _replicates(row: Tuned, runs_dir: Path, make: Make) -> Iterator[Tuned]:
 
 
 def extended(rows: Sequence[Tuned]) -> list[Space] | None:
-    """The rows' spaces with a further value at every edge at which any row has its best; ``None``: there is no such."""
-    found = [{key: sorted(values) if _numbers(values) else values for key, values in row.space.items()} for row in rows]
+    """Return the rows' spaces with one more value at each edge that is best in any row; ``None`` if none is."""
+    spaces = [
+        {key: sorted(values) if _numbers(values) else values for key, values in row.space.items()} for row in rows
+    ]
     above = {key for row in rows for key in row.at_edge if row.values and row.values[key] == max(row.space[key])}
     below = {key for row in rows for key in row.at_edge if row.values and row.values[key] == min(row.space[key])}
-    for space in found:
+    for space in spaces:
         for key in above:
             space[key] = [*space[key], _rounded(space[key][-1] * space[key][-1] / space[key][-2])]
         for key in below:
             space[key] = [_rounded(space[key][0] * space[key][0] / space[key][1]), *space[key]]
-    return [*found] if above | below else None
+    return [*spaces] if above | below else None
 
 
 def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
-    """The plan whose rows have the values of their best trials; rows without stay as they are."""
+    """Return the plan with each row's best values; rows without a choice stay unchanged."""
     chosen = {cell.run_id: row for row in rows if row.values is not None for cell in row.cells}
     cells = []
     for cell in plan.cells:
@@ -138,18 +148,22 @@ def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
 
 
 def _replicate(row: Tuned, cell: Cell, make: Make) -> Iterator[Cell]:
-    """The cell of a replicate with the value that its seed chose; none for the pilot, which is not counted."""
+    """Yield the cell of a replicate with its seed's choice; nothing for the pilot."""
     for chosen in row.replicates:
         if chosen.cells[0].run_id == cell.run_id:
             (key,) = chosen.space
             values = chosen.values if chosen.values is not None else row.values
-            # Where it stands is that of the row, whatever value it chose.
-            made = replace(make(cell, values or {}), at=cell.at, at_edge=row.at_edge)
-            yield replace(made, own_choice=(key,), choices=len(chosen.space[key]))
+            # The labels stay those of the row, whatever value the seed chose.
+            chosen_cell = replace(make(cell, values or {}), at=cell.at, at_edge=row.at_edge)
+            yield replace(chosen_cell, own_choice=(key,), choices=len(chosen.space[key]))
 
 
 def _around(cell: Cell) -> Space:
-    """Five learning rates around that of a cell."""
+    """Return five learning rates around a cell's own.
+
+    Raises:
+        PhmrunError: The cell has no learning rate.
+    """
     rate = cell.config.training.optimizer.lr if cell.config else None
     if rate is None:
         raise PhmrunError(f"{cell.label} has no learning rate to tune around", where=RATE)
@@ -157,30 +171,30 @@ def _around(cell: Cell) -> Space:
 
 
 def _beside(row: Tuned) -> list[Mapping[str, Any]]:
-    """The learning rates half a step on either side of a row's best."""
+    """Return the learning rates half a step on either side of a row's best."""
     best = (row.values or {})[RATE]
     return [{RATE: _rounded(best * STEP**power)} for power in (-0.5, 0.5)]
 
 
 def _tried(row: Tuned, runs_dir: Path, make: Make, further: Sequence[Mapping[str, Any]] = ()) -> Tuned:
-    """A row with its trials as they stand, and the best of them once all are over."""
+    """Return a row with the states of its trials, and the best one if all have ended."""
     combinations = [dict(zip(row.space, values, strict=True)) for values in product(*row.space.values())]
     trials = [(values, look(make(row.cells[0], values), runs_dir)) for values in [*combinations, *further]]
     row = replace(row, trials=tuple(trials), values=None, at_edge=())
     over = (CellState.DONE, CellState.FAILED, CellState.INVALID)
-    found = [(status.run.score(BEST) if status.run else None, values) for values, status in trials]
-    scored = [(score, values) for score, values in found if score is not None]
+    results = [(status.run.score(BEST) if status.run else None, values) for values, status in trials]
+    scored = [(score, values) for score, values in results if score is not None]
     if any(status.state not in over for _, status in trials) or not scored:
         return row
     pick = min if row.lower_is_better else max
-    _, best = pick(scored, key=lambda one: one[0])
+    _, best = pick(scored, key=lambda pair: pair[0])
     edges = [key for key, values in row.space.items() if _numbers(values)]
     edges = [key for key in edges if best[key] <= min(row.space[key]) or best[key] >= max(row.space[key])]
     return replace(row, values=best, at_edge=tuple(edges))
 
 
 def _numbers(values: Sequence[Any]) -> bool:
-    """Whether a space can be extended: at least two positive numbers."""
+    """True if a space can be extended: at least two positive numbers."""
     return len(values) > 1 and all(isinstance(value, int | float) and value > 0 for value in values)
 
 

@@ -1,4 +1,4 @@
-"""What a sweep is doing, for somebody who looks on: a live table on a terminal, plain lines elsewhere; on stderr."""
+"""Progress of a sweep on stderr: a live table on a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,13 +18,19 @@ from phmrun.progress import note
 from phmrun.sweeps.cell_status import NOT_BEGUN, CellState, CellStatus, Estimate, look, progress, tally
 from phmrun.sweeps.scheduler import Event
 
-SUMMARY_EVERY = 30.0  # seconds between two lines on the whole, where there is no terminal
-REFRESH = 1.0  # seconds between two looks at the runs at work
+SUMMARY_EVERY = 30.0  # seconds between two summaries without a terminal
+REFRESH = 1.0  # seconds between two updates of the running cells
 MOST_SHOWN = 12
 
 
 class Tracker:
-    """How far a sweep is, kept from events: its cells at the beginning, and how many runs there are at a time."""
+    """Progress of a sweep, updated by events.
+
+    Args:
+        statuses: Cells at the beginning.
+        runs_dir: Directory of runs.
+        slots: Number of runs at a time.
+    """
 
     def __init__(self, statuses: Sequence[CellStatus], runs_dir: Path, slots: int) -> None:
         self.statuses = {status.cell.run_id or f"#{place}": status for place, status in enumerate(statuses)}
@@ -35,7 +41,7 @@ class Tracker:
         self._started: set[str] = set()
 
     def take(self, event: Event) -> None:
-        """Takes in an event."""
+        """Update the state from an event."""
         status, name = event.status, str(event.status.cell.run_id)
         self.statuses[name] = status
         if status.state is CellState.RUNNING:
@@ -48,7 +54,7 @@ class Tracker:
                 self._overheads.append(max(0.0, event.seconds - status.run.status.seconds))
 
     def refresh(self) -> list[CellStatus]:
-        """Looks at the runs at work again, and returns them; one that was started is, though it has no lock yet."""
+        """Read the running cells again and return them, with started ones that hold no lock yet."""
         for name, status in self.statuses.items():
             if status.state is CellState.RUNNING:
                 seen = look(status.cell, self.runs_dir)
@@ -57,7 +63,7 @@ class Tracker:
         return [status for status in self.statuses.values() if status.state is CellState.RUNNING]
 
     def left(self) -> float | None:
-        """Seconds until the end, start-ups and evaluations included once some were measured."""
+        """Return the seconds left, with the measured overhead of start-up and evaluation; ``None`` if unknown."""
         open_ones = [s for s in self.statuses.values() if s.state in (*NOT_BEGUN, CellState.RUNNING)]
         training = self.estimate.total(open_ones, self.slots)
         if training is None or not open_ones:
@@ -66,7 +72,7 @@ class Tracker:
         return training + overhead * len(open_ones) / self.slots
 
     def summary(self, running: Iterable[CellStatus]) -> str:
-        """The whole in one line."""
+        """Return the progress in one line."""
         counts = tally(self.statuses.values())
         parts = [f"{counts.get(CellState.DONE, 0)} of {len(self.statuses)} done"]
         parts += [f"{count} {kind}" for kind, count in counts.items() if kind not in (CellState.DONE, *NOT_BEGUN)]
@@ -79,16 +85,16 @@ class Tracker:
         return " · ".join(parts)
 
 
-View = Callable[[Event | None], None]  # shows an event, or that time has passed
+View = Callable[[Event | None], None]  # shows an event; None: time has passed
 
 
 @contextmanager
 def shown(tracker: Tracker, console: Console) -> Iterator[View]:
-    """A view of a sweep: live where the console is a terminal, lines otherwise."""
+    """Yield a view of a sweep: live if the console is a terminal, else lines."""
     looked = time.monotonic()
 
     def lines(event: Event | None) -> None:
-        """One line per event, and now and then one on the whole."""
+        """Print one line per event, and a summary every :data:`SUMMARY_EVERY` seconds."""
         nonlocal looked
         if event is not None:
             tracker.take(event)
@@ -98,7 +104,7 @@ def shown(tracker: Tracker, console: Console) -> Iterator[View]:
             note(tracker.summary(tracker.refresh()))
 
     def table(event: Event | None) -> None:
-        """Events scroll by above a table of the runs at work."""
+        """Print events above a live table of the running cells."""
         nonlocal looked
         if event is not None:
             tracker.take(event)
@@ -119,7 +125,7 @@ def shown(tracker: Tracker, console: Console) -> Iterator[View]:
 
 
 def said(event: Event) -> str:
-    """An event in one line."""
+    """Return the text of an event, one line."""
     status = event.status
     if status.state is CellState.RUNNING:
         return f"started {status.cell.label} ({status.cell.run_id})"
@@ -135,7 +141,7 @@ def said(event: Event) -> str:
 
 
 def pace_of(run: RunSummary | None) -> float | None:
-    """Units (tokens) per second in the last row of a run's history."""
+    """Return the units (tokens) per second in the last row of a run's history; ``None`` if unknown."""
     if run is None:
         return None
     try:
@@ -147,7 +153,7 @@ def pace_of(run: RunSummary | None) -> float | None:
 
 
 def _running(tracker: Tracker, statuses: Sequence[CellStatus]) -> Table:
-    """The runs at work: where they are and how fast."""
+    """Return the table of the running cells: step, pace, time left."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("running", "step", "", "units/s", "left"):
         table.add_column(heading, justify="left" if heading == "running" else "right")

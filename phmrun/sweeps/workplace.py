@@ -1,4 +1,4 @@
-"""Where a sweep keeps what is its own, beside the run directories: ``.sweeps/NAME/``. Imports no torch."""
+"""A sweep's folder beside the run directories: ``.sweeps/NAME/``. Imports no torch."""
 
 import os
 import socket
@@ -17,14 +17,18 @@ from phmrun.sweeps.plan import Cell
 
 FOLDER = ".sweeps"
 PROGRAM = (sys.executable, "-P", "-m", "phmrun")
-"""This very phmrun, whatever folder of that name the runs are started in."""
-LOG = "output.log"  # in the run directory: all that the process of a run has written, also before and after training
+"""Command of this phmrun; ``-P`` ignores a folder called ``phmrun`` in the working directory."""
+LOG = "output.log"  # in the run directory: all output of the run's process
 
 
 class Workplace:
-    """The folder of one sweep; everything in it can be made again.
+    """Folder of one sweep; all its files can be written again.
 
-    Every run loads the plug-ins; ``program`` is what is called with the arguments of ``phmrun``.
+    Args:
+        runs_dir: Directory of runs.
+        name: Name of the sweep.
+        plugins: Plug-in files that every run loads.
+        program: Command that is called with the arguments of ``phmrun``.
     """
 
     def __init__(
@@ -37,13 +41,18 @@ class Workplace:
 
     @property
     def slurm(self) -> Path:
-        """What was handed over to SLURM."""
+        """Folder of the SLURM scripts."""
         return self.path / "slurm"
 
     def job(self, cell: Cell, threads: int = 0) -> Job:
-        """Writes the configuration of a cell that can be run, makes its run directory, and says how it is run.
+        """Write a cell's configuration, create its run directory, and return its job.
 
-        ``threads`` are those for arithmetic where the cell's configuration leaves them open.
+        Args:
+            cell: A cell that can be run.
+            threads: CPU threads if the cell's configuration sets none.
+
+        Raises:
+            ValueError: The cell cannot be run.
         """
         if cell.config is None or cell.run_id is None:
             raise ValueError(f"the cell {cell.label} cannot be run")
@@ -59,29 +68,29 @@ class Workplace:
         return Job(cell.run_id, tuple(command), self.log(cell.run_id))
 
     def log(self, run_id: str) -> Path:
-        """What the process of a run has written."""
+        """Path of the output of a run's process."""
         return directory_of(self.runs_dir, run_id) / LOG
 
     def claim(self, cell: Cell) -> Lock:
-        """The lock of the planner that starts a cell; its run directory is made if need be."""
+        """Return the lock of the planner that starts a cell; create its run directory if missing."""
         path = directory_of(self.runs_dir, str(cell.run_id))
         path.mkdir(parents=True, exist_ok=True)
         return Lock(path / CLAIM, f"the run {cell.run_id}")
 
     def registration(self) -> Lock:
-        """The lock that makes the planner in this process known to ``phmrun sweep cancel``."""
+        """Return the lock that registers this process as a planner, for ``phmrun sweep cancel``."""
         folder = self.path / "planners"
         folder.mkdir(parents=True, exist_ok=True)
         return Lock(folder / f"{socket.gethostname()}-{os.getpid()}", "this planner's own registration")
 
     def planners(self) -> list[Holder]:
-        """The living planners of this sweep, on any machine."""
+        """Return the live planners of this sweep, on any machine."""
         holders = [living_holder(path) for path in sorted((self.path / "planners").glob("*"))]
         return [holder for holder in holders if holder is not None]
 
 
 def last_lines(log: Path, count: int = 5) -> list[str]:
-    """The last lines that a run's process has written, blank ones left out; none without a log."""
+    """Return the last lines of a log without blank ones; empty if there is no log."""
     try:
         with log.open("rb") as handle:
             handle.seek(max(0, handle.seek(0, os.SEEK_END) - 64 * 1024))

@@ -62,7 +62,7 @@ def test_translations(made, tmp_path):
     same, worse = actual[1, 0].judgement, actual[2, 0].judgement
     assert same.over_items == (0.0, 0.0)
     assert worse.over_items[0] < value - 100 < worse.over_items[1] < 0
-    assert (worse.verdict, worse.reason) == (Verdict.UNDECIDED, "one seed says nothing of training again")
+    assert (worse.verdict, worse.reason) == (Verdict.UNDECIDED, "a single seed has no spread over training")
 
 
 def labels(right):

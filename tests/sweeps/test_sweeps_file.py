@@ -69,7 +69,7 @@ def test_two_files_of_one_name_are_two_sweeps(tmp_path, written):
         ({"task": "toy", "seeds": [1, 1]}, "a seed is named twice"),
         ({"task": "toy", "seeds": 0}, "seeds"),
         ({"task": "toy", "seeds": [-1]}, "seeds"),
-        ({"task": "toy", "rows": ["PHM"]}, "say something of a table"),
+        ({"task": "toy", "rows": ["PHM"]}, "belong to a table"),
         ({"table": "TABLE", "grid": {"layer": ["phm"]}}, "takes no grid"),
         ({"table": "TABLE", "rows": ["PMH"]}, "there is no row 'PMH'"),
         ({"table": "TABLE", "columns": ["D"]}, "there is no column 'D'"),

@@ -1,1 +1,1 @@
-"""Pictures of runs, as PNG or SVG."""
+"""Plots of runs and sweeps."""

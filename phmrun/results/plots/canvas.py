@@ -1,4 +1,4 @@
-"""Figures that are written to a file, whole or not at all, the same for the same content."""
+"""Figures and their files, written atomically and reproducibly."""
 
 from pathlib import Path
 
@@ -13,23 +13,27 @@ from phmrun.ledger.card import shared
 
 ENDINGS = (".png", ".svg", ".pdf")
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#000000")
-"""Colours that are told apart by the colour-blind too (Okabe and Ito)."""
+"""Colors of Okabe and Ito, distinguishable with color blindness."""
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches, that no window and no global state knows of."""
+    """Return an empty figure, width and height in inches, without global pyplot state."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 def words(text: str) -> str:
-    """A name or a title as a picture shows it that others see: no formula, and no path in the user's home."""
+    """Return text for a picture: without formulas, with home paths shortened."""
     return printable(shared(text)).replace("$", r"\$")
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Writes a figure in the format of the file's ending, which must be that of a picture."""
+    """Write a figure atomically, in the format of the file's suffix.
+
+    Raises:
+        PhmrunError: The suffix is none of :data:`ENDINGS`.
+    """
     ending = path.suffix.lower()
     if ending not in ENDINGS:
         raise PhmrunError(f"{path.name!r} does not end as a picture", where="--out", valid=ENDINGS)

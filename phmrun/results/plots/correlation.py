@@ -1,7 +1,7 @@
-"""Correlation maps of embeddings, as in Figures 4 and 7 to 11 of Mehta et al. 2020.
+"""Correlation maps of embeddings, as in Figures 4 and 7–11 of Mehta et al. (2020).
 
-The map of a table E ``[words, m]`` is EᵀE ``[m, m]``, scaled to between 0 and 1: were it the identity, the m dimensions
-would be independent. Of a deep embedding each layer has one: the words' own vectors, every expansion, the reduction.
+The map of a table E ``[words, m]`` is EᵀE ``[m, m]``, scaled to 0–1; the identity would mean independent dimensions. A
+deep embedding has a map for each layer: the words' own vectors, every expansion, the reduction.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ ACROSS = 3  # panels side by side at most
 
 
 class Panel(NamedTuple):
-    """One map: EᵀE between 0 and 1, ``[m, m]``; and into how many groups the m dimensions fall."""
+    """Map EᵀE ``[m, m]``, scaled to 0–1, with the number of groups of its dimensions."""
 
     title: str
     map: NDArray[np.float64]
@@ -32,7 +32,10 @@ class Panel(NamedTuple):
 
 
 def correlation_map(tables: Iterator[Tensor]) -> NDArray[np.float64]:
-    """EᵀE scaled to between 0 and 1, E given by its rows, many at a time."""
+    """Return EᵀE scaled to 0–1; zeros if constant.
+
+    ``tables`` yields E in blocks of rows ``[rows, m]``.
+    """
     total: Any = 0.0
     for rows in tables:
         part = rows.detach().double()
@@ -44,7 +47,13 @@ def correlation_map(tables: Iterator[Tensor]) -> NDArray[np.float64]:
 
 @torch.no_grad()
 def correlation_panels(network: nn.Module) -> list[Panel]:
-    """The maps of a network's embeddings, a deep one layer by layer; an error where it has none."""
+    """Return the maps of a network's embeddings, one per layer of a deep one.
+
+    Sets the network to evaluation mode.
+
+    Raises:
+        PhmrunError: The network has no embedding.
+    """
     network.eval()
     panels: list[Panel] = []
     for name, module in _embeddings(network):
@@ -58,7 +67,7 @@ def correlation_panels(network: nn.Module) -> list[Panel]:
 
 
 def draw_correlation(panels: list[Panel], title: str) -> Figure:
-    """The maps side by side; lines part the groups of a transform."""
+    """Draw the maps side by side, with lines between the groups of a transform."""
     across = min(len(panels), ACROSS)
     down = -(-len(panels) // across)
     figure = new_figure(PANEL * across + 0.8, PANEL * down + 0.6)
@@ -74,7 +83,7 @@ def draw_correlation(panels: list[Panel], title: str) -> Figure:
         place.set_xlabel("dimension", fontsize=8)
         place.set_ylabel("dimension", fontsize=8)
         for group in range(1, panel.groups):
-            # imshow centres the cells on whole numbers, so their edges lie half a cell before these.
+            # imshow centers the cells on integers, so their edges lie half a cell before these.
             line = group * len(panel.map) / panel.groups - 0.5
             place.axhline(line, color="white", linewidth=0.5)
             place.axvline(line, color="white", linewidth=0.5)
@@ -86,7 +95,7 @@ def draw_correlation(panels: list[Panel], title: str) -> Figure:
 
 
 def _embeddings(network: nn.Module) -> Iterator[tuple[str, Any]]:
-    """The tables that inputs are looked up in, each once; a deep one stands for the words' own vectors below it."""
+    """Yield the input tables with their names, each once; a deep one includes its mapping."""
     seen: set[int] = set()
     children = dict(network.named_children())
     for name in ("define", *(name for name in children if name.endswith("embedding"))):
@@ -99,7 +108,7 @@ def _embeddings(network: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _deep(module: DeFINE) -> Iterator[Panel]:
-    """The layers of a deep embedding, all words through them."""
+    """Yield the maps of a deep embedding's layers."""
     device = next(module.parameters()).device
     words = torch.arange(module.num_embeddings, device=device).split(CHUNK)
     groups = [cast(GroupTransform, transform).groups for transform in module.expand.transforms]

@@ -1,4 +1,4 @@
-"""Pictures of runs: the course of a score over their training, and how fast they went."""
+"""Plots of runs: score over training, and speed."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -24,14 +24,14 @@ from phmrun.results.plots.canvas import PALETTE, new_figure, words
 
 Axis = Literal["epoch", "step", "time"]
 LABELS: dict[Axis, str] = {"epoch": "epochs", "step": "optimizer steps", "time": "minutes of training"}
-PARTS = ("layer", "embedding", "output")  # sections of a config that the name of a network says
+PARTS = ("layer", "embedding", "output")  # sections of a config that a network's name covers
 LONGEST = 60  # characters of a line in a legend
-USUAL = ("val/perplexity", "val/bleu", "val/accuracy", "val/las", "val/loss", "train/loss")  # chosen in this order
+USUAL = ("val/perplexity", "val/bleu", "val/accuracy", "val/las", "val/loss", "train/loss")  # by preference
 TRAINING, PREDICTION = "train/units_per_second", "test/sentences_per_second"
 
 
 def heading(runs: Sequence[Run]) -> str:
-    """What the runs have in common: task and data."""
+    """Return the tasks and data of the runs."""
     tasks, data = (
         ", ".join(dict.fromkeys(str(run.status.about.get(key, "")) for run in runs)) for key in ("task", "data")
     )
@@ -39,36 +39,36 @@ def heading(runs: Sequence[Run]) -> str:
 
 
 def labels(runs: Sequence[Run]) -> list[str]:
-    """What tells the runs apart: their layers ("dense", "phm n=2"), then the settings in which they differ."""
+    """Return a label per run: its network ("dense", "phm n=2"), then the settings that differ."""
     networks = [str(run.status.about.get("network") or run.status.about.get("layer") or PLAIN) for run in runs]
     try:
         settings = [semantic_values(load_run_config(run.config_path, options_of=options_of)) for run in runs]
-    except PhmrunError:  # a layer that is not loaded, say
+    except PhmrunError:  # for example, a layer that is not loaded
         settings = [{} for _ in runs]
     keys = dict.fromkeys(key for values in settings for key in values if key.partition(".")[0] not in PARTS)
     telling = [key for key in keys if len({str(values.get(key)) for values in settings}) > 1]
     endings = Counter(key.rpartition(".")[2] for key in telling)
-    names = {}  # the last part of a key where that says which one is meant: "seed", "lr"
+    names = {}  # the last part of a key if unambiguous: "seed", "lr"
     for key in telling:
         last = key.rpartition(".")[2]
         names[key] = last.replace("_", " ") if endings[last] == 1 else key
-    found = []
+    texts = []
     for network, values in zip(networks, settings, strict=True):
         others = [f"{names[key]} {values[key]}" for key in telling if key in values]
         same = len(set(networks)) == 1 and others
-        found.append(fill(shared(", ".join(others if same else [network, *others])), LONGEST))
-    counts = Counter(found)
+        texts.append(fill(shared(", ".join(others if same else [network, *others])), LONGEST))
+    counts = Counter(texts)
     places = {label: count(1) for label in counts}
-    return [label if counts[label] == 1 else f"{label} ({next(places[label])})" for label in found]
+    return [label if counts[label] == 1 else f"{label} ({next(places[label])})" for label in texts]
 
 
 def default_name(runs: Sequence[Run], kind: str) -> Path:
-    """Where a picture goes unless it is said: beside where the command is given, named for the first run."""
+    """Return the default path of a picture: in the working directory, named after the first run."""
     return Path(f"{kind}-{runs[0].id}.png")
 
 
 class Curve(NamedTuple):
-    """The course of a score in one run, which the legend calls ``label``, over epochs, steps or minutes."""
+    """Score of a run over its training, in epochs, steps or minutes."""
 
     label: str
     places: list[float]
@@ -76,7 +76,11 @@ class Curve(NamedTuple):
 
 
 def choose_score(runs: Sequence[Run], asked: str | None) -> str:
-    """The score that is asked for, or the first usual one that all runs have; an error where there is none."""
+    """Return the asked score, or the first of :data:`USUAL` that all runs have.
+
+    Raises:
+        PhmrunError: Not all runs have the score, or they have none of :data:`USUAL`.
+    """
     for name in USUAL if asked is None else (asked,):
         if all(any(name in row for row in run.history.rows(name)) for run in runs):
             return name
@@ -86,8 +90,12 @@ def choose_score(runs: Sequence[Run], asked: str | None) -> str:
 
 
 def curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
-    """The courses of a score; an error where a run does not say how many steps an epoch has."""
-    found = []
+    """Return the course of a score in each run.
+
+    Raises:
+        PhmrunError: The axis is epochs, and a run has no number of steps per epoch on record.
+    """
+    result = []
     for run, label in zip(runs, labels(runs), strict=True):
         rows = [row for row in run.history.rows(score) if score in row]
         length = run.parameters().get("steps_per_epoch") if axis == "epoch" else 1
@@ -96,21 +104,21 @@ def curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
                 f"the run {run.id} does not say how many steps an epoch has", where="--over", valid=("step", "time")
             )
         places = [float(row["time"] / 60 if axis == "time" else row["step"] / length) for row in rows]
-        found.append(Curve(label, places, [shown(score, float(row[score])) for row in rows]))
-    return found
+        result.append(Curve(label, places, [shown(score, float(row[score])) for row in rows]))
+    return result
 
 
 def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str = "", log: bool = False) -> Figure:
-    """One line for each run; ``log``: on a logarithmic scale."""
+    """Draw one line per run, on a logarithmic scale if ``log``."""
     figure = new_figure(7.0, 4.2)
     axes = figure.subplots()
     for number, curve in enumerate(drawn):
-        colour = PALETTE[number % len(PALETTE)]
+        color = PALETTE[number % len(PALETTE)]
         dashes = ("-", "--", ":", "-.")[number // len(PALETTE) % 4]
         # A line through one point draws nothing.
         marker = "o" if len(curve.places) == 1 else None
         axes.plot(
-            curve.places, curve.values, dashes, color=colour, label=words(curve.label), linewidth=1.4, marker=marker
+            curve.places, curve.values, dashes, color=color, label=words(curve.label), linewidth=1.4, marker=marker
         )
     axes.set_xlabel(LABELS[axis])
     axes.set_ylabel(title(score))
@@ -123,21 +131,21 @@ def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str
 
 
 class Pace(NamedTuple):
-    """How fast a run went, as its own record has it, with whatever else the machine did meanwhile."""
+    """Recorded speed of a run; other load on its machine is not excluded."""
 
     label: str
-    training: float | None  # units (tokens, items) per second, the median of its history
+    training: float | None  # units (tokens, items) per second: median of its history
     prediction: float | None  # sentences per second of its evaluation on the test set
 
 
 def pace_of(run: Run, label: str) -> Pace:
-    """The pace of one run."""
+    """Return the speed of a run."""
     rates = [row[TRAINING] for row in run.history.rows(TRAINING) if TRAINING in row]
     return Pace(label, median(rates) if rates else None, score_value(run.metrics().get(PREDICTION)))
 
 
 def draw_speed(paces: Sequence[Pace], heading: str = "") -> Figure:
-    """Bars of training and of prediction, one for each run, with their figures; "not recorded" where there is none."""
+    """Draw bars of training and prediction speed per run, labeled "not recorded" if missing."""
     lines = sum(1 + pace.label.count("\n") for pace in paces)
     figure = new_figure(9.0, 1.3 + 0.3 * lines)
     figure.suptitle(words(heading), fontsize=10)
@@ -147,9 +155,9 @@ def draw_speed(paces: Sequence[Pace], heading: str = "") -> Figure:
         (sides[1], "prediction: sentences per second", [pace.prediction for pace in paces]),
     ):
         bars = axes.barh(range(len(paces)), [value or 0.0 for value in values], color=PALETTE[0], height=0.7)
-        said = ["not recorded" if value is None else f"{value:,.0f}" for value in values]
-        axes.bar_label(bars, said, padding=3, fontsize=8)
-        # Room for the figures at the ends of the bars; an axis without any bar needs some length, too.
+        numbers = ["not recorded" if value is None else f"{value:,.0f}" for value in values]
+        axes.bar_label(bars, numbers, padding=3, fontsize=8)
+        # Space for the numbers at the ends of the bars; an axis without bars needs a length, too.
         axes.set_xlim(0, 1.2 * max([value for value in values if value] or [1.0]))
         axes.set_yticks(range(len(paces)), [words(pace.label) for pace in paces], fontsize=8)
         axes.set_xlabel(name, fontsize=8)

@@ -1,4 +1,4 @@
-"""Pictures of a sweep's rows: scores against costs, differences from the dense network, what trials were worth."""
+"""Plots of a sweep's rows: score against cost, differences from dense, value of trials."""
 
 import math
 from collections.abc import Sequence
@@ -17,21 +17,18 @@ from phmrun.statistics.expected_best import expected_best
 
 
 def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters", heading: str = "") -> Figure:
-    """A score against its cost ``size``: the points with their spread, and the frontier as a line.
-
-    It shows which layers give most for their parameters or time, and which are beaten on both counts.
-    """
+    """Draw a score against a cost, with spreads and the Pareto front as a line."""
     figure = new_figure(7.0, 4.6)
     figure.suptitle(fill(words(heading), 90), fontsize=10)
     axes = figure.subplots()
     best = frontier(points, lower=metric_of(score).lower_is_better)
     axes.plot([p.size for p in best], [p.score for p in best], color=PALETTE[6], linewidth=1.2, zorder=1)
     for number, point in enumerate(points):
-        colour, label = PALETTE[number % 6], words(point.label)
-        axes.errorbar(point.size, point.score, yerr=point.spread, fmt="o", color=colour, capsize=3, label=label)
+        color, label = PALETTE[number % 6], words(point.label)
+        axes.errorbar(point.size, point.score, yerr=point.spread, fmt="o", color=color, capsize=3, label=label)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
-    # On a short logarithmic axis Matplotlib labels minor ticks, too, which would lie over these labels.
+    # On a short logarithmic axis Matplotlib labels minor ticks, too, which would overlap these labels.
     axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
     sizes = legible([point.size for point in points])
     if len(sizes) <= 6:
@@ -46,9 +43,9 @@ def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters"
 
 
 def legible(sizes: Sequence[float], least: float = 0.05) -> list[float]:
-    """The sizes that are named below the axis: those whose names would lie over one another are left out.
+    """Return the sizes to label on a logarithmic axis, without overlapping ones.
 
-    ``least`` is the smallest distance on the logarithmic axis, in parts of its length.
+    ``least`` is the smallest distance of labels, as a share of the axis.
     """
     ordered = sorted(set(sizes))
     room = least * math.log(ordered[-1] / ordered[0])
@@ -60,7 +57,7 @@ def legible(sizes: Sequence[float], least: float = 0.05) -> list[float]:
 
 
 def short(value: float) -> str:
-    """A count with a unit: ``7.6M``."""
+    """Return a count with a unit: ``7.6M``."""
     for unit, name in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
         if value >= unit:
             return f"{value / unit:.3g}{name}"
@@ -68,9 +65,9 @@ def short(value: float) -> str:
 
 
 def draw_effects(effects: Sequence[Effect], score: str) -> Figure:
-    """A line for each row, from the lower to the upper end of its interval; zero is the dense network.
+    """Draw the difference from dense and its interval for each row; zero is the dense network.
 
-    A point is filled where the comparison has decided that the row is different.
+    Points of significantly different rows are filled.
     """
     figure = new_figure(7.0, 1.3 + 0.32 * len(effects))
     axes = figure.subplots()
@@ -89,7 +86,7 @@ def draw_effects(effects: Sequence[Effect], score: str) -> Figure:
 
 
 class Effort(NamedTuple):
-    """The trials of a row: the best validation of each, and the direction of the score."""
+    """Row's trials: best validation score of each, and the score's direction."""
 
     label: str
     scores: Sequence[float]
@@ -97,13 +94,13 @@ class Effort(NamedTuple):
 
 
 def draw_tuning(efforts: Sequence[Effort], score: str, heading: str = "") -> Figure:
-    """The expected best validation score against the number of trials, a line for each row (Dodge et al. 2019)."""
+    """Draw the expected best validation score over the number of trials (Dodge et al. 2019)."""
     figure = new_figure(7.0, 4.2)
     axes = figure.subplots()
     for number, effort in enumerate(efforts):
         values = expected_best(effort.scores, lower_is_better=effort.lower_is_better)
-        colour = PALETTE[number % len(PALETTE)]
-        axes.plot(range(1, len(values) + 1), values, marker="o", color=colour, label=words(effort.label), linewidth=1.4)
+        color = PALETTE[number % len(PALETTE)]
+        axes.plot(range(1, len(values) + 1), values, marker="o", color=color, label=words(effort.label), linewidth=1.4)
     axes.set_title(words(heading), fontsize=10)
     axes.set_xlabel("trials")
     axes.set_ylabel(f"expected best {title(score)}")

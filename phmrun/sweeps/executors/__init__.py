@@ -1,4 +1,4 @@
-"""Where runs are carried out, each in a process of its own: on this machine, on a SLURM or a Ray cluster."""
+"""Executors: run each job in its own process, on this machine, a SLURM or a Ray cluster."""
 
 import signal
 import subprocess
@@ -10,43 +10,51 @@ from typing import NamedTuple, Protocol
 from phmrun.ledger.environment import now
 
 GRACE = ((signal.SIGINT, 30.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0))
-"""How a run is ended: the signals, and the seconds that each is given."""
+"""Signals that end a run, in order, each with the seconds to wait after it."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run to carry out."""
+    """Command of a run."""
 
     run_id: str  # its name
-    command: tuple[str, ...]  # what to call, program first
-    log: Path  # the file that its output is appended to
+    command: tuple[str, ...]  # program and its arguments
+    log: Path  # file that its output is appended to
 
 
 class Ended(NamedTuple):
-    """A job that has come to its end."""
+    """Job that has ended."""
 
     run_id: str  # its name
-    code: int  # the exit code; negative for the signal that killed it
+    code: int  # exit code; minus the signal if one killed it
 
 
 class Executor(Protocol):
-    """Carries out jobs while a planner looks on."""
+    """Interface of executors, polled by a planner."""
 
     def room(self) -> int:
-        """How many more jobs it would start at once."""
+        """Return the number of jobs that can start now."""
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Starts these jobs, no more than there is room for."""
+        """Start these jobs, at most :meth:`room` of them."""
 
     def poll(self) -> list[Ended]:
-        """The jobs that have ended since the last call."""
+        """Return the jobs that have ended since the last call."""
 
     def stop(self) -> None:
-        """Interrupts all jobs that it has started, and waits until they are gone."""
+        """Interrupt all jobs of this executor and wait until they have ended."""
 
 
 def start(job: Job, where: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """A child in a session of its own, so that the terminal's Ctrl-C reaches it through the planner alone."""
+    """Start a job as a child process in its own session, with output appended to its log.
+
+    The terminal's Ctrl-C therefore reaches the job only through its planner.
+
+    Args:
+        job: The job.
+        where: Place for the log's first line, such as " on device 0".
+        environment: Environment variables; this process's if not given.
+    """
     job.log.parent.mkdir(parents=True, exist_ok=True)
     with job.log.open("ab", buffering=0) as log:
         log.write(f"{now()} started{where}: {' '.join(job.command)}\n".encode())

@@ -1,7 +1,7 @@
-"""Runs on this machine, as many at a time as there are slots, each in a process group of its own.
+"""Local executor: as many runs at a time as slots, each in its own process group.
 
-A run outlives a planner that is killed: it goes on, holds the lock of its run directory and ends by itself. Only a
-planner that is interrupted takes its runs with it.
+A run survives a killed planner: it keeps the lock of its run directory and ends by itself. A planner that is
+interrupted stops its runs.
 """
 
 import os
@@ -14,9 +14,11 @@ from phmrun.sweeps.executors import GRACE, Ended, Job, start
 
 
 class LocalExecutor:
-    """Starts jobs as child processes, one in each slot.
+    """Executor on this machine, one child process per slot.
 
-    The slots take turns on the GPUs of these numbers; if there are none, the jobs see what this process sees.
+    Args:
+        slots: Number of jobs at a time.
+        devices: GPU numbers, used in turn by the slots; if empty, jobs see the GPUs of this process.
     """
 
     def __init__(self, slots: int, devices: Sequence[str] = ()) -> None:
@@ -25,11 +27,11 @@ class LocalExecutor:
         self._running: dict[str, tuple[int, subprocess.Popen[bytes]]] = {}  # slot and process of each run
 
     def room(self) -> int:
-        """Free slots."""
+        """Return the number of free slots."""
         return len(self._free)
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Starts the jobs, each in the lowest free slot."""
+        """Start the jobs, each in the lowest free slot."""
         for job in jobs:
             slot, environment, where = self._free.pop(0), dict(os.environ), ""
             if self.devices:
@@ -38,7 +40,7 @@ class LocalExecutor:
             self._running[job.run_id] = slot, start(job, where, environment)
 
     def poll(self) -> list[Ended]:
-        """The jobs whose processes are gone."""
+        """Return the jobs whose processes have ended since the last call."""
         ended = []
         for run_id, (slot, process) in list(self._running.items()):
             code = process.poll()
@@ -49,7 +51,7 @@ class LocalExecutor:
         return ended
 
     def stop(self) -> None:
-        """Interrupts all jobs, more firmly if they do not listen, and waits for them."""
+        """Interrupt all jobs, then send stronger signals, until they have ended."""
         processes = [process for _, process in self._running.values()]
         for which, seconds in GRACE:
             for process in processes:

@@ -1,7 +1,7 @@
-"""Runs on a Ray cluster, for when one machine is outgrown: Ray Core tasks, with parts of GPUs and retries.
+"""Ray executor: runs as Ray Core tasks, with fractional GPUs and retries.
 
-The machines of the cluster need phmrun and the same file system. A task whose machine is lost is tried elsewhere, and
-the run goes on from its last checkpoint.
+The machines of the cluster need phmrun and a shared file system. If a task's machine is lost, Ray restarts the task
+elsewhere, and the run resumes from its last checkpoint.
 """
 
 import logging
@@ -15,18 +15,21 @@ from typing import Any
 from phmrun.errors import PhmrunError
 from phmrun.sweeps.executors import GRACE, Ended, Job, start
 
-RETRIES = 3  # how often a task is started again after its machine or its worker was lost
-WAIT = sum(seconds for _, seconds in GRACE)  # seconds that interrupted tasks are given to end
+RETRIES = 3  # restarts of a task whose machine or worker was lost
+WAIT = sum(seconds for _, seconds in GRACE)  # seconds to wait for interrupted tasks
 
 
 class RayExecutor:
-    """Starts jobs as Ray tasks, each of which takes so many CPUs and GPUs, or a part of one.
+    """Executor on a Ray cluster, one task per job.
 
-    Without an address it is what ``RAY_ADDRESS`` says, else a cluster of this machine alone. So many jobs are at work
-    at a time, or as many as the cluster has room for.
+    Args:
+        address: Address of the cluster; ``RAY_ADDRESS`` if not given, else a new cluster on this machine.
+        cpus: CPUs of each job.
+        gpus: GPUs of each job, possibly a fraction.
+        jobs: Jobs at a time; as many as the cluster has room for if not given.
 
     Raises:
-        PhmrunError: Ray is not installed, or the cluster cannot be reached, or is too small for one job.
+        PhmrunError: Ray is not installed, or the cluster is unreachable or too small for one job.
     """
 
     def __init__(
@@ -55,30 +58,30 @@ class RayExecutor:
         self._running: dict[Any, str] = {}
 
     def room(self) -> int:
-        """Jobs that the cluster would still take."""
+        """Return the number of further jobs that the cluster takes."""
         return self.slots - len(self._running)
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Hands the jobs to the cluster."""
+        """Submit the jobs to the cluster."""
         for job in jobs:
             self._running[self._task.remote(job)] = job.run_id
 
     def poll(self) -> list[Ended]:
-        """The jobs whose tasks have ended, or were given up by Ray."""
+        """Return the jobs whose tasks have ended or failed since the last call."""
         if not self._running:
             return []
         ready, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
         return [Ended(self._running.pop(reference), self._code(reference)) for reference in ready]
 
     def stop(self) -> None:
-        """Cancels all tasks, which interrupt their runs, and waits for them."""
+        """Cancel all tasks, which interrupts their runs, and wait for them."""
         for reference in self._running:
             self._ray.cancel(reference)
         if self._running:
             self._ray.wait(list(self._running), num_returns=len(self._running), timeout=WAIT)
 
     def _code(self, reference: Any) -> int:
-        """The exit code of a job whose task has ended; that of a kill where the task did not return."""
+        """Return the exit code of an ended task; minus a signal if it was cancelled or lost."""
         try:
             return int(self._ray.get(reference))
         except self._ray.exceptions.TaskCancelledError:
@@ -88,15 +91,19 @@ class RayExecutor:
 
 
 def carry_out(job: Job) -> int:
-    """Runs a job in a child process, on whatever machine this is; its exit code.
+    """Run a job in a child process on the task's machine, and return its exit code.
 
-    A cancelled task raises ``KeyboardInterrupt`` here, and ends its child before it goes.
+    If the task is cancelled, it ends its child.
+
+    Raises:
+        KeyboardInterrupt: The task was cancelled, and the child survived all signals.
     """
-    blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # by Ray; a child would inherit that
+    # Ray blocks SIGINT, and a child would inherit that.
+    blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     child = start(job, f" on {os.uname().nodename}")
     signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     try:
-        while child.poll() is None:  # Ray sets a flag, which ends a sleep but no wait
+        while child.poll() is None:  # Ray interrupts a sleep, but not a wait
             time.sleep(0.2)
         return child.returncode
     except KeyboardInterrupt:

@@ -1,7 +1,7 @@
-"""Runs on a SLURM cluster: one array job, whose script can be read and changed before it is submitted.
+"""SLURM executor: one array job, with a script that can be edited before submission.
 
-SLURM keeps a queue of its own, so a sweep is handed over to it whole, and no planner stays behind. Some time before
-its limit a task is signalled: it ends its run, asks to be queued again, and then goes on from the last checkpoint.
+SLURM queues the jobs itself, so no planner stays behind. Before its time limit each task gets a signal. It then stops
+its run, requeues itself, and resumes from the last checkpoint.
 """
 
 import re
@@ -17,7 +17,7 @@ from phmrun.sweeps.executors import Job
 
 SCRIPT, COMMANDS, RUNS, JOB = "array.sh", "commands.txt", "runs.txt", "job"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-"""What sbatch may read as something else in the lines that begin with #SBATCH: spaces, quotes, %, ends of lines."""
+"""Characters that sbatch may misread in an #SBATCH line: spaces, quotes, %, line ends."""
 WARNING_SECONDS = 120  # seconds between the signal and the end of a task's time
 
 _TEMPLATE = """\
@@ -50,9 +50,13 @@ wait "$run"
 
 @dataclass(frozen=True)
 class Slurm:
-    """Hands the jobs of a sweep over to SLURM, at most so many at a time, with options of sbatch (``partition=gpu``).
+    """Writer and submitter of a sweep's array jobs.
 
-    Its scripts lie in a folder, each in one of its own.
+    Attributes:
+        folder: Folder of the scripts, one subfolder for each array job.
+        name: Name of the sweep.
+        most: Tasks at a time; no limit if ``None``.
+        options: Options of sbatch, such as ``partition=gpu``.
     """
 
     folder: Path
@@ -61,9 +65,13 @@ class Slurm:
     options: Sequence[str] = ()
 
     def write(self, jobs: Sequence[Job]) -> Path:
-        """Writes the script of one array job, and what it reads; its path. Refuses what is no option of sbatch."""
+        """Write the script of one array job with its lists of commands and runs; return its path.
+
+        Raises:
+            PhmrunError: An option has a line end or another unprintable character.
+        """
         for option in self.options:
-            if not option.isprintable():  # it would make further lines
+            if not option.isprintable():  # a line end would add lines to the script
                 what = f"{option!r} is no option of sbatch"
                 raise PhmrunError(what, where="--sbatch", hint="As in --sbatch partition=gpu.")
         folder = (self.folder / str(len(list(self.folder.glob("*"))) + 1)).resolve()
@@ -91,23 +99,27 @@ class Slurm:
         return folder / SCRIPT
 
     def submit(self, script: Path) -> str:
-        """Submits a script; SLURM's number of the job. A `PhmrunError` says why there is none."""
+        """Submit a script and return SLURM's job number, which is also written beside it.
+
+        Raises:
+            PhmrunError: sbatch is missing or refuses the script.
+        """
         answer = _call("sbatch", "--parsable", str(script))
         job = answer.strip().split(";")[0]
         write_text(script.with_name(JOB), f"{job}\n")
         return job
 
     def queued(self) -> set[str]:
-        """The runs of this sweep that wait or run in SLURM's queue; none where there is no SLURM."""
-        found: set[str] = set()
+        """Return the runs of this sweep in SLURM's queue; empty without SLURM."""
+        runs: set[str] = set()
         for path in sorted(self.folder.glob(f"*/{JOB}")):
             names = path.with_name(RUNS).read_text(encoding="utf-8").split()
-            found |= {names[task] for task in _tasks(path.read_text(encoding="utf-8").strip()) if task < len(names)}
-        return found
+            runs |= {names[task] for task in _tasks(path.read_text(encoding="utf-8").strip()) if task < len(names)}
+        return runs
 
 
 def cancel_jobs(folder: Path) -> list[str]:
-    """Cancels the jobs of a sweep that are in SLURM's queue, and returns their numbers."""
+    """Cancel the queued or running jobs of a sweep, and return their numbers."""
     jobs = [path.read_text(encoding="utf-8").strip() for path in sorted(folder.glob(f"*/{JOB}"))]
     alive = [job for job in jobs if _tasks(job)]
     for job in alive:
@@ -116,7 +128,7 @@ def cancel_jobs(folder: Path) -> list[str]:
 
 
 def _tasks(job: str) -> list[int]:
-    """The tasks of an array job that are in the queue; none once SLURM has forgotten the job."""
+    """Return the queued tasks of an array job; empty if SLURM no longer lists it."""
     try:
         listed = subprocess.run(
             ["squeue", "--noheader", "--array", f"--jobs={job}", "--format=%K"],
@@ -130,7 +142,7 @@ def _tasks(job: str) -> list[int]:
 
 
 def _call(*command: str) -> str:
-    """What a program of SLURM's prints."""
+    """Return the standard output of a SLURM program."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
