@@ -1,1 +1,1 @@
-"""The tasks: one package each, with its config, its data and its Lightning module."""
+"""Tasks, one package each: configuration, data, Lightning module, predictor."""

@@ -25,20 +25,20 @@ def planned(
         file: Path of the sweep's file.
         only: ``key=value`` of the cells to keep.
         seeds: Number of seeds; the file's if not given.
-        ledger: Directory of runs with the checksums of data that are not on this machine.
+        ledger: Directory of runs: has the checksums of missing data, and runs of earlier versions that replace cells.
     """
     sweep, wanted = load_sweep(file), read_selection(only or [])
     with waiting("preparing"):
         inspect, options_of = by_torch(sweep, ledger)
-    made = plan(sweep, inspect, options_of, seeds=seeds, only=wanted)
-    cells = [recorded_cell(cell, ledger) for cell in made.cells] if ledger else made.cells
-    return replace(made, cells=cells, ledger=ledger)
+    current = plan(sweep, inspect, options_of, seeds=seeds, only=wanted)
+    cells = [recorded_cell(cell, ledger) for cell in current.cells] if ledger else current.cells
+    return replace(current, cells=cells, ledger=ledger)
 
 
 def recorded_cell(cell: Cell, ledger: Path | None) -> Cell:
-    """Return a cell with the run that stands for it in a directory of runs.
+    """Return a cell with a run of an earlier version if it has no run itself.
 
-    A run of an earlier version of the mathematics stands for a cell without a run; ``departs`` then names the version.
+    The run must be in ``ledger``. ``departs`` then names the changed versions.
     """
     if ledger is None or cell.config is None or cell.run_id is None or _has_run(cell, ledger):
         return cell

@@ -1,4 +1,4 @@
-"""Language modelling: LSTMs, AWD-LSTM and Transformer-XL over running text."""
+"""Language modeling: LSTMs, AWD-LSTM and Transformer-XL over running text."""
 
 from phmrun.metric import Baseline, Metric
 from phmrun.task import Format, Task

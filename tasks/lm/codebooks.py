@@ -1,16 +1,16 @@
-"""A table of vectors as sums of codewords: M codebooks of K codewords each, one code per word and codebook.
+"""Word vectors as sums of codewords: M codebooks of K codewords, one code per word and codebook.
 
 Formula:        E[v] ≈ Σ_m C_m[code[v, m]], m = 1 … M, C_m [K, width]
 Memory:         V·M·log₂(K) bits of codes, M·K·width numbers
-Learnt codes:   h = tanh(W E[v] + b);  α_m = softplus(W_m h + b_m);  d_m = softmax(log α_m + G), G drawn from
-                Gumbel(0, 1);  E'[v] = Σ_m d_m C_m, trained on ‖E'[v] - E[v]‖² / 2;  in the end code[v, m] = argmax α_m
+Learned codes:  h = tanh(W E[v] + b);  α_m = softplus(W_m h + b_m);  d_m = softmax(log α_m + G), G drawn from
+                Gumbel(0, 1);  E'[v] = Σ_m d_m C_m, trained on ‖E'[v] - E[v]‖² / 2;  finally code[v, m] = argmax α_m
 Source:         Shu and Nakayama, "Compressing Word Embeddings via Deep Compositional Code Learning", ICLR 2018,
-                section 4 and the settings of section 5: temperature 1, Adam at 0.0001, 128 words a step, 200,000 steps
-                (32 codebooks of 16 codewords in Table 5 of Mehta et al. 2020)
+                section 4. Settings of section 5: temperature 1, Adam at 0.0001, 128 words a step, 200,000 steps
+                (32 codebooks of 16 codewords in Table 5 of Mehta et al. 2020).
 
-Beside learning them, codes are found without a network, by turns: the codewords that fit given codes best are a problem
-of least squares, and a word's best code in one codebook, those in the others given, is a search among K. Entries of the
-table are brought to a mean square of 1 for the learning. Both are ours.
+Codes are also found without a network, by alternating least squares. Given the codes, the best codewords are a
+least-squares problem. Given the other codebooks, a word's best code is a search among K. For learned codes, the table
+is scaled to a mean square of 1. Both are ours.
 """
 
 import math
@@ -22,15 +22,20 @@ from torch.nn import functional as F
 from phmrun.errors import PhmrunError
 from phmrun.progress import progress
 
-BATCH = 128  # words in a step of learning
+BATCH = 128  # words per gradient step
 RATE = 1e-4  # learning rate of Adam
-ROUNDS = 12  # turns of codes and codewords
+ROUNDS = 12  # rounds of alternating least squares
 RIDGE = 1e-4  # added to the diagonal of the normal equations, in parts of a codeword's mean number of words
 CHUNK = 16_384  # words whose distances to the codewords are computed at a time
 
 
 class CodebookEmbedding(nn.Module):
-    """Looks up sums of codewords: codes ``[words, M]``, each below K, codewords ``[M, K, width]``."""
+    """Embedding of summed codewords.
+
+    Args:
+        codes: Codes ``[words, M]``, each below K.
+        codewords: Codewords ``[M, K, width]``.
+    """
 
     codes: Tensor
     codewords: Tensor
@@ -42,23 +47,23 @@ class CodebookEmbedding(nn.Module):
         self.register_buffer("codewords", codewords)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """``[…]`` of token numbers ``-> […, width]``."""
+        """Look up the vectors of token ids: ``[…] -> […, width]``."""
         return _decoded(self.codes[tokens], self.codewords)
 
     @property
     def weight(self) -> Tensor:
-        """The table of all vectors ``[words, width]``."""
+        """Table of all vectors ``[words, width]``."""
         return _decoded(self.codes, self.codewords)
 
     @property
     def bytes(self) -> int:
-        """Codes packed to bits, and codewords as they are."""
+        """Size in bytes, with the codes packed to bits."""
         books, size, _ = self.codewords.shape
         bits = self.num_embeddings * books * math.ceil(math.log2(size))
         return math.ceil(bits / 8) + self.codewords.numel() * self.codewords.element_size()
 
     def extra_repr(self) -> str:
-        """Sizes."""
+        """Return the sizes."""
         books, size, width = self.codewords.shape
         return f"{self.num_embeddings}, {width}, codebooks={books}, codewords={size}"
 
@@ -67,15 +72,22 @@ class CodebookEmbedding(nn.Module):
 def compress(
     table: Tensor, codebooks: int, codewords: int, *, rounds: int = ROUNDS, seed: int = 0
 ) -> CodebookEmbedding:
-    """Codes and codewords whose sums come near the rows of a table ``[words, width]``, by turns of least squares.
+    """Approximate a table by sums of codewords, by alternating least squares.
+
+    Args:
+        table: Vectors ``[words, width]``.
+        codebooks: M.
+        codewords: K.
+        rounds: Rounds of codes and codewords.
+        seed: Seed of the first codewords.
 
     Raises:
-        PhmrunError: There is nothing to choose among.
+        PhmrunError: There are no codebooks, or fewer than two codewords.
     """
     check_codes(codebooks, codewords)
     rows = table.detach().double()
     generator = torch.Generator().manual_seed(seed)
-    # The first codewords of a codebook are some of the remainders that the codebooks before it have left.
+    # The first codewords of a codebook are random residuals of the codebooks before it.
     books = rows.new_zeros(codebooks, codewords, rows.shape[1])
     codes = torch.zeros(len(rows), codebooks, dtype=torch.int64, device=rows.device)
     rest = rows.clone()
@@ -95,7 +107,7 @@ def compress(
 
 
 class CodeLearner(nn.Module):
-    """Sums of codewords whose codes an encoder chooses softly."""
+    """Encoder that selects codewords softly."""
 
     def __init__(self, width: int, codebooks: int, codewords: int) -> None:
         super().__init__()
@@ -104,25 +116,28 @@ class CodeLearner(nn.Module):
         self.books = nn.Parameter(torch.randn(codebooks, codewords, width) * codebooks**-0.5)
 
     def strengths(self, vectors: Tensor) -> Tensor:
-        """The logarithm of α, ``[words, width] -> [words, M, K]``."""
+        """Return log α, ``[words, width] -> [words, M, K]``."""
         chosen = F.softplus(self.choice(torch.tanh(self.hidden(vectors))))
         return chosen.clamp_min(1e-20).log().unflatten(1, self.books.shape[:2])
 
     def forward(self, vectors: Tensor, noise: Tensor) -> Tensor:
-        """Vectors rebuilt from soft codes, ``noise [words, M, K]`` of Gumbel's distribution."""
+        """Return vectors rebuilt from soft codes, ``[words, width]``, with Gumbel ``noise [words, M, K]``."""
         return torch.einsum("vmk,mkd->vd", (self.strengths(vectors) + noise).softmax(-1), self.books)
 
 
 def learn_codes(
     table: Tensor, codebooks: int, codewords: int, *, steps: int, rate: float = RATE, seed: int = 0
 ) -> CodebookEmbedding:
-    """As :func:`compress`, in gradient steps of Adam with that rate."""
+    """Approximate a table as :func:`compress`, with codes learned by ``steps`` steps of Adam.
+
+    Runs on the CPU. ``rate`` is Adam's learning rate.
+    """
     check_codes(codebooks, codewords)
     scale = table.detach().float().square().mean().sqrt().clamp_min(1e-12).cpu()
     rows = table.detach().float().cpu() / scale
     with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
         torch.manual_seed(seed)
-        # Where the caller is in inference mode, autograd refuses these numbers, but not a copy that is made in here.
+        # Autograd refuses tensors created in the caller's inference mode, but not a copy created here.
         rows = rows.clone()
         learner = CodeLearner(rows.shape[1], codebooks, codewords)
         optimizer = torch.optim.Adam(learner.parameters(), rate)
@@ -142,13 +157,13 @@ def learn_codes(
 
 
 def check_codes(codebooks: int, codewords: int) -> None:
-    """Refuses codes that say nothing."""
+    """Raise a `PhmrunError` if there are no codebooks or fewer than two codewords."""
     if codebooks < 1 or codewords < 2:
         raise PhmrunError(f"{codebooks} codebooks of {codewords} codewords cannot tell words apart")
 
 
 def _decoded(codes: Tensor, books: Tensor) -> Tensor:
-    """Sums of codewords, ``[…, M] -> […, width]``, one codebook after the other."""
+    """Return sums of codewords, ``[…, M] -> […, width]``, added in the order of the codebooks."""
     total = books[0][codes[..., 0].long()]
     for book in range(1, len(books)):
         total = total + books[book][codes[..., book].long()]
@@ -156,15 +171,15 @@ def _decoded(codes: Tensor, books: Tensor) -> Tensor:
 
 
 def _nearest(rows: Tensor, words: Tensor) -> Tensor:
-    """The number of the nearest codeword of each row."""
+    """Return the index of the nearest codeword of each row."""
     norms = words.square().sum(1)
     return torch.cat([(norms - 2 * part @ words.t()).argmin(1) for part in rows.split(CHUNK)])
 
 
 def _least_squares(rows: Tensor, codes: Tensor, size: int) -> Tensor:
-    """The codewords ``[M, K, width]`` whose sums fit the rows best, codes given."""
+    """Return the codewords ``[M, K, width]`` whose sums fit the rows best, for fixed codes."""
     count, books = codes.shape
-    places = codes + size * torch.arange(books, device=codes.device)  # columns of the matrix of zeros and ones
+    places = codes + size * torch.arange(books, device=codes.device)  # columns of the one-hot matrix
     gram = rows.new_zeros(books * size, books * size)
     sums = rows.new_zeros(books * size, rows.shape[1])
     for part, values in zip(places.split(CHUNK), rows.split(CHUNK), strict=True):

@@ -1,4 +1,4 @@
-"""Running text: where that of an experiment comes from, and its batches: streams that are read side by side."""
+"""Data of language modeling: corpora, and batches of parallel streams."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,26 +27,26 @@ from phmrun.text.store import Prepared
 LOG = logging.getLogger("phmrun.tasks.lm")
 Files = dict[str, Path]
 LINES, ATTACHED = 2000, 0.01
-"""So many lines are looked at; raw text has more than this share of words with a mark at their end, such as a comma."""
+"""Number of first lines inspected, and share of words with an attached mark above which text is untokenized."""
 RAREST = 2
-"""Words of raw text that training has less often are unknown: else the model would never learn what unknown is."""
-UNKNOWN_SHARE = 0.05  # share of the validation text's words from which on it is said that they are unknown
+"""Minimum count of words in untokenized text; rarer ones train the unknown word."""
+UNKNOWN_SHARE = 0.05  # share of unknown words in the validation text above which a warning is given
 
 
 class StreamBatch(NamedTuple):
-    """A segment of several streams."""
+    """Segment of several streams."""
 
-    tokens: Tensor  # what is read, `[streams, length]`
+    tokens: Tensor  # words read, `[streams, length]`
     targets: Tensor  # the word after each of them, `[streams, length]`
-    places: Tensor | None  # where in the flattened `targets` one is wanted, `[units]`; `None`: everywhere
-    first: bool  # whether the streams begin here
-    units: int  # words that are predicted
+    places: Tensor | None  # positions in the flattened `targets` to predict, `[units]`; `None`: all
+    first: bool  # True at the beginning of the streams
+    units: int  # number of predicted words
     window_units: int  # the same in the whole accumulation window, over all processes
-    pace: float  # the step's learning rate in parts of the schedule's
+    pace: float  # factor on the step's learning rate
 
 
 class StreamBatches(Dataset[StreamBatch]):
-    """Turns a :class:`Segment` of a text into tensors; each process reads streams of its own."""
+    """Dataset of batches by :class:`Segment`; each process reads its own streams."""
 
     def __init__(self, store: StreamStore, plan: SegmentPlan, rank: int) -> None:
         self.store = store
@@ -63,13 +63,19 @@ class StreamBatches(Dataset[StreamBatch]):
 def evaluation_batches(
     tokens: NDArray[Any], *, before: int, streams: int, length: int, rows: Callable[[int], range] = range
 ) -> Iterator[tuple[StreamBatch, NDArray[np.int64]]]:
-    """Every word of a text once: equal parts of it are read side by side, each from nothing remembered.
+    """Yield batches that predict each word of a text once.
 
-    The word ``before`` is taken to stand before the text; there are so many parts (``streams``), read in segments of
-    ``length`` words; ``rows`` are those of them, given their number, that are wanted.
+    The text is split into equal parts that are read in parallel, each from an empty state.
+
+    Args:
+        tokens: The text ``[tokens]``.
+        before: Word that stands before the text.
+        streams: Number of parts.
+        length: Words of each part per batch.
+        rows: Function from the number of parts to those wanted; all by default.
 
     Yields:
-        A batch, and where in the text its targets stand, ``[units]`` in the order of the batch's ``places``.
+        A batch, and the positions of its targets in the text, ``[units]`` in the order of the batch's ``places``.
     """
     bounds = parts(len(tokens), streams)
     bounds = [bounds[row] for row in rows(len(bounds))]
@@ -77,7 +83,7 @@ def evaluation_batches(
     for start in range(0, longest, length):
         width = min(length, longest - start)
         text = np.full((len(bounds), width + 1), before, dtype=np.int64)
-        # Parts may differ by a word: what is beyond the end of one stays -1, and is read but not predicted.
+        # Parts may differ by a word: positions beyond a part's end stay -1 and are not predicted.
         places = np.full((len(bounds), width), -1, dtype=np.int64)
         for row, (begin, end) in enumerate(bounds):
             first, last = begin + start, min(begin + start + width, end)
@@ -93,16 +99,21 @@ def evaluation_batches(
 
 
 class StreamData(DataModule[StreamVocabulary]):
-    """Running text, one file per split, encoded once and read from memory-mapped stores.
+    """Running text, one file per split, encoded once and memory-mapped.
 
     Args:
         files: Text by split: "train", "dev" and any test sets.
-        fingerprints: SHA-256 sums that identify the text.
-        settings: How it becomes tokens.
-        streams: Streams of a process that are read side by side, in segments of so many words (``length``), through
-            which gradients flow back, or of about so many (``random_length``).
-        evaluation_streams: Parts that the validation text is read in side by side, in segments of
-            ``evaluation_length`` words.
+        fingerprints: SHA-256 checksums that identify the text.
+        settings: Tokenization settings.
+        streams: Number of parallel streams of a process.
+        length: Words of each stream per micro-batch.
+        random_length: Vary the length around ``length``.
+        evaluation_streams: Number of parts of the validation text, read in parallel.
+        evaluation_length: Words of each part per validation batch.
+        accumulate: Micro-batches per optimizer step.
+        seed: Seed of random lengths.
+        workers: Loader processes.
+        cache: Directory of prepared corpora.
     """
 
     unit = "words"
@@ -131,14 +142,14 @@ class StreamData(DataModule[StreamVocabulary]):
 
     @cached_property
     def prepared(self) -> Prepared[StreamVocabulary, StreamStore]:
-        """The encoded text; made on first use."""
+        """Encoded text, prepared on first use."""
         return prepare_stream({split: self.files[split] for split in ("train", "dev")}, self.settings, cache=self.cache)
 
     def prepare(self) -> None:
-        """Encodes the text unless the cache has it.
+        """Encode the text unless it is cached; warn if many validation words are unknown.
 
         Raises:
-            PhmrunError: (exit 3) A file is missing or malformed, or too short for so many streams.
+            PhmrunError: (exit 3) A file is missing, malformed, or too short for the number of streams.
         """
         self.plan(1).check()
         vocabulary, share = self.vocabulary, self.prepared.statistics["splits"]["dev"]["unknown_rate"]
@@ -151,29 +162,29 @@ class StreamData(DataModule[StreamVocabulary]):
             )
 
     def plan(self, world: int) -> SegmentPlan:
-        """How the training text is cut for so many processes."""
+        """Return the segments of the training text for ``world`` processes."""
         tokens = len(self.prepared.stores["train"])
         return SegmentPlan(
             tokens, self.streams, self.length, self.random_length, self.seed, self.accumulate, world=world
         )
 
     def steps_in_epochs(self, epochs: int, world: int) -> int:
-        """Optimizer steps of ``world`` processes in so many readings of the training text."""
+        """Return the optimizer steps of ``world`` processes in this many epochs."""
         return self.plan(world).steps_in_epochs(epochs)
 
     def inputs(self, split: str) -> Iterator[str]:
-        """The lines of a split that have text."""
+        """Return the non-blank lines of a split."""
         return (line for _, line in numbered_lines(self.files[split]) if line.strip())
 
     def train_dataloader(self) -> DataLoader[StreamBatch]:
-        """Training batches without end, from the one after ``start_step`` on."""
+        """Return an endless loader of training batches, starting after ``start_step`` steps."""
         rank, world = self.share
         plan = self.plan(world)
         batches = StreamBatches(self.prepared.stores["train"], plan, rank)
         return loader(Endless(plan, self.start_step), batches, seed=self.seed, workers=self.workers, pinned=self.pinned)
 
     def validation_batches(self) -> Iterable[StreamBatch]:
-        """The validation text, each word once; this process's share of its parts."""
+        """Return this process's share of the validation text, in batches."""
         rank, world = self.share
         batches = evaluation_batches(
             self.prepared.stores["dev"].tokens,
@@ -187,7 +198,7 @@ class StreamData(DataModule[StreamVocabulary]):
 
 @dataclass(frozen=True)
 class Endless:
-    """The segments after some optimizer steps, as a sampler; iterating twice gives the same twice."""
+    """Endless sampler of segments after some optimizer steps; deterministic."""
 
     plan: SegmentPlan
     start_step: int
@@ -197,7 +208,7 @@ class Endless:
 
 
 def build_data(config: LanguageModelExperiment, cache: Path) -> StreamData:
-    """The data module of an experiment, with its prepared corpora in ``cache``.
+    """Build the data module of an experiment, with prepared corpora in ``cache``.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
@@ -207,7 +218,7 @@ def build_data(config: LanguageModelExperiment, cache: Path) -> StreamData:
         (train,), (dev,) = held_out((files["train"],), config.data.hold_out, cache, running=True)
         files = {**files, "train": train, "dev": dev}
     settings = stream_settings(config.data, files)
-    # What the text itself has decided stands in no key of the config, and must tell runs apart all the same.
+    # Splitting detected from the text is in no config key, so the checksums must distinguish such runs.
     if config.data.name == "files" and settings.splitting != config.data.split_at:
         fingerprints = {**fingerprints, "words": f"{settings.splitting}, from {settings.min_frequency} on"}
     return StreamData(
@@ -227,7 +238,10 @@ def build_data(config: LanguageModelExperiment, cache: Path) -> StreamData:
 
 
 def stream_settings(data: StreamDataConfig, files: Files) -> StreamSettings:
-    """How the text becomes words; raw text of the user's is split at punctuation, and its rare words are unknown."""
+    """Return the tokenization settings.
+
+    The user's own untokenized text is split at punctuation, and its rare words are unknown.
+    """
     words = data.vocabulary
     raw = data.name == "files" and data.splitting == "auto" and "train" in files and is_raw(files["train"])
     rarest = words.min_frequency or (RAREST if raw else 1)
@@ -235,14 +249,14 @@ def stream_settings(data: StreamDataConfig, files: Files) -> StreamSettings:
 
 
 def is_raw(path: Path) -> bool:
-    """Whether marks are attached to the words of a text, told from its first lines."""
+    """True if punctuation is attached to the words of a text's first :data:`LINES` lines."""
     words = [word for _, line in islice(numbered_lines(path, longest=LONGEST_LINE), LINES) for word in line.split()]
     attached = sum(len(word) > 1 and word[-1] in ",;:!?" and word[-2].isalnum() for word in words)
     return attached > ATTACHED * len(words)
 
 
 def corpus(data: StreamDataConfig, cache: Path) -> tuple[Files, dict[str, str]]:
-    """Text by split, and the checksums that identify it."""
+    """Return the text files by split, and the checksums that identify them."""
     if data.name == "builtin":
         directory = builtin.unpack("translation", cache)
         files = {split: directory / f"{split}.{data.language}" for split in SPLITS}

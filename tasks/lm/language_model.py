@@ -1,4 +1,4 @@
-"""What every language model offers, which reads a segment of text and can go on from there; and its word vectors."""
+"""Interface of language models, and their word tables."""
 
 from typing import NamedTuple, Protocol, cast
 
@@ -11,35 +11,35 @@ from phmrun.registry import EMBEDDINGS
 from phmrun.tasks.lm.config import LanguageModelOptions
 
 State = tuple[Tensor, ...]
-"""What a model remembers of the text before, detached; the batch is every tensor's first dimension."""
+"""Detached state of a model after some text; the batch is the first dimension of each tensor."""
 
 
 class Reading(NamedTuple):
-    """What a model makes of a segment of text."""
+    """Output of a model for a segment of text."""
 
-    # vectors that predict the next words, `[batch, length, width]`; in training some entries are dropped
+    # vectors that predict the next words, `[batch, length, width]`, after dropout
     hidden: Tensor
-    outputs: Tensor  # the same before that dropout
-    state: State  # what to read the text that follows with
+    outputs: Tensor  # the same before dropout
+    state: State  # state for the following text
 
 
 class LanguageModel(Protocol):
-    """A network that predicts the next word."""
+    """Network that predicts the next word."""
 
     output: AdaptiveSoftmax
 
     def __call__(self, tokens: Tensor, state: State | None = None) -> Reading:
-        """Reads ``tokens [batch, length]`` after the text that ``state`` remembers; ``None``: at a beginning."""
+        """Read ``tokens [batch, length]`` after the text of ``state``; ``None``: at the beginning."""
 
     def loss(self, hidden: Tensor, targets: Tensor) -> CrossEntropy:
-        """Summed over ``targets``, in nats; ``hidden`` has one dimension more."""
+        """Return the loss summed over ``targets […]``, in nats, for ``hidden […, width]``."""
 
 
 class WordTables(NamedTuple):
-    """Input and output of a language model."""
+    """Input and output layers of a language model."""
 
-    words: AdaptiveInput  # the words' own vectors, by cluster of frequency
-    define: DeFINE | None  # what makes the context model's inputs of them; `None`: they are the inputs
+    words: AdaptiveInput  # word vectors, by cluster of frequency
+    define: DeFINE | None  # map from word vectors to inputs; `None`: word vectors are the inputs
     output: AdaptiveSoftmax  # the softmax
     width: int  # size of an input vector of the context model
 
@@ -47,13 +47,13 @@ class WordTables(NamedTuple):
 def build_word_tables(
     options: LanguageModelOptions, vocabulary: int, structures: Structures, *, any_width: bool = False
 ) -> WordTables:
-    """Build input and output of a language model whose context model ends in vectors of the width m.
+    """Build input and output of a language model whose last outputs have the width m.
 
     Args:
         options: Section of the configuration: width, tying and output biases are read. An untied output has the same
             clusters of words.
         vocabulary: Entries of the vocabulary, in order of falling frequency.
-        structures: Structure or embedding of the word vectors, ``embedding``, and structure of the output's own maps.
+        structures: Options of ``embedding``, the word vectors, and of ``output``, the output's own maps.
         any_width: True if the context model reads vectors of any size, as an LSTM does.
     """
     width, embedding = options.width, structures.get("embedding", {})

@@ -1,4 +1,4 @@
-"""Language models of stacked LSTMs: that of Mehta et al. 2020 on WikiText-103, and AWD-LSTM (Merity et al. 2018)."""
+"""Language models of stacked LSTMs: Mehta et al. (2020) on WikiText-103, AWD-LSTM (Merity et al. 2018)."""
 
 import itertools
 import math
@@ -18,19 +18,19 @@ from phmrun.tasks.lm.language_model import Reading, State, build_word_tables
 
 
 class LSTMLanguageModel(nn.Module):
-    """Word vectors, LSTMs of widths ``hidden`` and then ``width``, and a softmax tied to the word vectors.
+    """Word vectors, stacked LSTMs, and a softmax tied to the word vectors.
 
-    AWD-LSTM is this one with output biases and with dropout in all its places. Dropout of vectors is the same at all
-    time steps.
+    The LSTMs have width ``hidden``, the last one ``width``. AWD-LSTM adds output biases and all dropouts. Vectors have
+    the same dropout mask at all time steps.
 
     Args:
-        options: Its section of the configuration; every option is described there.
+        options: Section of the configuration.
         sizes: Entries of the vocabulary, in order of falling frequency.
-        structures: Structure and options of ``layer``, the LSTMs' maps; of ``embedding``, the word vectors, also of
-            several matrices; of ``output``, the output's own maps.
+        structures: Options of ``layer``, the LSTMs' maps; of ``embedding``, the word vectors (also factorized ones); of
+            ``output``, the output's own maps.
 
     Raises:
-        PhmrunError: Sizes and structures that do not go together.
+        PhmrunError: Sizes and structures do not match.
     """
 
     options: ClassVar[type[LanguageModelOptions]] = LanguageModelOptions
@@ -53,7 +53,7 @@ class LSTMLanguageModel(nn.Module):
                 bias_vectors=2,
                 maps=options.maps,
                 variational=True,
-                # Each LSTM has one layer: what is dropped between two of them is dropped from the upper one's inputs.
+                # Each LSTM has one layer, so dropout between two of them is input dropout of the upper one.
                 input_dropout=options.dropout if number else options.input_dropout,
                 weight_dropout=options.weight_dropout,
                 **structures.get("layer", {}),
@@ -63,7 +63,7 @@ class LSTMLanguageModel(nn.Module):
         self.output = tables.output
 
     def forward(self, tokens: Tensor, state: State | None = None) -> Reading:
-        """Reads ``[batch, length]``; the state is h and c of each LSTM after the text before, ``[batch, size]``."""
+        """Read ``tokens [batch, length]``; the state is h and c of each LSTM, ``[batch, size]``."""
         hidden = self._words(tokens)
         after: list[Tensor] = []
         for number, lstm in enumerate(self.context):
@@ -76,7 +76,7 @@ class LSTMLanguageModel(nn.Module):
         return Reading(hidden, outputs, tuple(after))
 
     def loss(self, hidden: Tensor, targets: Tensor) -> CrossEntropy:
-        """Summed over ``targets``, in nats."""
+        """Return the loss summed over ``targets``, in nats."""
         return cast(CrossEntropy, self.output(hidden, targets))
 
     def _words(self, tokens: Tensor) -> Tensor:

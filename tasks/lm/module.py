@@ -1,4 +1,4 @@
-"""The language model in training, which remembers from segment to segment; and as an export graph."""
+"""Training of language models with a state across segments, and export graphs."""
 
 import math
 from collections.abc import Iterable
@@ -23,18 +23,21 @@ from phmrun.tasks.lm.language_model import LanguageModel, Reading, State
 from phmrun.tasks.lm.lstm import LSTMLanguageModel
 from phmrun.tasks.lm.transformer_xl import TransformerXL
 
-MEMORY = "reading"  # key of a checkpoint under which the states of all processes are
+MEMORY = "reading"  # checkpoint key of the states of all processes
 
 
 class LanguageModelModule(TrainingModule):
-    """A language model trained on segments of streams, one after the other.
+    """Language model trained on consecutive segments of streams.
 
-    What the network remembers after a segment is what it reads the next one with, across optimizer steps, and in a
-    checkpoint across processes. Validation has a memory of its own.
+    The state after a segment is the initial state of the next one, across optimizer steps and in checkpoints.
+    Validation has its own state.
 
     Args:
+        network: The language model.
+        optimizer: Builder of the optimizer.
+        schedule: Learning-rate schedule.
         activation: α, weight of the mean square of the last outputs, after dropout (AR; Merity et al. 2018, section 4).
-        change: β, weight of the mean square of their change from word to word, before dropout (TAR; ibid.).
+        change: β, weight of the mean square of their change between words, before dropout (TAR; ibid.).
     """
 
     def __init__(
@@ -53,11 +56,11 @@ class LanguageModelModule(TrainingModule):
 
     @property
     def reader(self) -> LanguageModel:
-        """The network, by its type."""
+        """Network as a :class:`LanguageModel`."""
         return cast(LanguageModel, self.network)
 
     def loss(self, batch: StreamBatch) -> Loss:
-        """Summed over the words that the batch predicts; remembers its end for the next one."""
+        """Return the loss summed over the batch's predicted words; keeps the state for the next batch."""
         reading = self._read(batch)
         (prediction,) = predictions = self._of(reading, batch)
         targets = batch.targets.reshape(-1)
@@ -74,7 +77,7 @@ class LanguageModelModule(TrainingModule):
         return Loss(loss, nll, batch.units, predictions=predictions)
 
     def predictions(self, batch: StreamBatch) -> list[Prediction]:
-        """Of each word that the batch predicts; remembers its end for the next one."""
+        """Return predictions of the batch's words; keeps the state for the next batch."""
         return self._of(self._read(batch), batch)
 
     def _read(self, batch: StreamBatch) -> Reading:
@@ -92,35 +95,35 @@ class LanguageModelModule(TrainingModule):
         return [Prediction(hidden, self.reader.output.log_prob)]
 
     def export_graph(self) -> ExportGraph:
-        """From words to the probabilities of the next ones."""
+        """Return the graph from words to next-word probabilities."""
         return language_model_graph(cast(Any, self.network))
 
     def training_step(self, batch: Any, batch_index: int) -> dict[str, Any]:
-        """As for every task; segments of random length are learnt from in proportion to it."""
+        """Run a training step, with the learning rate scaled by the segment's length."""
         self._pace = batch.pace
         return super().training_step(batch, batch_index)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """The step's learning rate; the schedule sets it anew for the next."""
+        """Scale the step's learning rate by the segment's length; the schedule resets it."""
         if self._pace != 1.0:
             for group in optimizer.param_groups:
                 group["lr"] *= self._pace
 
     def validate(self, batches: Iterable[StreamBatch]) -> dict[str, float]:
-        """Mean over all words: ``loss`` in nats, and ``perplexity``, its exponential."""
+        """Return the mean ``loss`` over words, in nats, and ``perplexity`` = exp(loss)."""
         scores = super().validate(batches)
         self.memory.pop(False, None)
         return {**scores, "perplexity": perplexity(scores["loss"])}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Adds what the network remembers, of every process."""
+        """Add the states of all processes to the checkpoint."""
         state = self.memory.get(True, ())
         world = self.trainer.world_size if self.trainer is not None else 1
         gathered = [part.detach()[None] if world == 1 else self.trainer.strategy.all_gather(part) for part in state]
         checkpoint[MEMORY] = [part.to("cpu") for part in gathered]
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Takes this process's part of it up again; with another number of processes, all begin without memory."""
+        """Restore this process's state; if the number of processes changed, all start from empty states."""
         rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
         state = checkpoint.get(MEMORY)
         if state and all(len(part) == world for part in state):
@@ -128,7 +131,7 @@ class LanguageModelModule(TrainingModule):
 
 
 def perplexity(loss: float) -> float:
-    """exp(loss), infinite where that is no number of double precision."""
+    """Return exp(loss); infinity on overflow."""
     try:
         return math.exp(loss)
     except OverflowError:
@@ -136,10 +139,10 @@ def perplexity(loss: float) -> float:
 
 
 def build_module(config: LanguageModelExperiment, vocabulary: int) -> LanguageModelModule:
-    """The module of an experiment with so many vocabulary entries.
+    """Build the module of an experiment with ``vocabulary`` entries.
 
     Raises:
-        PhmrunError: Sizes, structures and tying that do not go together.
+        PhmrunError: Sizes, structures and tying do not match.
     """
     training, embedding, output = config.training, config.embedding, config.output.arguments
     own_output = output not in (embedding.arguments, LayerConfig().arguments)
@@ -156,42 +159,42 @@ def build_module(config: LanguageModelExperiment, vocabulary: int) -> LanguageMo
 
 
 class NextWord(nn.Module):
-    """A language model as a function of ``[batch, length]`` tokens, from the beginning of a text."""
+    """Language model as a function of ``[batch, length]`` tokens, from the beginning of a text."""
 
     def __init__(self, network: LanguageModel) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Logarithms of the next words' probabilities, ``[batch, length, vocabulary]``."""
+        """Return the log-probabilities of the next words, ``[batch, length, vocabulary]``."""
         return self.network.output.log_prob(self.network(tokens).outputs)
 
 
 class NextWordAndState(nn.Module):
-    """A language model of LSTMs as a function of one word, ``[batch]``, and of what it remembers of those before."""
+    """LSTM language model as a function of one word ``[batch]`` and a state."""
 
     def __init__(self, network: LanguageModel) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, word: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        """``[batch, vocabulary]`` as :class:`NextWord`, and the state after the word."""
+        """Return log-probabilities ``[batch, vocabulary]``, and the state after the word."""
         reading = self.network(word.unsqueeze(1), state)
         return self.network.output.log_prob(reading.outputs[:, 0]), *reading.state
 
 
 def language_model_graph(network: LSTMLanguageModel | TransformerXL) -> ExportGraph:
-    """Words to the logarithms of the next words' probabilities: of a whole text, or of one word where LSTMs read it.
+    """Return the export graph: words to log-probabilities of the next words.
 
-    A graph of an LSTM over a text would have as many parts as the text has words, so that is a single step. The state
-    before the first word is zero.
+    A Transformer-XL reads a whole text. An LSTM reads a single word and a state, since its graph over a text would grow
+    with the text. Its state before the first word is zero.
     """
     plain = folded(network)
     plain.embedding = table_of(plain.embedding)  # type: ignore[assignment]
     generator = torch.Generator().manual_seed(1)
     words, outputs = network.output.n_classes, ["log_probabilities"]
     if isinstance(plain, TransformerXL):
-        plain.memory = LONGEST  # what is kept for the text after this one is not asked for
+        plain.memory = LONGEST  # the state after the text is no output
         return ExportGraph(
             plain,
             NextWord(plain).eval(),

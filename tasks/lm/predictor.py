@@ -1,4 +1,4 @@
-"""A trained language model at work: how well it predicts a text, word by word, and how it continues one."""
+"""Scoring and continuation of text with a trained language model."""
 
 import itertools
 import math
@@ -29,39 +29,39 @@ from phmrun.tasks.lm.transformer_xl import TransformerXL
 from phmrun.tasks.lm.vocabulary import UNKNOWN, StreamVocabulary, chunks_of_words
 
 SAMPLES = 8
-ORDER = 5  # words of the longest sequences that the baseline counts
-MOST = 20_000_000  # words of the training text that it counts, the first ones
+ORDER = 5  # order of the n-gram baseline
+MOST = 20_000_000  # first words of the training text that the baseline counts
 NAT = 1 / math.log(2)
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """How a text is read to be scored."""
+    """Settings of scoring."""
 
-    streams: int = 10  # equal parts of the text that are read side by side, each from nothing remembered; 1: one piece
+    streams: int = 10  # number of equal parts of the text, read in parallel, each from an empty state
     length: int = 70  # words read at a time
-    batch: int = 100  # most parts read at a time; does not change the scores
-    characters: bool = False  # whether bits per character are wanted as well
+    batch: int = 100  # maximum number of parts read at a time; does not change the scores
+    characters: bool = False  # also report bits per character
 
 
 @dataclass(frozen=True)
 class Choice:
-    """How a word is chosen."""
+    """Choice of the next word."""
 
-    # "greedy": the most probable word; "sample": one drawn by its probability
+    # "greedy": the most probable word; "sample": a word drawn by probability
     kind: Literal["greedy", "sample"] = "greedy"
-    temperature: float = 1.0  # log-probabilities are divided by this before a word is drawn
-    top_k: int = 0  # only the most probable words, so many, can be drawn; 0: all
-    top_p: float = 1.0  # only the fewest words that have this share of the probability can be drawn (nucleus sampling)
+    temperature: float = 1.0  # divisor of the log-probabilities
+    top_k: int = 0  # only the k most probable words; 0: all words
+    top_p: float = 1.0  # only the fewest words with this total probability (nucleus sampling)
 
     def choose(self, log_probs: Tensor, generator: torch.Generator) -> int:
-        """One word by its number, of the log-probabilities of all, ``[words]``; draws come from a CPU generator."""
+        """Return a word id from log-probabilities ``[words]``, drawn with a CPU generator."""
         if self.kind == "greedy":
             return int(log_probs.argmax())
         return int(torch.multinomial(self.distribution(log_probs).cpu(), 1, generator=generator))
 
     def distribution(self, log_probs: Tensor) -> Tensor:
-        """What a word is drawn from, ``[words]``, in double precision."""
+        """Return the probabilities ``[words]`` to sample from, in double precision."""
         probabilities, order = (log_probs.double() / self.temperature).softmax(0).sort(descending=True, stable=True)
         before = probabilities.cumsum(0) - probabilities
         kept = before < self.top_p
@@ -73,28 +73,31 @@ class Choice:
 
 @dataclass(frozen=True)
 class Prompting:
-    """What becomes of a line of the user's."""
+    """Handling of a line of input."""
 
-    # "continue" it, or say how many bits each of its words takes ("surprisal")
+    # "continue" the line, or return the "surprisal" of its words in bits
     mode: Literal["continue", "surprisal"] = "continue"
-    words: int = 50  # most words of a continuation; it also stops at the end of a line
-    choice: Choice = field(default_factory=Choice)  # how the next word is chosen
-    seed: int = 1  # seed of the first line's draws; each further line has the next number
+    words: int = 50  # maximum number of words of a continuation, which also stops at the end of a line
+    choice: Choice = field(default_factory=Choice)  # choice of the next word
+    seed: int = 1  # seed of the first line; each further line adds 1
     nbest: int = 1  # continuations of each line
-    across_lines: bool = True  # whether lines whose surprisal is asked for are one text
+    across_lines: bool = True  # surprisal: read the lines as one text
 
 
 class LanguageModelPredictor:
-    """Reads and continues text with a trained language model.
+    """Scorer and generator of text with a trained language model.
 
     Args:
         network: The trained network; it is copied, not changed.
-        memory: Words before the segment that a Transformer-XL's attention reaches; the network's own unless given.
-        clamp_len: Words from whose distance on a Transformer-XL counts all as equally far.
-        same_length: Whether each word in a Transformer-XL attends to as many.
-        compression: Codebooks, and codewords in each, that the table of input vectors is compressed into, and the
-            gradient steps in which they are learnt; 0: by least squares.
-        weights: Which of the run's weights these are, for the signature of a score.
+        vocabulary: Its vocabulary.
+        scoring: Settings of scoring.
+        prompting: Handling of input lines.
+        memory: Words before the segment in a Transformer-XL's attention; the network's own if not given.
+        clamp_len: Distances in a Transformer-XL are clamped to this many words.
+        same_length: Each word in a Transformer-XL attends to the same number of words.
+        compression: Codebooks, codewords and gradient steps to compress the input vectors; 0 steps: least squares.
+        weights: Name of the run's weights, for the signature of a score.
+        device: Device of the copy.
     """
 
     def __init__(
@@ -122,7 +125,7 @@ class LanguageModelPredictor:
             inputs = cast(nn.Module, copied.embedding if copied.define is None else copied.define)
             vectors, steps = cast(Tensor, inputs.weight), self.code_steps
             self.table = learn_codes(vectors, *sizes, steps=steps) if steps else compress(vectors, *sizes)
-            copied.define = self.table  # what looks the inputs up, where there is one
+            copied.define = self.table  # replaces the lookup of inputs
         self.reach = "state"
         if isinstance(copied, TransformerXL):
             copied.memory = copied.memory if memory is None else memory
@@ -132,11 +135,15 @@ class LanguageModelPredictor:
         self.prompt = "a line of text" if prompting.mode == "surprisal" else "the beginning of a text"
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
-        """A continuation of each line, or its surprisal."""
+        """Yield a continuation of each line, or its surprisal."""
         return self._surprisals(lines) if self.prompting.mode == "surprisal" else self._continuations(lines)
 
     def evaluate(self, data: StreamData, split: str) -> Evaluation:
-        """Perplexity of a split: "perplexity", "…-of-unigram", "…-of-5-gram", and "bits_per_character" if asked for."""
+        """Return the perplexity of a split, with those of the baselines.
+
+        Scores: "perplexity", "perplexity-of-unigram"; "perplexity-of-5-gram" if the training text is available with the
+        same vocabulary; "bits_per_character" if configured.
+        """
         tally = Tally(text_lines(data.files[split], "reading"))
         ids, unknown = self.vocabulary.ids, self.vocabulary.unknown
         chunks = chunks_of_words(tally, self.vocabulary.splitting)
@@ -144,7 +151,7 @@ class LanguageModelPredictor:
         began = time.perf_counter()
         nats = self.surprisal(tokens)
         seconds = time.perf_counter() - began
-        # Behind each end of a line but the last, after which there is nothing.
+        # Split after each end of a line except the last.
         by_line = np.split(nats * NAT, np.flatnonzero(tokens == self.vocabulary.end)[:-1] + 1)
         first = itertools.islice(text_lines(data.files[split], "reading"), SAMPLES)
         return Evaluation(
@@ -161,12 +168,15 @@ class LanguageModelPredictor:
 
     @torch.inference_mode()
     def surprisal(self, tokens: NDArray[np.integer]) -> NDArray[np.float64]:
-        """-log p of every word given those before it, in nats, ``[tokens]``; an end of line stands before the first."""
+        """Return -log p of every word, in nats, ``[tokens]``; an end of line precedes the first.
+
+        Words depend on those before them in the same part (``scoring.streams``).
+        """
         nats = np.zeros(len(tokens), dtype=np.float64)
         count = len(parts(len(tokens), self.scoring.streams))
         for first in range(0, count, self.scoring.batch):
             state: State | None = None
-            # These parts are read to their end before the next ones begin: the state that is carried on is theirs.
+            # These parts are read to their end before the next ones, since the state is theirs.
             rows = range(first, min(first + self.scoring.batch, count))
             for batch, where in evaluation_batches(
                 tokens,
@@ -195,7 +205,7 @@ class LanguageModelPredictor:
             extras["table_bytes"] = self.table.bytes
         mostly = f"{unknown / count:.0%} of the words are unknown: the perplexity is mostly that of {UNKNOWN}"
         warnings = (mostly,) if unknown >= DOUBTFUL * count else ()
-        # by its frequency in the training text, one added to each
+        # frequencies in the training text, with add-one smoothing
         frequency = np.array(self.vocabulary.counts, dtype=np.float64) + 1
         by_frequency = perplexity(float(-np.log(frequency / frequency.sum())[tokens].mean()))
         score = Score("perplexity", perplexity(mean), signature, count, "words", extras=extras, warnings=warnings)
@@ -213,7 +223,7 @@ class LanguageModelPredictor:
         return scores
 
     def _unit(self) -> str:
-        """What is predicted."""
+        """Return the signature of the predicted units."""
         return f"unit:word|split:{self.vocabulary.splitting}|vocabulary:{len(self.vocabulary)}|end:counted"
 
     def _signature(self) -> str:
@@ -223,7 +233,7 @@ class LanguageModelPredictor:
         return f"{self._unit()}|streams:{scoring.streams}|length:{scoring.length}|memory:{self.reach}{codes}"
 
     def _read(self, tokens: Sequence[int], state: State | None) -> tuple[Tensor, State]:
-        """Hidden vectors ``[length, width]`` of further words, and what to remember of them."""
+        """Return the hidden vectors ``[length, width]`` of further words, and the new state."""
         reading = self.network(torch.tensor([list(tokens)], device=self.device), state)
         return reading.hidden[0], reading.state
 
@@ -249,16 +259,16 @@ class LanguageModelPredictor:
             generator = torch.Generator().manual_seed(self.prompting.seed + number)
             prompt = self.vocabulary.encode(line)
             hidden, state = self._read([self.vocabulary.end, *prompt], None)
-            found = [self._continued(hidden[-1], state, generator) for _ in range(self.prompting.nbest)]
-            texts = [self.vocabulary.decode([*prompt, *tokens]) for tokens in found]
+            continuations = [self._continued(hidden[-1], state, generator) for _ in range(self.prompting.nbest)]
+            texts = [self.vocabulary.decode([*prompt, *tokens]) for tokens in continuations]
             yield Answer("\n".join(texts), {"prediction": texts if len(texts) > 1 else texts[0]})
 
     def _continued(self, hidden: Tensor, state: State, generator: torch.Generator) -> list[int]:
-        """The words after a prompt, without the end of the line."""
+        """Return the words after a prompt, without the end of the line."""
         tokens: list[int] = []
         while len(tokens) < self.prompting.words:
-            known = self.network.output.log_prob(hidden)[: len(self.vocabulary.tokens)]
-            token = self.prompting.choice.choose(known, generator)
+            log_probs = self.network.output.log_prob(hidden)[: len(self.vocabulary.tokens)]
+            token = self.prompting.choice.choose(log_probs, generator)
             if token == self.vocabulary.end:
                 break
             tokens.append(token)
@@ -275,7 +285,7 @@ def build_predictor(
     batch_size: int | None,
     **options: str,
 ) -> LanguageModelPredictor:
-    """The predictor of a trained module; ``options`` are ``weights`` and ``device``."""
+    """Build the predictor of a trained module; ``options`` are ``weights`` and ``device``."""
     decoding = config.decoding
     choice = Choice(decoding.choice, decoding.temperature, decoding.top_k, decoding.top_p)
     return LanguageModelPredictor(

@@ -1,8 +1,8 @@
-"""From the files of a language-modelling corpus to a vocabulary and token stores in the cache.
+"""Preparation of a language-modeling corpus: vocabulary, and token stores in the cache.
 
-A store is one long row of token ids, memory-mapped, so that memory does not grow with it. It is a directory:
-``tokens.bin`` (two bytes a token where the vocabulary has at most 65,536 entries, else four, little-endian) and
-``store.json``, which is written last: a directory without it is no store.
+A store is a memory-mapped row of token ids in constant memory. It is a directory with ``tokens.bin`` (little-endian,
+two bytes per token for at most 65,536 entries, else four) and ``store.json``. The latter is written last, so a
+directory without it is no store.
 """
 
 import os
@@ -24,23 +24,23 @@ from phmrun.text.store import REMOVE, TRAIN, Prepared, mapped, prepare
 from phmrun.text.vocabulary import Splitting
 
 TOKENS, DESCRIPTION = "tokens.bin", "store.json"
-VERSION = 1  # raised whenever the same text and settings would give other ids or another layout
-LONGEST_LINE = 1 << 24  # bytes; running text may have a paragraph a line, and even a document
-STEP = 1024  # lines between two signs of progress
+VERSION = 1  # increased when the same text and settings give other ids or another layout
+LONGEST_LINE = 1 << 24  # bytes; a line may be a paragraph or a document
+STEP = 1024  # lines between two progress updates
 
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """How text becomes tokens."""
+    """Tokenization settings of running text."""
 
-    size: int | None = None  # most entries of the vocabulary; all words of the training text unless given
+    size: int | None = None  # maximum number of entries; None: all words of the training text
     multiple_of: int = 1  # the size is padded to a multiple of this
-    splitting: Splitting = "space"  # how a line becomes words
+    splitting: Splitting = "space"  # splitting of lines into words
     min_frequency: int = 1  # words rarer than this in training are unknown
 
 
 class StreamStore:
-    """A read-only row of token ids, all of which are ``tokens``; slices of it are read from the file.
+    """Read-only, memory-mapped row of token ids, ``tokens [tokens]``.
 
     Raises:
         PhmrunError: (exit 3) The directory holds no complete store.
@@ -58,20 +58,24 @@ class StreamStore:
         return len(self.tokens)
 
     def __reduce__(self) -> tuple[type["StreamStore"], tuple[Path]]:
-        """Loader processes get the path and map the file themselves, not a copy of the tokens."""
+        """Pickle the path only; loader processes map the file themselves."""
         return StreamStore, (self.path,)
 
 
 def write_stream(
     path: Path, words: Iterable[list[str]], ids: Mapping[str, int], *, unknown: int, vocabulary_size: int
 ) -> dict[str, Any]:
-    """Writes a store of words, many at a time, in constant memory.
+    """Write a store of words in constant memory.
 
-    ``ids`` are those of the words that are known, ``unknown`` that of all others; the vocabulary's size, below which
-    they are, decides the bytes a token takes.
+    Args:
+        path: Directory of the store; created if missing.
+        words: Words of the text, in chunks.
+        ids: Ids of the known words.
+        unknown: Id of all other words.
+        vocabulary_size: Upper bound of the ids; determines the bytes per token.
 
     Returns:
-        ``tokens``, ``unknown`` (tokens) and ``types`` (different ids).
+        ``tokens``, ``unknown`` (tokens) and ``types`` (distinct ids).
     """
     path.mkdir(parents=True, exist_ok=True)
     dtype = np.dtype("<u2" if vocabulary_size <= 1 << 16 else "<u4")
@@ -92,12 +96,17 @@ def write_stream(
 def prepare_stream(
     files: Mapping[str, Path], settings: StreamSettings, *, cache: Path
 ) -> Prepared[StreamVocabulary, StreamStore]:
-    """Counts the words of a corpus and encodes it, or finds that done in the cache; memory does not grow with it.
+    """Build the vocabulary of a corpus and encode it, or load both from the cache.
 
-    ``files`` are text by split, UTF-8, plain or gzip; ``train`` is among them.
+    Memory does not grow with the text.
+
+    Args:
+        files: Text by split, UTF-8, plain or gzip; has "train".
+        settings: Tokenization settings.
+        cache: Directory of prepared corpora.
 
     Raises:
-        PhmrunError: (exit 3) A file is missing or malformed.
+        PhmrunError: (exit 3) A file is missing or malformed, or "train" is not among them.
     """
     if TRAIN not in files:
         raise PhmrunError("there is no training split to take words from", code=ExitCode.DATA)
@@ -113,7 +122,7 @@ def prepare_stream(
         stored = write_stream(path, words, vocabulary.ids, unknown=vocabulary.unknown, vocabulary_size=size)
         if split == TRAIN:
             note(f"{vocabulary.entries:,} different words, {stored['tokens']:,} tokens to learn from")
-        # Not earlier: the tally counts lines as they pass, and the last has passed when the store is written.
+        # After the store is written, since the tally counts the lines as they are read.
         counts = {"lines": tally.lines, "characters": tally.characters, **stored}
         return {**counts, "unknown_rate": stored["unknown"] / stored["tokens"]}
 
@@ -134,7 +143,7 @@ def prepare_stream(
 
 
 def text_lines(path: Path, label: str) -> Iterator[str]:
-    """The lines of a text, with progress; a paragraph, or no words at all, may stand on a line."""
+    """Yield the lines of a text, with progress; blank lines and long paragraphs are allowed."""
     with progress(label, None, "lines") as advance:
         for number, line in numbered_lines(path, longest=LONGEST_LINE):
             if number % STEP == 0:
@@ -144,7 +153,7 @@ def text_lines(path: Path, label: str) -> Iterator[str]:
 
 @dataclass
 class Tally:
-    """Lines on their way, counted, and their characters, the end of each line included."""
+    """Iterator of lines that counts them and their characters, line ends included."""
 
     source: Iterable[str]
     lines: int = 0

@@ -1,4 +1,4 @@
-"""Transformer-XL (Dai et al. 2019): a language model that attends to the hidden vectors of the text before.
+"""Transformer-XL (Dai et al. 2019): attention to the hidden vectors of the previous text.
 
 Legend: ``batch`` texts, ``length`` new positions, ``memory`` positions before them, ``all`` = memory + length.
 """
@@ -22,9 +22,16 @@ from phmrun.tasks.lm.language_model import Reading, State, build_word_tables
 
 
 class RelativeAttention(nn.Module):
-    """softmax((q + u)ᵀ k + (q + v)ᵀ R r_distance) over positions and memory (section 3.3, terms a–d).
+    """Attention softmax((q + u)ᵀ k + (q + v)ᵀ R r_distance) over positions and memory.
 
-    Queries, keys and values of a head have ``head_width``; ``dropout`` is the share of attention weights dropped.
+    Section 3.3, terms a–d; scaled by 1/√head_width.
+
+    Args:
+        width: Width of inputs and outputs.
+        heads: Number of heads.
+        head_width: Width of a head's queries, keys and values.
+        dropout: Share of attention weights dropped.
+        structure: Structure of the maps; ``options`` are its options.
     """
 
     def __init__(
@@ -40,10 +47,17 @@ class RelativeAttention(nn.Module):
     def forward(
         self, inputs: Tensor, memory: Tensor, distances: Tensor, bias: "SharedBias", reach: int | None = None
     ) -> Tensor:
-        """Attends from ``inputs [batch, length, width]`` to ``memory [batch, memory, width]`` and to themselves.
+        """Attend from ``inputs`` to ``memory`` and to earlier inputs.
 
-        ``distances [all, width]`` are the vectors of the distances all - 1 … 0, ``bias`` is u and v. Each attends to at
-        most ``reach`` positions, its own included. Returns ``[batch, length, width]``.
+        Args:
+            inputs: ``[batch, length, width]``.
+            memory: ``[batch, memory, width]``.
+            distances: Vectors of the distances all - 1 … 0, ``[all, width]``.
+            bias: u and v.
+            reach: Maximum number of positions to attend to, the own one included; all if not given.
+
+        Returns:
+            ``[batch, length, width]``.
         """
         length = inputs.shape[1]
         query, key, value = (
@@ -64,9 +78,9 @@ class RelativeAttention(nn.Module):
 
 
 def shifted(scores: Tensor) -> Tensor:
-    """Scores by distance turned into scores by position: row i moves left by length - 1 - i.
+    """Turn scores by distance into scores by position: row i moves left by length - 1 - i.
 
-    ``[batch, heads, length, all]``; what is moved in from the right is in the future and must be masked.
+    ``[batch, heads, length, all]``. Entries that move in from the right are future positions and must be masked.
     """
     *leading, length, total = scores.shape
     padded = F.pad(scores, (1, 0)).reshape(*leading, total + 1, length)
@@ -74,7 +88,7 @@ def shifted(scores: Tensor) -> Tensor:
 
 
 class SharedBias(nn.Module):
-    """u and v, ``[heads, head_width]``, which all layers share."""
+    """Biases u and v, ``[heads, head_width]``, shared by all layers."""
 
     def __init__(self, heads: int, head_width: int) -> None:
         super().__init__()
@@ -83,7 +97,7 @@ class SharedBias(nn.Module):
 
 
 class XLLayer(nn.Module):
-    """Relative attention, then a feed-forward block, each with its residual connection and a norm after it."""
+    """Relative attention and feed-forward block, each with residual connection and post-norm."""
 
     def __init__(self, attention: RelativeAttention, feedforward: FeedForward, width: int, dropout: float) -> None:
         super().__init__()
@@ -94,7 +108,7 @@ class XLLayer(nn.Module):
     def forward(
         self, inputs: Tensor, memory: Tensor, distances: Tensor, bias: SharedBias, reach: int | None = None
     ) -> Tensor:
-        """``[batch, length, width] -> [batch, length, width]``; see :class:`RelativeAttention`."""
+        """Map ``[batch, length, width] -> [batch, length, width]``; see :class:`RelativeAttention`."""
         hidden = self.attention_norm(inputs + self._drop(self.attention(inputs, memory, distances, bias, reach)))
         return cast(Tensor, self.feedforward_norm(hidden + self._drop(self.feedforward(hidden))))
 
@@ -105,18 +119,18 @@ class XLLayer(nn.Module):
 class TransformerXL(nn.Module):
     """Word vectors, causal layers with memory, and an adaptive softmax tied to the word vectors.
 
-    Two attributes change how a trained network reads, as the original's options of these names do: ``clamp_len``, from
-    which on all distances count alike, and ``same_length``, whether every position attends to as many positions, the
-    nearest ``memory`` with its own, rather than to all of the memory and of its own segment.
+    Two attributes change how a trained network reads, as the original's options do. ``clamp_len`` clamps larger
+    distances to it. ``same_length`` limits each position to the nearest ``memory`` positions, itself included, instead
+    of the whole memory and its own segment.
 
     Args:
-        options: Its section of the configuration; every option is described there.
+        options: Section of the configuration.
         sizes: Entries of the vocabulary, in order of falling frequency.
-        structures: Structure and options of ``layer``, every map in the layers; of ``embedding``, the word vectors,
-            also of several matrices; of ``output``, the output's own maps.
+        structures: Options of ``layer``, all maps in the layers; of ``embedding``, the word vectors (also factorized
+            ones); of ``output``, the output's own maps.
 
     Raises:
-        PhmrunError: Sizes and structures that do not go together.
+        PhmrunError: Sizes and structures do not match.
     """
 
     options: ClassVar[type[LanguageModelOptions]] = LanguageModelOptions
@@ -146,7 +160,7 @@ class TransformerXL(nn.Module):
         self.output = tables.output
 
     def forward(self, tokens: Tensor, state: State | None = None) -> Reading:
-        """Reads ``[batch, length]``; the state is each layer's inputs before these, ``[batch, memory, width]``."""
+        """Read ``tokens [batch, length]``; the state is each layer's last inputs, ``[batch, memory, width]``."""
         words = self.embedding(tokens) if self.define is None else self.define(tokens)
         hidden = self._drop(words * math.sqrt(self.width))
         memories = [hidden[:, :0]] * len(self.context) if state is None else state
@@ -163,7 +177,7 @@ class TransformerXL(nn.Module):
         return Reading(self._drop(hidden), hidden, tuple(kept))
 
     def loss(self, hidden: Tensor, targets: Tensor) -> CrossEntropy:
-        """Summed over ``targets``, in nats."""
+        """Return the loss summed over ``targets``, in nats."""
         return cast(CrossEntropy, self.output(hidden, targets))
 
     def _drop(self, vectors: Tensor) -> Tensor:

@@ -1,8 +1,7 @@
-"""The words of running text, as language models count them: each line ends in a word of its own.
+"""Vocabulary of running text, in which each line ends with an end-of-line word.
 
-Ids fall with frequency, as an adaptive softmax wants them. There is no padding and no beginning: the literature's
-vocabularies (10,000 words of the Penn Treebank, 33,278 of WikiText-2) hold the words, the end of a line and the unknown
-word, and nothing else.
+Ids are in order of falling frequency, as an adaptive softmax needs. As in the literature (10,000 words of the Penn
+Treebank, 33,278 of WikiText-2), there is no padding and no beginning: only words, end of line, and unknown word.
 """
 
 from collections import Counter
@@ -18,15 +17,15 @@ CHUNK = 4096  # lines that are split into words at a time
 
 
 class StreamVocabulary(Vocabulary):
-    """Words in the order of their ids, with what they count in the training text.
+    """Words in the order of their ids, with their counts in the training text.
 
-    Line k of ``words.tsv`` holds the word of id k - 1, and its count.
+    Line k of ``words.tsv`` holds the word of id k - 1 and its count.
 
     Args:
-        words: All entries; the end of a line and the unknown word are two of them.
-        counts: How often each occurs in the training text.
-        size: Rows that an embedding needs, at least the number of words.
-        splitting: How a line becomes words: at white space ("space"), or marks and clitics apart ("punctuation").
+        words: All entries, end of line and unknown word included.
+        counts: Count of each in the training text.
+        size: Rows of an embedding, at least the number of words.
+        splitting: "space": at white space; "punctuation": marks and clitics are split off, too.
     """
 
     kinds = ("stream",)
@@ -42,16 +41,16 @@ class StreamVocabulary(Vocabulary):
 
     @property
     def sizes(self) -> tuple[int]:
-        """What the network is built for."""
+        """Sizes that the network is built for."""
         return (len(self),)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a line's words, without its end."""
+        """Return the ids of a line's words, without its end."""
         ids, unknown = self.ids, self.unknown
         return [ids.get(word, unknown) for word in split_line(text, self.splitting)]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Words joined by single spaces, each end of a line as a line's end."""
+        """Join words with single spaces; an end of line becomes a newline."""
         text: list[str] = []
         for token in ids:
             if token == self.end:
@@ -61,28 +60,28 @@ class StreamVocabulary(Vocabulary):
         return "".join(text)
 
     def content(self) -> bytes:
-        """The words and their counts, one a line."""
+        """Return words and counts, one word per line."""
         return "".join(f"{word}\t{count}\n" for word, count in zip(self.tokens, self.counts, strict=True)).encode()
 
     def description(self) -> dict[str, Any]:
-        """What ``vocabulary.json`` says, beside the checksum."""
+        """Return the content of ``vocabulary.json``, without the checksum."""
         return {"kind": self.kind, "size": len(self), "entries": self.entries, "splitting": self.splitting}
 
     @classmethod
     def of(cls, content: bytes, description: Mapping[str, Any]) -> Self:
-        """The vocabulary of a list of words and counts."""
+        """Build the vocabulary from its stored words, counts and description."""
         rows = [line.split("\t") for line in content.decode().split("\n")[:-1]]
         words, counts = [word for word, _ in rows], [int(count) for _, count in rows]
         return cls(words, counts, size=description["size"], splitting=description["splitting"])
 
 
 def split_line(line: str, splitting: Splitting) -> list[str]:
-    """The words of a line, without its end."""
+    """Return the words of a line, without its end."""
     return line.split() if splitting == "space" else spaced(line, False, splitting).split()
 
 
 def chunks_of_words(lines: Iterable[str], splitting: Splitting) -> Iterable[list[str]]:
-    """The words of several thousand lines at a time, the end of each line among them."""
+    """Yield the words of :data:`CHUNK` lines at a time, with the end of each line."""
     rest = iter(lines)
     while chunk := list(islice(rest, CHUNK)):
         words: list[str] = []
@@ -101,14 +100,20 @@ def count_words(
     min_frequency: int = 1,
     where: str | None = None,
 ) -> StreamVocabulary:
-    """The vocabulary of a text, most frequent words first, equal counts in alphabetical order.
+    """Build the vocabulary of a text, most frequent words first, ties in alphabetical order.
 
-    The text is read once; memory grows with the number of different words only. ``size`` is the most entries, the end
-    of a line and the unknown word included (all unless given), padded to a multiple; rarer words than ``min_frequency``
-    are unknown. ``where`` is the text's file, for an error.
+    The text is read once. Memory grows only with the number of distinct words.
+
+    Args:
+        lines: The text.
+        size: Maximum number of entries, end of line and unknown word included; all if not given.
+        multiple_of: The size is padded to a multiple of this.
+        splitting: Splitting of lines into words.
+        min_frequency: Minimum count of a word; rarer ones are unknown.
+        where: File of the text, for errors.
 
     Raises:
-        PhmrunError: (exit 3) There is no text.
+        PhmrunError: (exit 3) The text has no words.
     """
     counts: Counter[str] = Counter()
     for chunk in chunks_of_words(lines, splitting):
