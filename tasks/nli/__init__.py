@@ -1,4 +1,4 @@
-"""Natural language inference: what one sentence says about another."""
+"""Natural language inference: relation of two sentences."""
 
 from phmrun.families.sentence_classification.metrics import ACCURACY, MAJORITY
 from phmrun.metric import Baseline

@@ -1,4 +1,4 @@
-"""The configuration of natural language inference."""
+"""Configuration of natural language inference."""
 
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -11,18 +11,18 @@ from phmrun.models.options import LSTMClassifierOptions
 
 
 class NLIDataConfig(ClassificationDataConfig):
-    """Which sentence pairs, as which words, with which vectors."""
+    """Sentence pairs, their words, and pretrained vectors."""
 
     vectors: FilePath = Field(
         None,
-        description="Pretrained word vectors in GloVe's text format, plain or .gz: a file, here or in the data "
-        "directory (glove/glove.6B.300d.txt); null: vectors are learnt.",
+        description="File of pretrained word vectors in GloVe's text format, plain or .gz, here or in the data "
+        "directory (glove/glove.6B.300d.txt); null: vectors are learned.",
     )
 
     labels: dict[str, str] | None = Field(
         None,
-        description="Of own files: the class that each label stands for, as {yes: entailment, no: contradiction}, or "
-        "a list of labels; any number of classes. null: entailment, neutral, contradiction.",
+        description="For your own files: class of each label, as {yes: entailment, no: contradiction}, or a list of "
+        "labels, for any number of classes. null: entailment, neutral, contradiction.",
     )
 
     @field_validator("labels", mode="before")
@@ -43,12 +43,12 @@ class NLIDataConfig(ClassificationDataConfig):
         return self
 
     def testing(self, *paths: Path) -> Self:
-        """The section with the user's own pairs as the test set and nothing to learn from."""
+        """Return the section with the user's own pairs as test set, without training data or vectors."""
         return super().testing(*paths).model_copy(update={"vectors": None})
 
 
 def _label(value: Any) -> Any:
-    """A label as it stands in a file: YAML takes 0 for a number and no for false."""
+    """Return an integer label as text, as it stands in the file (YAML reads 0 as a number)."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -61,14 +61,14 @@ class NLIExperiment(ClassificationExperiment):
 
     @property
     def format(self) -> str:
-        """How the files of its data are read; see :mod:`phmrun.text.nli_pairs`."""
+        """Format of the data files, see :mod:`phmrun.text.nli_pairs`."""
         from phmrun.datasets import CATALOGUE
 
         return "tsv" if self.data.name in ("builtin", "files") else CATALOGUE.get(self.data.name).format
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """How the second sentence can relate to the first."""
+        """Classes: of ``data.labels`` if set, else of the format."""
         from phmrun.text.nli_pairs import LABELS
 
         if self.data.labels is not None:
@@ -77,13 +77,13 @@ class NLIExperiment(ClassificationExperiment):
 
     @property
     def learns_vectors(self) -> bool:
-        """Whether the words' own vectors are learnt."""
-        given = self.model.train_embedding
-        return self.data.vectors is None if given is None else given
+        """True if the word vectors are trained: as configured, else unless they are pretrained."""
+        setting = self.model.train_embedding
+        return self.data.vectors is None if setting is None else setting
 
     @property
     def vector_width(self) -> int:
-        """Numbers of a word's own vector."""
+        """Width of a word's own vector, before a projection."""
         narrow = self.embedding.options.get("width") if self.embedding.structure == "projective" else None
         return narrow or self.model.width
 

@@ -1,4 +1,4 @@
-"""Where the sentence pairs of an inference experiment come from; and inference by their words alone."""
+"""Data of natural language inference, and its bag-of-words baseline."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -22,15 +22,15 @@ from phmrun.tasks.nli.config import NLIExperiment
 from phmrun.text.nli_pairs import read_pairs
 from phmrun.text.vocabulary import spaced
 
-REDUCED = {"train": 90, "dev": 10}  # shares of the validation file, in per cent, where it is all there is to learn from
+REDUCED = {"train": 90, "dev": 10}  # percentages of the validation file, if there is no training file
 NAME = "bag-of-words"
-MOST = 50_000  # training pairs that are used, the first ones: more take minutes and change the accuracy little
+MOST = 50_000  # first training pairs of the baseline; more take minutes and hardly change the accuracy
 GENRES = {"dev": "matched", "dev_mismatched": "mismatched"}
-"""Splits that papers report as two test sets, where the test labels are not public."""
+"""Validation splits that papers report as two test sets, since the test labels are not public."""
 
 
 def build_data(config: NLIExperiment, cache: Path) -> ClassificationData:
-    """The data module of an experiment, with its prepared data in ``cache``.
+    """Build the data module of an experiment, with prepared data in ``cache``.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
@@ -44,9 +44,9 @@ def build_data(config: NLIExperiment, cache: Path) -> ClassificationData:
 
 
 def corpus(config: NLIExperiment, cache: Path) -> ClassificationCorpus:
-    """The pairs that a configuration names."""
+    """Return the pairs that a configuration names."""
     name = config.data.name
-    if name == "builtin":  # test pairs are of constructions that training has, or has not
+    if name == "builtin":  # parts of the test set: constructions seen and not seen in training
         directory = builtin.unpack("inference", cache)
         paths = {split: directory / f"{split}.tsv" for split in SPLITS}
         readers = _readers(config, paths)
@@ -69,9 +69,12 @@ def corpus(config: NLIExperiment, cache: Path) -> ClassificationCorpus:
 
 
 def read(path: Path, format: str, labels: Mapping[str, str] | None = None) -> Iterator[Item | LeftOut]:
-    """The pairs of a file, and how many have no label; ``labels`` are the classes by the labels of the file.
+    """Yield the pairs of a file, then the number of pairs without a gold label, if any.
 
-    Formats, and the labels that they have else: :mod:`phmrun.text.nli_pairs`.
+    Args:
+        path: The file.
+        format: Its format, see :mod:`phmrun.text.nli_pairs`.
+        labels: Class of each label in the file; the format's own if not given.
     """
     pairs = read_pairs(path, format, labels)
     for pair in pairs:
@@ -81,10 +84,10 @@ def read(path: Path, format: str, labels: Mapping[str, str] | None = None) -> It
 
 
 def find_vectors(path: Path) -> Path:
-    """A file of word vectors, here or in the data directory.
+    """Return the path of word vectors, from here or the data directory.
 
     Raises:
-        PhmrunError: (exit 3) It is in neither place.
+        PhmrunError: (exit 3) The file is in neither place.
     """
     for candidate in (path, data_dir() / path):
         if candidate.is_file():
@@ -106,14 +109,14 @@ def _corpus(
     **more: Any,
 ) -> ClassificationCorpus:
     reading: dict[str, Any] = {"format": config.format}
-    if config.data.labels is not None:  # as a signature has it: yes=entailment,no=contradiction
+    if config.data.labels is not None:  # for the signature: yes=entailment,no=contradiction
         pairs = config.data.labels.items()
         reading["mapping"] = ",".join(name if name == label else f"{label}={name}" for label, name in pairs)
     return corpus_of(readers, paths, sums, labels=config.labels, sentences=2, **reading, **more)
 
 
 def _reduced(config: NLIExperiment) -> ClassificationCorpus:
-    """A dataset without its training file: the validation file in two, by premise."""
+    """Return a corpus without a training file: its validation file, divided by premise."""
     name, splits = config.data.name, ["dev", "test"]
     paths = {split: files["pairs"] for split, files in locate(name, splits).items()}
     readers = _readers(config, paths)
@@ -130,7 +133,7 @@ def _parts(readers: Mapping[str, Reader]) -> Iterator[Item | LeftOut]:
 
 
 def words_of_pair(premise: str, hypothesis: str) -> Iterator[str]:
-    """The features of a pair, by name: each word of the premise, the hypothesis, of both, of the hypothesis alone."""
+    """Yield the features of a pair: words of the premise, of the hypothesis, of both, of the hypothesis only."""
     first, second = (set(spaced(text, True, "punctuation").split()) for text in (premise, hypothesis))
     for place, words in (("p", first), ("h", second), ("both", first & second), ("h-alone", second - first)):
         for word in sorted(words):
@@ -138,10 +141,10 @@ def words_of_pair(premise: str, hypothesis: str) -> Iterator[str]:
 
 
 def bag_of_words(train: Reader) -> Baseline:
-    """What labels pairs by their words alone: logistic regression on which words stand in which sentence.
+    """Return the baseline that labels pairs by their words: logistic regression by scikit-learn.
 
-    It learns from ``train`` when it is first asked, by scikit-learn. A network that does not reach this has learnt
-    nothing from the order of the words.
+    It trains on the first :data:`MOST` pairs of ``train`` at the first call. A network below it has learned nothing
+    from word order.
     """
 
     @cache

@@ -1,4 +1,4 @@
-"""The Lightning module and the predictor of natural language inference."""
+"""Lightning module and predictor of natural language inference."""
 
 from functools import partial
 
@@ -12,7 +12,13 @@ from phmrun.tasks.nli.config import NLIExperiment
 
 
 def build_module(config: NLIExperiment, words: int, classes: int) -> ClassificationModule:
-    """The module of an experiment with so many vocabulary entries and classes."""
+    """Build the module of an experiment.
+
+    Args:
+        config: The experiment.
+        words: Entries of the vocabulary.
+        classes: Number of classes.
+    """
     model, training = config.model, config.training
     options = model.model_copy(update={"train_embedding": config.learns_vectors})
     network = LSTMClassifier(options, (words, classes), config.structures)

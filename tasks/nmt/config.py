@@ -1,4 +1,4 @@
-"""The configuration of neural machine translation."""
+"""Configuration of neural machine translation."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""Where the sentence pairs of a translation experiment come from; and translation by a dictionary learned from them."""
+"""Data of machine translation, and its dictionary baseline."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -20,12 +20,12 @@ from phmrun.text.lines import read_parallel
 
 _TOKEN = re.compile(r"\w+(?:[-']\w+)*|[.,?]")
 _ROUNDS = 3
-_LEAST = 1e-4  # the share of a target word below which a source word has no part in it
-_PAIRS = 8_000  # more pairs change the score by less than half a point
+_LEAST = 1e-4  # alignment probabilities below this count as 0
+_PAIRS = 8_000  # training pairs of the dictionary; more change the score by less than half a point
 
 
 def build_data(config: TranslationExperiment, cache: Path) -> ParallelData:
-    """The data module of an experiment, with its prepared corpora in ``cache``.
+    """Build the data module of an experiment, with prepared corpora in ``cache``.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
@@ -34,7 +34,7 @@ def build_data(config: TranslationExperiment, cache: Path) -> ParallelData:
 
 
 def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
-    """The corpus that comes with phmrun, with translation by a dictionary as its baseline."""
+    """Return the built-in corpus, with the dictionary baseline."""
     require_languages(data, ("en", "de"))
     directory = builtin.unpack("translation", cache)
     files = {split: (directory / f"{split}.{data.source}", directory / f"{split}.{data.target}") for split in SPLITS}
@@ -48,10 +48,10 @@ def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
 
 
 def dictionary(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The likeliest target word form of each source one, such as the German one of each English one.
+    """Return the most probable target word of each source word.
 
-    The counts are those of the classic lexical alignment model, Brown et al. (1993), model 1: expectation
-    maximisation of ``t(g | e)`` over co-occurrences, with an empty English word; of the first 8,000 pairs.
+    ``t(target | source)`` is estimated by model 1 of Brown et al. (1993): three rounds of expectation maximization over
+    co-occurrences, with an empty source word. Only the first 8,000 pairs are used.
     """
     corpus = [(("", *tokens(source)), tokens(target)) for source, target in islice(pairs, _PAIRS)]
     sources = sorted({word for source, _ in corpus for word in source})
@@ -60,7 +60,7 @@ def dictionary(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
         return {}
     rows, columns = ({word: number for number, word in enumerate(words)} for words in (sources, targets))
 
-    # Each word of a target sentence (a place) meets each word of its source: one entry of `key` and of `place`.
+    # `key` and `place` have one entry for each target word (place) and each word of its source sentence.
     key = [
         np.add.outer([columns[word] for word in target], [rows[word] * len(targets) for word in source]).ravel()
         for source, target in corpus
@@ -77,14 +77,14 @@ def dictionary(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
         counts = np.bincount(cell, np.where(share > _LEAST, share, 0.0))
         table = counts / np.bincount(row, counts)[row]
 
-    # Ties are broken by the word itself, so that the order of the corpus does not matter.
+    # Ties are broken alphabetically, so that the order of the corpus does not matter.
     order = np.lexsort((column, -table, row))
     best = order[np.unique(row[order], return_index=True)[1]]
     return {sources[row[number]]: targets[column[number]] for number in best if sources[row[number]]}
 
 
 def dictionary_baseline(train: Iterable[tuple[str, str]], sources: Sequence[str]) -> list[str]:
-    """Translates word by word, in the source's order, by a dictionary of training pairs; unknown words are copied."""
+    """Translate word by word with a dictionary of training pairs; unknown words are copied."""
     forms = dictionary(train)
     translations = []
     for source in sources:
@@ -95,6 +95,6 @@ def dictionary_baseline(train: Iterable[tuple[str, str]], sources: Sequence[str]
 
 
 def tokens(text: str) -> list[str]:
-    """Words and punctuation marks, without the capital of the sentence's first word."""
-    found = _TOKEN.findall(text)
-    return [found[0][0].lower() + found[0][1:], *found[1:]] if found else []
+    """Return words and punctuation marks, with the first letter of the sentence in lower case."""
+    pieces = _TOKEN.findall(text)
+    return [pieces[0][0].lower() + pieces[0][1:], *pieces[1:]] if pieces else []

@@ -1,4 +1,4 @@
-"""The deep biaffine dependency parser (Dozat et al. 2017), with the reduced classifiers of Matsuno et al. 2018."""
+"""Deep biaffine dependency parser (Dozat et al. 2017), with classifiers of Matsuno et al. (2018)."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -18,55 +18,61 @@ from phmrun.tasks.parse.config import ParserOptions
 from phmrun.text.vocabulary import UNK
 
 Group = tuple[int, int, int]
-"""First spelling, the one after the last, and characters of the longest."""
+"""Index of the first spelling, index after the last, and maximum number of characters."""
 
 
 def spelling_groups(counts: Sequence[int]) -> tuple[Group, ...]:
-    """Return groups of spellings, none twice as long as another of its group, so that there is little padding.
+    """Return groups of spellings of similar length, so that there is little padding.
+
+    In a group, no spelling is twice as long as another.
 
     Args:
-        counts: Characters of each spelling, the longest first.
+        counts: Characters of each spelling, in falling order.
     """
     ends = [sum(count > counts[0] >> number for count in counts) for number in range(1, counts[0].bit_length() + 1)]
     return tuple((start, end, counts[start]) for start, end in pairwise([0, *ends]) if start < end)
 
 
 class ParserScores(NamedTuple):
-    """What the parser says of every pair of words; position 0 is the root."""
+    """Scores of arcs, and inputs of the label classifier; position 0 is the root."""
 
     arcs: Tensor  # `[batch, dependents, heads]`
-    dependents: Tensor  # what the label classifier reads of each word as a dependent, `[batch, length, label_width]`
-    heads: Tensor  # of each word as a head
+    dependents: Tensor  # label classifier's input for each word as a dependent, `[batch, length, label_width]`
+    heads: Tensor  # the same for each word as a head
 
 
 class BiaffineParser(nn.Module):
     """Words, tags and characters through a bidirectional LSTM, four MLPs and two biaffine classifiers.
 
-    The vector of a word is the sum of its own (rare words share that of the unknown word) and what an LSTM makes of
-    its characters; a tag's stands beside it.
+    The vector of a word is the sum of its own (rare words share that of the unknown word) and one from an LSTM over its
+    characters. The tag's vector is concatenated.
 
-    Dropout of vectors is the same at all positions of a sentence. Cells of ``parser-v2`` lose numbers of the hidden
-    vectors, as released; other cells entries of the recurrent matrices, which the fused kernel can do. If a word loses
-    its vector or its tag's, the other one is scaled up. ``character_pooling`` of the characters' LSTM with outputs h
-    and cell vectors c: M h_T ("last"); M [Σ_t a_t h_t; h_T] + b with a = softmax(u·h_1 … u·h_T) ("attention"); the same
-    with c_T in the place of h_T, as in Dozat and Manning's released parser ("attention-cell").
+    Dropout of vectors has the same mask at all positions of a sentence. Recurrent dropout of ``parser-v2`` cells drops
+    hidden units, as released; that of other cells drops entries of recurrent matrices, which the fused kernel supports.
+    If a word loses its own vector or its tag's, the other one is scaled up.
 
-    ``start=parser-v2``, as released: biaffine weights, the characters' map and attention, tags and all biases at 0,
-    characters normal with variance 1, the maps of dependents and heads alike, with orthonormal columns. Structures with
-    several factors, where 0 would stay 0, begin as usual.
+    ``character_pooling``, for the characters' LSTM with outputs h and cell vectors c:
 
-    With classifiers of square matrices only, the arc classifier has two linear terms and the label classifier no
+    - "last": M h_T
+    - "attention": M [Σ_t a_t h_t; h_T] + b with a = softmax(u·h_1 … u·h_T)
+    - "attention-cell": the same with c_T instead of h_T, as in Dozat and Manning's released parser
+
+    ``start=parser-v2`` initializes as released: biaffine weights, the characters' map and attention, tags and all
+    biases are 0; characters are normal with variance 1; the MLPs of dependents and heads start equal, with orthonormal
+    columns. Structures with several factors, for which 0 would stay 0, keep their usual start.
+
+    If the classifiers' structures are square, the arc classifier has two linear terms and the label classifier no
     constants, as in equations 6, 7, 10 and 11 of Matsuno et al. The dependent's term adds the same to all heads of a
-    word, so no choice of a head depends on it.
+    word, so the choice of a head does not depend on it.
 
     Args:
-        options: Its section of the configuration; every option is described there.
+        options: Section of the configuration.
         sizes: Rows of the tables of words, tags and characters, and number of labels.
-        structures: Structure and options of ``layer``, the maps of LSTMs and MLPs; of ``embedding``, the vectors of
-            words, tags and characters; of ``output``, the bilinear forms.
+        structures: Options of ``layer``, the maps of LSTMs and MLPs; of ``embedding``, the vectors of words, tags and
+            characters; of ``output``, the bilinear forms.
 
     Raises:
-        PhmrunError: Sizes and structures that do not go together.
+        PhmrunError: Sizes and structures do not match.
     """
 
     options: ClassVar[type[ParserOptions]] = ParserOptions
@@ -91,7 +97,7 @@ class BiaffineParser(nn.Module):
         self.letters = Embedding(characters, options.character_width, **embedding)
         self.letter_lstm = LSTM(options.character_width, options.character_hidden, **recurrence)
         attends = options.character_pooling != "last"
-        # A single row, and so no matrix for a structure to replace.
+        # A single row is no matrix that a structure could replace.
         self.letter_attention = Linear(options.character_hidden, 1, bias=False) if attends else None
         spelling = options.character_hidden * (1 + attends)
         self.letter_map = Linear(spelling, options.word_width, bias=attends, **layer)
@@ -105,7 +111,10 @@ class BiaffineParser(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Vectors uniform with ``vector_std``, or the variance 1 / width; all else as its module has it."""
+        """Initialize vectors with standard deviation ``vector_std``, by default 1/√width.
+
+        ``start="parser-v2"`` also initializes classifiers, MLPs and the characters' map as released.
+        """
         for table in (self.embedding, self.tags, self.letters):
             table.reset_parameters(self.vector_std or table.embedding_dim**-0.5)
         if self.start == "parser-v2":
@@ -117,7 +126,7 @@ class BiaffineParser(nn.Module):
         at_zero += [self.letter_attention] if self.letter_attention is not None else []
         for module in at_zero:
             weights = [parameter for name, parameter in module.named_parameters() if not name.endswith("bias")]
-            if len(weights) == 1:  # the product of several factors at 0 has no gradient
+            if len(weights) == 1:  # a product of several zero factors has no gradient
                 nn.init.zeros_(weights[0])
         letters = list(self.letters.parameters())
         if len(letters) == 1:
@@ -147,16 +156,16 @@ class BiaffineParser(nn.Module):
         *,
         groups: Sequence[Group] | None = None,
     ) -> ParserScores:
-        """Scores of all arcs, and what labels are scored from.
+        """Return the scores of all arcs, and the inputs of the label classifier.
 
         Args:
-            words: ``[batch, length]``, the root first.
-            tags: ``[batch, length]``.
-            characters: ``[spellings, longest]``, each spelling once however many words have it, the longest first.
-            character_counts: ``[spellings]``, at least 1.
-            spellings: Which row of ``characters`` each word has, ``[batch, length]``.
-            lengths: ``[batch]``, words of each sentence and the root.
-            groups: See :func:`spelling_groups`; computed here unless given, for which a GPU is waited for.
+            words: Ids ``[batch, length]``, the root first.
+            tags: Ids ``[batch, length]``.
+            characters: Ids ``[spellings, longest]``, one row per distinct spelling, longest first.
+            character_counts: Characters of each spelling, ``[spellings]``, at least 1.
+            spellings: Row of ``characters`` for each word, ``[batch, length]``.
+            lengths: Words of each sentence, root included, ``[batch]``.
+            groups: Groups by :func:`spelling_groups`; computed if not given, which synchronizes with a GPU.
         """
         spelt = self.read_characters(characters, character_counts, groups)
         inputs = self._inputs(words, tags, F.embedding(spellings, spelt))
@@ -167,12 +176,12 @@ class BiaffineParser(nn.Module):
         return ParserScores(self.arc_classifier(dependent, head), label_dependent, label_head)
 
     def label_scores(self, scores: ParserScores, heads: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Scores of the labels of the arcs to given heads.
+        """Return the scores of labels of arcs to the given heads.
 
         Args:
-            scores: Of :meth:`forward`.
-            heads: ``[batch, length]``.
-            positions: Which words are asked for, as positions in the flattened ``[batch, length]``; unless given, all.
+            scores: Output of :meth:`forward`.
+            heads: Head of each word, ``[batch, length]``.
+            positions: Positions in the flattened ``[batch, length]``; all if not given.
 
         Returns:
             ``[batch, length, labels]``, or ``[positions, labels]``.
@@ -186,9 +195,9 @@ class BiaffineParser(nn.Module):
         return labels if positions is not None else labels.unflatten(0, (batch, length))
 
     def read_characters(self, characters: Tensor, counts: Tensor, groups: Sequence[Group] | None = None) -> Tensor:
-        """Vectors of spellings from their characters: ``[spellings, longest] -> [spellings, word_width]``.
+        """Return vectors of spellings: ``[spellings, longest] -> [spellings, word_width]``.
 
-        The longest come first; the spellings of a group are read together.
+        Spellings are in falling order of length; those of a group are read together.
         """
         vectors = self.letters(characters)
         last = []
@@ -197,7 +206,7 @@ class BiaffineParser(nn.Module):
         return self.letter_map(F.dropout(torch.cat(last), self.dropout, self.training))
 
     def _read_spellings(self, vectors: Tensor, counts: Tensor) -> Tensor:
-        """One vector of each spelling ``[spellings, longest, character_width]``, before the map."""
+        """Return vectors of spellings ``[spellings, longest, character_width]`` before the map."""
         if self.character_pooling == "attention-cell":
             hidden, final = outputs_and_cells(self.letter_lstm, vectors, counts)
         else:
@@ -212,14 +221,14 @@ class BiaffineParser(nn.Module):
         return torch.cat([attended, final], -1)
 
     def _inputs(self, words: Tensor, tags: Tensor, spelt: Tensor) -> Tensor:
-        """What the LSTM reads, ``[batch, length, word_width + tag_width]``.
+        """Return the inputs of the LSTM, ``[batch, length, word_width + tag_width]``.
 
-        A word whose tag is unknown is read as one whose tag vector was dropped in training.
+        A word with an unknown tag is read like one whose tag vector is dropped in training.
         """
-        known = (tags != UNK).to(spelt.dtype)
-        kept = torch.stack([torch.ones_like(known), known])
+        has_tag = (tags != UNK).to(spelt.dtype)
+        kept = torch.stack([torch.ones_like(has_tag), has_tag])
         if self.training and self.word_dropout:
-            words = words.masked_fill(torch.rand_like(known) < self.word_dropout, UNK)
+            words = words.masked_fill(torch.rand_like(has_tag) < self.word_dropout, UNK)
         if self.training and self.embedding_dropout:
             kept = kept * (torch.rand_like(kept) >= self.embedding_dropout)
         scale = kept * (len(kept) / kept.sum(dim=0).clamp(min=1))
@@ -227,7 +236,7 @@ class BiaffineParser(nn.Module):
         return torch.cat([vectors * scale[0].unsqueeze(-1), self.tags(tags) * scale[1].unsqueeze(-1)], dim=-1)
 
     def _drop(self, vectors: Tensor) -> Tensor:
-        """Dropout of the same numbers at all positions of a sentence."""
+        """Apply dropout with the same mask at all positions of a sentence."""
         if not (self.training and self.dropout):
             return vectors
         return vectors * F.dropout(torch.ones_like(vectors[:, :1]), self.dropout)

@@ -1,4 +1,4 @@
-"""The configuration of dependency parsing."""
+"""Configuration of dependency parsing."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,9 +10,9 @@ from phmrun.config import DataConfig, Experiment, FilePath, Formerly, LayerConfi
 from phmrun.config.sections import MOST_LAYERS
 from phmrun.shares import share_of
 
-SPLITS = ("train", "dev")  # splits of a dataset that may be learnt from
+SPLITS = ("train", "dev")  # splits of a dataset that may be used for training
 TAGS, CHARACTERS, LABELS = 20, 200, 37
-"""Tags, characters and labels of a treebank where none is at hand; there are 37 universal labels."""
+"""Default numbers of tags, characters and labels without a treebank; there are 37 universal labels."""
 
 _SIZES = (
     *("word_width", "tag_width", "character_width", "character_hidden"),
@@ -22,48 +22,50 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 def _listed(value: Any) -> Any:
-    """The parts of a text with commas; anything else as it is."""
+    """Split a text at commas; return other values unchanged."""
     return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
 
 class TreebankVocabularyConfig(Section):
-    """How words, their characters and tags, and the labels of arcs become numbers."""
+    """Vocabulary of a treebank: words, characters, tags, labels."""
 
-    size: int = Field(20_000, ge=8, description="Most rows of the word table, special ones included.")
+    size: int = Field(20_000, ge=8, description="Maximum number of rows of the word table, special ones included.")
     min_frequency: int = Field(
-        2, ge=1, description="Words that are rarer in the training data share the vector of the unknown word."
+        2, ge=1, description="Minimum count in the training data; rarer words share the vector of the unknown word."
     )
-    lowercase: bool = Field(True, description="Word vectors are those of words in lower case; characters keep theirs.")
+    lowercase: bool = Field(True, description="Look up word vectors in lower case; characters keep their case.")
     characters: Annotated[int, Formerly("letters")] = Field(
-        32, ge=1, description="Characters of a word that are read at most, from its beginning."
+        32, ge=1, description="Maximum number of characters read of a word, from its beginning."
     )
     tags: Literal["upos", "xpos"] = Field("upos", description="Universal tags, or the treebank's own.")
-    subtypes: bool = Field(True, description="Labels are learnt with their subtypes (nmod:poss), or without.")
+    subtypes: bool = Field(True, description="Learn labels with their subtypes (nmod:poss).")
     multiple_of: int = Field(
-        8, ge=1, description="Unused rows fill the tables up to a multiple of this, so that n divides their sizes."
+        8, ge=1, description="The tables are padded to a multiple of this, so that n divides their sizes."
     )
 
 
 class TreebankDataConfig(DataConfig):
-    """Which trees are learnt from, and which of them are held out."""
+    """Training, validation and test trees."""
 
     files = ("train", "dev", "test")
 
     train: Annotated[tuple[str, ...], Unhashed()] = Field(
         ("train",),
         min_length=1,
-        description="What is learnt from: CoNLL-U files, plain or .gz; of a dataset its splits, train or train,dev.",
+        description="Training trees: CoNLL-U files, plain or .gz; for a dataset its splits, train or train,dev.",
     )
     dev: FilePath = Field(None, description="Validation trees, a CoNLL-U file.")
     test: FilePath = Field(None, description="Test trees.")
     train_fraction: str = Field(
         "1",
-        description="Share of the training sentences that is learnt from, such as 1/4; drawn at random, always the "
-        "same, a smaller share being part of a larger one. What is held out is taken before.",
+        description="Share of the training sentences to use, such as 1/4, after hold_out. Drawn at random with a fixed "
+        "seed; a smaller share is part of a larger one.",
     )
-    max_length: int = Field(512, ge=1, description="Training sentences with more words are left out.")
+    max_length: int = Field(
+        512, ge=1, description="Maximum number of words of a training sentence; longer ones are left out."
+    )
     vocabulary: TreebankVocabularyConfig = Field(
-        TreebankVocabularyConfig(), description="How words, tags and labels become numbers."
+        TreebankVocabularyConfig(), description="Vocabulary of words, tags and labels."
     )
 
     @model_validator(mode="before")
@@ -72,11 +74,11 @@ class TreebankDataConfig(DataConfig):
         if not isinstance(value, dict) or "name" in value:
             return value
         trees = _listed(value.get("train") or ())
-        own = value.get("dev") or value.get("test") or any(part not in SPLITS for part in trees)
-        return {**value, "name": "files"} if own else value
+        has_files = value.get("dev") or value.get("test") or any(part not in SPLITS for part in trees)
+        return {**value, "name": "files"} if has_files else value
 
     def testing(self, *paths: Path) -> Self:
-        """The section with the user's own trees as the test set and nothing to learn from."""
+        """Return the section with the user's own trees as test set, without training data."""
         return super().testing(*paths).model_copy(update={"train": ()})
 
     @field_validator("train", mode="before")
@@ -97,9 +99,9 @@ class TreebankDataConfig(DataConfig):
         if self.name == "files":
             self.check_validation([key for key in ("train", "dev") if getattr(self, key)])
             return self
-        given = [key for key in ("dev", "test") if getattr(self, key) is not None]
-        if given:
-            raise ValueError(f"{', '.join(given)} needs name=files, not name={self.name}")
+        extra = [key for key in ("dev", "test") if getattr(self, key) is not None]
+        if extra:
+            raise ValueError(f"{', '.join(extra)} needs name=files, not name={self.name}")
         if other := [part for part in self.train if part not in SPLITS]:
             raise ValueError(f"train={','.join(other)} is no split of a dataset to learn from; valid: train, dev")
         if "dev" in self.train and not self.hold_out:
@@ -121,10 +123,10 @@ class ParserOptions(ModelConfig):
     versions: ClassVar[Mapping[str, int]] = {"weight_dropout": 2}
 
     preset: Annotated[Literal["paper", "small"], Unhashed()] = Field(
-        "paper", description="Sets all sizes and layers, paper to those of Matsuno et al.; keys beside it override it."
+        "paper", description="Sets all sizes; paper: those of Matsuno et al. Explicit keys override it."
     )
-    word_width: int = Field(100, ge=1, description="Size of a word vector; that of the characters is added to it.")
-    tag_width: int = Field(100, ge=1, description="Size of a tag vector, which stands beside it.")
+    word_width: int = Field(100, ge=1, description="Size of a word vector, to which the characters' vector is added.")
+    tag_width: int = Field(100, ge=1, description="Size of a tag vector, concatenated to the word's.")
     character_width: Annotated[int, Formerly("letter_width")] = Field(
         200, ge=1, description="Size of a character vector."
     )
@@ -133,42 +135,42 @@ class ParserOptions(ModelConfig):
     )
     character_pooling: Annotated[Literal["last", "attention", "attention-cell"], Formerly("letter_pooling")] = Field(
         "last",
-        description="Of that LSTM's outputs: the last, mapped; the last beside a mean weighted by linear attention; or "
-        "the last cell vector beside that mean, as in Parser-v2.",
+        description="Pooling of that LSTM's outputs: the last one; the last one and an attention-weighted mean; or the "
+        "last cell vector and that mean, as in Parser-v2.",
     )
     hidden: int = Field(200, ge=1, description="Hidden size of each direction of the LSTM over words.")
     layers: int = Field(3, ge=1, le=MOST_LAYERS, description="Layers of the LSTM over words.")
-    arc_width: int = Field(400, ge=1, description="Size of what the arc classifier reads of a word.")
-    label_width: int = Field(100, ge=1, description="Size of what the label classifier reads of a word.")
-    # The schema's default is that of runs before 0.2, whose ids it keeps; every preset sets "parser-v2".
+    arc_width: int = Field(400, ge=1, description="Size of the arc classifier's inputs.")
+    label_width: int = Field(100, ge=1, description="Size of the label classifier's inputs.")
+    # The default keeps the ids of runs before 0.2; every preset sets "parser-v2".
     cell: Literal["parser-v2", "plain", "coupled"] = Field(
         "coupled",
-        description="LSTM cells: of Parser-v2 (gates σ(2·), one bias each, a learnt first state), or of torch; coupled "
-        "ones are of no released parser, and only there to read and continue runs of before.",
+        description="LSTM cells: parser-v2 (gates σ(2·), one bias each, a learned first state), or plain as in torch. "
+        "coupled is of no released parser, and only for runs before 0.2.",
     )
     start: Literal["usual", "parser-v2"] = Field(
         "usual",
-        description="Weights at the start: as each layer's, or Parser-v2's (classifiers, tags and the characters' map "
+        description="Initialization: usual for each layer, or as in Parser-v2 (classifiers, tags and characters' map "
         "at 0, characters of variance 1, MLPs orthonormal).",
     )
     dropout: Share = Field(
-        0.33, description="Share of numbers dropped before LSTM layers, MLPs and classifiers, per sentence."
+        0.33, description="Dropout before LSTM layers, MLPs and classifiers, with one mask per sentence."
     )
     recurrent_dropout: Share = Field(
         0.33,
-        description="Share of the LSTMs' hidden vectors dropped, the same at all steps of a sentence; of cells other "
-        "than parser-v2, of the entries of their recurrent matrices.",
+        description="Dropout of the LSTMs' hidden vectors, with one mask per sentence; for cells other than parser-v2, "
+        "dropout of the entries of the recurrent matrices.",
     )
     embedding_dropout: Share = Field(
-        0.33, description="Share of words read without their word vector, and share without their tag's."
+        0.33, description="Share of words read without their word vector, and share read without their tag vector."
     )
     vector_std: float | None = Field(
         None,
         gt=0,
-        description="Standard deviation with which vectors of words, tags and characters begin (default: 1/√width).",
+        description="Initial standard deviation of word, tag and character vectors; null: 1/√width.",
     )
     word_dropout: Share = Field(
-        0.0, description="Share of words whose own vector is that of the unknown word; their characters stay."
+        0.0, description="Share of words whose own vector is replaced by the unknown word's; their characters stay."
     )
 
     @property
@@ -178,15 +180,16 @@ class ParserOptions(ModelConfig):
 
 
 class TreeDecodingConfig(Section):
-    """How trees are found for the scores of arcs, and how they are scored."""
+    """Search for trees, and their scoring."""
 
     tree: Literal["mst", "greedy"] = Field(
-        "mst", description="The best tree with a single root, or each word's best head, which may make no tree."
+        "mst", description="mst: best tree with a single root; greedy: best head of each word, possibly no tree."
     )
-    subtypes: bool = Field(False, description="LAS asks for the label's subtype, too.")
-    punctuation: bool = Field(True, description="Words that consist of punctuation count.")
+    subtypes: bool = Field(False, description="LAS requires the label's subtype, too.")
+    punctuation: bool = Field(True, description="Score punctuation, too.")
     input: Annotated[Literal["auto", "conllu", "text"], Unhashed()] = Field(
-        "auto", description="What predict reads: CoNLL-U, or a sentence a line with spaces between words; auto looks."
+        "auto",
+        description="Input of predict: CoNLL-U, or text, one sentence per line with spaces between words; auto detects it.",
     )
     batch: Annotated[int, Unhashed()] = Field(64, ge=1, description="Sentences parsed at a time.")
 
@@ -205,7 +208,7 @@ class ParsingExperiment(Experiment):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Rows of words, as many as are asked for, and of tags and characters, and labels, as many as are usual."""
+        """Rows of words as configured, of tags and characters by default, padded; number of labels."""
         vocabulary = self.data.vocabulary
         tables = (vocabulary.size, TAGS, CHARACTERS)
         return (*(-(-size // vocabulary.multiple_of) * vocabulary.multiple_of for size in tables), LABELS)

@@ -1,4 +1,4 @@
-"""Where the trees of a parsing experiment come from, which are learnt from, and the batches that they become."""
+"""Data of dependency parsing: treebanks, held-out sentences, batches."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,31 +26,33 @@ from phmrun.text.batches import Batch
 from phmrun.text.conllu import Sentence
 
 TRAIN, DEV = "train", "dev"
-DIVISION_SEED = 1  # seed of what is held out; the experiment's seed varies the training, not the data
+DIVISION_SEED = 1  # seed of the held-out sentences; the experiment's seed does not change the data
 
 
 @dataclass(frozen=True)
 class Treebank:
-    """Trees on this machine."""
+    """Files of a treebank on this machine."""
 
     files: Mapping[str, tuple[Path, ...]]  # CoNLL-U files by split; "train" has one or several
     fingerprints: Mapping[str, str]  # checksums that identify them
-    # by split, the file that says, line by line, which part each sentence belongs to
+    # by split, a file with the part of each sentence, one per line
     parts: Mapping[str, Path] = field(default_factory=dict)
 
 
 def find_treebank(data: TreebankDataConfig, cache: Path) -> Treebank:
-    """The files that a data section names; the built-in treebank is unpacked on first use.
+    """Return the files of a data section; the built-in treebank is unpacked on first use.
 
     Raises:
-        PhmrunError: (exit 3) A file or dataset is not on this machine.
+        PhmrunError: A file or dataset is not on this machine (exit 3), or a treebank has no such split (exit 2).
     """
     if data.name == "files":
-        own = own_files(train=data.train, dev=data.dev, test=data.test)
+        paths_by_split = own_files(train=data.train, dev=data.dev, test=data.test)
         sums = {
-            f"{split}.{number}": sha256_of(path) for split, paths in own.items() for number, path in enumerate(paths, 1)
+            f"{split}.{number}": sha256_of(path)
+            for split, paths in paths_by_split.items()
+            for number, path in enumerate(paths, 1)
         }
-        return Treebank(own, sums)
+        return Treebank(paths_by_split, sums)
     if data.name == "builtin":
         directory = builtin.unpack("treebank", cache)
         located = {split: directory / f"{split}.conllu" for split in SPLITS}
@@ -70,7 +72,7 @@ def find_treebank(data: TreebankDataConfig, cache: Path) -> Treebank:
             hint="Use --set data.hold_out=0.1 to validate on a tenth of the training sentences.",
         )
     files = {"train": tuple(located[split] for split in data.train)}
-    # What is learnt from is not scored as well; nor is a split called train, in whose place others are learnt from.
+    # Splits used for training are not scored; neither is a split "train" that others replace.
     files |= {split: (path,) for split, path in located.items() if split not in ("train", *data.train)}
     if data.train != ("train",):
         sums = {**sums, "train": ",".join(data.train)}
@@ -78,10 +80,15 @@ def find_treebank(data: TreebankDataConfig, cache: Path) -> Treebank:
 
 
 def divided(count: int, hold_out: float, fraction: Fraction) -> tuple[Sequence[int], Sequence[int]]:
-    """Which of ``count`` training sentences are learnt from and which are held out, both in the order of the files.
+    """Return the training and the held-out sentence numbers, both ascending.
 
-    All are put into one random order, always the same. What is held out comes first in it, and of the rest the share
-    that is learnt from: so a smaller share is part of a larger one, and what is held out does not depend on it.
+    Sentences are shuffled with a fixed seed. The held-out ones come first, then the share for training. A smaller share
+    is therefore part of a larger one, and the held-out sentences do not depend on it.
+
+    Args:
+        count: Number of sentences.
+        hold_out: Share to hold out; at least one sentence unless 0.
+        fraction: Share of the rest for training; at least one sentence.
     """
     order = np.argsort(np.random.PCG64(DIVISION_SEED).random_raw(count), kind="stable")
     held = max(1, round(count * hold_out)) if hold_out else 0
@@ -92,19 +99,19 @@ def divided(count: int, hold_out: float, fraction: Fraction) -> tuple[Sequence[i
 class TreeBatch(NamedTuple):
     """Sentences as tensors; see :class:`phmrun.tasks.parse.vocabulary.Padded`."""
 
-    # what the network reads: words, tags, characters, character counts, spellings, lengths
+    # inputs of the network: words, tags, characters, character counts, spellings, lengths
     inputs: tuple[Tensor, ...]
     heads: Tensor  # `[batch, length]`
     labels: Tensor  # `[batch, length]`
-    positions: Tensor  # where in the flattened `[batch, length]` words stand, `[words]`
+    positions: Tensor  # positions of words in the flattened `[batch, length]`, `[words]`
     units: int
     window_units: int  # words in the whole accumulation window, over all processes
-    groups: tuple[Group, ...] | None = None  # spellings that are read together; None: found by the network
+    groups: tuple[Group, ...] | None = None  # groups of spellings; None: computed by the network
 
 
 @dataclass(frozen=True)
 class TreeBatches(Dataset[TreeBatch]):
-    """Turns a :class:`Batch` of sentence numbers into tensors."""
+    """Dataset of tensors by :class:`Batch` of sentence numbers."""
 
     treebank: EncodedTreebank
 
@@ -119,10 +126,12 @@ class TreebankData(BucketedData[TreebankVocabulary]):
     """Trees, read and encoded once per process.
 
     Args:
-        hold_out: Share of the training sentences that validation takes in place of the validation set.
-        fraction: Share of the others that is learnt from.
-        max_length: Training sentences with more words are left out.
-        batching: How sentences become batches; tokens are words and roots.
+        treebank: Files of the trees.
+        vocabulary: Settings of the vocabulary.
+        hold_out: Share of the training sentences used for validation instead of a validation set.
+        fraction: Share of the others used for training.
+        max_length: Maximum number of words of a training sentence; longer ones are left out.
+        batching: Batching of sentences; tokens are words and roots.
     """
 
     unit = "words"
@@ -143,10 +152,10 @@ class TreebankData(BucketedData[TreebankVocabulary]):
         self.hold_out, self.fraction, self.max_length = hold_out, fraction, max_length
 
     def sentences(self, split: str) -> Sequence[Sentence]:
-        """The trees of a split in the order of its files.
+        """Return the trees of a split in the order of its files.
 
         Raises:
-            PhmrunError: (exit 3) A file is malformed, or nothing is left to learn from.
+            PhmrunError: (exit 3) A file is malformed, or no training sentence is left.
         """
         if split == TRAIN:
             return self._divided[0]
@@ -156,7 +165,7 @@ class TreebankData(BucketedData[TreebankVocabulary]):
 
     @cached_property
     def _divided(self) -> tuple[list[Sentence], list[Sentence]]:
-        """What is learnt from, and what is held out."""
+        """Training and held-out sentences."""
         pool = _read(self.files[TRAIN])
         learnt, held = divided(len(pool), self.hold_out, self.fraction)
         short = [pool[number] for number in learnt if len(pool[number]) <= self.max_length]
@@ -170,7 +179,7 @@ class TreebankData(BucketedData[TreebankVocabulary]):
 
     @cached_property
     def vocabulary(self) -> TreebankVocabulary:
-        """Learnt from the training trees."""
+        """Vocabulary of the training trees."""
         return learn_vocabulary(
             self.sentences(TRAIN),
             most_words=self.settings.size,
@@ -187,13 +196,13 @@ class TreebankData(BucketedData[TreebankVocabulary]):
         return {split: self.vocabulary.encode(self.sentences(split)) for split in (TRAIN, DEV)}
 
     def prepare(self) -> None:
-        """Reads and encodes the training and validation trees, and checks the others before training starts."""
+        """Read and encode training and validation trees; read the other splits to find errors early."""
         _ = self._encoded
         for split in self.files.keys() - {TRAIN, DEV}:
             self.sentences(split)
 
     def statistics(self) -> dict[str, Any]:
-        """Sentences and words by split, and the vocabulary's sizes."""
+        """Return the vocabulary's sizes, and sentences and words by split."""
         sizes = dict(zip(("words", "tags", "characters", "labels"), self.vocabulary.sizes, strict=True))
         splits = {}
         for split, encoded in self._encoded.items():
@@ -208,24 +217,24 @@ class TreebankData(BucketedData[TreebankVocabulary]):
         return {"vocabulary": sizes, "splits": splits}
 
     def batches(self, split: str) -> TreeBatches:
-        """Turns sentence numbers into tensors."""
+        """Return the dataset of a split's batches."""
         return TreeBatches(self._encoded[split])
 
     def lengths(self, split: str) -> tuple[ArrayLike]:
-        """Words of each sentence."""
+        """Return the number of words of each sentence."""
         return (self._encoded[split].lengths,)
 
     def weights(self) -> ArrayLike:
-        """Every word weighs the same."""
+        """Return the weight of each training sentence: its number of words."""
         return self._encoded[TRAIN].lengths
 
     def inputs(self, split: str) -> Iterator[str]:
-        """The sentences of a split as CoNLL-U, each with its blank line."""
+        """Yield the sentences of a split as CoNLL-U, each with its blank line."""
         return (sentence.text.removesuffix("\n") for sentence in self.sentences(split))
 
 
 def build_data(config: ParsingExperiment, cache: Path) -> TreebankData:
-    """The data module of an experiment; the built-in treebank is unpacked into ``cache``.
+    """Build the data module of an experiment; the built-in treebank is unpacked into ``cache``.
 
     Raises:
         PhmrunError: A file or dataset is not on this machine (exit 3), or a treebank has no such split (exit 2).
@@ -242,7 +251,7 @@ def build_data(config: ParsingExperiment, cache: Path) -> TreebankData:
 
 
 def _read(paths: Sequence[Path]) -> list[Sentence]:
-    """The trees of some files, one after the other."""
+    """Read the trees of some files in order."""
     sentences: list[Sentence] = []
     with progress("reading trees", len(paths), "files") as advance:
         for path in paths:

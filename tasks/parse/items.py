@@ -1,4 +1,4 @@
-"""Counts that each parsed sentence of a finished run adds to the attachment scores."""
+"""Counts that each parsed sentence adds to the attachment scores."""
 
 from phmrun.config import load_run_config
 from phmrun.engine.experiment import build_data
@@ -9,7 +9,7 @@ from phmrun.text import conllu
 
 
 def read_items(run: Run, split: str, part: str) -> Items | None:
-    """Words, right heads and right arcs of each sentence; ``None`` of a part, which no treebank has."""
+    """Return words, correct heads and correct arcs of each sentence; ``None`` for a part."""
     if part:
         return None
     config = load_run_config(run.config_path)

@@ -1,4 +1,4 @@
-"""Attachment scores as metrics, and the baseline of parsing."""
+"""Attachment scores as metrics, and the parsing baseline."""
 
 from phmrun.metric import Baseline, Deferred, Metric
 

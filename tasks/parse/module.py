@@ -1,4 +1,4 @@
-"""The biaffine parser in training, heads and labels by cross-entropy; and as an export graph."""
+"""Training of the biaffine parser on heads and labels, and its export graph."""
 
 from typing import cast
 
@@ -19,10 +19,10 @@ from phmrun.text.vocabulary import EOS, PAD
 
 
 class ParserModule(TrainingModule):
-    """A parser trained on the cross-entropy of each word's head plus that of its label, given the gold head.
+    """Parser trained on the sum of two cross-entropies: heads, and labels given the gold heads.
 
-    Validation counts the words whose best head is right ("uas"), and those whose label is right as well ("las"), with
-    its subtype if labels are learnt with theirs; no tree is searched for. Heads have no label smoothing.
+    Validation counts words with the correct best head ("uas"), and those whose label is also correct ("las"), with
+    subtypes if labels are learned with them. It searches for no tree. Only labels have label smoothing.
     """
 
     counted = ("uas", "las")
@@ -35,26 +35,26 @@ class ParserModule(TrainingModule):
 
     @property
     def parser(self) -> BiaffineParser:
-        """The network, by its type."""
+        """Network as a :class:`BiaffineParser`."""
         return cast(BiaffineParser, self.network)
 
     def loss(self, batch: TreeBatch) -> Loss:
-        """Summed over the words of the batch; labels are scored for the gold heads alone."""
+        """Return the loss summed over the batch's words, and the hits in validation."""
         scores = self.network(*batch.inputs, groups=batch.groups)
         predictions = self._of(scores, batch)
         arcs, labels = (prediction.vectors for prediction in predictions)
-        heads, wanted = (each.flatten().index_select(0, batch.positions) for each in (batch.heads, batch.labels))
+        heads, wanted = (values.flatten().index_select(0, batch.positions) for values in (batch.heads, batch.labels))
         of_heads = F.cross_entropy(arcs, heads, reduction="sum")
         of_labels = F.cross_entropy(labels, wanted, reduction="sum", ignore_index=NO_LABEL)
         nll = of_heads + of_labels
         if not self.training:
-            found = arcs.argmax(dim=-1)
-            chosen = batch.heads.flatten().index_copy(0, batch.positions, found).view_as(batch.heads)
+            best_heads = arcs.argmax(dim=-1)
+            chosen = batch.heads.flatten().index_copy(0, batch.positions, best_heads).view_as(batch.heads)
             best = self.parser.label_scores(scores, chosen, batch.positions).argmax(dim=-1)
-            right = found == heads
+            right = best_heads == heads
             hits = {"uas": right.sum(), "las": (right & (best == wanted)).sum()}
             return Loss(nll, nll, batch.units, hits)
-        # What is minimised is smoothed; the likelihood that is reported is not, so that it compares with validation.
+        # Only the minimized loss is smoothed, so that the reported likelihood compares with validation.
         if self.smoothing:
             of_labels = F.cross_entropy(
                 labels, wanted, reduction="sum", ignore_index=NO_LABEL, label_smoothing=self.smoothing
@@ -62,7 +62,7 @@ class ParserModule(TrainingModule):
         return Loss(of_heads + of_labels, nll, batch.units, predictions=predictions)
 
     def predictions(self, batch: TreeBatch) -> list[Prediction]:
-        """Of each word of the batch: its head, and the label of its arc from the gold head."""
+        """Return the predictions of each word's head, and of its label given the gold head."""
         return self._of(self.network(*batch.inputs, groups=batch.groups), batch)
 
     def _of(self, scores: ParserScores, batch: TreeBatch) -> list[Prediction]:
@@ -71,18 +71,18 @@ class ParserModule(TrainingModule):
         return [Prediction(arcs, nn.Identity()), Prediction(labels, nn.Identity())]
 
     def export_graph(self) -> ExportGraph:
-        """From words, tags and characters to the scores of arcs and labels."""
+        """Return the graph from words, tags and characters to scores of arcs and labels."""
         return parser_graph(self.parser)
 
 
 def possible_arcs(arcs: Tensor, lengths: Tensor) -> Tensor:
-    """Scores of arcs, ``[batch, dependents, heads]``, minus infinity for heads beyond a sentence's end."""
+    """Return arc scores ``[batch, dependents, heads]`` with -∞ for heads beyond a sentence's end."""
     beyond = torch.arange(arcs.shape[2], device=arcs.device) >= lengths.unsqueeze(1)
     return arcs.masked_fill(beyond.unsqueeze(1), float("-inf"))
 
 
 def build_module(config: ParsingExperiment, words: int, tags: int, characters: int, labels: int) -> ParserModule:
-    """The module of an experiment with tables of so many rows, and so many labels of arcs."""
+    """Build the module of an experiment with these numbers of table rows and labels."""
     training = config.training
     network = BiaffineParser(config.model, (words, tags, characters, labels), config.structures)
     return ParserModule(
@@ -94,20 +94,20 @@ def build_module(config: ParsingExperiment, words: int, tags: int, characters: i
 
 
 class ArcsAndLabels(nn.Module):
-    """A biaffine parser as a function of what :meth:`BiaffineParser.forward` reads."""
+    """Biaffine parser as a function of the inputs of :meth:`BiaffineParser.forward`."""
 
     def __init__(self, network: BiaffineParser) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores of arcs ``[batch, dependents, heads]``, and of their labels ``[batch, labels, dependents, heads]``."""
+        """Return scores of arcs ``[batch, dependents, heads]`` and labels ``[batch, labels, dependents, heads]``."""
         scores = self.network(*inputs)
         return scores.arcs, self.network.label_classifier(scores.dependents, scores.heads)
 
 
 def parser_graph(network: BiaffineParser) -> ExportGraph:
-    """Words, tags and characters to the scores of all arcs and of their labels."""
+    """Return the export graph: words, tags and characters to scores of arcs and labels."""
     plain = folded(network)
     sentence, spelling = ("batch", "length"), ("spellings",)
     return ExportGraph(
@@ -124,14 +124,14 @@ def parser_graph(network: BiaffineParser) -> ExportGraph:
         },
         outputs=["arcs", "labels"],
         largest={"batch": MOST, "length": LONGEST, "spellings": MOST * LONGEST, "longest": LONGEST},
-        # Lengths count the root: the second example is one word of one character.
+        # Lengths include the root, so the second example is one word of one character.
         examples=[_parsed(network, *sizes) for sizes in ((2, 7, 5), (1, 2, 1), (3, 21, 12))],
         untraceable=UNROLLED,
     )
 
 
 def _parsed(network: BiaffineParser, batch: int, length: int, longest: int) -> tuple[Tensor, ...]:
-    """What a parser reads: sentences of up to ``length`` words of up to ``longest`` characters."""
+    """Return example inputs: sentences of up to ``length`` positions, words of up to ``longest`` characters."""
     generator = torch.Generator().manual_seed(length)
 
     def numbers(table: Embedding, *shape: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""A trained parser at work: CoNLL-U or tokenised text in, trees in CoNLL-U out, and attachment scores of a split."""
+"""Prediction and scoring of trees with a trained parser."""
 
 import time
 from collections import Counter, defaultdict
@@ -27,26 +27,31 @@ from phmrun.text import conllu
 from phmrun.text.conllu import Sentence
 
 TreeColumns = tuple[Sequence[str], Sequence[int], Sequence[str]]
-"""Of a sentence's words the universal tags, the heads (0 for the root) and the relations."""
+"""Universal tags, heads (0 for the root) and relations of a sentence's words."""
 SAMPLES = 8
-CHUNK = 1024  # sentences of a stream that are sorted by length and parsed together
+CHUNK = 1024  # sentences of a stream that are sorted by length together
 
 
 @dataclass(frozen=True)
 class Search:
-    """How trees are found and scored."""
+    """Settings of tree search and scoring."""
 
     tree: Literal["mst", "greedy"] = "mst"  # "mst": the best tree with a single root; "greedy": each word's best head
-    subtypes: bool = False  # whether labels are scored with their subtypes
-    punctuation: bool = True  # whether words that consist of punctuation are scored
-    input: Literal["auto", "conllu", "text"] = "auto"  # what text is: "conllu", "text" (a sentence a line), or "auto"
+    subtypes: bool = False  # score labels with their subtypes
+    punctuation: bool = True  # score punctuation, too
+    input: Literal["auto", "conllu", "text"] = "auto"  # "conllu", "text" (one sentence per line), or "auto"
     batch: int = 64  # sentences at a time; does not change the results
 
 
 class TreeParser:
-    """Parses sentences with a trained network.
+    """Parser of sentences with a trained network.
 
-    The network is copied, not changed; ``weights`` says which of the run's these are, for the signature of a score.
+    Args:
+        network: The trained network; it is copied, not changed.
+        vocabulary: Its vocabulary.
+        search: Settings of tree search and scoring.
+        weights: Name of the run's weights, for the signature of a score.
+        device: Device of the copy.
     """
 
     prompt = "one tokenised sentence a line, or CoNLL-U with a blank line after each sentence"
@@ -66,7 +71,9 @@ class TreeParser:
         self._searching = 0.0
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
-        """Trees of a stream of sentences, in order; whatever else a CoNLL-U sentence holds stays as it is.
+        """Yield the trees of a stream of sentences, in order.
+
+        Enhanced dependencies are removed; the other columns of CoNLL-U input are kept.
 
         Raises:
             PhmrunError: (exit 3) A line of CoNLL-U is malformed.
@@ -79,9 +86,10 @@ class TreeParser:
                 yield Answer(parsed.text.removesuffix("\n"), {key: list(value) for key, value in values.items()})
 
     def evaluate(self, data: TreebankData, split: str) -> Evaluation:
-        """Parses a split and scores it: "uas", "las", "clas", "label-accuracy"; "…-<part>"; "…-of-neighbour".
+        """Parse a split and score it, together with the neighbor baseline.
 
-        The baseline hangs each word where most words of its tag hang in training, where there are training trees.
+        Scores: "uas", "las", "clas", "label-accuracy"; "uas-<part>" and "las-<part>" if the split has parts;
+        "…-of-neighbour" if there are training trees.
         """
         gold = data.sentences(split)
         self._searching, began = 0.0, time.perf_counter()
@@ -90,17 +98,17 @@ class TreeParser:
         note(f"the search for trees took {self._searching / seconds:.0%} of the time of parsing {split}")
         scores = self._scores(gold, parsed, data.treebank.parts.get(split))
         if TRAIN in data.files:
-            columns = ((each.upos, each.heads, each.deprels) for each in data.sentences(TRAIN))
-            arcs = neighbour_baseline(columns, [each.upos for each in gold])
-            baseline = [each.with_parse(*trees) for each, trees in zip(gold, arcs, strict=True)]
+            columns = ((sentence.upos, sentence.heads, sentence.deprels) for sentence in data.sentences(TRAIN))
+            arcs = neighbour_baseline(columns, [sentence.upos for sentence in gold])
+            baseline = [sentence.with_parse(*trees) for sentence, trees in zip(gold, arcs, strict=True)]
             scores |= {f"{name}-of-neighbour": score for name, score in self._attachment(gold, baseline).items()}
         return Evaluation(
             scores,
             predictions=conllu.dumps(parsed),
             columns=("words", "gold", "parsed"),
             samples=[
-                (" ".join(each.forms), arcs_of(each), arcs_of(other))
-                for each, other in list(zip(gold, parsed, strict=True))[:SAMPLES]
+                (" ".join(sentence.forms), arcs_of(sentence), arcs_of(other))
+                for sentence, other in list(zip(gold, parsed, strict=True))[:SAMPLES]
             ],
             items=len(gold),
             units=sum(map(len, gold)),
@@ -112,28 +120,28 @@ class TreeParser:
 
     @torch.inference_mode()
     def parse(self, sentences: Sequence[Sentence], label: str = "parsing") -> list[Sentence]:
-        """The sentences with the trees that the network gives them."""
+        """Return the sentences with the network's trees, without enhanced dependencies."""
         encoded = self.vocabulary.encode(sentences)
         order = np.argsort(-encoded.lengths, kind="stable")
         trees: list[tuple[list[int], list[str]]] = [([], [])] * len(sentences)
         with progress(label, len(sentences), "sentences") as advance:
             for start in range(0, len(order), self.search.batch):
                 numbers = order[start : start + self.search.batch]
-                *inputs, _, _, _ = (torch.from_numpy(each).to(self.device) for each in encoded.padded(numbers))
+                *inputs, _, _, _ = (torch.from_numpy(item).to(self.device) for item in encoded.padded(numbers))
                 scores, lengths = self.network(*inputs), inputs[-1]
                 heads = self._heads(scores.arcs, lengths)
                 labels = self.network.label_scores(scores, heads).argmax(dim=-1)
                 rows = zip(numbers.tolist(), lengths.tolist(), heads.tolist(), labels.tolist(), strict=True)
                 for number, length, head, label_ids in rows:
-                    names = [self.vocabulary.labels[each] for each in label_ids[1:length]]
+                    names = [self.vocabulary.labels[item] for item in label_ids[1:length]]
                     trees[number] = (head[1:length], names)
                 advance(len(numbers))
-        # Enhanced dependencies, which the input may have, would contradict the new tree.
+        # Enhanced dependencies of the input would contradict the new tree.
         return [sentence.with_parse(*tree).without_enhanced() for sentence, tree in zip(sentences, trees, strict=True)]
 
     def _heads(self, arcs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Heads of all words, ``[batch, length]``; the time that the search takes is kept."""
-        arcs = arcs.cpu()  # where trees are searched for; the network's part is over then
+        """Return the heads of all words, ``[batch, length]``; adds the time of the search."""
+        arcs = arcs.cpu()  # trees are searched on the CPU; this also waits for the network
         began = time.perf_counter()
         greedy = self.search.tree == "greedy"
         heads = possible_arcs(arcs, lengths.cpu()).argmax(dim=-1) if greedy else spanning_trees(arcs, lengths.cpu())
@@ -141,7 +149,10 @@ class TreeParser:
         return heads.to(self.device)
 
     def _sentences(self, lines: Iterator[str]) -> Iterator[Sentence]:
-        """Sentences of CoNLL-U, which has tabs in its first line that is no comment, or of tokenised text."""
+        """Yield sentences of CoNLL-U or tokenized text.
+
+        "auto": CoNLL-U if the first line that is neither blank nor a comment has a tab.
+        """
         kind = self.search.input
         if kind == "auto":
             seen = []
@@ -150,25 +161,25 @@ class TreeParser:
                 if line.strip() and not line.startswith("#"):
                     break
             kind = "conllu" if seen and "\t" in seen[-1] else "text"
-            # Put back in front: standard input cannot be read twice.
+            # Prepended again, since standard input cannot be read twice.
             lines = chain(seen, lines)
         if kind == "text":
             note("tokenised text has no part-of-speech tags: expect lower scores than with them")
             yield from (conllu.sentence_of(line.split()) for line in lines if line.strip())
             return
-        told = False
+        warned = False
         for sentence in conllu.stream((f"{line}\n" for line in lines), name="input"):
-            if not told and conllu.EMPTY in self.vocabulary.tags_of(sentence):
+            if not warned and conllu.EMPTY in self.vocabulary.tags_of(sentence):
                 column = self.vocabulary.column.upper()
                 note(f"words without a tag in the column {column}: expect lower scores than with tags")
-                told = True
+                warned = True
             yield sentence
 
     def _attachment(self, gold: Sequence[Sentence], parsed: Sequence[Sentence]) -> dict[str, Score]:
         return attachment_scores(gold, parsed, subtypes=self.search.subtypes, punctuation=self.search.punctuation)
 
     def _scores(self, gold: Sequence[Sentence], parsed: Sequence[Sentence], parts: Path | None) -> dict[str, Score]:
-        """Of all sentences and of each part."""
+        """Return the scores of all sentences, and "uas" and "las" of each part."""
         scores = self._attachment(gold, parsed)
         names = parts.read_text(encoding="utf-8").split("\n")[: len(gold)] if parts else []
         for part in sorted(set(names)):
@@ -180,14 +191,17 @@ class TreeParser:
 
 
 def arcs_of(sentence: Sentence) -> str:
-    """The arcs of a sentence on one line: ``the→dog:det``."""
+    """Return the arcs of a sentence on one line: ``the→dog:det``."""
     forms = ("ROOT", *sentence.forms)
     arcs = zip(sentence.forms, sentence.heads, sentence.deprels, strict=True)
     return " ".join(f"{form}→{forms[head]}:{label}" for form, head, label in arcs)
 
 
 def commonest_arcs(sentences: Iterable[TreeColumns]) -> dict[str, tuple[int, str]]:
-    """By universal tag the commonest arc of its words: how many words ahead the head is, and the relation."""
+    """Return the most frequent arc of each universal tag: offset of the head, and relation.
+
+    An offset of 0 is the root; ties take the smallest arc.
+    """
     counts: dict[str, Counter[tuple[int, str]]] = defaultdict(Counter)
     for upos, heads, deprels in sentences:
         for number, (tag, head, deprel) in enumerate(zip(upos, heads, deprels, strict=True), 1):
@@ -198,20 +212,20 @@ def commonest_arcs(sentences: Iterable[TreeColumns]) -> dict[str, tuple[int, str
 def neighbour_baseline(
     train: Iterable[TreeColumns], upos: Iterable[Sequence[str]]
 ) -> list[tuple[list[int], list[str]]]:
-    """Heads and labels that need no model: each word's arc is the commonest of its tag in training.
+    """Return heads and labels by the most frequent arc of each word's tag in training.
 
-    So a determiner hangs from the next word and a preposition from the one after that. Words whose arc would leave the
-    sentence hang from the word before them, the first from the root; such a "tree" may have several roots or cycles.
+    Words whose head would be outside the sentence attach to the word before them, the first word to the root. The
+    result may have several roots or cycles.
     """
     arcs = commonest_arcs(train)
     parses = []
     for tags in upos:
-        found = [arcs.get(tag, (-1, "dep")) for tag in tags]
+        arcs_of_tags = [arcs.get(tag, (-1, "dep")) for tag in tags]
         heads = [
             number + ahead if ahead and 0 < number + ahead <= len(tags) else 0 if label == "root" else number - 1
-            for number, (ahead, label) in enumerate(found, 1)
+            for number, (ahead, label) in enumerate(arcs_of_tags, 1)
         ]
-        parses.append((heads, [label for _, label in found]))
+        parses.append((heads, [label for _, label in arcs_of_tags]))
     return parses
 
 
@@ -223,6 +237,6 @@ def build_predictor(
     batch_size: int | None,
     **options: str,
 ) -> TreeParser:
-    """The predictor of a trained module; ``options`` are ``weights`` and ``device``."""
+    """Build the predictor of a trained module; ``options`` are ``weights`` and ``device``."""
     search = Search(**{**config.decoding.model_dump(), "batch": batch_size or config.decoding.batch})
     return TreeParser(cast(BiaffineParser, module.network), vocabulary, search, **options)

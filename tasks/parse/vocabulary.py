@@ -1,4 +1,4 @@
-"""What a parser knows of a treebank: a vocabulary of words, tags, characters and labels, and sentences as numbers."""
+"""Vocabulary of a treebank, and sentences as ids."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,21 +21,21 @@ Numbers = NDArray[np.int64]
 
 FILE = "treebank.json"
 _LISTS = ("words", "tags", "characters", "labels")
-SPECIALS = 3  # ids of words, tags and characters begin after those of padding, the unknown, and the root
-NO_LABEL = -100  # of a word whose label the vocabulary lacks, and of the root and padding; losses pass over it
+SPECIALS = 3  # number of special ids: padding, unknown, root
+NO_LABEL = -100  # id of labels outside the vocabulary, of the root and of padding; losses ignore it
 
 
 @dataclass(frozen=True)
 class TreebankVocabulary:
-    """Words, tags and characters by their ids minus the special ones, and labels by their ids."""
+    """Words, tags and characters by id minus :data:`SPECIALS`, and labels by id."""
 
-    words: tuple[str, ...]  # the words that have a vector of their own
+    words: tuple[str, ...]  # words with their own vector
     tags: tuple[str, ...]  # part-of-speech tags
     characters: tuple[str, ...]  # Unicode code points
     labels: tuple[str, ...]  # labels of arcs
-    column: Tags = "upos"  # which tags these are
-    lowercase: bool = True  # whether words are looked up in lower case; characters keep their case
-    longest: int = 32  # how many characters of a word are read, from its beginning
+    column: Tags = "upos"  # column of these tags
+    lowercase: bool = True  # look up words in lower case; characters keep their case
+    longest: int = 32  # maximum number of characters read of a word, from its beginning
     multiple_of: int = 1  # tables are padded with unused rows to a multiple of this
     _ids: dict[str, dict[str, int]] = field(init=False, repr=False, compare=False, default_factory=dict)
 
@@ -54,14 +54,14 @@ class TreebankVocabulary:
         return words, tags, characters, len(self.labels)
 
     def tags_of(self, sentence: Sentence) -> tuple[str, ...]:
-        """The tags of a sentence's words in the vocabulary's column."""
+        """Return the tags of a sentence's words, from the vocabulary's column."""
         return sentence.xpos if self.column == "xpos" else sentence.upos
 
     def encode(self, sentences: Sequence[Sentence]) -> "EncodedTreebank":
-        """Sentences as numbers; trees are taken along where all of them have one."""
+        """Return sentences as ids; heads and labels are ``None`` unless all sentences have trees."""
         words, tags, labels, characters = (self._ids[kind] for kind in ("words", "tags", "labels", "characters"))
         trees = all(sentence.heads for sentence in sentences)
-        rows = {"": 0}  # spellings, that of the root first
+        rows = {"": 0}  # index of each spelling, the root's first
         columns: dict[str, list[int]] = {key: [] for key in ("words", "tags", "spellings", "heads", "labels")}
         for sentence in sentences:
             forms = [form.lower() for form in sentence.forms] if self.lowercase else sentence.forms
@@ -71,7 +71,7 @@ class TreebankVocabulary:
             columns["spellings"] += [0, *(rows.setdefault(spelling, len(rows)) for spelling in spellings)]
             if trees:
                 columns["heads"] += [0, *sentence.heads]
-                # of a label that is not known, its universal part
+                # an unknown label counts as its universal part
                 ids = (labels.get(label, labels.get(universal(label), NO_LABEL)) for label in sentence.deprels)
                 columns["labels"] += [NO_LABEL, *ids]
         numbers = [characters.get(character, UNK) for spelling in rows for character in spelling]
@@ -84,21 +84,21 @@ class TreebankVocabulary:
         return EncodedTreebank(**arrays if trees else {**arrays, "heads": None, "labels": None})
 
     def save(self, directory: Path) -> None:
-        """Writes ``treebank.json`` into ``directory``."""
+        """Write ``treebank.json`` into ``directory``."""
         stored = {key: value for key, value in asdict(self).items() if not key.startswith("_")}
         write_json(directory / FILE, stored)
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        """Reads what :meth:`save` wrote.
+        """Load the vocabulary that :meth:`save` wrote.
 
         Raises:
-            PhmrunError: (exit 3) The directory holds no such vocabulary, or a damaged one.
+            PhmrunError: (exit 3) The directory holds no vocabulary, or a damaged one.
         """
         path = directory / FILE
         with intact("the vocabulary is", path):
             stored = parse_json(path.read_text(encoding="utf-8"))
-            if "letters" in stored:  # what this list was called
+            if "letters" in stored:  # former name of the list
                 stored["characters"] = stored.pop("letters")
             words, tags, characters, labels = (tuple(map(str, stored.pop(key))) for key in _LISTS)
             loaded = cls(words, tags, characters, labels, **stored)
@@ -118,16 +118,16 @@ def learn_vocabulary(
     longest: int = 32,
     multiple_of: int = 1,
 ) -> TreebankVocabulary:
-    """The vocabulary of a treebank, the most frequent first, equal counts in alphabetical order.
+    """Build the vocabulary of a treebank, most frequent first, ties in alphabetical order.
 
     Args:
-        sentences: With trees.
-        most_words: Rows of the word table at most, the special ones included.
-        min_count: Rarer words share the vector of the unknown word, which so is learnt.
-        lowercase: Whether words are counted in lower case.
-        subtypes: Whether labels keep their subtypes; otherwise only their universal parts are learnt.
-        column: Which tags are read.
-        longest: How many characters of a word are read.
+        sentences: Sentences with trees.
+        most_words: Maximum number of rows of the word table, special ones included.
+        min_count: Minimum count of a word; rarer ones train the vector of the unknown word.
+        lowercase: Count words in lower case.
+        subtypes: Keep the subtypes of labels; otherwise only their universal parts.
+        column: Column of the tags.
+        longest: Maximum number of characters read of a word.
         multiple_of: Tables are padded to a multiple of this.
     """
     counts: dict[str, Counter[str]] = {key: Counter() for key in _LISTS}
@@ -145,30 +145,30 @@ def learn_vocabulary(
 
 
 class Padded(NamedTuple):
-    """Sentences side by side, the root first; 0 pads."""
+    """Batch of sentences as padded ids, the root first; padding is 0."""
 
     words: Numbers  # `[batch, length]`
     tags: Numbers  # `[batch, length]`
     # characters of each spelling among the words, longest spellings first, `[spellings, longest]`
     characters: Numbers
     character_counts: Numbers  # `[spellings]`
-    spellings: Numbers  # row of each word in `characters`, `[batch, length]`
+    spellings: Numbers  # row of each word's spelling in `characters`, `[batch, length]`
     lengths: Numbers  # words and root, `[batch]`
-    heads: Numbers  # `[batch, length]`, or empty where there are no trees
-    labels: Numbers  # `[batch, length]`, :data:`NO_LABEL` for root and padding; likewise
-    positions: Numbers  # where in the flattened `[batch, length]` words stand, `[words]`
+    heads: Numbers  # `[batch, length]`; empty without trees
+    labels: Numbers  # `[batch, length]`, :data:`NO_LABEL` for root and padding; empty without trees
+    positions: Numbers  # positions of words in the flattened `[batch, length]`, `[words]`
 
 
 @dataclass(frozen=True)
 class EncodedTreebank:
-    """Sentences as numbers, one after the other, the root before each sentence's words."""
+    """Concatenated ids of sentences, with the root before each sentence's words."""
 
     lengths: Numbers  # words of each sentence, without the root
     words: Numbers  # their ids
     tags: Numbers  # their tags' ids
-    spellings: Numbers  # the rows of their spellings
-    heads: Numbers | None  # numbers of their heads; `None`: there are no trees
-    labels: Numbers | None  # ids of their labels; likewise
+    spellings: Numbers  # indices of their spellings
+    heads: Numbers | None  # positions of their heads; `None` without trees
+    labels: Numbers | None  # ids of their labels; `None` without trees
     characters: Numbers  # ids of the characters of all spellings, one after the other
     character_counts: Numbers  # characters of each spelling
 
@@ -177,7 +177,7 @@ class EncodedTreebank:
 
     @cached_property
     def _starts(self) -> Numbers:
-        """Where each sentence's root stands."""
+        """Position of each sentence's root."""
         return np.cumsum(self.lengths + 1) - (self.lengths + 1)
 
     @cached_property
@@ -185,7 +185,7 @@ class EncodedTreebank:
         return np.cumsum(self.character_counts) - self.character_counts
 
     def padded(self, numbers: NDArray[Any]) -> Padded:
-        """The sentences of these numbers as one batch."""
+        """Return the sentences with these numbers as a batch."""
         lengths = self.lengths[numbers] + 1
         columns = np.arange(lengths.max())
         inside = columns < lengths[:, None]
@@ -194,7 +194,7 @@ class EncodedTreebank:
         def taken(values: Numbers | None, padding: int) -> Numbers:
             return np.zeros((0, 0), dtype=np.int64) if values is None else np.where(inside, values[places], padding)
 
-        # Padding is spelt as the root, row 0, which every batch has: no further row to read.
+        # Padding has the root's spelling, row 0, which every batch has, so it adds no row.
         rows, spellings = np.unique(taken(self.spellings, 0), return_inverse=True)
         order = np.argsort(-self.character_counts[rows], kind="stable")
         counts, first = self.character_counts[rows[order]], self._character_starts[rows[order]]

@@ -1,4 +1,4 @@
-"""Style transfer: modern English to Shakespeare's and back, with the encoder–decoder Transformer."""
+"""Style transfer between modern and Shakespeare's English, with the encoder–decoder Transformer."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The configuration of style transfer."""
+"""Configuration of style transfer."""
 
 from typing import Literal
 
@@ -8,14 +8,14 @@ from phmrun.families.sequence_to_sequence.config import ParallelDataConfig, Sequ
 
 
 class StyleDataConfig(ParallelDataConfig):
-    """Which sentence pairs, in which direction, as which tokens."""
+    """Sentence pairs, their direction and tokens."""
 
-    source: str = Field("modern", min_length=1, description="Style transferred from.")
-    target: str = Field("original", min_length=1, description="Style transferred into: modern, or original.")
+    source: str = Field("modern", min_length=1, description="Source style: modern or original.")
+    target: str = Field("original", min_length=1, description="Target style: modern or original.")
     copies: int = Field(
         0,
         ge=0,
-        description="How often training also sees each target sentence as its own source, which teaches copying "
+        description="Number of copies of each target sentence in training with itself as the source, to teach copying "
         "(Currey et al. 2017).",
     )
 

@@ -1,4 +1,4 @@
-"""Where the sentence pairs of a style transfer experiment come from."""
+"""Data of style transfer."""
 
 import hashlib
 from functools import partial
@@ -21,7 +21,7 @@ STYLES = ("modern", "original")
 
 
 def build_data(config: StyleExperiment, cache: Path) -> ParallelData:
-    """The data module of an experiment, with its prepared corpora in ``cache``.
+    """Build the data module of an experiment, with prepared corpora in ``cache``.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
@@ -35,7 +35,7 @@ def build_data(config: StyleExperiment, cache: Path) -> ParallelData:
 
 
 def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
-    """The corpus that comes with phmrun."""
+    """Return the built-in corpus."""
     require_languages(data, STYLES)
     directory = builtin.unpack("style", cache)
     files = {split: (directory / f"{split}.{data.source}", directory / f"{split}.{data.target}") for split in SPLITS}
@@ -43,7 +43,9 @@ def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
 
 
 def with_copies(pair: tuple[Path, Path], times: int, cache: Path) -> tuple[Path, Path]:
-    """Training files in which each target sentence follows as its own source, so many times; written on first use.
+    """Return training files with added copies, written to ``cache`` on first use.
+
+    After each pair, its target sentence follows ``times`` times with itself as the source.
 
     Raises:
         PhmrunError: (exit 3) A file is missing or malformed.

@@ -1,9 +1,9 @@
-"""What BLEU does not see of a style transfer: how much of it is copied, and whether it has the style.
+"""Measures of style transfer beside BLEU: share of copied sentences, share in the target style.
 
-Copying the source scores 19.7 BLEU on Shakespeare's plays, above every published model. So each output is also measured
-by the share of sentences that are their own source, and by the share that a classifier takes for the target style
-(as in Shen et al. 2017): logistic regression on the words and pairs of words of the training sentences of both styles.
-Both are measured of the copied sources and of the references as well, between which a model should lie.
+Copying the source scores 19.7 BLEU on Shakespeare's plays, above every published model. Two measures show it: the share
+of outputs that equal their source, and the share that a classifier assigns to the target style (as in Shen et al.
+2017). The classifier is a logistic regression on words and word bigrams of the training sentences. Both are also
+measured for copied sources and for references; a model should lie in between.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,21 +19,21 @@ Pairs = Callable[[], Iterable[tuple[str, str]]]
 
 
 def measures(train: Pairs) -> Mapping[str, OutputMeasure]:
-    """By name, what is measured of outputs beside their sources; learnt from training pairs without copies."""
+    """Return the measures of outputs by name; ``train`` yields training pairs without copies."""
     return {"unchanged": unchanged, "style": partial(_style, cache(partial(_classifier, train)))}
 
 
 def unchanged(sources: Sequence[str], outputs: Sequence[str]) -> Score:
-    """The share of outputs that are their source, in per cent; spaces at the ends do not count."""
+    """Return the percentage of outputs that equal their source; white space is ignored."""
     same = sum(source.split() == output.split() for source, output in zip(sources, outputs, strict=True))
     return _share("unchanged", same, len(outputs), "same:tokens")
 
 
 def _style(classifier: Callable[[], Callable[[Sequence[str]], int]], _: Sequence[str], outputs: Sequence[str]) -> Score:
-    """The share of outputs that a classifier takes for the target style, in per cent.
+    """Return the percentage of outputs that the classifier assigns to the target style.
 
     Raises:
-        ModuleNotFoundError: Without scikit-learn.
+        ModuleNotFoundError: scikit-learn is not installed.
     """
     return _share("style", classifier()(outputs), len(outputs), "classifier:logistic|words:1-2|from:train")
 
@@ -43,7 +43,7 @@ def _share(name: str, hits: int, n: int, signature: str) -> Score:
 
 
 def _classifier(train: Pairs) -> Callable[[Sequence[str]], int]:
-    """What counts the sentences in the target style; it has learnt both styles from the training pairs."""
+    """Train the classifier; return a function that counts sentences in the target style."""
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline

@@ -1,4 +1,4 @@
-"""Subject–verb agreement: the number of a verb from the words before it."""
+"""Subject–verb agreement: number of a verb from the words before it."""
 
 from phmrun.families.sentence_classification.metrics import ACCURACY, MAJORITY
 from phmrun.metric import Baseline

@@ -1,4 +1,4 @@
-"""The configuration of subject–verb agreement."""
+"""Configuration of subject–verb agreement."""
 
 from typing import Annotated, Literal, Self
 
@@ -19,12 +19,12 @@ class AgreementOptions(ModelConfig):
         "transformer", description="A Transformer encoder, or an LSTM."
     )
     width: int = Field(128, ge=2, description="Width of the hidden states and embeddings.")
-    layers: int = Field(2, ge=1, le=MOST_LAYERS, description="Blocks of the encoder, or layers of the LSTM.")
+    layers: int = Field(2, ge=1, le=MOST_LAYERS, description="Number of blocks of the encoder, or layers of the LSTM.")
     feedforward: int = Field(512, ge=1, description="Width of the encoder's feed-forward networks.")
-    heads: int = Field(4, ge=1, description="The encoder's attention heads; a divisor of the width.")
-    norm: Literal["pre", "post"] = Field("pre", description="Layer normalisation before or after each sub-layer.")
+    heads: int = Field(4, ge=1, description="Attention heads of the encoder; a divisor of the width.")
+    norm: Literal["pre", "post"] = Field("pre", description="Layer normalization before or after each sublayer.")
     pooling: Literal["mean", "max", "last", "max-mean"] = Field(
-        "mean", description="How the network's outputs along a prefix become one vector; last: that of the end token."
+        "mean", description="Pooling of the outputs over a prefix; last: output of the end token."
     )
     dropout: float = Field(0.1, ge=0, lt=1, description="Share of residual, embedding and summary units dropped.")
     word_dropout: float = Field(0.0, ge=0, lt=1, description="Share of words whose whole vector is dropped.")
@@ -35,7 +35,7 @@ class AgreementOptions(ModelConfig):
     )
     bias: bool = Field(True, description="Biases in the attention's maps.")
     gate_maps: Literal["gate", "stacked"] = Field(
-        "gate", description="The LSTM's maps: one per gate for each of input and hidden vector, or one for all gates."
+        "gate", description="LSTM: one weight matrix per gate and input, or one for all gates."
     )
 
     @model_validator(mode="after")
@@ -53,5 +53,5 @@ class AgreementExperiment(ClassificationExperiment):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The numbers that a verb can have."""
+        """Numbers of a verb: singular, plural."""
         return LABELS

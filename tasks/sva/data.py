@@ -1,4 +1,4 @@
-"""Where the prefixes of an agreement experiment come from."""
+"""Data of subject–verb agreement, and its nearest-noun baseline."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -18,13 +18,13 @@ from phmrun.tasks.sva.config import LABELS, AgreementExperiment
 from phmrun.text.agreement import Item as AgreementItem
 from phmrun.text.agreement import divide, read_agreement
 
-NUMBERS = dict(zip(("VBZ", "VBP"), LABELS, strict=True))  # the number of a verb by its tag
+NUMBERS = dict(zip(("VBZ", "VBP"), LABELS, strict=True))  # number of a verb by its tag
 REDUCED = {"train": 85, "dev": 5, "held-out": 10}
-"""Shares of the validation file, in per cent, where it is all there is to learn from."""
+"""Percentages of the validation file, if there is no training file."""
 
 
 def build_data(config: AgreementExperiment, cache: Path) -> ClassificationData:
-    """The data module of an experiment, with its prepared data in ``cache``.
+    """Build the data module of an experiment, with prepared data in ``cache``.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
@@ -33,8 +33,8 @@ def build_data(config: AgreementExperiment, cache: Path) -> ClassificationData:
 
 
 def corpus(data: ClassificationDataConfig, cache: Path) -> ClassificationCorpus:
-    """The items that a data section names."""
-    if data.name == "builtin":  # the attractors of the test items stand in a file of their own
+    """Return the items that a data section names."""
+    if data.name == "builtin":  # the test items' attractors are in a separate file
         directory = builtin.unpack("agreement", cache)
         files = {split: directory / f"{split}.tsv" for split in SPLITS}
         readers: dict[str, Reader] = {split: partial(read, path) for split, path in files.items()}
@@ -50,8 +50,11 @@ def corpus(data: ClassificationDataConfig, cache: Path) -> ClassificationCorpus:
 
 
 def read(path: Path, part: str | None = None) -> Iterator[Item]:
-    """The items of a file in either of Linzen's formats; their part is their number of attractors unless given."""
-    return (_item(each, part) for each in read_agreement(path))
+    """Yield the items of a file in either of Linzen's formats.
+
+    ``part`` is the part of all items; the number of attractors if not given.
+    """
+    return (_item(item, part) for item in read_agreement(path))
 
 
 def _item(item: AgreementItem, part: str | None = None) -> Item:
@@ -63,10 +66,11 @@ _corpus = partial(corpus_of, labels=LABELS, sentences=1, format="agreement")
 
 
 def nearest_noun_baseline(nouns: Path, items: Sequence[Item]) -> list[str]:
-    """Numbers that need no model: that of the noun that stands closest before the verb; singular without a noun.
+    """Return the number of the nearest noun before the verb; singular without a noun.
 
-    It is right where no attractor stands between and wrong where all nouns between are attractors, but for a few verbs
-    that look like nouns: "saw". In the file ``nouns`` stands a form a line, after the tag of its verb and a tab.
+    It is right if no attractor stands between subject and verb, and wrong if all nouns in between are attractors,
+    except for verb forms such as "saw" that look like nouns. Each line of ``nouns`` has a verb tag, a tab, and a noun
+    form.
     """
     rows = (line.split("\t") for line in nouns.read_text(encoding="utf-8").splitlines())
     numbers = {form: NUMBERS[tag] for tag, form in rows}
@@ -75,7 +79,7 @@ def nearest_noun_baseline(nouns: Path, items: Sequence[Item]) -> list[str]:
 
 
 def _complete(name: str) -> ClassificationCorpus:
-    """A dataset as it is published; items of the test file belong to the part by attractors that lists them."""
+    """Return a published dataset; test items belong to the parts that list them by attractors."""
     here = splits_here(CATALOGUE.get(name))
     splits = [*SPLITS, *(split for split in here if split not in SPLITS)]
     paths = {split: files["items"] for split, files in locate(name, splits).items()}
@@ -90,7 +94,7 @@ def _complete(name: str) -> ClassificationCorpus:
 
 
 def _reduced(name: str) -> ClassificationCorpus:
-    """A dataset without its training file: the validation file in three, and the test files by attractors."""
+    """Return a corpus without a training file: its validation file, divided, and test files by attractors."""
     here = splits_here(CATALOGUE.get(name))
     tests = [split for split in here if split.startswith("test_")]
     splits = ["dev", *tests]
@@ -105,7 +109,7 @@ def _reduced(name: str) -> ClassificationCorpus:
 
 
 def _undivided(name: str) -> ClassificationCorpus:
-    """The full table, divided as its authors do."""
+    """Return the full table, divided as by its authors."""
     path = locate(name)["all"]["items"]
 
     def split(name: str) -> Iterator[Item]:

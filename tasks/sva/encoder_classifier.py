@@ -1,4 +1,4 @@
-"""A Transformer encoder that classifies sentences: subject–verb agreement (Zhang et al. 2021, section 4.4)."""
+"""Transformer encoder for sentence classification: agreement (Zhang et al. 2021, section 4.4)."""
 
 import math
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from phmrun.tasks.sva.config import AgreementOptions
 
 
 class EncoderClassifier(nn.Module):
-    """softmax(W pool_t encoder(x)_t + b).
+    """Encoder with classifier softmax(W pool_t encoder(x)_t + b).
 
     Args:
-        options: Its section of the configuration; every option is described there.
+        options: Section of the configuration.
         sizes: Entries of the vocabulary, and number of classes.
-        structures: Structure and options of ``layer``, every map in the blocks, of ``embedding`` and of ``output``.
+        structures: Options of ``layer``, all maps in the blocks; of ``embedding``; of ``output``.
 
     Raises:
-        PhmrunError: Sizes and structures that do not go together.
+        PhmrunError: Sizes and structures do not match.
     """
 
     options: ClassVar[type[AgreementOptions]] = AgreementOptions
@@ -50,11 +50,11 @@ class EncoderClassifier(nn.Module):
         self.positions = SinusoidalPositions(width)
         self.embedding = build_embedding(vocabulary, width, **embedding)
         self.output = ClassScores((1 + options.pooling.count("-")) * width, classes, **output)
-        # forward multiplies by √width: words then have unit variance, beside positions between -1 and 1.
+        # forward multiplies by √width, so that words have unit variance.
         self.embedding.reset_parameters(width**-0.5)  # type: ignore[operator]
 
     def forward(self, sentences: Sentences) -> Tensor:
-        """Logits of the classes, ``[batch, classes]``."""
+        """Return the logits of the classes, ``[batch, classes]``."""
         tokens = sentences.tokens
         words = self.embedding(tokens) * math.sqrt(self.width)
         if self.word_dropout and self.training:

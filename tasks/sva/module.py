@@ -1,4 +1,4 @@
-"""The Lightning module and the predictor of subject–verb agreement."""
+"""Lightning module and predictor of subject–verb agreement."""
 
 from functools import partial
 
@@ -14,7 +14,7 @@ from phmrun.tasks.sva.config import AgreementExperiment, AgreementOptions
 
 
 def build_module(config: AgreementExperiment, words: int, classes: int) -> ClassificationModule:
-    """The module of an experiment with so many vocabulary entries and classes."""
+    """Build the module of an experiment with these numbers of vocabulary entries and classes."""
     training = config.training
     return ClassificationModule(
         build_network("sva", config, words, classes),
@@ -26,7 +26,7 @@ def build_module(config: AgreementExperiment, words: int, classes: int) -> Class
 
 
 def build_lstm(config: AgreementExperiment, words: int, classes: int) -> LSTMClassifier:
-    """Return the LSTM of an experiment; hidden vectors have the width of the embeddings, and there is no MLP."""
+    """Build the LSTM of an experiment; hidden width = embedding width, no MLP."""
     shared = AgreementOptions.model_fields.keys() & LSTMClassifierOptions.model_fields.keys()
     options = LSTMClassifierOptions(
         hidden=config.model.width, mlp_layers=0, **config.model.model_dump(include=set(shared))
