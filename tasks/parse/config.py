@@ -189,7 +189,7 @@ class TreeDecodingConfig(Section):
     punctuation: bool = Field(True, description="Score punctuation, too.")
     input: Annotated[Literal["auto", "conllu", "text"], Unhashed()] = Field(
         "auto",
-        description="Input of predict: CoNLL-U, or text, one sentence per line with spaces between words; auto detects it.",
+        description="Input of predict: CoNLL-U, or text (a sentence per line, words between spaces); auto detects it.",
     )
     batch: Annotated[int, Unhashed()] = Field(64, ge=1, description="Sentences parsed at a time.")
 
