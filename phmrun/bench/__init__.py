@@ -1,1 +1,1 @@
-"""How fast layers and whole models are, against what a user would take instead: measured in turns, in one process."""
+"""Benchmarks of layers and models against alternatives, interleaved in one process."""

@@ -1,8 +1,8 @@
-"""Hugging Face's model of the same sizes as a run's Transformer: what a user would take instead.
+"""Hugging Face model with the sizes of a run's Transformer.
 
-Where norms stand before each block, that is M2M100 with the run's own weights: it has the same logits, and every output
-ends where the model ends it. Any other is a MarianMT model with random weights, whose speed does not depend on their
-values while the number of decoding steps is given.
+With pre-norm, it is M2M100 with the run's own weights: its logits are the same, and outputs end where the model ends
+them. Otherwise it is a MarianMT model with random weights. Its speed does not depend on them if the number of decoding
+steps is fixed.
 """
 
 from typing import Any, cast
@@ -19,12 +19,16 @@ from phmrun.models.incremental import joined
 from phmrun.models.transformer import DecoderLayer, EncoderDecoder, EncoderLayer, Transformer, with_tables
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
-LONGEST = 1024  # positions; longer sentences would need more
-IGNORED = -100  # the label of a position without a next token
+LONGEST = 1024  # maximum number of positions
+IGNORED = -100  # label of positions without a next token
 
 
 def transformers_library() -> Any:
-    """The package ``transformers``; a `PhmrunError` says how it is installed."""
+    """Import the package ``transformers``.
+
+    Raises:
+        PhmrunError: It is not installed; the hint has the command.
+    """
     try:
         import transformers
     except ImportError as error:
@@ -37,10 +41,16 @@ def transformers_library() -> Any:
 
 
 class HuggingFace:
-    """A Transformer of that library, with sizes, dropouts and tying of a run's ``model`` section.
+    """Transformer of Hugging Face with sizes, dropouts and tying of a run's ``model`` section.
 
-    ``smoothing`` is ε of the label smoothing, ``alpha`` the exponent of its own length penalty in beam search, which
-    divides by ``length ** alpha``. Weights are those of a network (:func:`has_place_for`), or else random.
+    Args:
+        model: Section of the configuration.
+        source_size: Entries of the source vocabulary.
+        target_size: Entries of the target vocabulary.
+        smoothing: ε of the label smoothing.
+        alpha: Exponent of the length penalty in beam search, which divides by ``length ** alpha``.
+        device: Device of the model.
+        weights: Network to copy the weights from, see :func:`has_place_for`; random weights if not given.
 
     Raises:
         PhmrunError: The package ``transformers`` is not installed.
@@ -82,7 +92,7 @@ class HuggingFace:
         }
         self.model: Any
         if weights is not None:
-            # By default M2M100 leaves out 5 % of its layers at random in training; the run's network none.
+            # M2M100's default drops 5 % of its layers in training; the run's network drops none.
             config = transformers.M2M100Config(**sizes, encoder_layerdrop=0.0, decoder_layerdrop=0.0)
             self.model = transformers.M2M100ForConditionalGeneration(config).to(device)
             _set_weights(self.model.model, with_tables(folded(weights)))
@@ -94,7 +104,7 @@ class HuggingFace:
         self.alpha = alpha
 
     def loss(self, batch: ParallelBatch) -> Tensor:
-        """Its logits at every position, padding included, and torch's label-smoothed cross-entropy."""
+        """Return the label-smoothed cross-entropy, summed; logits are computed at all positions."""
         logits = self.model(
             input_ids=batch.source, attention_mask=batch.source.ne(PAD), decoder_input_ids=batch.target, use_cache=False
         ).logits.flatten(0, 1)
@@ -103,9 +113,9 @@ class HuggingFace:
         return F.cross_entropy(logits, labels, ignore_index=IGNORED, label_smoothing=self.smoothing, reduction="sum")
 
     def decode(self, sources: Sources, beam: int) -> Tensor:
-        """``generate`` with its key–value cache, up to the longest limit, or for just so many steps.
+        """Decode with ``generate`` and its key–value cache, up to the greatest limit.
 
-        The tokens are ``[batch, 1 + steps]``, the first of them the beginning's.
+        If ``sources.exact``, exactly as many steps are made. Returns tokens ``[batch, 1 + steps]``, the first one BOS.
         """
         steps = max(sources.limits)
         outputs: Tensor = self.model.eval().generate(
@@ -122,14 +132,16 @@ class HuggingFace:
 
 
 def has_place_for(network: Transformer, model: Any) -> bool:
-    """Whether M2M100 can have the weights of a run's network: norms before each block, and one table for all."""
-    known = network.positions is not None and isinstance(network.encoder_norm, nn.LayerNorm)
-    return known and model.activation == "relu" and model.tie == "all" and model.upsample == 1 and not model.output_bias
+    """True if M2M100 can hold a network's weights: pre-norm, ReLU, one table for all."""
+    pre_norm = network.positions is not None and isinstance(network.encoder_norm, nn.LayerNorm)
+    return (
+        pre_norm and model.activation == "relu" and model.tie == "all" and model.upsample == 1 and not model.output_bias
+    )
 
 
 @torch.no_grad()
 def _set_weights(theirs: Any, ours: EncoderDecoder) -> None:
-    """Copies all weights of a folded network, and its positions."""
+    """Copy all weights and the positions of a folded network."""
     theirs.shared.weight.copy_(cast(nn.Embedding, ours.source_embedding).weight)
     for side, layers, norm in (
         (theirs.encoder, ours.encoder, ours.encoder_norm),
@@ -146,7 +158,7 @@ def _set_weights(theirs: Any, ours: EncoderDecoder) -> None:
             _set(place.fc2, feedforward.contract)
             _set(place.final_layer_norm, layer.feedforward.norm)
         _set(side.layer_norm, norm)
-        positions = side.embed_positions.weights  # the first word's comes after that of padding
+        positions = side.embed_positions.weights  # the first word's position follows that of padding
         positions[PAD + 1 :] = ours.positions(len(positions) - PAD - 1)  # type: ignore[misc]
 
 
@@ -163,6 +175,6 @@ def _set(theirs: Any, ours: Any) -> None:
 
 
 def _put(theirs: Any, weight: Tensor, bias: Tensor | None) -> None:
-    """Sets a map or norm; its bias is 0 where ours has none."""
+    """Copy a map's or norm's weights; a missing bias is 0."""
     theirs.weight.copy_(weight)
     theirs.bias.copy_(torch.zeros_like(theirs.bias) if bias is None else bias)

@@ -1,9 +1,8 @@
-"""Structured modules against torch's dense ones: inference on few and many tokens, and training.
+"""Speed of structured modules against torch's dense ones, in inference and training.
 
-Inference is measured in every form that a module has for it. Weights are *hot* when the same module is called again and
-again, and *cold* when each call takes another copy of it, out of so many that together they exceed the last-level
-cache: then the call waits for memory, as it does inside a large model. That holds for every candidate alike, however
-small its copies are.
+Inference is measured in every form that a module has for it. Weights are *hot* if all calls use the same module. They
+are *cold* if each call uses another copy, and the copies exceed the last-level cache together. A cold call waits for
+memory, as inside a large model, for every candidate alike.
 """
 
 import copy
@@ -24,34 +23,34 @@ from phmrun.bench.timing import MEASUREMENT, Result, Timing, interleave, ratios
 from phmrun.errors import PhmrunError
 from phmrun.progress import progress
 
-BEYOND_CACHE = 1.25  # cold copies take so many times the last-level cache …
-MOST_COPIES = 8192  # … but are no more than this: layers of a few kilobytes are never cold for long
+BEYOND_CACHE = 1.25  # total size of cold copies / last-level cache
+MOST_COPIES = 8192  # maximum number of cold copies; layers of a few kilobytes therefore stay warm
 Mode = Literal["inference", "training"]
 Precision = Callable[[], AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True)
 class Measured(Result):
-    """One line of the result."""
+    """Result of one setting."""
 
-    module: str  # the kind of module
+    module: str  # kind of module
     layer: str  # structure and options
-    in_features: int  # size of an input vector; of an embedding, the number of its rows
-    out_features: int  # size of an output vector; of a biaffine form, the number of its labels
+    in_features: int  # size of an input vector; number of rows for an embedding
+    out_features: int  # size of an output vector; number of labels for a biaffine form
     mode: Mode  # forward only, or forward and backward with the gradients of inputs and parameters
-    weights: Literal["hot", "cold"]  # whether the weights were in the cache
+    weights: Literal["hot", "cold"]  # "hot": the weights were in the cache
     batch: Batch  # input vectors per call: tokens, or sequences and their length
-    reference: str  # the torch module in the place of ours
-    seconds: dict[str, float]  # median time per call: of the reference, and of ours in each form that it has
-    ratios: dict[str, float]  # that of ours in parts of the reference's, by form
-    auto: Form  # the form that training has, or that inference takes for such a batch
+    reference: str  # torch module that ours replaces
+    seconds: dict[str, float]  # median seconds per call: of the reference, and of each form of ours
+    ratios: dict[str, float]  # our time / the reference's, by form
+    auto: Form  # form used in training, or in inference for this batch
 
 
 class Survey(NamedTuple):
-    """The plan of a benchmark of layers."""
+    """Plan of a benchmark of layers."""
 
     candidates: list[Case]
-    tables: list[Case]  # large ones, whose lookups' memory is measured
+    tables: list[Case]  # large tables, to measure the memory of their lookups
     left_out: list[str]
 
 
@@ -64,20 +63,28 @@ def survey(
     dtype: torch.dtype = torch.float32,
     rows: int = 0,
 ) -> Survey:
-    """Plans a benchmark of kinds of modules, with structures named with their options; refuses one in which none fits.
+    """Plan a benchmark of kinds of modules.
 
-    ``orders`` are the values of n where a structure has it and none is given, ``shapes`` those of each kind unless
-    given, ``rows`` the vectors in the large tables, 0 for none.
+    Args:
+        modules: Names of the kinds.
+        structures: Structures with their options.
+        orders: Values of n, for structures that have it and are given without.
+        shapes: Shapes; the kind's own if empty.
+        dtype: Data type of the measurement.
+        rows: Vectors in the large tables; 0 for no tables.
+
+    Raises:
+        PhmrunError: No structure fits any shape.
     """
     orders = orders or ORDERS
     plan = Survey([], [], [])
     for kind in (MODULE_KINDS[name] for name in modules):
-        found, reasons = cases(kind, structures, orders, shapes, dtype)
-        plan.candidates.extend(found)
+        fitting, reasons = cases(kind, structures, orders, shapes, dtype)
+        plan.candidates.extend(fitting)
         plan.left_out.extend(reasons)
         if kind.name == "embedding" and rows:
-            layers = {case.label: (case.structure, case.options) for case in found if case.structure != "dense"}
-            large, reasons = large_tables(list(layers.values()), sorted({case.shape[1] for case in found}), rows)
+            layers = {case.label: (case.structure, case.options) for case in fitting if case.structure != "dense"}
+            large, reasons = large_tables(list(layers.values()), sorted({case.shape[1] for case in fitting}), rows)
             plan.tables.extend(large)
             plan.left_out.extend(reasons)
     if not plan.candidates:
@@ -86,12 +93,16 @@ def survey(
 
 
 def check_batches(modules: Sequence[str], batches: Sequence[Batch], where: str) -> None:
-    """Refuses batches that have not the dimensions that the modules read."""
+    """Check that batches have the dimensions that the modules read.
+
+    Raises:
+        PhmrunError: A batch has another number of dimensions.
+    """
     for name in modules:
         example = MODULE_KINDS[name].sizes.batches[0]
         for batch in batches:
             if len(batch) != len(example):
-                form, text = ("x".join(map(str, each)) for each in (example, batch))
+                form, text = ("x".join(map(str, size)) for size in (example, batch))
                 raise PhmrunError(f"{text!r} is no batch of {name}", where=where, hint=f"Write it like {form}.")
 
 
@@ -106,13 +117,23 @@ def measure(
     cache: int | None = None,
     at_least: float = MEASUREMENT,
 ) -> Iterator[Measured]:
-    """Measures each candidate against the reference of its size, in the same rounds; results are medians over them.
+    """Measure each candidate against the reference of its size; times are medians over rounds.
 
-    Batches of inference and training are the kind's own unless given, and so are the bytes of the machine's last-level
-    cache. Below single precision, training is under autocast and inference has such weights.
+    Candidates and reference alternate within a round. Below single precision, training runs under autocast and
+    inference uses weights of that type.
+
+    Args:
+        candidates: Cases to measure.
+        batches: Batches of inference; the kind's own if empty.
+        training: Batches of training; the kind's own if empty.
+        rounds: Measurements of each.
+        device: Device of the measurement.
+        dtype: Data type.
+        cache: Bytes of the last-level cache; detected if not given.
+        at_least: Minimum seconds of a measurement.
     """
     beyond = math.ceil((last_level_cache() if cache is None else cache) * BEYOND_CACHE)
-    plans = [list(_settings(each.kind, batches, training, beyond)) for each in candidates]
+    plans = [list(_settings(planned.kind, batches, training, beyond)) for planned in candidates]
     place = torch.device(device)
 
     def precision() -> AbstractContextManager[Any]:
@@ -124,7 +145,7 @@ def measure(
     with progress("measuring", sum(map(len, plans)), "settings") as advance:
         for candidate, settings in zip(candidates, plans, strict=True):
             kind = candidate.kind
-            plain, module = (made.to(device) for made in (kind.plain(candidate.shape), candidate.build()))
+            plain, module = (built.to(device) for built in (kind.plain(candidate.shape), candidate.build()))
             for (mode, size), group in itertools.groupby(settings, key=lambda setting: setting[:2]):
                 forms: dict[str, list[nn.Module]] = {}
                 if mode == "inference":
@@ -132,16 +153,16 @@ def measure(
                     forms = {name: copies_of(form.to(dtype), size) for name, form in held.items()}
                 for _, _, batch in group:
                     drawn = kind.draw(candidate.shape, batch, dtype)
-                    # Detached before they move: otherwise a copy on a GPU would be no leaf, and keep no gradient.
-                    inputs = tuple(one.detach().to(place).requires_grad_(one.requires_grad) for one in drawn)
+                    # Detached before they move, since a copy on a GPU would be no leaf and keep no gradient.
+                    inputs = tuple(tensor.detach().to(place).requires_grad_(tensor.requires_grad) for tensor in drawn)
                     if mode == "training":
                         auto = candidate.auto(module)
                         steps = {kind.reference: plain, auto: module}
-                        timings = times({name: _step(kind, one, inputs, precision) for name, one in steps.items()})
+                        timings = times({name: _step(kind, timed, inputs, precision) for name, timed in steps.items()})
                     else:
                         auto = candidate.auto(module, math.prod(batch))
                         with torch.inference_mode():
-                            timings = times({name: _in_turn(kind, made, inputs) for name, made in forms.items()})
+                            timings = times({name: _in_turn(kind, built, inputs) for name, built in forms.items()})
                     yield Measured(
                         kind.name,
                         candidate.label,
@@ -160,20 +181,20 @@ def measure(
 def _settings(
     kind: ModuleKind, batches: Sequence[Batch], training: Sequence[Batch], beyond: int
 ) -> Iterator[tuple[Mode, int, Batch]]:
-    """Mode, bytes of copies and batch."""
+    """Yield mode, bytes of copies (0: hot) and batch."""
     yield from (("training", 0, batch) for batch in training or kind.sizes.training)
     for size in (0, beyond) if kind.cold else (0,):
         yield from (("inference", size, batch) for batch in batches or kind.sizes.batches)
 
 
 def copies_of(module: nn.Module, size: int) -> list[nn.Module]:
-    """As many copies as take ``size`` bytes together, at least one and at most ``MOST_COPIES``."""
-    each = sum(parameter.numel() * parameter.element_size() for parameter in module.parameters())
-    return [copy.deepcopy(module) for _ in range(min(max(1, math.ceil(size / each)), MOST_COPIES))]
+    """Return copies that take ``size`` bytes together, at least one and at most ``MOST_COPIES``."""
+    module_bytes = sum(parameter.numel() * parameter.element_size() for parameter in module.parameters())
+    return [copy.deepcopy(module) for _ in range(min(max(1, math.ceil(size / module_bytes)), MOST_COPIES))]
 
 
 def _in_turn(kind: ModuleKind, modules: Sequence[nn.Module], inputs: Inputs) -> Callable[[], Tensor]:
-    """Calls the next of the modules."""
+    """Return a function that calls the modules in turn."""
     endless = itertools.cycle(modules)
     return lambda: kind.call(next(endless), inputs)
 
@@ -181,7 +202,7 @@ def _in_turn(kind: ModuleKind, modules: Sequence[nn.Module], inputs: Inputs) -> 
 def _step(
     kind: ModuleKind, module: nn.Module, inputs: Inputs, precision: Precision = nullcontext
 ) -> Callable[[], None]:
-    """One forward and one backward, the gradients thrown away as an optimizer step does."""
+    """Return a function that runs forward and backward, and then discards the gradients."""
     with torch.no_grad(), precision():
         gradient = torch.randn_like(kind.call(module, inputs))
 
@@ -190,7 +211,7 @@ def _step(
             outputs = kind.call(module, inputs)
         outputs.backward(gradient)
         module.zero_grad(set_to_none=True)
-        for one in inputs:
-            one.grad = None
+        for tensor in inputs:
+            tensor.grad = None
 
     return step

@@ -1,4 +1,4 @@
-"""Memory of a lookup in a very large table of each structure."""
+"""Memory of a lookup in a very large table, by structure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,28 +14,31 @@ from phmrun.registry import STRUCTURES
 
 ROWS = 10_000_000
 TOKENS = 640
-MOST = 2 * 2**30  # bytes of parameters up to which a large table is drawn
+MOST = 2 * 2**30  # limit of parameter bytes of a large table
 BYTES = 4
 
 
 @dataclass(frozen=True)
 class LookupMemory(Result):
-    """What a table of a structure takes, in bytes of single precision."""
+    """Memory of a table and of its lookup, in bytes of single precision."""
 
     layer: str  # structure and options
     rows: int  # vectors in the table
     width: int  # numbers in a vector
     tokens: int  # vectors looked up at once
     table: int  # bytes of the dense table
-    parameters: int  # bytes of the structure's own numbers
-    lookup: int  # bytes that the lookup took at its peak, beyond what the process held before, its result included
+    parameters: int  # bytes of the structure's parameters
+    lookup: int  # peak bytes of the lookup beyond the process's memory before, result included
 
 
 def large_tables(
     layers: Sequence[tuple[str, Mapping[str, Any]]], widths: Sequence[int], rows: int = ROWS
 ) -> tuple[list[Case], list[str]]:
-    """Tables of so many vectors whose parameters can be drawn, and why others cannot; ``layers`` with all options."""
-    found, left_out = [], []
+    """Return the tables with this many rows that fit, and the reasons for the others.
+
+    ``layers`` are structures with all options. Parameters of more than :data:`MOST` bytes do not fit.
+    """
+    fitting, left_out = [], []
     for width in widths:
         for name, options in layers:
             case, structure = Case(EmbeddingKind(), name, options, (rows, width)), STRUCTURES.get(name)
@@ -45,14 +48,14 @@ def large_tables(
             if reason:
                 left_out.append(f"a table of {rows:,} × {width}, {case.label}: {reason}")
             else:
-                found.append(case)
-    return found, left_out
+                fitting.append(case)
+    return fitting, left_out
 
 
 def lookup_memory(
     tables: Sequence[Case], *, tokens: int = TOKENS, device: torch.device | str = "cpu"
 ) -> Iterator[LookupMemory]:
-    """Looks random tokens up in each of the :func:`large_tables`, with the memory at its peak."""
+    """Yield the peak memory of looking up random tokens in each of the :func:`large_tables`."""
     with progress("looking up", len(tables), "tables") as advance:
         for case in tables:
             rows, width = case.shape
@@ -67,6 +70,6 @@ def lookup_memory(
             parameters = sum(parameter.numel() for parameter in module.parameters())
             sizes = (BYTES * rows * width, BYTES * parameters, max(0, most - before))
             yield LookupMemory(case.label, rows, width, tokens, *sizes)
-            # Otherwise the next table would be drawn while this one is still there: two large ones at a time.
+            # Freed before the next table is drawn, so that only one is in memory.
             del module
             advance(1)

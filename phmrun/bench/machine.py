@@ -1,4 +1,4 @@
-"""What a figure depends on besides the code: the machine, how busy it is, its caches and its memory."""
+"""Machine of a measurement: processor, load, caches, memory."""
 
 import ctypes
 import logging
@@ -17,8 +17,8 @@ from phmrun.ledger.environment import processor
 
 LOG = logging.getLogger("phmrun.bench")
 
-BUSY = 0.5  # load average (runnable processes in the last minute) from which on other work disturbs the figures
-USUAL_CACHE = 32 * 2**20  # bytes of the last-level cache where the system does not tell
+BUSY = 0.5  # load average (runnable processes in the last minute) above which other work disturbs the figures
+USUAL_CACHE = 32 * 2**20  # bytes of the last-level cache if the system does not report it
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
@@ -26,7 +26,7 @@ _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
 def facts() -> dict[str, Any]:
-    """What the figures were measured with, all of it JSON."""
+    """Return the facts of the machine that figures depend on, for JSON."""
     return {
         "processor": processor(),
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
@@ -42,39 +42,38 @@ def facts() -> dict[str, Any]:
 
 
 def load_average() -> float | None:
-    """Runnable processes in the last minute; ``None`` where the system does not tell."""
+    """Return the mean number of runnable processes in the last minute; ``None`` if not reported."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
 def warn_if_busy() -> None:
-    """Says so where other work is going on and the clock on the wall counts: figures are not the program's alone."""
+    """Warn if other work runs on the machine and times are wall-clock times."""
     load = load_average()
     if load is not None and load > BUSY and not counts_cpu_time():
         LOG.warning("the load average is %.1f: other work on this machine disturbs the figures", load)
 
 
 def last_level_cache(caches: Path = _CACHES) -> int:
-    """Bytes of the largest cache that a processor core uses."""
+    """Return the bytes of the largest cache of a processor core."""
     sizes = [USUAL_CACHE]
     for path in sorted(caches.glob("index*/size")):
         text = path.read_text(encoding="ascii").strip()
-        if found := re.fullmatch(r"(\d+)([KMG]?)", text):
-            sizes.append(int(found.group(1)) * _UNITS.get(found.group(2), 1))
+        if match := re.fullmatch(r"(\d+)([KMG]?)", text):
+            sizes.append(int(match.group(1)) * _UNITS.get(match.group(2), 1))
     return max(sizes)
 
 
 def waiter(device: torch.device | str) -> Callable[[], object] | None:
-    """What waits for a device's unfinished work; ``None`` where there is none."""
+    """Return a function that waits for a device's unfinished work; ``None`` for a CPU."""
     return torch.cuda.synchronize if torch.device(device).type == "cuda" else None
 
 
 @contextmanager
 def peak_memory(device: torch.device | str) -> Iterator[Callable[[], int]]:
-    """Yields a function that says, at the end, the most memory in use in between, in bytes.
+    """Yield a function that returns the peak memory since the start, in bytes.
 
-    On a GPU that is what torch held there; otherwise what the whole process held, after memory that the allocator keeps
-    for later use is returned. If the system cannot forget earlier peaks (any but Linux), it is the most since the
-    process began.
+    On a GPU it is torch's allocated memory. Otherwise it is the process's resident memory, after unused memory is
+    returned to the system. Except on Linux, earlier peaks of the process are included.
     """
     if torch.device(device).type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -87,13 +86,13 @@ def peak_memory(device: torch.device | str) -> Iterator[Callable[[], int]]:
 
 
 def release_unused() -> None:
-    """Return memory that glibc keeps for later use, which training makes it do, to the system."""
+    """Return unused memory of glibc's allocator to the system."""
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def memory_in_use(device: torch.device | str) -> int:
-    """Bytes in use now, counted as :func:`peak_memory` counts them."""
+    """Return the bytes in use now, counted as by :func:`peak_memory`."""
     if torch.device(device).type == "cuda":
         return torch.cuda.memory_allocated(device)
     release_unused()
@@ -101,19 +100,19 @@ def memory_in_use(device: torch.device | str) -> int:
 
 
 def _most_resident() -> int:
-    """The process's peak resident memory in bytes."""
-    if (found := _of_status("VmHWM")) is not None:
-        return found
-    import resource  # not on every system
+    """Return the process's peak resident memory in bytes."""
+    if (peak := _of_status("VmHWM")) is not None:
+        return peak
+    import resource  # not available on every system
 
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if platform.system() == "Darwin" else most * 2**10
 
 
 def _of_status(field: str) -> int | None:
-    """Bytes that the system tells of this process; ``None`` where it does not."""
+    """Return a field of this process's status in bytes; ``None`` if not reported."""
     try:
-        found = re.search(rf"{field}:\s*(\d+) kB", _STATUS.read_text(encoding="ascii"))
+        match = re.search(rf"{field}:\s*(\d+) kB", _STATUS.read_text(encoding="ascii"))
     except OSError:
         return None
-    return int(found.group(1)) * 2**10 if found else None
+    return int(match.group(1)) * 2**10 if match else None

@@ -1,7 +1,7 @@
-"""The modules that ``phmrun bench layers`` measures: how each is built and called, and what it is measured against.
+"""Modules that ``phmrun bench layers`` measures: construction, calls, references.
 
-A *form* is a way to hold a module for inference: "dense" has W built once, in a plain torch module where there is one;
-"factored" never builds it; "unfolded" is the module as training leaves it, which builds W anew at each call.
+A *form* is a way to hold a module for inference. "dense" builds W once, in a torch module if there is one. "factored"
+never builds W. "unfolded" is the module as trained, which builds W at each call.
 """
 
 import copy
@@ -21,13 +21,13 @@ from phmrun.registry import STRUCTURES
 
 ORDERS = (2, 4, 8, 16)
 Form = Literal["dense", "factored", "unfolded"]
-Shape = tuple[int, int]  # (in_features, out_features), or what a kind's docstring says
-Batch = tuple[int, ...]  # the shape of a batch of vectors: tokens; or sentences and their length
+Shape = tuple[int, int]  # (in_features, out_features) unless the kind's docstring says otherwise
+Batch = tuple[int, ...]  # shape of a batch of vectors: tokens; or sentences and their length
 Inputs = tuple[Tensor, ...]
 
 
 class Sizes(NamedTuple):
-    """What is measured unless sizes are given."""
+    """Default sizes of a kind."""
 
     shapes: Sequence[Shape]
     batches: Sequence[Batch]  # of inference
@@ -35,52 +35,52 @@ class Sizes(NamedTuple):
 
 
 class ModuleKind(ABC):
-    """A kind of module."""
+    """Kind of module to measure."""
 
-    name: str  # what ``--module`` calls it
-    reference: str  # the torch module that it is measured against
+    name: str  # value of ``--module``
+    reference: str  # torch module that it is measured against
     sizes: Sizes
-    cold = False  # whether to measure with weights that are not in the cache, too: where reading them takes the time
+    cold = False  # measure cold weights, too, if reading them dominates the time
     ours: type[nn.Module]
     theirs: type[nn.Module]
-    arguments: ClassVar[Mapping[str, Any]] = {}  # further ones of both
+    arguments: ClassVar[Mapping[str, Any]] = {}  # further arguments of both
 
     @abstractmethod
     def maps(self, shape: Shape) -> Sequence[Shape]:
-        """(out_features, in_features) of each matrix that has the structure."""
+        """Return (out_features, in_features) of each structured matrix."""
 
     def build(self, shape: Shape, structure: str, options: Mapping[str, Any]) -> nn.Module:
-        """A newly drawn module over a structure."""
+        """Build the module with a structure, newly initialized."""
         return self.ours(*shape, **self.arguments, structure=structure, **options)
 
     def plain(self, shape: Shape) -> nn.Module:
-        """The reference."""
+        """Build the reference."""
         return self.theirs(*shape, **self.arguments)
 
     def draw(self, shape: Shape, batch: Batch, dtype: torch.dtype) -> Inputs:
-        """Random inputs; vectors ask for gradients."""
+        """Return random inputs; floating-point inputs require gradients."""
         return (torch.randn(*batch, shape[0], dtype=dtype, requires_grad=True),)
 
     def call(self, module: nn.Module, inputs: Inputs) -> Tensor:
-        """The outputs of ours or of the reference."""
+        """Return the outputs of our module or of the reference."""
         return module(*inputs)
 
     def forms(self, module: nn.Module) -> dict[str, nn.Module]:
-        """Ours for inference, in each form that it has."""
+        """Return copies of our module for inference, by form."""
         return {"dense": folded(module), "unfolded": frozen(module)}
 
     def in_training(self, module: nn.Module) -> Application:
-        """Whether training builds W."""
+        """Return how training applies the structure: "dense" (builds W) or "factored"."""
         return "dense"
 
     def chosen(self, module: nn.Module, tokens: int) -> Form:
-        """The form that inference takes for so many tokens, if there is such a form."""
+        """Return the form that inference uses for this number of tokens."""
         return "dense"
 
 
 @dataclass(frozen=True)
 class LinearKind(ModuleKind):
-    """The linear map, with a bias; of an output layer only the sizes differ."""
+    """Linear map with a bias; output layers differ only in size."""
 
     name: str
     sizes: Sizes
@@ -89,28 +89,28 @@ class LinearKind(ModuleKind):
     ours, theirs = Linear, nn.Linear
 
     def maps(self, shape: Shape) -> Sequence[Shape]:
-        """W."""
+        """Return the shape of W."""
         return [(shape[1], shape[0])]
 
     def forms(self, module: nn.Module) -> dict[str, nn.Module]:
-        """Dense, and packed factors where the structure has them."""
+        """Return the dense form, and packed factors if the structure has them."""
         packed = for_inference(module, "factored")
         factors: dict[str, nn.Module] = {} if isinstance(packed, nn.Linear) else {"factored": packed}
         return {"dense": folded(module), **factors}
 
     def in_training(self, module: nn.Module) -> Application:
-        """As the structure prefers."""
+        """Return the structure's preference."""
         return module.application  # type: ignore[return-value]
 
     def chosen(self, module: nn.Module, tokens: int) -> Form:
-        """Factors of large maps for a few tokens; for more where the structure prefers them in any case."""
+        """Return "factored" for few tokens if that pays, else the structure's preference."""
         if resolve_application("auto", tokens) == "by-size":
             return "factored" if factors_pay(module.structure) else "dense"  # type: ignore[arg-type]
         return self.in_training(module)
 
 
 class EmbeddingKind(ModuleKind):
-    """The table lookup, without a padding token; its shape is (num_embeddings, embedding_dim)."""
+    """Table lookup without a padding token, of shape (num_embeddings, embedding_dim)."""
 
     name = "embedding"
     reference = "nn.Embedding"
@@ -119,27 +119,28 @@ class EmbeddingKind(ModuleKind):
     ours, theirs = Embedding, nn.Embedding
 
     def maps(self, shape: Shape) -> Sequence[Shape]:
-        """The table."""
+        """Return the shape of the table."""
         return [shape]
 
     def draw(self, shape: Shape, batch: Batch, dtype: torch.dtype) -> Inputs:
-        """Numbers of tokens, all equally likely."""
+        """Return uniformly random token ids."""
         return (torch.randint(shape[0], batch),)
 
     def forms(self, module: nn.Module) -> dict[str, nn.Module]:
-        """The table, and lookups that need none."""
+        """Return the table, and lookups that build none if the structure has them."""
         lookup: dict[str, nn.Module] = {"factored": frozen(module)} if _by_rows(module) else {}
         return {"dense": folded(module), **lookup}
 
     def in_training(self, module: nn.Module) -> Application:
-        """Factored where rows need no table."""
+        """Return "factored" if rows need no table."""
         return "factored" if _by_rows(module) else "dense"
 
 
 class LSTMKind(ModuleKind):
-    """The LSTM over whole sequences, of one layer and one direction, with a map per gate.
+    """LSTM over whole sequences, one layer, one direction, one map per gate.
 
-    Its shape is (input_size, hidden_size), its batch (sequences, length). It is always dense: the fused kernel wants W.
+    Its shape is (input_size, hidden_size), its batch (sequences, length). It is always dense, since the fused kernel
+    needs W.
     """
 
     name = "lstm"
@@ -149,16 +150,19 @@ class LSTMKind(ModuleKind):
     arguments: ClassVar = {"batch_first": True}
 
     def maps(self, shape: Shape) -> Sequence[Shape]:
-        """One map of the inputs and one of the hidden vectors per gate."""
+        """Return the shapes of a gate's maps of inputs and of hidden vectors."""
         return [(shape[1], shape[0]), (shape[1], shape[1])]
 
     def call(self, module: nn.Module, inputs: Inputs) -> Tensor:
-        """Outputs of all steps."""
+        """Return the outputs of all steps."""
         return module(*inputs)[0]
 
 
 class EinsumBiaffine(nn.Module):
-    """The usual dense biaffine form: vectors followed by a 1 (y only if ``bias_y``), and one ``torch.einsum``."""
+    """Dense biaffine form by one ``torch.einsum``.
+
+    Vectors are extended by a 1; y only if ``bias_y``.
+    """
 
     def __init__(self, in_features: int, out_features: int, bias_y: bool) -> None:
         super().__init__()
@@ -167,22 +171,23 @@ class EinsumBiaffine(nn.Module):
         nn.init.normal_(self.weight, std=1 / in_features)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """Scores of all pairs, ``[batch, n, d]`` and ``[batch, m, d] -> [batch, n, m]``, for one label."""
+        """Return scores of all pairs, ``[batch, n, d]`` and ``[batch, m, d] -> [batch, n, m]``, for one label."""
         return torch.einsum("bxi,oij,byj->boxy", *self._operands(x, y)).squeeze(1)
 
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
-        """Scores of x with y of the same position, ``[batch, n, d]`` twice ``-> [batch, n, labels]``."""
+        """Return scores of x and y at the same position, ``[batch, n, d]`` twice ``-> [batch, n, labels]``."""
         return torch.einsum("bxi,oij,bxj->bxo", *self._operands(x, y))
 
     def _operands(self, x: Tensor, y: Tensor) -> Inputs:
-        one = torch.ones_like(x[..., :1])
-        return torch.cat((x, one), -1), self.weight, torch.cat((y, one), -1) if self.bias_y else y
+        ones = torch.ones_like(x[..., :1])
+        return torch.cat((x, ones), -1), self.weight, torch.cat((y, ones), -1) if self.bias_y else y
 
 
 class BiaffineKind(ModuleKind):
-    """The biaffine form; its shape is (in_features, labels): all pairs for one label, else dependents with their heads.
+    """Biaffine form of shape (in_features, labels).
 
-    The terms beside the bilinear one are those of :class:`phmrun.tasks.parse.biaffine_parser.BiaffineParser`.
+    With one label, all pairs are scored; otherwise each dependent with its head. The linear terms are those of
+    :class:`phmrun.tasks.parse.biaffine_parser.BiaffineParser`.
     """
 
     name = "biaffine"
@@ -190,40 +195,40 @@ class BiaffineKind(ModuleKind):
     sizes = Sizes(((400, 1), (100, 37)), ((32, 40),), ((32, 40),))
 
     def maps(self, shape: Shape) -> Sequence[Shape]:
-        """W of each label."""
+        """Return the shape of each label's W."""
         return [(shape[0], shape[0])]
 
     def build(self, shape: Shape, structure: str, options: Mapping[str, Any]) -> Biaffine:
-        """The parser's classifier of arcs, or of labels."""
+        """Build the parser's classifier of arcs or of labels."""
         reduced = STRUCTURES.get(structure).square
         bias_y = reduced or shape[1] > 1
         return Biaffine(*shape, bias_y=bias_y, constant=not reduced, structure=structure, **options)
 
     def plain(self, shape: Shape) -> EinsumBiaffine:
-        """The same terms as the dense classifiers."""
+        """Build the reference with the terms of the dense classifiers."""
         return EinsumBiaffine(*shape, bias_y=shape[1] > 1)
 
     def draw(self, shape: Shape, batch: Batch, dtype: torch.dtype) -> Inputs:
-        """Vectors of dependents and of heads."""
+        """Return random vectors of dependents and of heads."""
         return super().draw(shape, batch, dtype) + super().draw(shape, batch, dtype)
 
     def call(self, module: nn.Module, inputs: Inputs) -> Tensor:
-        """Scores."""
-        one = isinstance(module, Biaffine) and module.out_features == 1
-        one = one or (isinstance(module, EinsumBiaffine) and len(module.weight) == 1)
-        return module(*inputs) if one else module.pairs(*inputs)  # type: ignore[operator]
+        """Return the scores."""
+        single = isinstance(module, Biaffine) and module.out_features == 1
+        single = single or (isinstance(module, EinsumBiaffine) and len(module.weight) == 1)
+        return module(*inputs) if single else module.pairs(*inputs)  # type: ignore[operator]
 
     def forms(self, module: nn.Module) -> dict[str, nn.Module]:
-        """Dense, and the module itself."""
-        own: Form = "factored" if self.in_training(module) == "factored" else "unfolded"
-        return {"dense": folded(module), own: frozen(module)}
+        """Return the dense form and the module itself."""
+        as_trained: Form = "factored" if self.in_training(module) == "factored" else "unfolded"
+        return {"dense": folded(module), as_trained: frozen(module)}
 
     def in_training(self, module: nn.Module) -> Application:
-        """Factored for diagonal and circulant W."""
+        """Return "factored" for diagonal and circulant W."""
         return "factored" if isinstance(module, Biaffine) and module.factored else "dense"
 
     def chosen(self, module: nn.Module, tokens: int) -> Form:
-        """As in training."""
+        """Return the form of training."""
         return self.in_training(module)
 
 
@@ -240,13 +245,13 @@ MODULE_KINDS: Mapping[str, ModuleKind] = {
 
 
 class Case(NamedTuple):
-    """A structure with its options, in one kind of module at one size; or a layer of another package."""
+    """Structure with options in a kind of module at one shape, or a layer of another package."""
 
     kind: ModuleKind
     structure: str  # its registered name, or the package
     options: Mapping[str, Any]
-    shape: Shape  # as its kind says
-    make: Callable[[], nn.Module] | None = None  # of another package, used in training and in inference alike
+    shape: Shape  # shape of its kind
+    make: Callable[[], nn.Module] | None = None  # constructor of another package's layer
 
     @property
     def label(self) -> str:
@@ -254,15 +259,15 @@ class Case(NamedTuple):
         return " ".join([self.structure, *(f"{name}={value}" for name, value in self.options.items())])
 
     def build(self) -> nn.Module:
-        """A newly drawn module."""
+        """Build the module, newly initialized."""
         return self.make() if self.make else self.kind.build(self.shape, self.structure, self.options)
 
     def forms(self, module: nn.Module) -> dict[str, nn.Module]:
-        """What it is for inference."""
+        """Return copies of the module for inference, by form."""
         return {"unfolded": frozen(module)} if self.make else self.kind.forms(module)
 
     def auto(self, module: nn.Module, tokens: int | None = None) -> Form:
-        """The form of training, or the one that inference takes for so many tokens, if there is such a form."""
+        """Return the form of training, or of inference if ``tokens`` is given."""
         if self.make:
             return "unfolded"
         return self.kind.in_training(module) if tokens is None else self.kind.chosen(module, tokens)
@@ -275,12 +280,19 @@ def cases(
     shapes: Sequence[Shape] = (),
     dtype: torch.dtype = torch.float32,
 ) -> tuple[list[Case], list[str]]:
-    """What to measure of structures, by their names and options, and why some of it is left out; refuses unknown ones.
+    """Return the cases to measure, and the reasons why others are left out.
 
-    A structure that has an option ``n`` is measured for each of ``orders`` unless n is given; any other once. Sizes are
-    the kind's own unless given.
+    Args:
+        kind: Kind of module.
+        structures: Names of structures with options.
+        orders: Values of n, for structures that have it and are given without.
+        shapes: Shapes; the kind's own if empty.
+        dtype: Data type of the measurement.
+
+    Raises:
+        PhmrunError: A structure or an option is unknown.
     """
-    found, left_out = [], []
+    fitting, left_out = [], []
     for shape in shapes or kind.sizes.shapes:
         for name, options in structures:
             checked = checked_options(name, options)
@@ -294,15 +306,15 @@ def cases(
                 if reason:
                     left_out.append(f"{kind.name}, {case.label}, {shape[0]} → {shape[1]}: {reason}")
                 else:
-                    found.append(case)
-    return found, left_out
+                    fitting.append(case)
+    return fitting, left_out
 
 
 def _by_rows(module: nn.Module) -> bool:
-    """Whether a structure looks rows up in a way of its own."""
+    """True if a structure looks up rows without building the table."""
     return isinstance(module, Embedding) and type(module.structure).rows is not Structure.rows
 
 
 def frozen(module: nn.Module) -> nn.Module:
-    """A copy in evaluation mode that needs no gradient."""
+    """Return a copy in evaluation mode without gradients."""
     return copy.deepcopy(module).eval().requires_grad_(False)

@@ -1,4 +1,4 @@
-"""How far one step of an optimizer moves a layer's output through each of its factors: what a learning rate does."""
+"""Change of a layer's output after one optimizer step of each factor."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -11,21 +11,30 @@ from phmrun.layers import Linear
 
 
 class Movement(NamedTuple):
-    """How far a factor's step moves the output, in parts of how far a dense matrix's moves it."""
+    """Change of the output by a factor's step, relative to a dense matrix's step."""
 
-    factor: str  # the parameter that is moved while the others stay
-    one: float  # by the learning rate itself
-    structure: float  # by the rate of the factor's shape (:mod:`phmrun.engine.optimizers`)
+    factor: str  # the parameter that is moved; the others stay
+    one: float  # with the plain learning rate
+    structure: float  # with the learning rate for the factor's shape (:mod:`phmrun.engine.optimizers`)
 
 
 def movements(
     structure: str, options: Mapping[str, Any], shape: tuple[int, int], optimizer: str = "adam", draws: int = 5
 ) -> list[Movement]:
-    """What a first step does to the output, the mean over fresh layers with fresh inputs and gradients.
+    """Return the change of the output after the first step, a mean over random layers.
 
-    The step is the learning rate times the gradient's sign (Adam's first), or times the gradient ("sgd"). 64 inputs
-    and the gradient at their outputs are drawn from a normal distribution, the same for both layers. ``shape`` is rows
-    and columns of the matrix, ``draws`` the number of layers. A structure that does not fit is refused.
+    The step is the learning rate times the gradient's sign (Adam's first step), or times the gradient ("sgd"). 64
+    inputs and their output gradients are normal, the same for the structured and the dense layer.
+
+    Args:
+        structure: Name of the structure.
+        options: Its options.
+        shape: Rows and columns of the matrix.
+        optimizer: "adam" or "sgd".
+        draws: Number of layers.
+
+    Raises:
+        PhmrunError: The structure does not fit the shape.
     """
     sums: dict[str, tuple[float, float]] = {}
     rows, columns = shape
@@ -34,18 +43,18 @@ def movements(
         inputs, gradient = torch.randn(64, columns), torch.randn(64, rows)
         (dense,) = _moved(Linear(columns, rows, bias=False), inputs, gradient, optimizer).values()
         layer = Linear(columns, rows, bias=False, structure=structure, **options)
-        for rate, (one, structured) in _moved(layer, inputs, gradient, optimizer).items():
+        for rate, (plain, structured) in _moved(layer, inputs, gradient, optimizer).items():
             name = rate.name.removeprefix("structure.")
             before = sums.get(name, (0.0, 0.0))
-            sums[name] = (before[0] + one / dense[0], before[1] + structured / dense[0])
-    return [Movement(name, one / draws, structured / draws) for name, (one, structured) in sums.items()]
+            sums[name] = (before[0] + plain / dense[0], before[1] + structured / dense[0])
+    return [Movement(name, plain / draws, structured / draws) for name, (plain, structured) in sums.items()]
 
 
 def _moved(linear: Linear, inputs: Tensor, gradient: Tensor, optimizer: str) -> dict[Rate, tuple[float, float]]:
-    """By parameter, how far the output moves by the learning rate and by the parameter's own."""
+    """Return by parameter the change of the output with the plain and with its own learning rate."""
     before = linear(inputs)
     before.backward(gradient)
-    found = {}
+    changes = {}
     for rate, parameter in rates(linear, optimizer):
         slope = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
         step = 1e-4 * (slope if optimizer == "sgd" else slope.sign())
@@ -55,5 +64,5 @@ def _moved(linear: Linear, inputs: Tensor, gradient: Tensor, optimizer: str) -> 
                 parameter.add_(step * share)
                 distances.append(float((linear(inputs) - before).norm()))
                 parameter.sub_(step * share)
-        found[rate] = (distances[0], distances[1])
-    return found
+        changes[rate] = (distances[0], distances[1])
+    return changes

@@ -1,8 +1,8 @@
-"""A run's model on its own data: training and decoding speed, memory, and others of its size beside it.
+"""Benchmark of a run: speed of training and decoding, memory, and other models beside it.
 
-The model is decoded as ``phmrun eval`` does it: every sentence ends where the model ends it. Against random weights,
-which would end anywhere, all decode just as many tokens as the batch's longest reference has, so that everybody makes
-the same steps. That gives away what our search gains by letting finished sentences leave the batch.
+The model decodes as in ``phmrun eval``: each sentence ends where the model ends it. Random weights would end anywhere.
+Beside them, all systems decode as many tokens as the batch's longest reference has. This forgoes the gain of our search
+from finished sentences that leave the batch.
 """
 
 import logging
@@ -47,37 +47,37 @@ LOG = logging.getLogger("phmrun.bench")
 Opponent = Literal["hf", "dense", "ctranslate2", "ctranslate2-int8"] | Run
 Part = Literal["training", "decoding"]
 BEAMS = (1, 5)
-BATCH_SIZE = 64  # items answered at a time where a task's configuration does not say
+BATCH_SIZE = 64  # items answered at a time if a task's configuration has no batch size
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 
-Prepare = Callable[[Any], Callable[[], None]]  # readies a system for a phase, and returns what is timed
+Prepare = Callable[[Any], Callable[[], None]]  # prepares a system for a phase, and returns the function to time
 
 
 @dataclass(frozen=True)
 class Amount:
-    """How much is measured."""
+    """Amount of measurements."""
 
-    rounds: int = 5  # measurements of each system; results are medians over them
+    rounds: int = 5  # measurements of each system, whose median is reported
     batches: int = 8  # training batches in a measurement
-    sizes: Sequence[int] = (1, 64)  # numbers of sentences that are decoded at a time
-    sentences: int = 256  # test sentences in a measurement of decoding many at a time
-    single: int = 24  # test sentences in a measurement of decoding one at a time
+    sizes: Sequence[int] = (1, 64)  # batch sizes of decoding
+    sentences: int = 256  # test sentences per measurement, for batches
+    single: int = 24  # test sentences per measurement, for batch size 1
 
 
 @dataclass
 class Phase:
-    """One thing that is measured."""
+    """Phase of a benchmark, with its measurements."""
 
     name: str  # "training", "beam 5, batch 64" …
-    unit: str  # what a rate counts per second
-    amount: int  # how many of these one measurement has
-    # seconds per measurement, by system; the run's own is first
+    unit: str  # unit of a rate, per second
+    amount: int  # units in one measurement
+    # seconds per measurement, by system; the run's model is first
     timings: dict[str, Timing] = field(default_factory=dict)
-    peak_memory: int = 0  # most bytes in use in this phase, the run's model alone
-    operations: list[Operation] = field(default_factory=list)  # the profile of the run's model, if it was asked for
-    application: str | None = None  # how decoding applied the weights
-    trains: bool = False  # whether it is training, where weights may be random
-    steps: int = 0  # optimizer steps in one measurement, of training
+    peak_memory: int = 0  # peak bytes in this phase with the run's model only
+    operations: list[Operation] = field(default_factory=list)  # profile of the run's model, if requested
+    application: str | None = None  # application of the weights in decoding
+    trains: bool = False  # True for training, where weights may be random
+    steps: int = 0  # optimizer steps in one measurement of training
 
     @property
     def rates(self) -> dict[str, float]:
@@ -86,12 +86,12 @@ class Phase:
 
     @property
     def ratios(self) -> dict[str, float]:
-        """How many times as fast as each opponent the run's model is."""
-        own, *others = self.timings
-        return {name: self.timings[name].ratio(self.timings[own]) for name in others}
+        """Speed of the run's model / the opponent's, by opponent."""
+        first, *others = self.timings
+        return {name: self.timings[name].ratio(self.timings[first]) for name in others}
 
     def to_json(self) -> dict[str, Any]:
-        """All of it by name."""
+        """Return the measurements for JSON."""
         return {
             "phase": self.name,
             "unit": f"{self.unit}/s",
@@ -108,15 +108,15 @@ class Phase:
 
 @dataclass(frozen=True)
 class Report:
-    """What a benchmark of a run came to."""
+    """Result of a run's benchmark."""
 
     run: Run
-    layer: str  # its structure and options
-    machine: dict[str, Any]  # what was measured with
-    phases: list[Phase]  # what was measured
+    layer: str  # structure and options of its layers
+    machine: dict[str, Any]  # facts of the machine
+    phases: list[Phase]  # measured phases
 
     def to_json(self) -> dict[str, Any]:
-        """All of it by name."""
+        """Return the report for JSON."""
         return {
             "run_id": self.run.id,
             "run_dir": str(self.run.path),
@@ -126,7 +126,7 @@ class Report:
         }
 
     def record(self) -> None:
-        """Keeps what was measured of the run itself in its directory."""
+        """Write the run's own measurements into its directory."""
         measured = now()
         self.run.add_bench(
             {
@@ -156,19 +156,25 @@ def bench_run(
     device: str = "auto",
     finished: Callable[[Report], None] = lambda report: None,
 ) -> Report:
-    """Measures a run's model, be it trained for one step, and opponents in the same rounds.
+    """Measure a run's model and opponents in the same rounds; one training step suffices.
 
-    Opponents are other runs of the task; "dense": the same model with dense matrices and random weights; "hf": a model
-    of Hugging Face's, with the run's weights where it has a place for them, or of the same sizes; "ctranslate2" and
-    "ctranslate2-int8": the run's own weights in that engine, which decodes only. A task that does not translate has
-    "dense" alone, and measures it in training only, because what its random weights say may take longer to decode.
+    "decoding" is the task's prediction. Tasks that do not translate only have the opponents "dense" and other runs.
+    They measure "dense" only in training, since outputs of random weights may take longer to decode.
 
-    "decoding" is whatever answers the task gives; ``profiled`` also says which operations take the time. ``finished``
-    is called with a report of each phase as soon as it is measured.
+    Args:
+        run: The run.
+        against: Opponents. A run: another run of the task. "dense": the same model with dense matrices and random
+            weights. "hf": Hugging Face's model, with the run's weights if possible, else random ones. "ctranslate2",
+            "ctranslate2-int8": the run's weights in that engine, for decoding only.
+        amount: Amount of measurements.
+        parts: "training", "decoding".
+        profiled: Also profile the run's model.
+        device: Device, or "auto".
+        finished: Called with a report of each phase as soon as it is measured.
 
     Raises:
-        PhmrunError: A run cannot be used, its data are missing, an opponent is of another task, or ``transformers`` is
-            missing.
+        PhmrunError: A run cannot be used, its data are missing, an opponent does not match, or ``transformers`` is not
+            installed.
     """
     if "hf" in against:
         transformers_library()
@@ -193,18 +199,18 @@ def bench_run(
         plans.append(training_phase(trained, data, amount, place))
     with progress("measuring", 2 * len(plans), "phases") as advance:
         for phase, prepare in plans:
-            # Before any opponent is built: what they hold would count in the peak.
+            # Before any opponent is built, since their memory would count in the peak.
             with peak_memory(place) as peak:
                 prepare(ours)()
                 phase.peak_memory = peak()
             advance(1)
-        if (run.checkpoints / LAST).is_file():  # measuring the memory of training has changed the weights
+        if (run.checkpoints / LAST).is_file():  # the training phase has changed the weights
             trained.load("last")
         names = [opponent.id if isinstance(opponent, Run) else opponent for opponent in against]
-        opponents = {name: _opponent(each, trained, ours) for name, each in zip(names, against, strict=True)}
+        opponents = {name: _opponent(asked, trained, ours) for name, asked in zip(names, against, strict=True)}
         for phase, prepare in plans:
             unable = Converted if phase.trains else Untrained
-            able = {name: each for name, each in opponents.items() if not isinstance(each, unable)}
+            able = {name: built for name, built in opponents.items() if not isinstance(built, unable)}
             passes = {name: prepare(system) for name, system in {"run": ours, **able}.items()}
             phase.timings = interleave(passes, rounds=amount.rounds, settle=waiter(place))
             if profiled:
@@ -215,7 +221,11 @@ def bench_run(
 
 
 def opened(run: Run) -> tuple[TrainedModel, Any]:
-    """A run with its last weights, and its data, ready to be measured; refuses what cannot be used."""
+    """Load a run with its last weights, and its data.
+
+    Raises:
+        PhmrunError: The run cannot be used, or its data are missing.
+    """
     trained = open_run(run)
     alone = trained.config.hardware.model_copy(update={"workers": 0})
     config = trained.config.model_copy(update={"hardware": alone})
@@ -226,7 +236,7 @@ def opened(run: Run) -> tuple[TrainedModel, Any]:
 
 
 def _load(trained: TrainedModel) -> None:
-    """The last checkpoint's weights; speed does not depend on which, so that a run of one step will do."""
+    """Load the last checkpoint; warn if there is none, since speed does not depend on the weights."""
     if (trained.run.checkpoints / LAST).is_file():
         trained.load("last")
     else:
@@ -234,14 +244,18 @@ def _load(trained: TrainedModel) -> None:
 
 
 def _system(trained: TrainedModel, device: str) -> Ours | Answering:
-    """A run as what is measured."""
+    """Return a run as a system to measure."""
     if isinstance(trained.module, SequenceToSequenceModule):
         return Ours(trained.module, search_from(trained.config.decoding), device)  # type: ignore[attr-defined]
     return Answering(trained, device)
 
 
 def _check_opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering) -> None:
-    """Refuses what cannot be set against a run, before anything is measured."""
+    """Check before any measurement that an opponent matches the run.
+
+    Raises:
+        PhmrunError: The opponent is of another task, or cannot represent the run's network.
+    """
     task = trained.config.task
     what = None
     if isinstance(opponent, Run):
@@ -257,7 +271,7 @@ def _check_opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answ
 
 
 def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering) -> System | Converted:
-    """Another run, or a model of the same sizes."""
+    """Build the system of an opponent."""
     config, sizes = trained.config, trained.vocabulary.sizes
     if isinstance(opponent, Run):
         other = open_run(opponent)
@@ -272,7 +286,7 @@ def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering)
     if opponent != "hf":
         quantization: Quantization = "none" if opponent == "ctranslate2" else "int8"
         search = replace(ours.search, engine="ctranslate2", quantization=quantization)
-        # Where evaluation with that engine keeps its model, so that the same weights are converted once for both.
+        # The folder that evaluation with that engine uses, so that weights are converted once.
         place = trained.run.path / "exports" / search.directory
         network, vocabularies = ours.module.network, cast(Vocabularies, trained.vocabulary)
         return Converted(converted_model(network, vocabularies, place, search.quantization, ours.device), search)
@@ -281,24 +295,27 @@ def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering)
 
 
 def _lent(trained: TrainedModel, ours: Ours | Answering) -> Transformer | None:
-    """The network whose weights Hugging Face's model takes, if it has a place for them."""
+    """Return the network whose weights Hugging Face's model can hold; ``None`` if it cannot."""
     network, model = ours.module.network, trained.config.model
     return network if isinstance(network, Transformer) and has_place_for(network, model) else None
 
 
 def sampled_lines(data: DataModule, count: int) -> tuple[list[str], int, int]:
-    """Lines of some items of the test split, evenly spaced; how many items these are, of how many."""
+    """Return lines of evenly spaced test items, their number, and the number of all items.
+
+    Uses the validation split if there is no test split.
+    """
     items = list(data.inputs("test" if "test" in data.files else "dev"))
     chosen = [items[number] for number in evenly(len(items), count)]
     return [line for item in chosen for line in item.split("\n")], len(chosen), len(items)
 
 
 def _decoding(ours: Ours, data: ParallelData, amount: Amount, *, exact: bool) -> Iterator[tuple[Phase, Prepare]]:
-    """Greedy and beam search, one sentence at a time and many; the least memory first: no phase inherits another's."""
+    """Yield phases of greedy and beam search by batch size, smallest memory first."""
     pairs = list(read_parallel(*(data.files.get("test") or data.files["dev"])))
     sources = data.vocabulary.source.encode_all([source for source, _ in pairs])
     targets = data.vocabulary.target.encode_all([target for _, target in pairs])
-    # By length, as evaluation batches them: sentences that are decoded together have little padding.
+    # Sorted by length as in evaluation, so that batches have little padding.
     order = sorted(range(len(pairs)), key=lambda number: -len(sources[number]))
     for size in sorted(amount.sizes):
         batches = []
@@ -307,7 +324,7 @@ def _decoding(ours: Ours, data: ParallelData, amount: Amount, *, exact: bool) ->
             tokens, _ = padded_sources([np.array(sources[sentence]) for sentence in chosen])
             longest = max(len(targets[sentence]) + 1 for sentence in chosen)
             ratio, offset = ours.search.max_length_ratio, ours.search.max_length_offset
-            limits = [longest if exact else max_length(len(sources[one]) + 1, ratio, offset) for one in chosen]
+            limits = [longest if exact else max_length(len(sources[row]) + 1, ratio, offset) for row in chosen]
             batches.append(Sources(tokens.to(ours.device), limits, exact))
         for beam in BEAMS:
             name = f"{'greedy' if beam == 1 else f'beam {beam}'}, batch {size}"
@@ -317,12 +334,12 @@ def _decoding(ours: Ours, data: ParallelData, amount: Amount, *, exact: bool) ->
 
 
 def evenly(total: int, count: int) -> list[int]:
-    """``count`` numbers below ``total``, evenly spaced and different; all of them where there are no more."""
+    """Return ``count`` distinct, evenly spaced numbers below ``total``; all if there are fewer."""
     return [round(number) for number in np.linspace(0, total - 1, max(1, min(count, total)))] if total else []
 
 
 def training_phase(trained: TrainedModel, data: DataModule, amount: Amount, device: str) -> tuple[Phase, Prepare]:
-    """Optimizer steps."""
+    """Return the phase of optimizer steps."""
     training = trained.config.training
     count = max(1, amount.batches // training.accumulate) * training.accumulate
 
@@ -339,12 +356,23 @@ def training_phase(trained: TrainedModel, data: DataModule, amount: Amount, devi
 def measure_times(
     run: Run, wanted: Collection[str], amount: Amount, device: str = "auto", clock: str = "wall"
 ) -> dict[str, Any]:
-    """Measures some of :data:`TIMES` on a trained run, in seconds, and writes them with signatures into its directory.
+    """Measure some of :data:`TIMES` on a trained run, and write them into its directory.
 
-    They are those that papers' tables print: of this machine, and comparable with each other only where it had nothing
-    else to do. The amount is of rounds, training batches (validation batches too) and test items of a measurement; the
-    clock is "wall", or "cpu": what this process computes, over all threads, whatever else the machine does.
-    Refuses a run that cannot be used, or whose data are missing, and an unknown time.
+    Times are in seconds, as papers' tables print them. They depend on the machine, and compare only if it was otherwise
+    idle.
+
+    Args:
+        run: The run.
+        wanted: Names of times.
+        amount: Rounds, training (and validation) batches, and test items of a measurement.
+        device: Device, or "auto".
+        clock: "wall", or "cpu": CPU time of this process over all threads.
+
+    Returns:
+        Value, signature, seconds and machine of each time.
+
+    Raises:
+        PhmrunError: A time is unknown, or the run cannot be used or its data are missing.
     """
     for name in wanted:
         if name not in TIMES:
@@ -353,7 +381,7 @@ def measure_times(
     trained, data = opened(run)
     system = Answering(trained, place)
     machine = {**facts(), "device": place}
-    found: dict[str, tuple[float, str, Timing]] = {}
+    measured: dict[str, tuple[float, str, Timing]] = {}
 
     def timed(call: Callable[[], object]) -> Timing:
         return interleave({"run": call}, rounds=amount.rounds, settle=waiter(place), clock=CLOCKS[clock])["run"]
@@ -363,32 +391,32 @@ def measure_times(
         batch = trained.config.model_dump().get("decoding", {}).get("batch", BATCH_SIZE)
         timing = timed(answering(system, lines, batch))
         for name, items in ((LINE, 1), (TEST, total)):
-            found[name] = (timing.median * items / count, f"items:{count} of {total}", timing)
+            measured[name] = (timing.median * items / count, f"items:{count} of {total}", timing)
     if BATCH in wanted:
         batches = list(islice(data.validation_batches(), amount.batches))
 
-        def score() -> None:  # as validation does
+        def score() -> None:  # as in validation
             system.module.eval()
             with torch.inference_mode():
                 for batch in batches:
                     system.loss(move_data_to_device(batch, torch.device(place)))
 
         timing = timed(score)
-        found[BATCH] = (timing.median / len(batches), f"batches:{len(batches)}", timing)
+        measured[BATCH] = (timing.median / len(batches), f"batches:{len(batches)}", timing)
     if {STEP, EPOCH} & {*wanted}:
         phase, prepare = training_phase(trained, data, amount, place)
         timing = timed(prepare(system))
-        for name, each in ((STEP, 1), (EPOCH, int(run.parameters().get("steps_per_epoch", 0)))):
-            found[name] = (timing.median * each / phase.steps, f"steps:{phase.steps}", timing)
+        for name, steps in ((STEP, 1), (EPOCH, int(run.parameters().get("steps_per_epoch", 0)))):
+            measured[name] = (timing.median * steps / phase.steps, f"steps:{phase.steps}", timing)
     where = f"{machine['gpu'] if place.startswith('cuda') else machine['processor']}|threads:{machine['threads']}"
     times = {
         name: {
             "value": value,
-            "signature": f"{said}|rounds:{amount.rounds}|clock:{clock}|{where}|torch:{machine['torch']}",
+            "signature": f"{content}|rounds:{amount.rounds}|clock:{clock}|{where}|torch:{machine['torch']}",
             "seconds": timing.seconds,
             "machine": machine,
         }
-        for name, (value, said, timing) in found.items()
+        for name, (value, content, timing) in measured.items()
         if name in wanted
     }
     run.add_bench(times)

@@ -1,4 +1,4 @@
-"""Models that a benchmark sets against each other, each with what it is timed at: an optimizer step, and decoding."""
+"""Systems that a benchmark compares, with their timed calls: optimizer steps and decoding."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -25,35 +25,35 @@ from phmrun.layers.inference import Choice
 from phmrun.models.incremental import DecoderState, IncrementalTransformer
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
-NEVER = -1e9  # the logit of a token that is not to be chosen; finite, so that it can still end an output at its limit
+NEVER = -1e9  # logit of an excluded token; finite, so that it can still end an output at its limit
 
 
 class Sources(NamedTuple):
     """Sentences to decode together."""
 
     tokens: Tensor  # ``[batch, source]``, padded
-    limits: list[int]  # the most target tokens of each, the end counted
-    exact: bool  # whether each output has just so many, so that every system makes the same number of steps
+    limits: list[int]  # maximum target tokens of each, EOS included
+    exact: bool  # True: each output has exactly as many, so that all systems make the same steps
 
 
 class System(Protocol):
-    """One of the models."""
+    """System that can be trained."""
 
-    network: nn.Module  # what is trained
+    network: nn.Module  # the trained module
 
     def loss(self, batch: Any) -> Tensor:
-        """The training loss summed over the batch's units, differentiable."""
+        """Return the training loss summed over the batch's units, differentiable."""
 
 
 class Translating(Protocol):
-    """One that translates."""
+    """System that translates."""
 
     def decode(self, sources: Sources, beam: int) -> object:
-        """Decodes the sentences."""
+        """Decode the sentences."""
 
 
 class Model:
-    """A model of ours, as its Lightning module trains it."""
+    """Model of ours, trained by its Lightning module."""
 
     def __init__(self, module: TrainingModule, device: str) -> None:
         self.module = module.to(device)
@@ -61,16 +61,16 @@ class Model:
         self.device = device
 
     def loss(self, batch: Any) -> Tensor:
-        """The module's own."""
+        """Return the module's training loss."""
         return self.module.loss(batch).total
 
 
 class Untrained(Model):
-    """A model of ours with random weights, for training alone."""
+    """Model of ours with random weights, for training only."""
 
 
 class Answering(Model):
-    """A run of any task, its weights loaded, which answers as ``phmrun predict`` does."""
+    """Trained run of any task, which predicts as ``phmrun predict``."""
 
     def __init__(self, trained: TrainedModel, device: str) -> None:
         super().__init__(trained.module, device)
@@ -78,7 +78,7 @@ class Answering(Model):
         self.predictors: dict[int, Predictor] = {}
 
     def predictor(self, batch: int) -> Predictor:
-        """The run with copies of its weights, made once for each number of items at a time."""
+        """Return the predictor with copies of the weights, built once per batch size."""
         if batch not in self.predictors:
             apart = replace(self.trained, module=deepcopy(self.module))
             self.predictors[batch] = apart.loaded("bench", batch_size=batch, device=self.device)
@@ -86,9 +86,9 @@ class Answering(Model):
 
 
 class Ours(Model):
-    """A model of ours that translates; it decodes with copies of its weights, whatever training does to them later.
+    """Translation model of ours; it decodes with copies of its weights, unaffected by later training.
 
-    Beam and batch are those of each call, whatever ``search`` says.
+    Each call sets beam and batch size; those of ``search`` are ignored.
     """
 
     module: SequenceToSequenceModule
@@ -99,11 +99,11 @@ class Ours(Model):
         self.decoders: dict[tuple[Choice, Choice], IncrementalTransformer] = {}
 
     def parts(self, batch: int, beam: int) -> tuple[Choice, Choice]:
-        """How decoder and encoder apply their weights."""
+        """Return how decoder and encoder apply their weights."""
         return replace(self.search, batch=batch, beam=beam).parts()
 
     def decoder(self, batch: int, beam: int) -> IncrementalTransformer:
-        """The network laid out for decoding, once for each way to apply the weights."""
+        """Return the network prepared for decoding, built once per application of the weights."""
         parts = self.parts(batch, beam)
         if parts not in self.decoders:
             self.decoders[parts] = IncrementalTransformer(self.module.network, PAD, *parts)
@@ -111,7 +111,7 @@ class Ours(Model):
         return self.decoders[parts]
 
     def decode(self, sources: Sources, beam: int) -> None:
-        """Beam or greedy search, as ``phmrun eval`` does it."""
+        """Run beam or greedy search as ``phmrun eval``."""
         decoder = self.decoder(len(sources.limits), beam)
         beam_search(
             Endless(decoder) if sources.exact else decoder,
@@ -128,20 +128,20 @@ class Ours(Model):
 
 @dataclass(frozen=True)
 class Converted:
-    """A translating run's model in the engine CTranslate2, which decodes and does not train."""
+    """Model of a translation run in CTranslate2, for decoding only."""
 
     model: CTranslate2Model
     search: Search
 
     def decode(self, sources: Sources, beam: int) -> None:
-        """The engine's search, from token numbers to token numbers."""
+        """Run the engine's search on token ids."""
         rows = [[token for token in row if token not in (PAD, EOS)] for row in sources.tokens.tolist()]
         least = max(sources.limits) if sources.exact else 0
         self.model.search(rows, sources.limits, beam=beam, alpha=self.search.alpha, at_least=least)
 
 
 class Endless:
-    """A step decoder that never ends an output before its limit."""
+    """Step decoder that never ends an output before its limit."""
 
     def __init__(self, decoder: IncrementalTransformer) -> None:
         self.start = decoder.start
@@ -150,7 +150,7 @@ class Endless:
         self._step = decoder.step
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """The decoder's logits but for the end's."""
+        """Return the decoder's logits without EOS."""
         logits = self._step(tokens, state)
         logits[..., EOS] = NEVER
         return logits
@@ -158,9 +158,16 @@ class Endless:
 
 @dataclass
 class Training:
-    """Optimizer steps over the first batches of a run's stream, as training makes them; each call makes the same ones.
+    """Optimizer steps over the first batches of a run's data; each call makes the same ones.
 
-    The optimizer is over the parameters of the system, ``batches`` is the number of micro-batches per call.
+    Attributes:
+        system: System to train.
+        optimizer: Optimizer over its parameters.
+        data: Data of the run.
+        training: Section of the configuration: accumulation, clipping, precision.
+        batches: Micro-batches per call.
+        device: Device of the batches.
+        units: Units of the last call.
     """
 
     system: System
@@ -176,7 +183,7 @@ class Training:
             self.system.network.double()
 
     def __call__(self) -> None:
-        """Makes the steps, and counts their units in ``units``."""
+        """Make the optimizer steps, and count their units in ``units``."""
         self.units = 0
         network = self.system.network.train()
         mixed = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}.get(self.training.precision)
@@ -194,7 +201,7 @@ class Training:
 
 
 def answering(system: Answering, lines: Sequence[str], batch: int) -> Callable[[], None]:
-    """What answers to all lines."""
+    """Return a function that predicts all lines."""
     predictor = system.predictor(batch)
 
     def answer() -> None:
@@ -204,7 +211,7 @@ def answering(system: Answering, lines: Sequence[str], batch: int) -> Callable[[
 
 
 def decoding(system: Translating, batches: Sequence[Sources], beam: int) -> Callable[[], None]:
-    """What decodes all batches."""
+    """Return a function that decodes all batches."""
 
     def decode() -> None:
         with torch.inference_mode():

@@ -1,11 +1,10 @@
-"""Times of several candidates for one job, measured in turns, and where the time of one goes.
+"""Interleaved timing of several candidates, and profiles.
 
-A machine's speed drifts, and so do the speeds of neighbours on it. Candidates are therefore not measured one after the
-other but in rounds: in every round each of them runs once, and every round starts with another one. A ratio is the
-median over the rounds of the quotient within a round, so that a slow minute weighs on both sides of it.
+A machine's speed drifts, also because of other processes. Each round therefore runs every candidate once, and starts
+with another one. A ratio is the median over rounds of the quotient within a round, so a slow minute affects both sides.
 
-What one thread computes on a CPU is measured in the process's own CPU time, which waiting for a turn on a busy machine
-does not add to; several threads, and a GPU, by the clock on the wall.
+A single CPU thread is timed by the process's CPU time, which excludes waiting on a busy machine. Several threads, or a
+GPU, are timed by the wall clock.
 """
 
 import math
@@ -18,36 +17,36 @@ from typing import Any, NamedTuple
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-MEASUREMENT = 0.01  # seconds that a measurement lasts at least
+MEASUREMENT = 0.01  # minimum seconds of a measurement
 
 
 @dataclass(frozen=True)
 class Result:
-    """One line of what a benchmark finds."""
+    """Line of a benchmark's results."""
 
     def to_json(self) -> dict[str, Any]:
-        """All of it by name."""
+        """Return the fields for JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds per call of one candidate, one figure for each round."""
+    """Seconds per call of a candidate, one value per round."""
 
     seconds: tuple[float, ...]
 
     @property
     def median(self) -> float:
-        """The median over the rounds, in seconds per call."""
+        """Median over rounds, in seconds per call."""
         return statistics.median(self.seconds)
 
     def ratio(self, reference: "Timing") -> float:
-        """How many times as long as the reference, measured in the same rounds: the median of the quotients."""
+        """Return the time relative to the reference's, as the median of the quotients within rounds."""
         return statistics.median(mine / its for mine, its in zip(self.seconds, reference.seconds, strict=True))
 
 
 def ratios(timings: Mapping[str, Timing], reference: str) -> dict[str, float]:
-    """The ratios of all candidates but the reference to it."""
+    """Return the time of each candidate relative to the reference's."""
     return {name: timing.ratio(timings[reference]) for name, timing in timings.items() if name != reference}
 
 
@@ -59,19 +58,19 @@ def interleave(
     settle: Callable[[], object] | None = None,
     clock: Callable[[], float] | None = None,
 ) -> dict[str, Timing]:
-    """Times every candidate once a round, after a first call that is not timed.
+    """Time every candidate once per round, after an untimed first call.
 
     Args:
-        candidates: What to call, by name.
+        candidates: Functions to call, by name.
         rounds: Measurements of each; at least 1.
-        at_least: Seconds that one measurement lasts: a candidate that is faster is called several times in it.
-        settle: Waits for work that a call has left unfinished, such as a GPU's; called before the clock is read.
-        clock: Seconds from an arbitrary moment; CPU time where that is the whole of it, unless given.
+        at_least: Minimum seconds of a measurement; faster candidates are called several times.
+        settle: Waits for unfinished work, such as a GPU's; called before the clock is read.
+        clock: Clock in seconds; by default CPU time with one thread and no ``settle``, else wall time.
     """
     now = clock or (time.process_time if settle is None and counts_cpu_time() else time.perf_counter)
 
     def measured(candidate: Callable[[], object], calls: int) -> float:
-        """Seconds per call, over ``calls`` calls."""
+        """Return the seconds per call, over ``calls`` calls."""
         if settle is not None:
             settle()
         began = now()
@@ -83,7 +82,7 @@ def interleave(
 
     calls = dict.fromkeys(candidates, 1)
     for name, candidate in candidates.items():
-        measured(candidate, 1)  # which may set things up, and does not say how long a call takes
+        measured(candidate, 1)  # warm-up: the first call may set things up
         if at_least:
             calls[name] = max(1, math.ceil(at_least / max(measured(candidate, 1), 1e-9)))
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
@@ -96,23 +95,23 @@ def interleave(
 
 
 def counts_cpu_time() -> bool:
-    """Whether CPU time is what a computation on the CPU takes: with one thread."""
+    """True if CPU time measures a computation on the CPU: with one thread."""
     return torch.get_num_threads() == 1
 
 
 class Operation(NamedTuple):
-    """One kind of operation in a profile."""
+    """Operation in a profile."""
 
-    name: str  # torch's name of it
-    calls: int  # how often it was called
-    seconds: float  # time inside it and not inside operations that it calls
-    share: float  # that in parts of all operations' time
+    name: str  # torch's name
+    calls: int  # number of calls
+    seconds: float  # self time, without operations that it calls
+    share: float  # share of all operations' self time
 
 
 def profile_call(call: Callable[[], object], *, most: int = 15, device: torch.device | str = "cpu") -> list[Operation]:
-    """So many operations of one call that take the most time of their own, most first.
+    """Return the ``most`` operations with the longest self time in one call, longest first.
 
-    It has been called before, so that nothing is set up in it. On a GPU its kernels count, otherwise the processor's
+    The call must have been made before, so that it sets nothing up. On a GPU, its kernels count, otherwise the CPU's
     operations.
     """
     gpu = torch.device(device).type == "cuda"

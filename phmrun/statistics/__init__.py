@@ -1,4 +1,4 @@
-"""Statistics of a comparison: are two systems different, by how much, and how many seeds does it take to know.
+"""Statistics of comparisons: difference of two systems, its size, the seeds needed.
 
-Each file is one method with its formula and source; all take plain numbers and NumPy arrays, and none imports torch.
+Each file has one method with its formula and source. All take plain numbers and NumPy arrays; none imports torch.
 """

@@ -1,16 +1,17 @@
 """Collapsed seeds: runs that failed to train, and the exact test of their share.
 
-A mean over six seeds of which one stayed at chance has no useful interval: no method holds its level. So such seeds are
+If one of six seeds stayed at chance, no method for the mean's interval holds its level. Such seeds are therefore
 detected, counted, and compared by Fisher's exact test; the means of that row get no verdict.
 
 The j worst of n seeds have collapsed if every one of them lies further below the mean of the others than
 
     t(1 - 0.01 / C(n, j), n - j - 1) · s · √(1 + 1 / (n - j))
 
-with s the deviation of the others. At most half of the seeds are taken out, and three are left. At most 1 % of the rows
-of normal scores are flagged for each j. A seed whose score is not finite has diverged, and counts as collapsed.
+with s the standard deviation of the others. At most half of the seeds can collapse, and at least three must remain. At
+most 1 % of the rows of normal scores are flagged for each j. A seed with a score that is not finite has diverged, and
+counts as collapsed.
 
-Sources: Grubbs 1969 (outliers, with the studentised distance of a new observation); Fisher 1935.
+Sources: Grubbs 1969 (outliers, with the studentized distance of a new observation); Fisher 1935.
 """
 
 import math
@@ -23,7 +24,7 @@ FALSE_FLAGS = 0.01  # share of rows of normal scores in which seeds are flagged
 
 
 def collapsed(scores: Sequence[float], *, lower_is_better: bool = False) -> list[int]:
-    """Places of the collapsed seeds; those that are not finite always are."""
+    """Return the indices of the collapsed seeds, ascending; those that are not finite always are."""
     broken = [place for place, score in enumerate(scores) if not math.isfinite(score)]
     gains = [(-score if lower_is_better else score, place) for place, score in enumerate(scores) if place not in broken]
     gains.sort()
@@ -40,12 +41,12 @@ def collapsed(scores: Sequence[float], *, lower_is_better: bool = False) -> list
 
 
 def fisher_exact(first: tuple[int, int], second: tuple[int, int]) -> float:
-    """Two-sided p-value that two shares, each ``(cases, total)``, are equal."""
+    """Return the two-sided p-value that two shares, each ``(cases, total)``, are equal."""
     cases, total = first[0] + second[0], first[1] + second[1]
 
     def ways(of_first: int) -> int:
         return math.comb(first[1], of_first) * math.comb(second[1], cases - of_first)
 
     possible = range(max(0, cases - second[1]), min(cases, first[1]) + 1)
-    # Whole numbers: ties are exact.
+    # Integers, so that ties are exact.
     return sum(ways(count) for count in possible if ways(count) <= ways(first[0])) / math.comb(total, cases)

@@ -1,10 +1,10 @@
-"""The expected best validation score against the number of trials.
+"""Expected best validation score by number of trials.
 
-Of N trials with the scores v_1 ≤ … ≤ v_N, the best of n that are drawn with replacement is expected at
+The best of n trials, drawn with replacement from N trials with scores v_1 ≤ … ≤ v_N, has the expectation
 
     Σ_i v_i · ((i / N)^n - ((i - 1) / N)^n)
 
-It says what a method gives for an effort, where the best trial alone rewards whoever tried most.
+It compares methods at equal effort; the best trial alone favors the method with most trials.
 
 Source: Dodge et al. 2019, "Show your work: improved reporting of experimental results", equation 4.
 """
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 
 def expected_best(scores: Sequence[float], *, lower_is_better: bool = False) -> list[float]:
-    """The expectation for 1, 2, … N trials, by the scores of all."""
+    """Return the expected best score for 1, 2, … N trials."""
     ordered = sorted(scores, reverse=lower_is_better)
     count = len(ordered)
     return [

@@ -1,13 +1,12 @@
-"""Share of the test items in the error of a difference: item by item, resampled or in closed form.
+"""Variance of a difference over test items, in closed form or resampled.
 
 Both systems answer the same items, so items are paired; seeds are not. With runs averaged over seeds, the items add
 
     var(items) - min(var(seeds × items), var(seeds) / n, var(items))
 
-to the variance of the difference over seeds. What seed and item do together is in the spread over seeds already, so it
-is taken out once, but no more than is there. For the runs at hand alone, seeds fixed, it is ``var(items)``.
-
-A mean over items has its variance in closed form; another measure (BLEU, F1) is resampled.
+to the variance of the difference over seeds. The interaction of seed and item is in the spread over seeds already, so
+it is subtracted once, at most to zero. For the runs at hand, seeds fixed, the variance is ``var(items)``. A mean over
+items has its variance in closed form; another measure (BLEU, F1) is resampled.
 
 Sources: Sellam et al. 2022, "The MultiBERTs", section 4; Koehn 2004.
 """
@@ -29,8 +28,8 @@ class ItemVariance:
     """Variance of a difference over test items.
 
     Attributes:
-        of_items: For the runs at hand, each mean over seeds as it is.
-        in_both: Part of it that seed and item have together.
+        of_items: Variance for the runs at hand, each side averaged over its seeds.
+        in_both: Part of it from the interaction of seed and item.
         items: Number of items.
         scores: Score of each seed on all items, of the system and of the reference.
     """
@@ -46,12 +45,20 @@ class ItemVariance:
         return float(max(self.items - 1, 1))
 
     def beside_seeds(self, of_seeds: float) -> float:
-        """Variance that items add to that over seeds."""
+        """Return the variance that items add to that over seeds."""
         return self.of_items - min(self.in_both, of_seeds, self.of_items)
 
 
 def variance_of_means(system: Sequence[Array], reference: Sequence[Array]) -> ItemVariance:
-    """Variance over items of scores that are means of the items' values, ``[items]`` for each seed."""
+    """Return the variance over items of scores that are means of item values.
+
+    Args:
+        system: Item values ``[items]`` of each seed.
+        reference: The same of the reference.
+
+    Raises:
+        ValueError: The runs have different numbers of items.
+    """
     sides = [np.stack(side) for side in (system, reference)]
     count = _same_items(sides)
     together = [side.mean(axis=0) for side in sides]
@@ -68,7 +75,17 @@ def variance_of_means(system: Sequence[Array], reference: Sequence[Array]) -> It
 def resampled_variance(
     system: Sequence[Array], reference: Sequence[Array], measure: Measure, draws: int = DRAWS
 ) -> ItemVariance:
-    """Variance over items of a corpus score, from each item's counts, ``[items, kinds]`` for each seed."""
+    """Return the variance over items of a corpus score, by bootstrap with a fixed seed.
+
+    Args:
+        system: Counts ``[items, kinds]`` of each seed.
+        reference: The same of the reference.
+        measure: Corpus scores ``[sets]`` from sums of counts ``[sets, kinds]``.
+        draws: Number of resamples.
+
+    Raises:
+        ValueError: The runs have different numbers of items.
+    """
     sides = [np.stack(side) for side in (system, reference)]
     count = _same_items(sides)
     on_all = [np.asarray(measure(side.sum(axis=1)), dtype=np.float64) for side in sides]

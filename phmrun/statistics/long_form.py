@@ -1,7 +1,7 @@
-"""Scores in long form: one row for each system, seed, metric and, if known, item and trial.
+"""Scores in long form: one row per system, seed, metric, and optionally item and trial.
 
-Readers for CSV, JSON lines and the per-sample files of lm-evaluation-harness (``--log_samples``). Bad data raises an
-error with file and line.
+Reads CSV, JSON lines, and the per-sample files of lm-evaluation-harness (``--log_samples``). Errors in the data name
+file and line.
 """
 
 import csv
@@ -28,7 +28,7 @@ class Row(NamedTuple):
         metric: Name of the metric.
         value: The score; not finite for a diverged run.
         item: Test item; empty for a score of the whole test set.
-        trial: Setting that was tried in a search; empty without a search.
+        trial: Trial of a search; empty without a search.
         where: File and line.
     """
 
@@ -42,7 +42,9 @@ class Row(NamedTuple):
 
 
 def read_rows(files: Sequence[str]) -> list[Row]:
-    """Rows of several files; ``NAME=PATH`` gives the system of a harness file, a folder stands for those in it.
+    """Read the rows of several files.
+
+    ``NAME=PATH`` sets the system of a harness file. A folder stands for all harness files below it.
 
     Raises:
         PhmrunError: A file cannot be read, or is not in long form.
@@ -60,7 +62,13 @@ def read_rows(files: Sequence[str]) -> list[Row]:
 
 
 def read_file(path: Path, system: str = "") -> list[Row]:
-    """Rows of one file, by its content: JSON lines of a harness, JSON lines or CSV in long form."""
+    """Read the rows of a file in long form (CSV, JSON lines), or of a harness file.
+
+    The content decides. ``system`` is only used for a harness file; by default the name of its folder.
+
+    Raises:
+        PhmrunError: The file cannot be read, or is not in long form.
+    """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -74,7 +82,7 @@ def read_file(path: Path, system: str = "") -> list[Row]:
 
 
 def rows_of_table(table: Any) -> list[Row]:
-    """Rows of a pandas data frame or of mappings."""
+    """Return the rows of a pandas data frame or of mappings."""
     records: Iterable[Any] = table.to_dict("records") if hasattr(table, "to_dict") else table
     return list(_rows_of((f"row {number}", record) for number, record in enumerate(records, start=1)))
 
@@ -126,7 +134,7 @@ def _rows_of(records: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Row]:
 
 
 def _samples(records: Iterable[tuple[str, Mapping[str, Any]]], path: Path, system: str) -> list[Row]:
-    """Rows of a harness file; a metric is called TASK/METRIC, with its filter if there are several."""
+    """Return the rows of a harness file; a metric is called TASK/METRIC, with its filter if there are several."""
     task = path.name.removeprefix(SAMPLES).removesuffix(".jsonl").rpartition("_")[0] or path.stem
     kept = list(records)
     several = len({str(record.get("filter", "none")) for _, record in kept}) > 1
@@ -136,7 +144,7 @@ def _samples(records: Iterable[tuple[str, Mapping[str, Any]]], path: Path, syste
         if not isinstance(names, list) or "doc_id" not in record:
             raise _bad("the line has no doc_id or metrics", where)
         suffix = f",{record['filter']}" if several else ""
-        # The document's checksum: another version of the task is another item.
+        # With the document's checksum, since another version of the task has other items.
         item = f"{record['doc_id']}:{record.get('doc_hash', '')}"
         for name in names:
             if isinstance(value := record.get(name), int | float):
@@ -153,7 +161,7 @@ def _number(value: Any, where: str) -> float:
 
 
 def _text(value: Any) -> str:
-    """A label as text; pandas writes whole numbers beside gaps as floats, and gaps as NaN."""
+    """Return a label as text; floats with integer values lose their ".0", and NaN is empty."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, float) and value.is_integer():
@@ -162,7 +170,11 @@ def _text(value: Any) -> str:
 
 
 def choose_metric(rows: Sequence[Row], metric: str, option: str = "--metric") -> list[Row]:
-    """Rows of one metric; a harness's METRIC stands for TASK/METRIC if there is one task."""
+    """Return the rows of one metric; METRIC also matches a single TASK/METRIC.
+
+    Raises:
+        PhmrunError: No metric, or more than one, matches.
+    """
     names = sorted({row.metric for row in rows})
     if metric not in names:
         matches = [name for name in names if name.rpartition("/")[2] == metric]

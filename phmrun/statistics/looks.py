@@ -5,8 +5,8 @@ nominal level of a look follows from the joint distribution of the looks, a Brow
 recursive integration of Armitage, McPherson and Rowe (1969). Each nominal level is then used with Student's t instead
 of the normal distribution (Jennison and Turnbull 2000, section 3.8: the significance-level approach).
 
-An interval at the nominal level of each look is a repeated confidence interval: all looks hold the truth together with
-the chance 1 - α, whatever made the data stop (Jennison and Turnbull 1989).
+An interval at the nominal level of each look is a repeated confidence interval: with probability 1 - α, the intervals
+of all looks contain the true value, whatever the stopping rule (Jennison and Turnbull 1989).
 """
 
 import math
@@ -19,13 +19,17 @@ from numpy.typing import NDArray
 
 from phmrun.statistics.student import t_quantile
 
-_POINTS = 129  # of the grid over the region in which the design continues
-_STEPS = 40  # of each bisection
-_LEAST = 1e-12  # nominal levels below are taken as spent at one look
+_POINTS = 129  # grid points over the continuation region
+_STEPS = 40  # steps of each bisection
+_LEAST = 1e-12  # nominal levels below this are treated as spent at one look
 
 
 def nominal_levels(looks: Sequence[int], level: float) -> tuple[float, ...]:
-    """Two-sided nominal level of each look, by the number of seeds at each look.
+    """Return the two-sided nominal level of each look.
+
+    Args:
+        looks: Seeds at each look.
+        level: Overall level.
 
     Raises:
         ValueError: The looks do not grow, or the level is not between 0 and 1.
@@ -38,9 +42,10 @@ def nominal_levels(looks: Sequence[int], level: float) -> tuple[float, ...]:
 
 
 def repeated_level(looks: Sequence[int], look: int, nominal: float) -> float:
-    """Overall level at which a look has this nominal level: the p-value of a repeated interval.
+    """Return the overall level at which a look has this nominal level.
 
-    It is interpolated between levels that are a factor of 10^(1/8) apart.
+    It is the p-value of a repeated confidence interval, interpolated between levels that are a factor of 10^(1/8)
+    apart.
     """
     if len(looks) == 1 or nominal >= 1:
         return min(nominal, 1.0)
@@ -63,7 +68,7 @@ def _node(step: int) -> float:
 
 @lru_cache(maxsize=1024)
 def _nominal(looks: tuple[int, ...], level: float) -> tuple[float, ...]:
-    """Nominal level of each look; the density of paths that continue is integrated from look to look."""
+    """Return the nominal level of each look, by integrating the density of continuing paths."""
     first = level * looks[0] / looks[-1]
     bound = t_quantile(1 - first / 2, math.inf)
     levels, spent, before = [first], first, looks[0]
@@ -86,12 +91,12 @@ def _nominal(looks: tuple[int, ...], level: float) -> tuple[float, ...]:
 
 
 def _weights(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Simpson's weights of equally spaced points."""
+    """Return Simpson's weights of equally spaced points."""
     weights = np.where(np.arange(len(points)) % 2, 4.0, 2.0)
     weights[[0, -1]] = 1.0
     return weights * (points[1] - points[0]) / 3
 
 
 def _tail(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Upper tail of the standard normal distribution."""
+    """Return the upper tail of the standard normal distribution."""
     return np.array([0.5 * math.erfc(value / math.sqrt(2)) for value in values.tolist()])

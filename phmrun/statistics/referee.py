@@ -1,11 +1,11 @@
-"""Verdicts on systems whose scores are in long form, wherever they were trained.
+"""Verdicts on systems from scores in long form, also of systems trained elsewhere.
 
     decision = phmrun.decide(rows, reference="dense", metric="bleu", margin=0.5)
     decision.judgements["phm"].verdict
 
-With items, the score of a seed is the mean over its items. Rows without seeds are fixed models: the verdict then speaks
-of other test items. With trials, each seed keeps the trial that is best by a validation metric, so that seeds are
-independent draws of the whole procedure, its search included.
+With items, the score of a seed is the mean over its items. Rows without seeds are fixed models, whose verdict is over
+test items. With trials, each seed keeps the one with the best validation metric, so that seeds are independent samples
+of the whole procedure, search included.
 """
 
 import math
@@ -39,17 +39,17 @@ class System:
 
 @dataclass(frozen=True)
 class Decision:
-    """Verdicts on all systems beside one reference.
+    """Verdicts on all systems against one reference.
 
     Attributes:
         metric: Name of the score.
         question: Margin, direction, level and looks.
-        reference: The system that the others are compared with.
+        reference: System that the others are compared with.
         systems: The others, by name.
-        trivial: The system that a trained one must beat.
+        trivial: Trivial system that a trained one must beat; ``None`` without one.
         trained: True if the reference beats it; ``None`` without one.
-        judgements: Verdict by system.
-        estimand: Quantity that the verdicts speak of, in words.
+        judgements: Judgement by system.
+        estimand: Estimated quantity, in words.
     """
 
     metric: str
@@ -62,7 +62,7 @@ class Decision:
     estimand: str
 
     def as_dict(self) -> dict[str, Any]:
-        """All numbers, for JSON."""
+        """Return all numbers for JSON."""
         reference = _numbers(self.reference) | {"trained": self.trained}
         return {
             "metric": self.metric,
@@ -111,20 +111,21 @@ def decide(
     """Judge systems by their scores in long form.
 
     Args:
-        rows: A pandas data frame or mappings with ``system``, ``metric``, ``value`` and, if known, ``seed``, ``item``
-            and ``trial``; or rows read by :func:`phmrun.statistics.long_form.read_rows`.
-        reference: The system that all others are compared with.
+        rows: A pandas data frame or mappings with ``system``, ``metric``, ``value`` and optionally ``seed``, ``item``,
+            ``trial``; or rows read by :func:`phmrun.statistics.long_form.read_rows`.
+        reference: System that all others are compared with.
         metric: The metric that decides.
         trivial: A trivial system that a trained one must beat, such as the majority class.
-        margin: Difference that counts as none, in units of the metric.
+        margin: Largest difference that counts as none, in units of the metric; not given or 0: test for differences
+            only.
         lower_is_better: Direction of the metric.
-        looks: Seeds at each planned look, fixed before the first; empty: one look.
-        over: "seeds", "items" or "both"; by default seeds, or items if the rows name no seeds.
+        looks: Seeds at each planned look, fixed before the first; empty: a single look.
+        over: "seeds", "items" or "both"; by default seeds, or items if the rows have items but no seeds.
         choose_by: Validation metric by which each seed chooses among its trials.
-        level: Chance of any false statement.
+        level: Probability of any false statement.
 
     Raises:
-        PhmrunError: A name is unknown, or the rows contradict each other.
+        PhmrunError: There are no rows, a name is unknown, the margin is negative, or the rows contradict each other.
     """
     table = list(rows) if isinstance(rows, list) and rows and isinstance(rows[0], Row) else rows_of_table(rows)
     if not table:
@@ -161,7 +162,11 @@ def decide(
 
 
 def _chosen(rows: Sequence[Row], metric: str, choose_by: str | None, *, lower_is_better: bool) -> list[Row]:
-    """Rows of the metric; of several trials of a seed, those of the best by validation."""
+    """Return the rows of the metric; if a seed has several trials, those of the best one by validation.
+
+    Raises:
+        PhmrunError: A seed has several trials without ``choose_by``, or a trial has no validation score.
+    """
     kept = choose_metric(rows, metric)
     trials: dict[tuple[str, str], dict[str, Row]] = {}
     for row in kept:
@@ -195,7 +200,11 @@ def _chosen(rows: Sequence[Row], metric: str, choose_by: str | None, *, lower_is
 
 
 def _system(name: str, rows: Sequence[Row]) -> System:
-    """Scores of one system by seed; refuses a score that is there twice."""
+    """Return the scores of one system by seed.
+
+    Raises:
+        PhmrunError: A score occurs twice, or only some scores of a seed have an item.
+    """
     by_seed: dict[str, dict[str, Row]] = {}
     for row in rows:
         earlier = by_seed.setdefault(row.seed, {}).setdefault(row.item, row)
@@ -218,7 +227,11 @@ def _system(name: str, rows: Sequence[Row]) -> System:
 
 
 def _shared_items(system: System, reference: System) -> ItemVariance | None:
-    """Variance over the items that all runs of both answered; refuses runs with other items."""
+    """Return the variance over the items of all runs of both systems; ``None`` without items.
+
+    Raises:
+        PhmrunError: The runs have different items.
+    """
     if not system.items or not reference.items:
         return None
     keys = list(reference.items[0])
@@ -236,7 +249,7 @@ def _shared_items(system: System, reference: System) -> ItemVariance | None:
 
 
 def _estimand(question: Question, trials: int, choose_by: str | None) -> str:
-    """Quantity that the verdicts speak of, in words."""
+    """Return the estimated quantity in words."""
     if question.over is Population.ITEMS:
         return "difference of the scores of these very models, over test items like these"
     over = "training seeds; the test set is fixed"

@@ -1,12 +1,12 @@
-"""Student's t: its distribution and its quantiles, and the intervals of a mean and of one further run.
+"""Student's t distribution, and intervals of a mean and of one further run.
 
     mean of n runs      mean ± t · s / √n
     one further run     mean ± t · s · √(1 + 1/n)
 
-The first shrinks with the runs, the second does not: it says where a run with another seed would come out.
+The first interval shrinks with n. The second predicts the score of a run with another seed.
 
-Sources: Student 1908; the prediction interval: Geisser, "Predictive inference", 1993, section 2.2. The distribution is
-the regularised incomplete beta function by its continued fraction (Lentz 1976).
+Sources: Student 1908; prediction interval: Geisser, "Predictive inference", 1993, section 2.2. The distribution is the
+regularized incomplete beta function by its continued fraction (Lentz 1976).
 """
 
 import math
@@ -18,7 +18,7 @@ _SMALL = 1e-300
 
 
 def t_cdf(t: float, freedom: float) -> float:
-    """P(T ≤ t) with so many degrees of freedom; the normal distribution's with infinitely many."""
+    """Return P(T ≤ t); the normal distribution's for infinite degrees of freedom."""
     if math.isinf(freedom):
         return 0.5 * math.erfc(-t / math.sqrt(2))
     tail = 0.5 * _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))
@@ -26,10 +26,10 @@ def t_cdf(t: float, freedom: float) -> float:
 
 
 def t_quantile(share: float, freedom: float) -> float:
-    """The t that a share of the distribution lies below, by bisection.
+    """Return the quantile of a share of the t distribution, by bisection.
 
     Raises:
-        ValueError: The share is not between 0 and 1, or there is no degree of freedom.
+        ValueError: The share is not between 0 and 1, or the degrees of freedom are not positive.
     """
     if not 0 < share < 1 or freedom <= 0:
         raise ValueError(f"there is no t-quantile of {share} with {freedom} degrees of freedom")
@@ -45,17 +45,17 @@ def t_quantile(share: float, freedom: float) -> float:
 
 
 def two_sided_p(t: float, freedom: float) -> float:
-    """Probability that |T| is at least |t|."""
+    """Return P(|T| ≥ |t|)."""
     return min(1.0, 2 * t_cdf(-abs(t), freedom))
 
 
 def interval_of_mean(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
-    """Interval of the mean over all seeds; ``None`` for fewer than two runs."""
+    """Return the confidence interval of the mean over seeds; ``None`` for fewer than two runs."""
     return _interval(values, level, 0)
 
 
 def interval_of_one_run(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
-    """Interval of a run with a further seed; ``None`` for fewer than two runs."""
+    """Return the prediction interval of a further seed; ``None`` for fewer than two runs."""
     return _interval(values, level, 1)
 
 
@@ -68,10 +68,10 @@ def _interval(values: Sequence[float], level: float, runs: int) -> tuple[float, 
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """I_x(a, b)."""
+    """Return the regularized incomplete beta function I_x(a, b)."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
-    # The continued fraction converges fast only below this point; beyond it, the other tail is computed.
+    # The continued fraction converges fast only below this point; above it, the other tail is computed.
     if x > (a + 1) / (a + b + 2):
         return 1 - _incomplete_beta(b, a, 1 - x)
     front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))

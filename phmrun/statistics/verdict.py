@@ -1,4 +1,4 @@
-"""Verdicts on systems that share a reference, all read off one simultaneous interval.
+"""Verdicts on systems that share a reference, from simultaneous intervals.
 
 1. different: the interval leaves 0 out; better or worse.
 2. untrained: the reference does not beat its best floor (a trivial system) significantly.
@@ -7,9 +7,9 @@
 5. untrained: the system itself does not beat its best floor.
 6. undecided: none of these; a reason says why if it is not the interval.
 
-The first that holds is the verdict. All statements of one table hold together with the chance 1 - level, because each
-is a property of a simultaneous interval. A floor is passed if the 95 % interval of the difference from it lies above 0;
-it needs no correction, as a verdict that depends on it needs both (Berger 1982, intersection-union).
+The first that holds is the verdict. All statements of one table hold together with probability 1 - level, since each is
+a property of a simultaneous interval. A floor is passed if the 95 % interval of the difference from it lies above 0. No
+correction is needed, since a verdict that depends on it needs both (Berger 1982, intersection-union).
 """
 
 import math
@@ -37,7 +37,7 @@ DECIDED = (Verdict.DIFFERENT, Verdict.EQUIVALENT, Verdict.NOT_WORSE)
 
 
 class Population(StrEnum):
-    """Population that a verdict speaks of."""
+    """Population over which a verdict generalizes."""
 
     SEEDS = "seeds"  # training again with other seeds; the test set is fixed
     ITEMS = "items"  # other test items; the trained models are fixed
@@ -51,7 +51,7 @@ class Question:
     Attributes:
         margin: Difference that counts as none, in units of the score; ``None``: only differences are sought.
         lower_is_better: Direction of the score.
-        level: Chance of any false statement, over all systems and looks.
+        level: Probability of any false statement, over all systems and looks.
         looks: Seeds at each planned look; empty: one look.
         over: Population.
     """
@@ -63,7 +63,7 @@ class Question:
     over: Population = Population.SEEDS
 
     def design(self, rows: int) -> Design:
-        """The design for this number of systems beside the reference."""
+        """Return the design for this number of systems beside the reference."""
         return Design(rows, self.looks, self.level)
 
 
@@ -79,7 +79,7 @@ class Judgement:
         collapsed: Collapsed seeds of the system and of the reference.
         p_collapsed: Fisher's exact test of equal shares of collapsed seeds; ``None`` if there are none.
         trained: True if the system beats its best floor; ``None`` without a floor.
-        needed: Seeds of each system, in all, that a decision is likely to take; ``None``: not known, or decided.
+        needed: Total seeds of each system likely to decide; ``None`` if unknown or decided.
         over_items: Interval over test items for the runs at hand; ``None`` without items.
     """
 
@@ -107,8 +107,8 @@ def judge(
     Args:
         systems: Scores by system; NaN marks a diverged seed.
         reference: Scores of the reference.
-        question: Margin, direction, level and looks.
-        floors: Scores of the trivial systems that a trained one must beat; one value stands for a constant.
+        question: Margin, direction, level, looks and population.
+        floors: Scores of the trivial systems that a trained one must beat; a single value is a constant.
         items: Variance over test items by system, if the items are known.
     """
     design = question.design(max(len(systems), 1))
@@ -127,7 +127,10 @@ def _first_decided(
     floors: Sequence[Sequence[float]],
     items: ItemVariance | None,
 ) -> Judgement:
-    """Judgement at the first look that decides, or else at the last; repeated intervals allow any stopping."""
+    """Return the judgement at the first look that decides, else at the last one.
+
+    Repeated confidence intervals allow any stopping rule.
+    """
     looks = [look for look in question.looks if look <= min(len(scores), len(reference))]
     for look in looks[:-1]:
         at_look = _judge_one(scores[:look], reference[:look], question, design, floors, None)
@@ -137,9 +140,9 @@ def _first_decided(
 
 
 def beats_floors(scores: Sequence[float], floors: Sequence[Sequence[float]], *, lower_is_better: bool) -> bool | None:
-    """True if the mean over seeds is above every floor with 95 % confidence; ``None`` without floors.
+    """True if the mean over seeds beats every floor with 95 % confidence; ``None`` without floors.
 
-    A single run is above a floor if its score is.
+    A single run beats a floor if its score is better.
     """
     if not floors:
         return None
@@ -207,7 +210,7 @@ def _over_seeds(
     design: Design,
     items: ItemVariance | None,
 ) -> tuple[Difference | None, str]:
-    """Difference over seeds, with the items if they are resampled, too; the reason if there is none."""
+    """Return the difference over seeds (and items, for both), or the reason why there is none."""
     least = min(len(scores), len(reference))
     if least < 2:
         return None, "a single seed has no spread over training"
@@ -226,7 +229,7 @@ def _over_seeds(
 
 
 def _over_items(items: ItemVariance, design: Design) -> Difference:
-    """Difference for the runs at hand over other test items."""
+    """Return the difference over test items for the runs at hand."""
     value = fmean(items.scores[0]) - fmean(items.scores[1])
     error, freedom = error_and_freedom([(items.of_items, items.freedom)], items.freedom)
     seeds = len(items.scores[0]), len(items.scores[1])
@@ -234,7 +237,10 @@ def _over_items(items: ItemVariance, design: Design) -> Difference:
 
 
 def _verdict(shown: Difference, question: Question, trained: tuple[bool | None, bool | None]) -> tuple[Verdict, str]:
-    """The first statement that the interval supports, for a system and a reference that beat their floors or not."""
+    """Return the first verdict that the interval supports.
+
+    ``trained``: whether system and reference beat their floors.
+    """
     gains = (-shown.high, -shown.low) if question.lower_is_better else (shown.low, shown.high)
     if shown.error and (gains[0] > 0 or gains[1] < 0):
         return Verdict.DIFFERENT, ""
@@ -251,7 +257,7 @@ def _verdict(shown: Difference, question: Question, trained: tuple[bool | None, 
 def _needed(
     scores: Sequence[float], reference: Sequence[float], shown: Difference, question: Question, design: Design
 ) -> int | None:
-    """Fewest seeds that are likely to show the difference as measured, or that it is not worse by the margin."""
+    """Return the fewest seeds that likely show the measured difference, or that it is within the margin."""
     gain = -shown.value if question.lower_is_better else shown.value
     targets = [abs(shown.value)]
     if question.margin:

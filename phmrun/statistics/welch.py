@@ -1,4 +1,4 @@
-"""Difference of two means over seeds with its interval: Welch's t, simultaneous over rows and looks.
+"""Difference of two means over seeds, with Welch's t interval, simultaneous over rows and looks.
 
     difference ± t(1 - α_k / 2, ν) · se        se² = s_r² / n_r + s_d² / n_d
 
@@ -8,9 +8,9 @@ to those of the smaller group:
 
     1 / ν = 3/4 · 1 / ν_S + 1/4 · 1 / (min(n_r, n_d) - 1)
 
-Satterthwaite's alone are too many in the far tail that eight rows or four looks need: 7.0 % false alarms with rows
-three times as variable as dense, 5.5 % with the quarter (``benchmarks/verdicts.py``). Runs of equal seed number are not
-paired: they share nothing but the number.
+Satterthwaite's alone are too many in the far tail that eight rows or four looks need. With rows three times as variable
+as dense, they give 7.0 % false alarms; the quarter gives 5.5 % (``benchmarks/verdicts.py``). Runs with the same seed
+are not paired, since they share nothing else.
 
 Sources: Welch 1947; Satterthwaite 1946; Šidák 1967; Card et al. 2020 (detectable difference).
 """
@@ -26,7 +26,7 @@ from phmrun.statistics.student import t_quantile, two_sided_p
 LEVEL = 0.05
 POWER = 0.8
 CAUTION = 0.25  # share of the smaller group's degrees of freedom; chosen by simulation
-MOST_SEEDS = 1000  # search for the seeds that are needed
+MOST_SEEDS = 1000  # upper limit of the search for the seeds needed
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Design:
     """Rows, looks and level of a comparison, fixed before the first look.
 
     Attributes:
-        rows: Number of rows that are compared with the same reference.
-        looks: Seeds at each look; empty: one look at all seeds.
-        level: Chance of any false statement, over all rows and looks.
+        rows: Number of rows compared with the same reference.
+        looks: Seeds at each look; empty: a single look at all seeds.
+        level: Probability of any false statement, over all rows and looks.
     """
 
     rows: int = 1
@@ -45,17 +45,17 @@ class Design:
 
     @property
     def row_level(self) -> float:
-        """Level of one row."""
+        """Level of one row (Šidák)."""
         return 1 - (1 - self.level) ** (1 / self.rows)
 
     def nominal(self, look: int | None) -> float:
-        """Two-sided nominal level of one row at a look."""
+        """Return the two-sided nominal level of one row at a look; ``None``: a single look."""
         if look is None:
             return self.row_level
         return nominal_levels(self.looks, self.row_level)[self.looks.index(look)]
 
     def look_at(self, *seeds: int) -> int | None:
-        """Last look that these numbers of seeds reach; ``None`` before the first."""
+        """Return the last look that all these counts reach; ``None`` before the first."""
         return max((look for look in self.looks if look <= min(seeds)), default=None)
 
 
@@ -69,10 +69,10 @@ class Difference:
         freedom: Degrees of freedom of that error.
         low: Lower end of the simultaneous interval.
         high: Upper end.
-        p: P-value, adjusted for rows and looks; below the level if and only if the interval leaves 0 out.
-        detectable: Smallest true difference that has a power of 80 %.
+        p: P-value adjusted for rows and looks; below the level if and only if the interval excludes 0.
+        detectable: Smallest true difference with a power of 80 %.
         seeds: Seeds of the system and of the reference that were used.
-        look: Seeds at the look; ``None`` if there is one look at all.
+        look: Seeds at the look; ``None`` for a single look.
         level: Level of the interval over all rows and looks.
     """
 
@@ -91,9 +91,12 @@ class Difference:
 def error_and_freedom(
     parts: Sequence[tuple[float, float]], smallest: float, caution: float = CAUTION
 ) -> tuple[float, float]:
-    """Standard error and degrees of freedom from variances of means with the degrees of freedom of each.
+    """Return the standard error and degrees of freedom of a sum of variances.
 
-    ``smallest`` is the least degrees of freedom of the groups.
+    Args:
+        parts: Variances of means, each with its degrees of freedom.
+        smallest: Least degrees of freedom of the groups.
+        caution: Weight of ``smallest`` against Satterthwaite's degrees of freedom.
     """
     total = sum(part for part, _ in parts)
     if not total:
@@ -105,10 +108,18 @@ def error_and_freedom(
 def difference(
     system: Sequence[float], reference: Sequence[float], design: Design, items: tuple[float, float] | None = None
 ) -> Difference | None:
-    """Difference of two systems over their seeds; ``None`` if one has fewer than two, or before the first look.
+    """Return the difference of two systems over their seeds.
 
-    Seeds after the last look are not used. ``items`` is the variance that test items add, with its degrees of freedom,
-    if the population has other items, too.
+    Seeds after the last look are not used.
+
+    Args:
+        system: Scores of the system.
+        reference: Scores of the reference.
+        design: Rows, looks and level.
+        items: Variance that test items add, with its degrees of freedom, if the population includes them.
+
+    Returns:
+        ``None`` if a side has fewer than two seeds, or before the first look.
     """
     if min(len(system), len(reference)) < 2:
         return None
@@ -126,7 +137,7 @@ def difference(
 def studentised(
     value: float, error: float, freedom: float, seeds: tuple[int, int], design: Design, look: int | None = None
 ) -> Difference:
-    """Interval, p-value and detectable difference of a value with its standard error."""
+    """Return interval, p-value and detectable difference of a value with its standard error."""
     critical = t_quantile(1 - design.nominal(look) / 2, freedom)
     if error:
         nominal = two_sided_p(value / error, freedom)
@@ -140,18 +151,18 @@ def studentised(
 
 
 def noncentrality(critical: float, freedom: float, power: float = POWER) -> float:
-    """True difference, in standard errors, that passes a critical value with this power.
+    """Return the true difference, in standard errors, that exceeds a critical value with this power.
 
-    The normal approximation of the noncentral t distribution (Abramowitz and Stegun 26.7.10).
+    Uses the normal approximation of the noncentral t distribution (Abramowitz and Stegun 26.7.10).
     """
     spread = math.sqrt(1 + critical**2 / (2 * freedom))
     return critical * (1 - 1 / (4 * freedom)) + t_quantile(power, math.inf) * spread
 
 
 def seeds_needed(system: Sequence[float], reference: Sequence[float], target: float, design: Design) -> int | None:
-    """Seeds of each system at which ``target`` is detectable with a power of 80 %, by the spread so far.
+    """Return the seeds per system that detect ``target`` with a power of 80 %, by the spread so far.
 
-    ``None`` if it takes more than :data:`MOST_SEEDS`, or if there is nothing to detect.
+    ``None`` if more than :data:`MOST_SEEDS` are needed, ``target`` is not positive, or there is no spread.
     """
     spreads = [variance(side) for side in (system, reference)]
     if target <= 0 or not sum(spreads):
