@@ -42,7 +42,10 @@ def facts() -> dict[str, Any]:
 
 
 def load_average() -> float | None:
-    """Return the mean number of runnable processes in the last minute; ``None`` if not reported."""
+    """Return the mean number of runnable processes in the last minute.
+
+    Returns ``None`` if not reported.
+    """
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
@@ -64,7 +67,10 @@ def last_level_cache(caches: Path = _CACHES) -> int:
 
 
 def waiter(device: torch.device | str) -> Callable[[], object] | None:
-    """Return a function that waits for a device's unfinished work; ``None`` for a CPU."""
+    """Return a function that waits for a device's unfinished work.
+
+    Returns ``None`` for a CPU.
+    """
     return torch.cuda.synchronize if torch.device(device).type == "cuda" else None
 
 
@@ -110,7 +116,10 @@ def _most_resident() -> int:
 
 
 def _of_status(field: str) -> int | None:
-    """Return a field of this process's status in bytes; ``None`` if not reported."""
+    """Return a field of this process's status in bytes.
+
+    Returns ``None`` if not reported.
+    """
     try:
         match = re.search(rf"{field}:\s*(\d+) kB", _STATUS.read_text(encoding="ascii"))
     except OSError:

@@ -295,7 +295,10 @@ def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering)
 
 
 def _lent(trained: TrainedModel, ours: Ours | Answering) -> Transformer | None:
-    """Return the network whose weights Hugging Face's model can hold; ``None`` if it cannot."""
+    """Return the network whose weights Hugging Face's model can hold.
+
+    Returns ``None`` if it cannot.
+    """
     network, model = ours.module.network, trained.config.model
     return network if isinstance(network, Transformer) and has_place_for(network, model) else None
 

@@ -1,4 +1,7 @@
-"""Published numbers, claims, and the audit of parameter counts. Imports no torch before counting."""
+"""Published numbers, claims, and the audit of parameter counts.
+
+Imports no torch before counting.
+"""
 
 from phmrun.papers.published import Match, Verdict, judge
 from phmrun.results.printed import Printed

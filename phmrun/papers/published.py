@@ -1,4 +1,7 @@
-"""Agreement of a computed number with a published one. Imports no torch."""
+"""Agreement of a computed number with a published one.
+
+Imports no torch.
+"""
 
 from collections.abc import Sequence
 from enum import StrEnum

@@ -1,6 +1,6 @@
-"""Pages as a tree of parts, written as self-contained HTML or as Markdown. Imports no torch.
+"""Pages as a tree of parts, written as self-contained HTML or as Markdown.
 
-Paths below the data directory or the user's home are shortened, since other people read the pages.
+Imports no torch. Paths below the data directory or the user's home are shortened, since other people read the pages.
 """
 
 import base64

@@ -166,7 +166,10 @@ class _Answer:
         return row_name(dict(zip(self._table.keys, self._table.rows[row], strict=True)))
 
     def _reason(self, row: int) -> str:
-        """Return the reason why a row's verdict is withdrawn; empty if it is not."""
+        """Return the reason why a row's verdict is withdrawn.
+
+        The result is empty if it is not.
+        """
         name = self._name(row)
         return next((reason for begin, reason in self._asked.withdrawn.items() if name.startswith(begin)), "")
 

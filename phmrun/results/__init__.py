@@ -1,4 +1,7 @@
-"""Results of finished runs: one long table and its views. Imports no torch."""
+"""Results of finished runs: one long table and its views.
+
+Imports no torch.
+"""
 
 from phmrun.results.long_table import Results
 

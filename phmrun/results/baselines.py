@@ -42,7 +42,10 @@ def baseline_rows(table: ResultTable) -> list[BaselineRow]:
 
 
 def _of_column(table: ResultTable, column: int) -> dict[str, float]:
-    """Return the mean score of each baseline in a column; empty if the column shows a baseline."""
+    """Return the mean score of each baseline in a column.
+
+    The result is empty if the column shows a baseline.
+    """
     score = table.headings[column].scores[0]
     if OF in score:
         return {}
@@ -81,7 +84,10 @@ def shortfall(metrics: Mapping[str, Any]) -> str | None:
 
 
 def _value(metrics: Mapping[str, Any], name: str) -> float | None:
-    """Return the value of a score in metrics.json; ``None`` if it has none."""
+    """Return the value of a score in metrics.json.
+
+    Returns ``None`` if it has none.
+    """
     entry = metrics.get(name)
     value = entry.get("value") if isinstance(entry, Mapping) else entry
     return float(value) if isinstance(value, int | float) else None

@@ -171,7 +171,10 @@ def floor_scores(figure: Figure, score: str) -> dict[str, list[float]]:
 
 
 def best_floor(floors: Mapping[str, Sequence[float]], *, lower_is_better: bool) -> tuple[str, float] | None:
-    """Return the name behind "-of-" and the mean of the best floor; ``None`` if there is none."""
+    """Return the name behind "-of-" and the mean of the best floor.
+
+    Returns ``None`` if there is none.
+    """
     means = {name.partition(OF)[2]: fmean(values) for name, values in floors.items()}
     if not means:
         return None
@@ -193,7 +196,10 @@ def same_items(row: Scored, reference: Scored, score: str, reader: RunItems) -> 
 
 
 def _item_variance(row: Scored, reference: Scored, score: str, reader: RunItems) -> ItemVariance | None:
-    """Return the variance of a difference over test items; ``None`` if any run's items are missing."""
+    """Return the variance of a difference over test items.
+
+    Returns ``None`` if any run's items are missing.
+    """
     measure = metric_of(score).measure
     if measure is None or OF in score:
         return None

@@ -35,7 +35,10 @@ class Cost:
 
 
 def cost_of(entries: Iterable[Entry], name: str) -> float | None:
-    """Return the mean of a cost over the runs that have it on record; ``None`` if none has."""
+    """Return the mean of a cost over the runs that have it on record.
+
+    Returns ``None`` if none has.
+    """
     amounts = [value for entry in entries if entry.run and (value := COSTS[name].of(entry.run)) is not None]
     return fmean(amounts) if amounts else None
 

@@ -1,4 +1,7 @@
-"""Experiments of a table: identity, labels, and the keys that separate them. Imports no torch."""
+"""Experiments of a table: identity, labels, and the keys that separate them.
+
+Imports no torch.
+"""
 
 import hashlib
 import json
@@ -41,7 +44,9 @@ class Entry:
     diverged: bool = False  # True if training stopped at a loss or weight that is NaN or infinite
 
     def label(self, key: str) -> str:
-        """Return its value at a key of the sweep or a dotted key of the configuration; empty if it has none.
+        """Return its value at a key of the sweep or a dotted key of the configuration.
+
+        The result is empty if it has none.
 
         "layer" covers all parts of the network that are not dense. "data" of the user's own files is their name and the
         start of their checksum.
@@ -73,7 +78,10 @@ class Entry:
 
     @property
     def length(self) -> str:
-        """Length of training: as configured if done, else the steps made; empty if not on record."""
+        """Length of training: as configured if done, else the steps made.
+
+        It is empty if not on record.
+        """
         status = self.run.status if self.run else None
         if status and status.state is not State.DONE:
             return f"{status.step:,} steps"
@@ -83,7 +91,10 @@ class Entry:
 
     @property
     def unfinished(self) -> str:
-        """State and step of an unfinished run, for readers; empty if it is done or there is none."""
+        """State and step of an unfinished run, for readers.
+
+        It is empty if it is done or there is none.
+        """
         if self.run is None or self.run.state == State.DONE:
             return ""
         status = self.run.status
@@ -137,7 +148,10 @@ def settings_of(config: Experiment) -> dict[str, Any]:
 
 
 def recorded_marks(run: RunSummary) -> dict[str, str]:
-    """Return the recorded checksums of a run's data and plug-ins; empty for early releases."""
+    """Return the recorded checksums of a run's data and plug-ins.
+
+    The result is empty for early releases.
+    """
     try:
         marks = Run(run.path).fingerprints()
     except PhmrunError:

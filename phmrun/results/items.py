@@ -30,7 +30,10 @@ class RunItems:
         self._read: dict[tuple[Path, str], Items | None] = {}
 
     def of(self, runs: Sequence[Path], score: str) -> list[Items]:
-        """Return the counts of all runs; empty if those of any run cannot be read."""
+        """Return the counts of all runs.
+
+        The result is empty if those of any run cannot be read.
+        """
         for path in runs:
             if (path, score) not in self._read:
                 self._read[path, score] = _counts(path, score)
@@ -49,7 +52,9 @@ def items_of(run: Run) -> dict[str, dict[str, Any]]:
 
 
 def to_json(run: Run, score: str) -> dict[str, Any] | None:
-    """Return the items' counts of a score as JSON; ``None`` if it has none or they cannot be read.
+    """Return the items' counts of a score as JSON.
+
+    Returns ``None`` if it has none or they cannot be read.
 
     Raises:
         ValueError: A count is no natural number.
@@ -97,7 +102,9 @@ def _unpacked(text: str, number: int) -> Counts:
 
 
 def _counts(path: Path, score: str) -> Items | None:
-    """Return the items' counts of a run; ``None`` if its predictions or data are missing.
+    """Return the items' counts of a run.
+
+    Returns ``None`` if its predictions or data are missing.
 
     Raises:
         PhmrunError: (exit 3) The predictions differ from the run's manifest.

@@ -1,4 +1,7 @@
-"""Layout of a table of results as text: scores, published values, marks, notes. Imports no torch."""
+"""Layout of a table of results as text: scores, published values, marks, notes.
+
+Imports no torch.
+"""
 
 import math
 from collections import Counter

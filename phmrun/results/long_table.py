@@ -1,4 +1,7 @@
-"""Long table of finished runs; tables, reports and claims are its views. Imports no torch."""
+"""Long table of finished runs; tables, reports and claims are its views.
+
+Imports no torch.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

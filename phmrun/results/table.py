@@ -1,4 +1,7 @@
-"""Table of scores: rows, columns, and one score per seed in each cell. Imports no torch."""
+"""Table of scores: rows, columns, and one score per seed in each cell.
+
+Imports no torch.
+"""
 
 import math
 import re
@@ -47,7 +50,10 @@ class Numbers:
         return stdev(self.values) if len(self.values) > 1 else None
 
     def aggregate(self, how: str) -> float | None:
-        """Return the "mean", "median", "best" (largest) or "worst" (smallest) value; ``None`` without runs."""
+        """Return the "mean", "median", "best" (largest) or "worst" (smallest) value.
+
+        Returns ``None`` without runs.
+        """
         return AGGREGATES[how](self.values) if self.values else None
 
     @property

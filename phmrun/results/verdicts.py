@@ -1,4 +1,7 @@
-"""Verdicts in words, marks and numbers, for tables, pages and JSON. Imports no torch."""
+"""Verdicts in words, marks and numbers, for tables, pages and JSON.
+
+Imports no torch.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -227,7 +227,9 @@ def _system(name: str, rows: Sequence[Row]) -> System:
 
 
 def _shared_items(system: System, reference: System) -> ItemVariance | None:
-    """Return the variance over the items of all runs of both systems; ``None`` without items.
+    """Return the variance over the items of all runs of both systems.
+
+    Returns ``None`` without items.
 
     Raises:
         PhmrunError: The runs have different items.

@@ -50,12 +50,18 @@ def two_sided_p(t: float, freedom: float) -> float:
 
 
 def interval_of_mean(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
-    """Return the confidence interval of the mean over seeds; ``None`` for fewer than two runs."""
+    """Return the confidence interval of the mean over seeds.
+
+    Returns ``None`` for fewer than two runs.
+    """
     return _interval(values, level, 0)
 
 
 def interval_of_one_run(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
-    """Return the prediction interval of a further seed; ``None`` for fewer than two runs."""
+    """Return the prediction interval of a further seed.
+
+    Returns ``None`` for fewer than two runs.
+    """
     return _interval(values, level, 1)
 
 

@@ -140,9 +140,9 @@ def _first_decided(
 
 
 def beats_floors(scores: Sequence[float], floors: Sequence[Sequence[float]], *, lower_is_better: bool) -> bool | None:
-    """True if the mean over seeds beats every floor with 95 % confidence; ``None`` without floors.
+    """True if the mean over seeds beats every floor with 95 % confidence.
 
-    A single run beats a floor if its score is better.
+    Returns ``None`` without floors. A single run beats a floor if its score is better.
     """
     if not floors:
         return None

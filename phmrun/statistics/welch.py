@@ -55,7 +55,10 @@ class Design:
         return nominal_levels(self.looks, self.row_level)[self.looks.index(look)]
 
     def look_at(self, *seeds: int) -> int | None:
-        """Return the last look that all these counts reach; ``None`` before the first."""
+        """Return the last look that all these counts reach.
+
+        Returns ``None`` before the first.
+        """
         return max((look for look in self.looks if look <= min(seeds)), default=None)
 
 

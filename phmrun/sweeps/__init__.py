@@ -1,4 +1,7 @@
-"""Sweeps: a file of experiments, its plan, and their execution. Imports no torch."""
+"""Sweeps: a file of experiments, its plan, and their execution.
+
+Imports no torch.
+"""
 
 from phmrun.sweeps.file import Sweep, SweepFile, load_sweep
 from phmrun.sweeps.plan import Cell, Inspected, Plan, plan

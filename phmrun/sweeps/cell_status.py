@@ -1,4 +1,7 @@
-"""State of a sweep's cells, and the time left, from the run directories. Imports no torch."""
+"""State of a sweep's cells, and the time left, from the run directories.
+
+Imports no torch.
+"""
 
 import json
 import os
@@ -146,12 +149,18 @@ class Estimate:
             self._measured[likeness].append(seconds)
 
     def whole(self, cell: Cell) -> float | None:
-        """Return the seconds of a whole cell; ``None`` if no similar cell was measured."""
+        """Return the seconds of a whole cell.
+
+        Returns ``None`` if no similar cell was measured.
+        """
         measured = (self._measured.get(likeness) for likeness in _likenesses(cell))
         return next((fmean(seconds) for seconds in measured if seconds), None)
 
     def left(self, status: CellStatus) -> float | None:
-        """Return the seconds left for a cell, from its own pace if it has started; ``None`` if unknown."""
+        """Return the seconds left for a cell, from its own pace if it has started.
+
+        Returns ``None`` if unknown.
+        """
         if status.state not in LEFT:
             return 0.0
         whole = self.whole(status.cell)
@@ -163,14 +172,20 @@ class Estimate:
         return None if whole is None else max(0.0, whole - spent)
 
     def total(self, statuses: Iterable[CellStatus], slots: int) -> float | None:
-        """Return the seconds until all are done with this number of slots; ``None`` if any is unknown."""
+        """Return the seconds until all are done with this number of slots.
+
+        Returns ``None`` if any is unknown.
+        """
         left = [self.left(status) for status in statuses]
         estimates = [seconds for seconds in left if seconds is not None]
         return sum(estimates) / max(slots, 1) if len(estimates) == len(left) else None
 
 
 def progress(status: CellStatus) -> float | None:
-    """Return the share of optimizer steps done; ``None`` if ``max_steps`` is not set."""
+    """Return the share of optimizer steps done.
+
+    Returns ``None`` if ``max_steps`` is not set.
+    """
     steps = status.cell.config.training.max_steps if status.cell.config else None
     if not steps or status.run is None or status.run.status is None:
         return None

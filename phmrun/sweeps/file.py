@@ -1,4 +1,7 @@
-"""Sweep files: a base with a grid, or a paper's table. Imports no torch."""
+"""Sweep files: a base with a grid, or a paper's table.
+
+Imports no torch.
+"""
 
 import hashlib
 from dataclasses import dataclass

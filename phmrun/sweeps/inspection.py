@@ -82,7 +82,10 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
 
 
 def _learnt_sizes(data: DataModule) -> tuple[int, ...] | None:
-    """Return the sizes of the vocabulary built from the data; ``None`` above :data:`SMALL` bytes."""
+    """Return the sizes of the vocabulary built from the data.
+
+    Returns ``None`` above :data:`SMALL` bytes.
+    """
     size = sum(path.stat().st_size for path in data.sources("train"))
     return data.vocabulary.sizes if size <= SMALL else None
 

@@ -1,4 +1,7 @@
-"""A paper's table as a file: the settings of each row, and every cell as printed. Imports no torch."""
+"""A paper's table as a file: the settings of each row, and every cell as printed.
+
+Imports no torch.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self, TypeVar

@@ -1,4 +1,6 @@
-"""Plan of a sweep: all cells resolved, named and checked before any starts. Imports no torch.
+"""Plan of a sweep: all cells resolved, named and checked before any starts.
+
+Imports no torch.
 
 Callers pass in the two parts that need torch: the options of structures, and an inspector that counts parameters and
 checksums data. The inspector may cache its answers.

@@ -1,4 +1,7 @@
-"""Plans of sweep files, with tuned values and recorded seeds. Imports torch to count networks."""
+"""Plans of sweep files, with tuned values and recorded seeds.
+
+Imports torch to count networks.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""Results of a sweep or of named runs as one long table. Imports torch to plan a sweep's file."""
+"""Results of a sweep or of named runs as one long table.
+
+Imports torch to plan a sweep's file.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

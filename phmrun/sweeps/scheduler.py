@@ -118,7 +118,10 @@ class Scheduler:
         return self.limit is not None and self._started >= self.limit
 
     def _claimed(self, cell: Cell) -> Job | None:
-        """Return the job of a cell; ``None`` if it needs no run or another planner claims it."""
+        """Return the job of a cell.
+
+        Returns ``None`` if it needs no run or another planner claims it.
+        """
         name = str(cell.run_id)
         status = look(cell, self.workplace.runs_dir)
         if not self._wanted(status):

@@ -110,7 +110,9 @@ def reached(looks: Sequence[int], *counts: int) -> int:
 
 
 def kept_terms(folder: Path, file: str | None = None) -> Terms | None:
-    """Return the recorded terms, from the sweep's folder or beside its file; ``None`` if there are none.
+    """Return the recorded terms, from the sweep's folder or beside its file.
+
+    Returns ``None`` if there are none.
 
     Raises:
         PhmrunError: The record is damaged.
@@ -141,7 +143,9 @@ def write_design(folder: Path, terms: Terms, statuses: Sequence[CellStatus]) -> 
 def terms_of(
     folder: Path, max_seeds: int | None, margin: float | None, seeds: int | None, file: str | None = None
 ) -> Terms | None:
-    """Return the recorded or requested terms of a sweep; ``None`` if it is not sequential.
+    """Return the recorded or requested terms of a sweep.
+
+    Returns ``None`` if it is not sequential.
 
     Raises:
         PhmrunError: The terms differ from the recorded ones, or ``seeds`` is set although terms are recorded.
@@ -292,7 +296,10 @@ def _floors(row: Row, score: str) -> dict[str, list[float]]:
 
 
 def main_score(statuses: Iterable[CellStatus]) -> str:
-    """Return the main score of the first run that has one; empty if there is none."""
+    """Return the main score of the first run that has one.
+
+    The result is empty if there is none.
+    """
     names = (status.run.main_score for status in statuses if status.run is not None)
     return next((name for name in names if name), "")
 

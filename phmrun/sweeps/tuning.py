@@ -116,7 +116,10 @@ def _replicates(row: Tuned, runs_dir: Path, make: Make) -> Iterator[Tuned]:
 
 
 def extended(rows: Sequence[Tuned]) -> list[Space] | None:
-    """Return the rows' spaces with one more value at each edge that is best in any row; ``None`` if none is."""
+    """Return the rows' spaces with one more value at each edge that is best in any row.
+
+    Returns ``None`` if none is.
+    """
     spaces = [
         {key: sorted(values) if _numbers(values) else values for key, values in row.space.items()} for row in rows
     ]

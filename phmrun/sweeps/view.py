@@ -63,7 +63,10 @@ class Tracker:
         return [status for status in self.statuses.values() if status.state is CellState.RUNNING]
 
     def left(self) -> float | None:
-        """Return the seconds left, with the measured overhead of start-up and evaluation; ``None`` if unknown."""
+        """Return the seconds left, with the measured overhead of start-up and evaluation.
+
+        Returns ``None`` if unknown.
+        """
         open_ones = [s for s in self.statuses.values() if s.state in (*NOT_BEGUN, CellState.RUNNING)]
         training = self.estimate.total(open_ones, self.slots)
         if training is None or not open_ones:
@@ -141,7 +144,10 @@ def said(event: Event) -> str:
 
 
 def pace_of(run: RunSummary | None) -> float | None:
-    """Return the units (tokens) per second in the last row of a run's history; ``None`` if unknown."""
+    """Return the units (tokens) per second in the last row of a run's history.
+
+    Returns ``None`` if unknown.
+    """
     if run is None:
         return None
     try:

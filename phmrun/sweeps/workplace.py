@@ -90,7 +90,10 @@ class Workplace:
 
 
 def last_lines(log: Path, count: int = 5) -> list[str]:
-    """Return the last lines of a log without blank ones; empty if there is no log."""
+    """Return the last lines of a log without blank ones.
+
+    The result is empty if there is no log.
+    """
     try:
         with log.open("rb") as handle:
             handle.seek(max(0, handle.seek(0, os.SEEK_END) - 64 * 1024))

@@ -9,7 +9,10 @@ from phmrun.text import conllu
 
 
 def read_items(run: Run, split: str, part: str) -> Items | None:
-    """Return words, correct heads and correct arcs of each sentence; ``None`` for a part."""
+    """Return words, correct heads and correct arcs of each sentence.
+
+    Returns ``None`` for a part.
+    """
     if part:
         return None
     config = load_run_config(run.config_path)

@@ -110,7 +110,10 @@ class Slurm:
         return job
 
     def queued(self) -> set[str]:
-        """Return the runs of this sweep in SLURM's queue; empty without SLURM."""
+        """Return the runs of this sweep in SLURM's queue.
+
+        The result is empty without SLURM.
+        """
         runs: set[str] = set()
         for path in sorted(self.folder.glob(f"*/{JOB}")):
             names = path.with_name(RUNS).read_text(encoding="utf-8").split()
@@ -128,7 +131,10 @@ def cancel_jobs(folder: Path) -> list[str]:
 
 
 def _tasks(job: str) -> list[int]:
-    """Return the queued tasks of an array job; empty if SLURM no longer lists it."""
+    """Return the queued tasks of an array job.
+
+    The result is empty if SLURM no longer lists it.
+    """
     try:
         listed = subprocess.run(
             ["squeue", "--noheader", "--array", f"--jobs={job}", "--format=%K"],
