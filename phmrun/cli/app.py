@@ -68,7 +68,17 @@ class Verb(NamedTuple):
             alone.add_typer(target, name=self.name, rich_help_panel=self.panel, **options)
         else:
             alone.command(self.name, rich_help_panel=self.panel, epilog=getattr(module, "EPILOG", None))(target)
-        return typer.main.get_group(alone).commands[self.name]
+        command = typer.main.get_group(alone).commands[self.name]
+        _unwrap_help(command)
+        return command
+
+
+def _unwrap_help(command: Any) -> None:
+    """Join the lines of each paragraph of the help of a command and its subcommands, to fit any terminal."""
+    paragraphs = (command.help or "").split("\n\n")
+    command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    for subcommand in getattr(command, "commands", {}).values():
+        _unwrap_help(subcommand)
 
 
 _SUMMARIES: Mapping[str, Mapping[str, str]] = {

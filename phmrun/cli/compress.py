@@ -27,7 +27,9 @@ phmrun compress latest --layer low-rank --budget 1/2 --steps 300"""
 
 def compress(
     run: RunArgument,
-    layer: Annotated[str, typer.Option(help="Structure of the maps inside the blocks (`phmrun layers list`).")],
+    layer: Annotated[
+        str, typer.Option(help="Structure of the weight matrices inside the blocks (`phmrun layers list`).")
+    ],
     n: Annotated[int | None, typer.Option(help="Order n of --layer; other options: --set layer.rank=16.")] = None,
     embedding: Annotated[
         str | None,

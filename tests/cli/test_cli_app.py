@@ -46,6 +46,13 @@ def test_verbs_are_listed_by_what_they_say_themselves():
         assert " ".join(verb.load().help.split("\n\n")[0].split()) == verb.summary
 
 
+def test_paragraphs_of_help_have_no_line_breaks_of_their_own():
+    sweep = next(verb for verb in app.VERBS if verb.name == "sweep").load()
+    _, second = sweep.commands["run"].help.split("\n\n")
+    assert len(second) > 200
+    assert "\n" not in second
+
+
 def test_version_is_printed(phmrun):
     assert phmrun("--version")[:2] == (0, f"phmrun {__version__}\n")
 
