@@ -1,4 +1,4 @@
-"""The shared layer registry: weight structures and the modules built over any of them."""
+"""Weight structures and the modules that are built over any of them."""
 
 from phmrun.layers.adaptive import AdaptiveInput, AdaptiveSoftmax
 from phmrun.layers.attention import MultiheadAttention

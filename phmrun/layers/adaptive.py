@@ -1,7 +1,7 @@
-"""Adaptive input and output: words in clusters of falling frequency, rarer clusters with narrower vectors.
+"""Adaptive input and output: clusters of words by frequency, rarer clusters with narrower vectors.
 
-Tokens are numbered by falling frequency; cut-offs c_1 < c_2 < … divide the vocabulary into clusters. Cluster i has a
-table of width w_0 / div_value^i and, where that is not the model's width, a projection to it.
+Tokens are numbered by decreasing frequency; cut-offs c_1 < c_2 < … divide the vocabulary into clusters. Cluster i has a
+table of width ⌊w_0 / div_value^i⌋ and, if that is not the model's width, a projection to it.
 
 Sources: Grave et al., "Efficient softmax approximation for GPUs", ICML 2017; Baevski and Auli, "Adaptive input
 representations for neural language modeling", ICLR 2019 (inputs; tying). With ``div_value=1`` and a narrow ``width``
@@ -23,7 +23,7 @@ from phmrun.layers.linear import Linear, on_device
 
 
 class Cluster(NamedTuple):
-    """Tokens ``start`` … ``end`` - 1, with vectors of ``width`` numbers."""
+    """Cluster of tokens ``start`` … ``end`` - 1, with vectors of ``width`` numbers."""
 
     start: int
     end: int
@@ -38,15 +38,21 @@ class Cluster(NamedTuple):
         return f"{self.size}×{self.width}"
 
     def positions(self, tokens: Tensor) -> Tensor:
-        """The places in ``tokens [positions]`` whose token is in the cluster."""
+        """Return the indices in ``tokens [positions]`` whose token is in the cluster."""
         return ((tokens >= self.start) & (tokens < self.end)).nonzero().squeeze(1)
 
 
 def plan_clusters(size: int, cutoffs: Sequence[int], width: int, div_value: float) -> tuple[Cluster, ...]:
-    """The clusters of a vocabulary of ``size`` words, the first cluster's vectors being of ``width`` numbers.
+    """Return the clusters of a vocabulary.
+
+    Args:
+        size: Size of the vocabulary.
+        cutoffs: First token of each cluster except the first.
+        width: Width of the first cluster's vectors.
+        div_value: Factor by which the vectors of each further cluster are narrower; widths are rounded down.
 
     Raises:
-        PhmrunError: The cut-offs do not rise or leave the vocabulary, or a width would be less than 1.
+        PhmrunError: The cut-offs do not increase or exceed the vocabulary, or a width would be less than 1.
     """
     bounds = [0, *cutoffs, size]
     if any(low >= high for low, high in itertools.pairwise(bounds)):
@@ -58,14 +64,16 @@ def plan_clusters(size: int, cutoffs: Sequence[int], width: int, div_value: floa
 
 
 class AdaptiveInput(nn.Module):
-    """Embedding whose rarer words have narrower vectors, each projected to ``embedding_dim``.
+    """Embedding with narrower vectors for rarer words, projected to ``embedding_dim``.
 
     Args:
-        num_embeddings: Size of the vocabulary, in order of falling frequency.
+        num_embeddings: Size of the vocabulary, in order of decreasing frequency.
         embedding_dim: Size of an embedding vector.
-        cutoffs: The first token of each cluster but the first.
-        div_value: Factor by which each further cluster's vectors are narrower.
-        width: Width of the first cluster's vectors; ``embedding_dim`` unless given.
+        cutoffs: First token of each cluster except the first.
+        div_value: Factor by which the vectors of each further cluster are narrower.
+        device: Device of the parameters.
+        dtype: Type of the parameters.
+        width: Width of the first cluster's vectors; default: ``embedding_dim``.
         **layer: Structure of tables and projections, and its options.
 
     Raises:
@@ -89,26 +97,26 @@ class AdaptiveInput(nn.Module):
         self.cutoffs, self.div_value = tuple(cutoffs), div_value
         self.clusters = plan_clusters(num_embeddings, cutoffs, width or embedding_dim, div_value)
         with on_device(device):
-            self.tables = nn.ModuleList(Embedding(each.size, each.width, **layer) for each in self.clusters)
+            self.tables = nn.ModuleList(Embedding(cluster.size, cluster.width, **layer) for cluster in self.clusters)
             self.projections = _projections(self.clusters, embedding_dim, layer)
         if dtype is not None:
             self.to(dtype)
         self.reset_parameters()
 
     def reset_parameters(self, std: float | None = None) -> None:
-        """Every embedding vector's entries with standard deviation ``std``, 1/√embedding_dim unless given."""
+        """Draw the embedding vectors with standard deviation ``std``, default 1/√embedding_dim."""
         for table in self.tables:
             table.reset_parameters(self.embedding_dim**-0.5 if std is None else std)  # type: ignore[operator]
         _reset_projections(self.projections)
 
     @property
     def weight(self) -> Tensor:
-        """The dense table ``[num_embeddings, embedding_dim]``."""
+        """Dense table ``[num_embeddings, embedding_dim]``."""
         pairs = zip(self.tables, self.projections, strict=True)
         return torch.cat([projection(table.weight) for table, projection in pairs])
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """``[…]`` of token numbers ``-> […, embedding_dim]``."""
+        """Return the vectors of token numbers, ``[…] -> […, embedding_dim]``."""
         if len(self.clusters) == 1:
             return self.projections[0](self.tables[0](tokens))
         flat = tokens.reshape(-1)
@@ -120,24 +128,28 @@ class AdaptiveInput(nn.Module):
         return torch.cat(parts)[back].view(*tokens.shape, self.embedding_dim)
 
     def extra_repr(self) -> str:
-        """Sizes of the clusters and of their vectors."""
+        """Return the sizes and widths of the clusters."""
         return ", ".join(map(str, self.clusters))
 
 
 class AdaptiveSoftmax(nn.Module):
-    """log p(v) = log p(cluster of v) + log p(v | cluster): a full softmax over frequent words and clusters only.
+    """Adaptive softmax, log p(v) = log p(cluster of v) + log p(v | cluster).
 
-    The words of the first cluster compete with one vector for each other cluster ("head"); those of another cluster
-    only among themselves ("tail"), and only where the target lies there.
+    The head is a softmax over the words of the first cluster and one class for each other cluster. The tail of a
+    cluster is a softmax over its words, computed only for targets in the cluster.
 
     Args:
         in_features: Size of a hidden vector.
-        n_classes: Size of the vocabulary, in order of falling frequency.
-        cutoffs: As for :class:`AdaptiveInput`; so are ``div_value`` and ``width`` (``in_features`` unless given).
-        bias: Whether words and clusters have biases.
-        tied: An input whose tables serve here too, and its projections where it has the same width; it brings
-            cut-offs and widths of its own.
-        **layer: Structure of tables and projections where they are not tied, and its options.
+        n_classes: Size of the vocabulary, in order of decreasing frequency.
+        cutoffs: First word of each cluster except the first.
+        div_value: Factor by which the vectors of each further cluster are narrower.
+        bias: Add biases to words and clusters.
+        device: Device of the parameters.
+        dtype: Type of the parameters.
+        width: Width of the first cluster's vectors; default: ``in_features``.
+        tied: Input whose clusters and tables are used here too, and its projections if its width is ``in_features``;
+            ``cutoffs``, ``div_value`` and ``width`` are then ignored.
+        **layer: Structure of untied tables and projections, and its options.
 
     Raises:
         PhmrunError: Cut-offs out of order, a structure that does not fit, or a tied input of another vocabulary.
@@ -169,14 +181,16 @@ class AdaptiveSoftmax(nn.Module):
                 maps = [layer] * len(self.clusters)
             else:
                 self.clusters = tied.clusters
-                # The structures themselves, not their names: the parameters are the same.
+                # Structure objects instead of names, so that the parameters are shared.
                 maps = [{"structure": table.structure} for table in tied.tables]
             if tied is not None and shares_projections:
                 self.projections = tied.projections
             else:
                 self.projections = _projections(self.clusters, in_features, layer)
             pairs = zip(self.clusters, maps, strict=True)
-            self.tables = nn.ModuleList(_map(each.width, each.size, bias, **settings) for each, settings in pairs)
+            self.tables = nn.ModuleList(
+                _map(cluster.width, cluster.size, bias, **settings) for cluster, settings in pairs
+            )
             tails = len(self.clusters) - 1
             self.cluster_weight = nn.Parameter(torch.empty(tails, self.clusters[0].width)) if tails else None
             self.cluster_bias = nn.Parameter(torch.empty(tails)) if bias and tails else None
@@ -185,7 +199,10 @@ class AdaptiveSoftmax(nn.Module):
         self.reset_parameters(tied is not None, shares_projections)
 
     def reset_parameters(self, tied: bool = False, shares_projections: bool = False) -> None:
-        """Vectors of words and clusters with variance 1/in_features, biases zero; tied ones are left alone."""
+        """Draw the vectors of words and clusters with variance 1/in_features; biases are zero.
+
+        Tied tables and shared projections are not changed.
+        """
         std = self.in_features**-0.5
         for table in self.tables:
             table.reset_parameters(std, zero_bias=True, shared=tied)  # type: ignore[operator]
@@ -197,9 +214,14 @@ class AdaptiveSoftmax(nn.Module):
             nn.init.zeros_(self.cluster_bias)
 
     def forward(self, hidden: Tensor, targets: Tensor) -> CrossEntropy:
-        """The sum of -log p(target) in nats, each cluster's share fused with its output map.
+        """Return the sum of -log p(target) in nats, fused with the output maps.
 
-        ``hidden […, in_features]``, ``targets […]`` of token numbers.
+        Args:
+            hidden: ``[…, in_features]``.
+            targets: Token numbers ``[…]``.
+
+        Returns:
+            Loss and negative log-likelihood, which are equal; only the loss has a gradient.
         """
         sums = [
             linear_cross_entropy(vectors, weight, bias, classes)
@@ -208,7 +230,7 @@ class AdaptiveSoftmax(nn.Module):
         return CrossEntropy(*(torch.stack(parts).sum() for parts in zip(*sums, strict=True)))
 
     def nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """The -log p(target) of each position in nats, shaped as ``targets``; see :meth:`forward`."""
+        """Return -log p(target) of each position in nats, in the shape of ``targets``; see :meth:`forward`."""
         total: Tensor | None = None
         for places, vectors, weight, bias, classes in self._clusters_of(hidden, targets):
             rows = zip(vectors.split(CHUNK), classes.split(CHUNK), strict=True)
@@ -219,7 +241,7 @@ class AdaptiveSoftmax(nn.Module):
         return cast(Tensor, total).view(targets.shape)
 
     def log_prob(self, hidden: Tensor) -> Tensor:
-        """Log-probabilities of the whole vocabulary, ``[…, in_features] -> […, n_classes]``."""
+        """Return log-probabilities of the whole vocabulary, ``[…, in_features] -> […, n_classes]``."""
         head = F.linear(self._enter(0, hidden), *self._head()).log_softmax(-1)
         first = self.clusters[0].size
         parts = [head[..., :first]]
@@ -232,7 +254,7 @@ class AdaptiveSoftmax(nn.Module):
     def _clusters_of(
         self, hidden: Tensor, targets: Tensor
     ) -> Iterator[tuple[Any, Tensor, Tensor, Tensor | None, Tensor]]:
-        """Places, vectors, weight, bias and classes of the head (all places), then of each tail."""
+        """Yield positions, vectors, weight, bias and classes of the head (positions None), then of each tail."""
         hidden, targets = hidden.reshape(-1, self.in_features), targets.reshape(-1)
         classes = targets
         places = [cluster.positions(targets) for cluster in self.clusters[1:]]
@@ -245,7 +267,7 @@ class AdaptiveSoftmax(nn.Module):
             yield place, vectors, table.weight, table.bias, targets[place] - self.clusters[number].start  # type: ignore[misc]
 
     def _enter(self, number: int, hidden: Tensor) -> Tensor:
-        """The projection of a cluster, read backwards: from the model's width to the cluster's."""
+        """Project from the model's width to that of a cluster, by the transposed projection."""
         projection = self.projections[number]
         return hidden if isinstance(projection, nn.Identity) else F.linear(hidden, projection.weight.t())  # type: ignore[operator]
 
@@ -259,35 +281,38 @@ class AdaptiveSoftmax(nn.Module):
         return joined, None if bias is None or self.cluster_bias is None else torch.cat([bias, self.cluster_bias])
 
     def extra_repr(self) -> str:
-        """Sizes of the clusters and of their vectors."""
+        """Return the sizes and widths of the clusters."""
         return ", ".join(map(str, self.clusters))
 
 
 def _projections(clusters: Sequence[Cluster], width: int, layer: dict[str, Any]) -> nn.ModuleList:
-    """A map from each cluster's width to the model's, where they differ; the output reads it backwards."""
-    return nn.ModuleList(nn.Identity() if own == width else _map(own, width, False, **layer) for _, _, own in clusters)
+    """Build a map from each cluster's width to the model's; identity if they are equal."""
+    return nn.ModuleList(
+        nn.Identity() if cluster.width == width else _map(cluster.width, width, False, **layer) for cluster in clusters
+    )
 
 
 def _map(inputs: int, outputs: int, bias: bool, **layer: Any) -> Linear:
-    """A linear map whose W is read as such."""
+    """Build a linear map that keeps W in inference, because other code reads it."""
     linear = Linear(inputs, outputs, bias, **layer)
     linear.keeps_weight = True
     return linear
 
 
 def _reset_projections(projections: nn.ModuleList) -> None:
-    """Projections that keep the variance of what they map to the model's width."""
+    """Draw projections that preserve the variance of their inputs."""
     for projection in projections:
         if isinstance(projection, Linear):
             projection.reset_parameters(projection.in_features**-0.5)
 
 
 class TiedOutput(nn.Module):
-    """Logits W Q h + b of a vocabulary, W ``[words, width]`` the words' own vectors; Q where h is of another width.
+    """Logits W Q h + b with W ``[words, width]`` tied to word vectors; Q is the identity for equal widths.
 
     Args:
-        words: Whose tables and projections W is made of.
-        bias: Whether there is a ``b [words]``.
+        in_features: Size of a hidden vector h.
+        words: Embedding whose tables and projections make up W.
+        bias: Add ``b [words]``, initially zero.
         **structure: Structure of Q and its options.
     """
 
@@ -301,11 +326,11 @@ class TiedOutput(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """W ``[words, width]``."""
+        """Dense word vectors W ``[words, width]``."""
         return self.words.weight
 
     def reduced(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Vectors and a matrix whose product, plus b, is the output."""
+        """Return vectors ``[…, r]`` and a matrix ``[words, r]`` whose product plus b is the output."""
         inner = inputs if self.project is None else self.project(inputs)
         table, projection = self.words.tables[0], self.words.projections[0]
         if len(self.words.tables) > 1 or isinstance(projection, nn.Identity):
@@ -313,11 +338,11 @@ class TiedOutput(nn.Module):
         return F.linear(inner, cast(Tensor, projection.weight).t()), cast(Tensor, table.weight)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """``[…, in_features] -> […, words]``."""
+        """Return the logits, ``[…, in_features] -> […, words]``."""
         return F.linear(*self.reduced(inputs), self.bias)
 
     def plain(self) -> nn.Sequential:
-        """Plain linear maps, one after the other, with the same outputs: W is built once."""
+        """Return a sequence of linear maps with the same outputs; W is built once."""
         maps: list[nn.Module] = [] if self.project is None else [self.project]
         table, projection = self.words.tables[0], self.words.projections[0]
         weight = cast(Tensor, table.weight)
@@ -329,7 +354,7 @@ class TiedOutput(nn.Module):
 
 
 def _linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
-    """``nn.Linear`` of a given W, made on the meta device so that no weights are drawn."""
+    """Return an ``nn.Linear`` with this W, built on the meta device so that no weights are drawn."""
     plain = nn.Linear(weight.shape[1], weight.shape[0], bias is not None, device="meta")
     for name, value in (("weight", weight), ("bias", bias)):
         if value is not None:

@@ -20,7 +20,7 @@ class MultiheadAttention(nn.Module):
         num_heads: Number of heads; divides ``inner_dim``.
         dropout: Share of attention weights dropped in training.
         bias: Whether the four maps have biases.
-        maps: "joint": Q, K and V are one ``[3·inner, embed]`` matrix (the Φ of Zhang et al. 2021, section 3.2);
+        maps: "joint": Q, K and V are one ``[3·inner, embed]`` matrix (Φ in Zhang et al. 2021, section 3.2);
             "separate": three ``[inner, embed]`` matrices.
         inner_dim: Width of queries, keys and values over all heads; ``embed_dim`` unless given.
         output_dim: Size of an output vector; ``embed_dim`` unless given.
@@ -62,14 +62,14 @@ class MultiheadAttention(nn.Module):
     def forward(
         self, inputs: Tensor, memory: Tensor | None = None, *, mask: Tensor | None = None, causal: bool = False
     ) -> Tensor:
-        """Attends from ``inputs`` to ``memory``, or to itself.
+        """Attend from ``inputs`` to ``memory``, or to ``inputs`` without one.
 
         Args:
             inputs: ``[batch, length, embed_dim]``.
             memory: ``[batch, memory_length, embed_dim]``; ``inputs`` unless given.
-            mask: Broadcasts to ``[batch, heads, length, memory_length]``: booleans, true where attention may look, or
+            mask: Broadcasts to ``[batch, heads, length, memory_length]``: booleans, True for visible positions, or
                 numbers that are added to the scores.
-            causal: Each position looks at itself and earlier ones only.
+            causal: Restrict each position to itself and earlier ones.
 
         Returns:
             ``[batch, length, output_dim]``.
@@ -80,7 +80,7 @@ class MultiheadAttention(nn.Module):
         return self.output(context.transpose(1, 2).flatten(2))
 
     def queries_keys_values(self, inputs: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """The three projections, each ``[batch, heads, length, head_width]``."""
+        """Return queries, keys and values, each ``[batch, heads, length, head_width]``."""
         query: Tensor
         if len(self.project) == 3:
             others = inputs if memory is None else memory
@@ -91,7 +91,7 @@ class MultiheadAttention(nn.Module):
         else:
             joint: Linear = self.project[0]  # type: ignore[assignment]
             sizes = [self.inner_dim, 2 * self.inner_dim]
-            # Factors give all three in any case.
+            # Applied factors compute all three parts anyway; slice the outputs.
             if not hasattr(joint, "weight") or getattr(joint, "application", "dense") == "factored":
                 query, both = joint(inputs)[..., : self.inner_dim], joint(memory)[..., self.inner_dim :]
             else:
@@ -102,5 +102,5 @@ class MultiheadAttention(nn.Module):
         return self.split(query), self.split(key), self.split(value)
 
     def split(self, vectors: Tensor) -> Tensor:
-        """``[batch, length, inner] -> [batch, heads, length, head_width]``, without a copy."""
+        """Return a view by heads, ``[batch, length, inner] -> [batch, heads, length, head_width]``."""
         return vectors.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

@@ -1,14 +1,13 @@
-"""Scores of pairs of vectors: the biaffine form of graph-based dependency parsers, over any structure.
+"""Biaffine scores of pairs of vectors, as in graph-based dependency parsers, over any structure.
 
 Formula:        s_l(x, y) = xᵀ W_l y + u_l·x + v_l·y + c_l, l = 1 … labels
 Parameters:     labels · (count(W) + d·[u] + d·[v] + [c])
-Source:         Dozat and Manning, "Deep biaffine attention for neural dependency parsing", ICLR 2017; symmetric and
-                circulant W: Matsuno et al., "Reduction of parameter redundancy in biaffine classifiers with symmetric
-                and circulant weight matrices", PACLIC 2018, equations 6, 7, 10 and 11
+Source:         Dozat and Manning, "Deep biaffine attention for neural dependency parsing", ICLR 2017.
+                Symmetric and circulant W: Matsuno et al., "Reduction of parameter redundancy in biaffine classifiers
+                with symmetric and circulant weight matrices", PACLIC 2018, equations 6, 7, 10 and 11
 
-For all pairs of n and m vectors one side is mapped first, by a product with W or in a way that its structure has of its
-own (element by element where W is diagonal, between spectra where it is circulant), and then compared with the other in
-one product.
+One side is mapped first: by a product with W, element by element for a diagonal W, or by its spectrum for a circulant
+W. All pairs are then scored by one batched product.
 """
 
 from typing import Any
@@ -23,18 +22,21 @@ from phmrun.layers.structure import BilinearForm, build_structure, build_weight
 
 
 class Biaffine(nn.Module):
-    """Scores of every pair of an x and a y, per label.
+    """Biaffine scores s_l(x, y) = xᵀ W_l y + u_l·x + v_l·y + c_l of all pairs, per label.
 
     Args:
         in_features: Size of x and of y.
-        out_features: Number of labels.
-        bias_x: Whether x is followed by a 1, which gives the term v·y.
-        bias_y: Whether y is followed by a 1, which gives the term u·x.
-        constant: Whether, with both terms, there is the constant c; Matsuno et al. have none beside a structured W.
-        structure: Of each W; ``**options`` are its options.
+        out_features: Number of labels, at least 1.
+        bias_x: Append a 1 to x, which yields the term v·y.
+        bias_y: Append a 1 to y, which yields the term u·x.
+        device: Device of the parameters.
+        dtype: Type of the parameters.
+        constant: Add c if both other terms exist; Matsuno et al. omit it for a structured W.
+        structure: Name of the structure of each W.
+        **options: Options of the structure.
 
     Raises:
-        PhmrunError: Unknown structure or option, or sizes that do not fit.
+        PhmrunError: No labels, unknown structure or option, or sizes that do not fit.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class Biaffine(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """W such that vectors of unit variance score with unit variance; all else zero."""
+        """Draw W so that inputs of unit variance have scores of unit variance; u, v and c are zero."""
         for structure in self.maps:
             structure.reset_parameters(1 / self.in_features)  # type: ignore[operator]
         for parameter in (self.u, self.v, self.c):
@@ -75,27 +77,28 @@ class Biaffine(nn.Module):
 
     @property
     def factored(self) -> bool:
-        """Whether W is never built, since its numbers do the same in fewer steps, in inference too."""
+        """True if W is never built, in inference either."""
         return self._form is not None
 
     @property
     def _form(self) -> BilinearForm | None:
-        """How the structure compares vectors without W, if it has such a way."""
+        """Bilinear form of the structure without W; None if it has none."""
         form: BilinearForm | None = self.maps[0].bilinear  # type: ignore[assignment]
         return form
 
     @property
     def weight(self) -> Tensor:
-        """The dense matrices W ``[labels, in_features, in_features]``."""
+        """Dense matrices W ``[labels, in_features, in_features]``."""
         return torch.stack([build_weight(structure) for structure in self.maps])  # type: ignore[arg-type]
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """Scores of all pairs of ``x [batch, n, in_features]`` and ``y [batch, m, in_features]``.
+        """Return the scores of all pairs of ``x [batch, n, in_features]`` and ``y [batch, m, in_features]``.
 
-        ``[batch, n, m]`` for one label, ``[batch, labels, n, m]`` for several.
+        Returns:
+            ``[batch, n, m]`` for one label, ``[batch, labels, n, m]`` for several.
         """
         batch, m, labels = y.shape[0], y.shape[1], self.out_features
-        # [batch, n, size] and [batch, m, labels, size], whose inner products are the scores but for v·y + c
+        # [batch, n, size] and [batch, m, labels, size]; their inner products are the scores without v·y + c
         if self._form is not None:
             left, right = self._form.sides(list(self.maps), x, y, self.u)
         else:
@@ -110,9 +113,14 @@ class Biaffine(nn.Module):
         return scores.squeeze(1) if labels == 1 else scores
 
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
-        """Scores of x with y of the same position only, such as dependents with their heads.
+        """Return the scores of x and y at equal positions, such as dependents and their heads.
 
-        Twice ``[…, in_features] -> […, labels]``.
+        Args:
+            x: ``[…, in_features]``.
+            y: ``[…, in_features]``.
+
+        Returns:
+            ``[…, labels]``.
         """
         if self._form is not None:
             scores = self._form.pairs(list(self.maps), x, y)
@@ -124,7 +132,7 @@ class Biaffine(nn.Module):
         return scores if self.v is None else scores + self._of_y(y)
 
     def plain(self) -> "Biaffine":
-        """The same scores from dense matrices."""
+        """Return an equivalent with copies of the dense matrices; u, v and c are shared."""
         with torch.device("meta"):
             plain = Biaffine(self.in_features, self.out_features)
         for structure, weight in zip(plain.maps, self.weight, strict=True):
@@ -133,10 +141,10 @@ class Biaffine(nn.Module):
         return plain.eval()
 
     def _of_y(self, y: Tensor) -> Tensor:
-        """v·y + c, ``[…, m, in_features] -> […, m, labels]``."""
+        """Return v·y + c, ``[…, m, in_features] -> […, m, labels]``."""
         return F.linear(y, self.v, self.c)  # type: ignore[arg-type]
 
     def extra_repr(self) -> str:
-        """Sizes and terms."""
+        """Return the sizes and the terms."""
         terms = f"bias_x={self.v is not None}, bias_y={self.u is not None}, constant={self.c is not None}"
         return f"in_features={self.in_features}, out_features={self.out_features}, {terms}"

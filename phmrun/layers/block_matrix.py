@@ -1,7 +1,7 @@
-"""A matrix in blocks, whatever its size: how many blocks, vectors cut into them, and what a block's factors cost.
+"""Block partition of matrices and vectors of any size, with padding.
 
-Vectors are held *feature-major*, ``[blocks, features of a block, tokens]``: a batch of products over the blocks then
-reads and writes whole runs of memory, and no product has to be put in another order for the next one.
+Vectors are *feature-major*, ``[blocks, features of a block, tokens]``. A batch of products over the blocks then reads
+and writes contiguous memory, and consecutive products need no transposition.
 """
 
 import math
@@ -14,29 +14,34 @@ from phmrun.shares import share_of
 
 
 def block_size(size: int, blocks: int) -> int:
-    """Features per block, the last of which is padded where ``blocks`` do not divide ``size``."""
+    """Return the number of features per block; the last block is padded if ``blocks`` does not divide ``size``."""
     return -(-size // blocks)
 
 
-def into_blocks(inputs: Tensor, blocks: int, each: int) -> Tensor:
-    """``[tokens, size] -> [blocks, each, tokens]``; no copy, unless there is padding."""
-    padding = blocks * each - inputs.shape[1]
+def into_blocks(inputs: Tensor, blocks: int, size: int) -> Tensor:
+    """Split features into blocks of ``size``, ``[tokens, features] -> [blocks, size, tokens]``.
+
+    The result is a view unless padding is needed.
+    """
+    padding = blocks * size - inputs.shape[1]
     if padding:
         inputs = F.pad(inputs, (0, padding))
-    return inputs.unflatten(1, (blocks, each)).permute(1, 2, 0)
+    return inputs.unflatten(1, (blocks, size)).permute(1, 2, 0)
 
 
 def from_blocks(outputs: Tensor, size: int) -> Tensor:
-    """``[blocks, each, tokens] -> [tokens, size]``, without the padding."""
+    """Join blocks and cut the padding, ``[blocks, features of a block, tokens] -> [tokens, size]``."""
     return outputs.flatten(0, 1)[:size].t().contiguous()
 
 
 def choose_blocks(out_features: int, in_features: int, budget: float | str) -> int:
-    """So many blocks each way that factors within the budget can make W of full rank; fewer where W is small.
+    """Choose the number of blocks each way for a W of full rank within a budget.
 
-    With b blocks each way and factors of r numbers between them, the budget fixes b·r = budget·k·d / (k + d), and W can
-    have full rank where b·b·r is no less than its smaller side: b ≥ (1 + smaller / larger) / budget. The least common
-    divisor of k and d that is no less than that is taken if it is less than twice as much, else a power of two.
+    With b blocks each way and r numbers between the factors, the budget fixes b·r = budget·k·d / (k + d). W can have
+    full rank if b·b·r is at least its smaller side, that is if b ≥ (1 + smaller / larger) / budget.
+
+    The result is the smallest common divisor of k and d that is at least this bound and less than twice the bound. If
+    there is none, it is the next power of two. Small matrices get fewer blocks.
     """
     share = share_of(budget) or Fraction(1, 4)
     least = math.ceil((1 + Fraction(min(out_features, in_features), max(out_features, in_features))) / share)

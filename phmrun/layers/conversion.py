@@ -1,4 +1,4 @@
-"""An existing model with some of its ``torch.nn`` layers built over a structure; :func:`folded` is the way back."""
+"""Conversion of ``torch.nn`` layers of a model to structures; ``folded`` is the inverse."""
 
 import copy
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from phmrun.layers.structure import Structure
 
 Model = TypeVar("Model", bound=nn.Module)
 KINDS = (nn.Linear, NonDynamicallyQuantizableLinear, nn.Embedding, nn.LSTM)
-"""What is converted; a subclass may compute something else, and stays."""
+"""Layers that are converted; subclasses are not, because they may compute something else."""
 
 
 def convert(
@@ -30,32 +30,33 @@ def convert(
     weights: Literal["new", "nearest"] = "new",
     **options: Any,
 ) -> Model:
-    """A copy of ``model`` in which its ``nn.Linear``, ``nn.Embedding`` and ``nn.LSTM`` have another structure.
+    """Return a copy of ``model`` whose linear, embedding and LSTM layers have a structure.
 
-    Matrices that are tied stay tied. ``nn.MultiheadAttention`` keeps its joint map of Q, K and V, which is no
-    ``nn.Linear``. Train the copy with an optimiser that is made after it.
+    Tied matrices stay tied. Each layer keeps its device, type, training mode and ``requires_grad``.
+    ``nn.MultiheadAttention`` keeps its joint map of Q, K and V, which is not an ``nn.Linear``. Create the optimizer
+    after the copy.
 
     Args:
         model: Any module.
         structure: A registered name: "phm", "low-rank", ….
-        names: Which layers, by their names in ``model.named_modules()``: "encoder.*", or several such patterns.
-        but: Which of these stay as they are.
-        weights: "new": drawn as the layer's own initialisation draws them; "nearest": as near to the layer's weights
-            as the structure allows (:meth:`Structure.fit`), biases as they are.
+        names: Pattern or patterns of names in ``model.named_modules()``, such as "encoder.*".
+        but: Pattern or patterns of layers to leave unchanged.
+        weights: "new": initialize the layers; "nearest": approximate the present weights (:meth:`Structure.fit`) and
+            copy the biases.
         **options: Options of the structure, such as ``n=4``.
 
     Raises:
-        PhmrunError: No layer has such a name; or a layer's size does not fit, one has settings that ours do not have,
-            or one is tied to a layer that stays: all of these at once.
+        PhmrunError: No layer matches. Or all layers that cannot be converted: a size does not fit, a setting has no
+            counterpart, or a weight is tied to an unchanged layer.
     """
     duplicate = copy.deepcopy(model)
     chosen = _chosen(duplicate, names, but)
-    owners: dict[int, list[tuple[nn.Module, str]]] = {}  # by parameter, with the name that it has in each
+    owners: dict[int, list[tuple[nn.Module, str]]] = {}  # modules and names of each parameter, by its id
     for prefix, module in duplicate.named_modules():
         for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
             owners.setdefault(id(parameter), []).append((module, f"{prefix}.{name}"))
     shared: dict[int, Structure] = {}
-    made: dict[nn.Module, nn.Module] = {}
+    converted: dict[nn.Module, nn.Module] = {}
     problems = []
     for module, name in chosen.items():
         places = [place for parameter in module.parameters(recurse=False) for place in owners[id(parameter)]]
@@ -64,7 +65,7 @@ def convert(
             problems.append(f"{name}: its weight is tied to {outside[0]}, which is not converted")
             continue
         try:
-            made[module] = _converted(module, structure, shared, weights == "nearest", options)
+            converted[module] = _converted(module, structure, shared, weights == "nearest", options)
         except PhmrunError as error:
             problems.append(f"{name}: {error.what}")
     if problems:
@@ -72,17 +73,18 @@ def convert(
             f"{len(problems)} of {len(chosen)} layers cannot be converted:\n  " + "\n  ".join(problems),
             hint="Other sizes or options, or leave them as they are: but=[…].",
         )
-    return replaced(duplicate, lambda module: made.get(module, module))
+    return replaced(duplicate, lambda module: converted.get(module, module))
 
 
 def _chosen(model: nn.Module, names: str | Iterable[str], but: str | Iterable[str]) -> dict[nn.Module, str]:
-    """The layers to convert, with their names."""
-    wanted, spared = ((each,) if isinstance(each, str) else tuple(each) for each in (names, but))
+    """Return the layers to convert, with their names."""
+    wanted, spared = ((patterns,) if isinstance(patterns, str) else tuple(patterns) for patterns in (names, but))
     layers = {module: name for name, module in model.named_modules() if type(module) in KINDS}
     chosen = {
         module: name
         for module, name in layers.items()
-        if any(fnmatchcase(name, each) for each in wanted) and not any(fnmatchcase(name, each) for each in spared)
+        if any(fnmatchcase(name, pattern) for pattern in wanted)
+        and not any(fnmatchcase(name, pattern) for pattern in spared)
     }
     if not chosen:
         what = f"no nn.Linear, nn.Embedding or nn.LSTM of the model is called {' or '.join(wanted)}"
@@ -94,46 +96,49 @@ def _chosen(model: nn.Module, names: str | Iterable[str], but: str | Iterable[st
 def _converted(
     module: nn.Module, structure: str, shared: dict[int, Structure], near: bool, options: dict[str, Any]
 ) -> nn.Module:
-    """The layer over a structure; ``shared`` has the structures made so far, by the parameter that they replace."""
-    made: Linear | Embedding | LSTM
+    """Return the counterpart of a layer over a structure.
+
+    ``shared`` maps ids of dense weights to their structures, and is extended in place.
+    """
+    layer: Linear | Embedding | LSTM
     if isinstance(module, nn.LSTM):
-        made = _lstm(module, structure, near, options)
+        layer = _lstm(module, structure, near, options)
     elif isinstance(module, nn.Linear | nn.Embedding):
         weight, ready = module.weight, shared.get(id(module.weight))
         settings: dict[str, Any] = {"device": weight.device, "dtype": weight.dtype, "structure": ready or structure}
         settings |= {} if ready else options
         if isinstance(module, nn.Linear):
-            made = Linear(module.in_features, module.out_features, module.bias is not None, **settings)
-            if near and made.bias is not None:
-                made.bias.data.copy_(module.bias.data)
+            layer = Linear(module.in_features, module.out_features, module.bias is not None, **settings)
+            if near and layer.bias is not None:
+                layer.bias.data.copy_(module.bias.data)
         elif module.max_norm is not None or module.scale_grad_by_freq or module.sparse:
             raise PhmrunError("an embedding with max_norm, scale_grad_by_freq or sparse gradients has no counterpart")
         else:
-            made = Embedding(module.num_embeddings, module.embedding_dim, module.padding_idx, **settings)
+            layer = Embedding(module.num_embeddings, module.embedding_dim, module.padding_idx, **settings)
         if not ready:
-            shared[id(weight)] = made.structure
+            shared[id(weight)] = layer.structure
             if near:
-                made.structure.fit(weight.detach())
-    # A structure's parameters have no counterparts in the dense matrix: whether it was frozen goes for all of them.
-    for parameter in made.parameters():
+                layer.structure.fit(weight.detach())
+    # A structure's parameters have no counterparts in the dense matrix: its requires_grad applies to all of them.
+    for parameter in layer.parameters():
         parameter.requires_grad_(next(module.parameters()).requires_grad)
-    return made.train(module.training)
+    return layer.train(module.training)
 
 
 @torch.no_grad()
 def _lstm(module: nn.LSTM, structure: str, near: bool, options: dict[str, Any]) -> LSTM:
-    """Our counterpart of an ``nn.LSTM``: eight maps per layer and direction, fitted gate by gate."""
+    """Return the counterpart of an ``nn.LSTM``: eight maps per layer and direction, fitted gate by gate."""
     if module.proj_size:
         raise PhmrunError("an LSTM with proj_size has no counterpart")
     weight: Tensor = module.all_weights[0][0]
     same = ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional")
     settings: dict[str, Any] = {name: getattr(module, name) for name in same} | options
-    made = LSTM(device=weight.device, dtype=weight.dtype, bias_vectors=2, structure=structure, **settings)
+    lstm = LSTM(device=weight.device, dtype=weight.dtype, bias_vectors=2, structure=structure, **settings)
     if near:
-        for cell, weights in zip(cast(list[GateMaps], list(made.cells)), module.all_weights, strict=True):
+        for cell, weights in zip(cast(list[GateMaps], list(lstm.cells)), module.all_weights, strict=True):
             for maps, dense in zip((cell.input, cell.recurrent), weights, strict=False):
                 for part, rows in zip(cast(list[Structure], list(maps)), dense.chunk(len(maps)), strict=True):
                     part.fit(rows.detach())
             if cell.bias is not None:
                 cell.bias.copy_(torch.stack(tuple(weights[2:])))
-    return made
+    return lstm

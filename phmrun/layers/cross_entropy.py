@@ -1,7 +1,7 @@
-"""Label-smoothed cross-entropy of an output map, fused with the map itself.
+"""Label-smoothed cross-entropy, fused with the output map.
 
-The logits of a few hundred positions at a time are turned into their own gradient in place, so that the
-``[positions, vocabulary]`` matrix is never kept: less memory, and about half the passes over it.
+The logits of 512 positions at a time are replaced by their gradient in place. The ``[positions, vocabulary]`` matrix is
+never stored, which saves memory and about half of the passes over it.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ CHUNK = 512
 
 
 class CrossEntropy(NamedTuple):
-    """Sums over positions, in nats: the smoothed loss to minimise, and the plain negative log-likelihood."""
+    """Sums over positions in nats: the smoothed loss, and the negative log-likelihood."""
 
     loss: Tensor
     nll: Tensor
@@ -24,14 +24,15 @@ class CrossEntropy(NamedTuple):
 def linear_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, *, smoothing: float = 0.0
 ) -> CrossEntropy:
-    """Σ_t (1 - ε)·(-log p_t[y_t]) + ε·mean_v(-log p_t[v]) with p_t = softmax(W h_t + b).
+    """Compute Σ_t (1 - ε)·(-log p_t[y_t]) + ε·mean_v(-log p_t[v]) with p_t = softmax(W h_t + b).
 
-    Equals ``F.cross_entropy(F.linear(hidden, weight, bias), targets, label_smoothing=ε, reduction="sum")``.
+    The loss equals ``F.cross_entropy(F.linear(hidden, weight, bias), targets, label_smoothing=ε, reduction="sum")``.
+    The negative log-likelihood has no gradient.
 
     Args:
         hidden: ``[positions, width]``.
         weight: ``[vocabulary, width]``.
-        bias: ``[vocabulary]`` or none.
+        bias: ``[vocabulary]`` or None.
         targets: ``[positions]`` of token numbers.
         smoothing: ε, the share of probability spread over the vocabulary (Szegedy et al. 2016, section 7).
     """
@@ -40,11 +41,11 @@ def linear_cross_entropy(
 
 
 class _LinearCrossEntropy(Function):
-    """Forward computes the gradients along the way; backward only scales them.
+    """Autograd function that computes the gradients in ``forward``; ``backward`` scales them.
 
     With e = exp(logits - max) and Z = Σ_v e, the gradient of a position is e/Z - (1 - ε)·onehot - ε/vocabulary. Only e
-    is made, in one buffer that all chunks share: 1/Z scales the narrow side of each product, and the constant
-    ε/vocabulary contributes a sum of rows.
+    is stored, in one buffer for all chunks. 1/Z scales the narrow side of each product, and the constant ε/vocabulary
+    contributes a sum of rows.
     """
 
     @staticmethod
@@ -70,18 +71,18 @@ class _LinearCrossEntropy(Function):
                 logits = logits.to(total)
                 top = logits.amax(1, keepdim=True)
                 chosen = logits.gather(1, wanted)
-                # In place: the largest tensors of a training step are the logits, and there is one buffer for all.
+                # In place: logits are the largest tensors of a training step, and all chunks share one buffer.
                 raised = logits.sub_(top).exp_()
                 partition = raised.sum(1, keepdim=True)
-                normaliser = partition.log().add_(top)
-                part_nll = (normaliser - chosen).sum()
+                normalizer = partition.log().add_(top)
+                part_nll = (normalizer - chosen).sum()
                 nll += part_nll
                 loss += (1 - smoothing) * part_nll
                 if smoothing:
                     mean = part.to(total) @ mean_row
                     if bias is not None:
                         mean += bias.to(total).mean()
-                    loss += smoothing * (normaliser.squeeze(1) - mean).sum()
+                    loss += smoothing * (normalizer.squeeze(1) - mean).sum()
                 if grads.wanted:
                     raised.scatter_add_(1, wanted, partition * (smoothing - 1))
                     grads.add(rows, raised.to(dtype), partition.reciprocal(), part, table, mean_row, even)
@@ -97,7 +98,7 @@ class _LinearCrossEntropy(Function):
 
 
 class _Gradients:
-    """Gradients of hidden, weight and bias, gathered chunk by chunk."""
+    """Gradients of hidden, weight and bias, accumulated chunk by chunk."""
 
     def __init__(
         self, needs: Sequence[bool], hidden: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype
@@ -111,7 +112,7 @@ class _Gradients:
     def add(
         self, rows: slice, raised: Tensor, scale: Tensor, part: Tensor, table: Tensor, mean_row: Tensor, even: float
     ) -> None:
-        """Adds a chunk whose unnormalised gradient is ``raised [positions, vocabulary]``, rows to be scaled."""
+        """Add a chunk with the unnormalized gradient ``raised [positions, vocabulary]``; ``scale`` is 1/Z."""
         if self.hidden is None or self.weight is None:
             return
         sum_of_rows = mean_row * (len(table) * even)
@@ -127,7 +128,7 @@ class _Gradients:
             self.bias.add_((scale.t().to(raised.dtype) @ raised).squeeze(0)).sub_(even * len(part))
 
     def results(self) -> tuple[Tensor | None, ...]:
-        """The gradients in the types of what they belong to."""
+        """Return the gradients of hidden, weight and bias in the types of these tensors."""
         weight = None if self.weight is None else self.weight.to(self.types)
         bias = None if self.bias is None else self.bias.to(self.types)
         return self.hidden, weight, bias

@@ -1,17 +1,17 @@
-"""DeFINE: deep token embeddings, from n numbers per token to k by an HGT, then down to m.
+"""DeFINE: deep token embeddings, n numbers per token expanded to k by an HGT and reduced to m.
 
 Formula:        eᵥ = row v of the mapping;  êᵥ = HGT(eᵥ);  embedding = W [êᵥ, eᵥ]
-                HGT, a stack of group transforms, ever wider and with ever fewer groups (hierarchical group transform):
-                ê¹ = F(e; W¹, g¹);  êˡ = F(mix(êˡ⁻¹, e); Wˡ, gˡ), l = 2 … N
-Parameters:     those of the mapping; + (k + n)·m; and those of the HGT: Σ_l in_l·out_l / gˡ² where the groups of a
-                transform share their matrix, Σ_l in_l·out_l / gˡ otherwise
-Initialisation: each group as ``nn.Linear``
+                HGT (hierarchical group transform): a stack of group transforms with increasing widths and decreasing
+                numbers of groups, ê¹ = F(e; W¹, g¹);  êˡ = F(mix(êˡ⁻¹, e); Wˡ, gˡ), l = 2 … N
+Parameters:     those of the mapping; (k + n)·m; those of the HGT: Σ_l in_l·out_l / gˡ² if the groups of a transform
+                share their matrix, otherwise Σ_l in_l·out_l / gˡ
+Initialization: each group like ``nn.Linear``
 Source:         Mehta et al., "DeFINE: Deep Factorized Input Token Embeddings for Neural Sequence Modeling", ICLR 2020
 
-Groups are those of equation 1, gˡ = max(⌊g_max / 2^(l-1)⌋, 1), and nothing normalises: layer norms are an option of
-ours, no text, equation or figure has one. The paper names neither g_max nor an activation nor how widths are rounded;
-appendix A.1 lets the groups of a transform share a matrix, figure 2d counts one for each. No combination of these
-readings was found to give more than two of its nine counts.
+Groups follow equation 1, gˡ = max(⌊g_max / 2^(l-1)⌋, 1). Layer norms are an option of phmrun; the paper has none. The
+paper specifies neither g_max nor an activation nor the rounding of widths. In appendix A.1 the groups of a transform
+share a matrix, figure 2d counts one for each. No combination of these readings reproduces more than two of the paper's
+nine counts.
 """
 
 import math
@@ -34,15 +34,18 @@ Activation = Literal["gelu", "relu", "none"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu, "none": lambda values: values}
 
 DEEPEST = 1000
-"""Most group transforms, which are built one by one."""
+"""Largest number of group transforms."""
 CHUNK = 16_384
 """Tokens embedded at a time when the whole table is computed."""
 HGT_SETTINGS = ("max_groups", "schedule", "shared", "shuffle", "activation", "multiple_of")
-"""Arguments of :class:`HGT` that :class:`DeFINE` hands on."""
+"""Arguments of :class:`HGT` that :class:`DeFINE` passes on."""
 
 
 def group_schedule(depth: int, max_groups: int, schedule: Schedule) -> list[int]:
-    """Groups of each layer: "halving": g, g/2, … 1, 1, 1 (equation 1); "cycle": g, g/2, … 1, g, …; "fixed": g."""
+    """Return the groups of each layer.
+
+    "halving": g, g/2, … 1, 1, 1 (equation 1); "cycle": g, g/2, … 1, g, …; "fixed": g, g, ….
+    """
     if schedule == "fixed":
         return [max_groups] * depth
     halvings = max_groups.bit_length()
@@ -51,15 +54,24 @@ def group_schedule(depth: int, max_groups: int, schedule: Schedule) -> list[int]
 
 
 def width_schedule(start: int, end: int, depth: int, multiple_of: int) -> list[int]:
-    """Widths of the layers' outputs, evenly spaced up to ``end``, each rounded up to a multiple of ``multiple_of``."""
+    """Return the output widths, evenly spaced from ``start`` to ``end``, rounded up to ``multiple_of``."""
     exact = [start + (end - start) * layer / depth for layer in range(1, depth + 1)]
     return [math.ceil(round(width, 6) / multiple_of) * multiple_of for width in exact]
 
 
 class GroupTransform(nn.Module):
-    """Each of ``groups`` parts of the input through a linear map of its own, or through one that all share.
+    """Group linear transform: a linear map of each group of features.
 
-    ``layer`` is the structure of the ``[out_features / groups, in_features / groups]`` matrices, and its options.
+    Args:
+        in_features: Size of an input vector.
+        out_features: Size of an output vector.
+        groups: Number of groups; divides both sizes.
+        shared: Use one matrix and bias for all groups.
+        bias: Add biases.
+        **layer: Structure of the ``[out_features / groups, in_features / groups]`` matrices, and its options.
+
+    Raises:
+        PhmrunError: The groups do not divide the sizes, or the structure does not fit.
     """
 
     def __init__(
@@ -77,7 +89,7 @@ class GroupTransform(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Each group as ``nn.Linear``."""
+        """Initialize each group like ``nn.Linear``."""
         columns = self.in_features // self.groups
         for structure in self.maps:
             structure.reset_parameters(linear_std(columns))  # type: ignore[operator]
@@ -85,7 +97,7 @@ class GroupTransform(nn.Module):
             nn.init.uniform_(self.bias, -(columns**-0.5), columns**-0.5)
 
     def forward(self, parts: Tensor) -> Tensor:
-        """``[tokens, groups, in_features / groups] -> [tokens, out_features]``."""
+        """Return the outputs, ``[tokens, groups, in_features / groups] -> [tokens, out_features]``."""
         weights = [build_weight(structure) for structure in self.maps]  # type: ignore[arg-type]
         if len(weights) == 1:
             return F.linear(parts, weights[0], None if self.bias is None else self.bias[0]).flatten(1)
@@ -93,27 +105,31 @@ class GroupTransform(nn.Module):
         return (outputs if self.bias is None else outputs + self.bias).flatten(1)
 
     def extra_repr(self) -> str:
-        """Groups and whether they share."""
+        """Return the number of groups and if they share a matrix."""
         return f"groups={self.groups}, shared={len(self.maps) < self.groups}"
 
 
 class HGT(nn.Module):
-    """Hierarchical group transform: ``depth`` group transforms of rising width and falling number of groups.
+    """Hierarchical group transform: group transforms of increasing width and fewer groups.
 
     Args:
         in_features: n.
-        out_features: k, rounded up to ``multiple_of``.
-        depth: Number of transforms (N).
+        out_features: k, rounded up to ``multiple_of``; with "residual", k/2 rounded up.
+        depth: Number of transforms (N), 1 to 1,000.
         max_groups: Groups of the first transform, a power of two.
-        schedule: Groups of the others, see :func:`group_schedule`. "fixed" gives group linear transforms (GLT), and
-            with ``max_groups=1`` linear ones.
-        connection: What a transform sees beside the output before it: "plain": nothing; "residual": nothing, but its
-            input is added to its output, all widths being k/2; "concat": the input of the whole, put behind;
-            "mixer": the input of the whole, group by group.
-        shared: Whether all groups of a transform have the same matrix.
-        shuffle: Whether features change groups between transforms.
-        norm: Whether a layer norm follows each transform, which the paper's has not.
-        activation: The function after it.
+        schedule: Groups of the others, see :func:`group_schedule`, or a list for all transforms. "fixed" gives group
+            linear transforms (GLT), and with ``max_groups=1`` linear ones.
+        connection: Additional input of all transforms except the first.
+
+            - "plain": none;
+            - "residual": none; inputs are added to outputs of equal width, and all widths are k/2;
+            - "concat": the input of the stack, appended;
+            - "mixer": the input of the stack, appended group by group.
+        shared: Use one matrix for all groups of a transform.
+        shuffle: Shuffle features across groups between transforms.
+        bias: Add biases to the transforms.
+        norm: Add a layer norm after each transform; the paper has none.
+        activation: Function after each transform and norm.
         multiple_of: Widths are rounded up to multiples of this.
         **layer: Structure of all matrices, and its options.
 
@@ -154,7 +170,7 @@ class HGT(nn.Module):
         if len(groups) != depth:
             raise PhmrunError(f"{len(groups)} numbers of groups are given for {depth} transforms")
         extra = in_features if connection in ("mixer", "concat") else 0
-        # The first transform reads the input itself, so that only the others see it as well.
+        # The first transform reads the input anyway; only the others get it in addition.
         inputs = [in_features] + [width + extra for width in widths[:-1]]
         self.in_features, self.out_features = in_features, widths[-1]
         self.connection, self.shuffle, self.activation = connection, shuffle, activation
@@ -165,12 +181,12 @@ class HGT(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(width) if norm else nn.Identity() for width in widths)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """``[tokens, in_features] -> [tokens, out_features]``."""
+        """Return the last output, ``[tokens, in_features] -> [tokens, out_features]``."""
         return self.layers(inputs)[-1]
 
     def layers(self, inputs: Tensor) -> list[Tensor]:
-        """What each transform makes, ``[tokens, width]``."""
-        hidden, made = inputs, []
+        """Return the output of each transform, ``[tokens, width]``."""
+        hidden, results = inputs, []
         for number, (transform, norm) in enumerate(zip(self.transforms, self.norms, strict=True)):
             groups: int = transform.groups  # type: ignore[assignment]
             seen = hidden
@@ -178,14 +194,14 @@ class HGT(nn.Module):
                 seen = seen.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1)
             if number and self.connection == "concat":
                 seen = torch.cat([seen, inputs], 1)
-            parts = seen.unflatten(1, (groups, -1))  # what each group sees
+            parts = seen.unflatten(1, (groups, -1))  # inputs by group
             if number and self.connection == "mixer":
                 parts = torch.cat([parts, inputs.unflatten(1, (groups, -1))], 2)
             outputs = ACTIVATIONS[self.activation](norm(transform(parts)))
             adds = self.connection == "residual" and outputs.shape == hidden.shape
             hidden = hidden + outputs if adds else outputs
-            made.append(hidden)
-        return made
+            results.append(hidden)
+        return results
 
 
 def _check(kind: str, name: str, valid: Collection[str]) -> None:
@@ -194,7 +210,7 @@ def _check(kind: str, name: str, valid: Collection[str]) -> None:
 
 
 class _Watched(NamedTuple):
-    """A parameter that a table was computed from: where it stands, and in what state it was."""
+    """Parameter that a cached table was computed from: its place in a module and its version."""
 
     place: dict[str, nn.Parameter | None]
     name: str
@@ -203,28 +219,32 @@ class _Watched(NamedTuple):
 
 
 def _version(parameter: nn.Parameter) -> int:
-    """How often a parameter was changed in place; one made in inference mode does not count it."""
+    """Return the number of in-place changes of a parameter; 0 if created in inference mode."""
     return 0 if parameter.is_inference() else parameter._version
 
 
 class DeFINE(nn.Module):
-    """Map a token to n numbers, expand them to k by an :class:`HGT`, reduce them to m.
+    """Deep token embedding: n numbers per token, expanded to k by an :class:`HGT`, reduced to m.
 
-    In evaluation without gradients the embeddings of the whole vocabulary are computed once and looked up, until a
-    parameter changes or training goes on.
+    In evaluation without gradients, the embeddings of the whole vocabulary are computed once and looked up. The table
+    is dropped when a parameter changes, the mode is set, or the module is moved or converted.
 
     Args:
-        embedding_dim: m; the width of the expansion where there is no last map.
-        width: Size of the vector that a token is mapped to (n).
-        expansion: Width at the end of the expansion (k).
+        num_embeddings: Size of the vocabulary.
+        embedding_dim: m; without ``reduce`` the width is that of the expansion.
+        width: Size of a token's vector (n).
+        expansion: Width of the last group transform (k).
         depth: Number of group transforms (N).
-        mapping: The module that maps tokens to n numbers; one table of such vectors unless given.
-        unit: Module that brings the n numbers to m, in the place of expansion and reduction.
-        reduce: Whether a last map leads to m.
-        connection: See :class:`HGT`; "plain" is the paper's HGT embedding. With "mixer" and "concat" the last map sees
+        device: Device of the parameters.
+        dtype: Type of the parameters.
+        mapping: Module that maps tokens to n numbers; default: a table of vectors.
+        unit: Module that maps n numbers to m, instead of expansion and reduction.
+        reduce: Add a last map to m.
+        connection: See :class:`HGT`; "plain" is the paper's HGT embedding. With "mixer" and "concat" the last map reads
             the n numbers as well.
-        norm: Whether a layer norm follows each transform and the last map: an option of ours, the paper has none.
-        cached: Whether evaluation keeps the table of all embeddings.
+        norm: Add a layer norm after each transform and the last map; the paper has none.
+        bias: Add biases to the transforms and the last map.
+        cached: Keep the table of all embeddings in evaluation.
         **layer: Structure of all matrices and its options, and further arguments of :class:`HGT`.
 
     Raises:
@@ -268,27 +288,27 @@ class DeFINE(nn.Module):
         self.reset_parameters()
         if dtype is not None:
             self.to(dtype)
-        # No buffer: checkpoints should not hold a table that follows from the parameters.
+        # Not a buffer: the table follows from the parameters and does not belong in checkpoints.
         self._table: Tensor | None = None
         self._table_of: list[_Watched] = []
 
     def reset_parameters(self, std: float | None = None) -> None:
-        """Entries of the embeddings with standard deviation ``std``, 1/√m unless given, where a last norm can do it.
+        """Set the gain of the last layer norm to ``std``, default 1/√m; without that norm, do nothing.
 
-        The maps keep ``nn.Linear``'s initialisation, and the mapping its own.
+        The maps and the mapping are not initialized again.
         """
         if isinstance(self.norm, nn.LayerNorm):
             nn.init.constant_(self.norm.weight, self.embedding_dim**-0.5 if std is None else std)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """``[…]`` of token numbers ``-> […, embedding_dim]``."""
+        """Return the embeddings of token numbers, ``[…] -> […, embedding_dim]``."""
         if self.cached and not self.training and not torch.is_grad_enabled():
             return F.embedding(tokens, self._current_table())
-        distinct, places = tokens.unique(return_inverse=True)  # running text repeats itself
+        distinct, places = tokens.unique(return_inverse=True)  # embed repeated tokens once
         return F.embedding(places, self.embed(distinct))
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """Computed anew: ``[tokens] -> [tokens, embedding_dim]``."""
+        """Compute embeddings without the cached table, ``[tokens] -> [tokens, embedding_dim]``."""
         inputs = self.mapping(tokens)
         hidden = self.expand(inputs)
         if self.reduce is None:
@@ -299,22 +319,22 @@ class DeFINE(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The table of all embeddings ``[num_embeddings, embedding_dim]``."""
+        """Table of all embeddings ``[num_embeddings, embedding_dim]``, computed on each access."""
         device = next(self.parameters()).device
         return torch.cat([self.embed(part) for part in torch.arange(self.num_embeddings, device=device).split(CHUNK)])
 
     def plain(self) -> nn.Embedding:
-        """The table as an ``nn.Embedding``."""
+        """Return the table as an ``nn.Embedding`` without gradients."""
         with torch.no_grad():
             return nn.Embedding.from_pretrained(self.weight)
 
     def train(self, mode: bool = True) -> "DeFINE":
-        """Training mode, which drops the table, or evaluation mode."""
+        """Set training or evaluation mode; both drop the cached table."""
         self._table = None
         return super().train(mode)
 
     def _current_table(self) -> Tensor:
-        """The table, computed if there is none for these parameters in this state."""
+        """Return the cached table; compute it if there is none or a parameter has changed."""
         if self._table is None or any(
             place[name] is not parameter or _version(parameter) != version
             for place, name, parameter, version in self._table_of
@@ -330,6 +350,6 @@ class DeFINE(nn.Module):
         return self._table
 
     def _apply(self, fn: Any, recurse: bool = True) -> "DeFINE":
-        """A move to another device or type leaves the table behind."""
+        """Convert the module as ``nn.Module`` does, and drop the cached table."""
         self._table = None
         return super()._apply(fn, recurse)

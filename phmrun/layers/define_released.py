@@ -1,9 +1,9 @@
-"""The DeFINE unit as its authors released it, within DeLighT's code; it differs from the paper's text.
+"""DeFINE unit as released in DeLighT's code, which differs from the paper's text.
 
 Formula:        ê⁰ = φ(LN(W₀ e));  ê¹ = F(ê⁰; g¹);  êˡ = F(mix(ê⁰, êˡ⁻¹); gˡ), l = 2 … N;  φ(LN(W [ê⁰, ê^N]))
                 F: a matrix for each group, a layer norm over the numbers of a group, φ
-Groups:         …, 4, 2, 1, g_max, …, 4, 2, 1, read so that the last transform has one
-Widths:         from m/2 to k in N - 1 equal steps, the last one m; rounded up to multiples of 8 and of the groups
+Groups:         …, 4, 2, 1, g_max, …, 4, 2, 1; the last transform has one group
+Widths:         from m/2 to k in N - 1 equal steps, rounded up to multiples of 8 and of the groups; the last one is m
 Parameters:     n·m/2 + 3m²/2 of the plain maps; Σ_l in_l·out_l / gˡ; biases, and norms of out_l / gˡ numbers
 Source:         github.com/sacmehta/delight (MIT), fairseq/delight_modules/dextra_unit.py and nn_functions.py, with
                 ``--define-iclr``
@@ -29,13 +29,13 @@ class GroupMap(NamedTuple):
 
 
 def released_groups(depth: int, max_groups: int) -> list[int]:
-    """Groups of the transforms: 1, 2, 4, … up to ``max_groups`` and again from 1, in reverse order."""
+    """Return the groups of each transform: 1, 2, 4, … ``max_groups``, repeated from 1, in reverse order."""
     cycle = max_groups.bit_length()
     return [2 ** (step % cycle) for step in range(depth)][::-1]
 
 
 def released_maps(start: int, widest: int, end: int, depth: int, max_groups: int) -> list[GroupMap]:
-    """The N group transforms, of which all but the first see the ``start`` numbers again."""
+    """Return the sizes of the N group transforms; all except the first also read the ``start`` inputs."""
     groups = released_groups(depth, max_groups)
     maps, inputs = [], start
     for step in range(depth - 1):
@@ -48,12 +48,15 @@ def released_maps(start: int, widest: int, end: int, depth: int, max_groups: int
 
 
 class ReleasedDeFINE(nn.Module):
-    """A plain map to half of the width, ``depth`` group transforms that see it again, and a plain map.
+    """Linear map to m/2 numbers, ``depth`` group transforms and a linear map to m.
 
     Args:
-        in_features: n; ``out_features``: m; ``widest``: k.
+        in_features: n.
+        out_features: m.
+        widest: k.
         depth: Number of group transforms (N), at least 2.
         max_groups: g_max, a power of two.
+        bias: Add biases to the group transforms.
         activation: φ.
         **layer: Structure of all matrices, and its options.
     """
@@ -75,15 +78,18 @@ class ReleasedDeFINE(nn.Module):
         plan = released_maps(start, widest, out_features, depth, max_groups)
         self.in_features, self.out_features, self.activation = in_features, out_features, activation
         self.enter = Linear(in_features, start, **layer)
-        self.transforms = nn.ModuleList(GroupTransform(*each, shared=False, bias=bias, **layer) for each in plan)
+        self.transforms = nn.ModuleList(GroupTransform(*sizes, shared=False, bias=bias, **layer) for sizes in plan)
         self.leave = Linear(start + out_features, out_features, **layer)
         self.enter_norm, self.leave_norm = nn.LayerNorm(start), nn.LayerNorm(out_features)
-        self.norms = nn.ModuleList(nn.LayerNorm(each.outputs // each.groups) for each in plan)
+        self.norms = nn.ModuleList(nn.LayerNorm(sizes.outputs // sizes.groups) for sizes in plan)
         self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Glorot's uniform distribution, of a transform over all its groups at once; biases 0."""
+        """Draw all matrices with Glorot's standard deviation; biases are zero.
+
+        Fans of a group transform with separate matrices: groups · outputs of a group, and inputs · outputs of a group.
+        """
         for linear in (self.enter, self.leave):
             linear.reset_parameters(glorot_std(linear.in_features, linear.out_features), zero_bias=True)
         for module in self.transforms:
@@ -97,12 +103,12 @@ class ReleasedDeFINE(nn.Module):
                 nn.init.zeros_(transform.bias)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """``[tokens, in_features] -> [tokens, out_features]``."""
+        """Return the embeddings, ``[tokens, in_features] -> [tokens, out_features]``."""
         start = self._activated(self.enter_norm, self.enter(inputs))
         return self._activated(self.leave_norm, self.leave(torch.cat([start, self._expanded(start)[-1]], dim=1)))
 
     def layers(self, inputs: Tensor) -> list[Tensor]:
-        """Outputs of each transform, ``[tokens, width]``."""
+        """Return the output of each transform, ``[tokens, width]``."""
         return self._expanded(self._activated(self.enter_norm, self.enter(inputs)))
 
     def _expanded(self, start: Tensor) -> list[Tensor]:

@@ -1,8 +1,7 @@
-"""Table lookup over any structure, a drop-in for ``torch.nn.Embedding``, and embeddings of several matrices by name.
+"""Embedding tables over any structure, and the registry of embeddings with several matrices.
 
-The latter are what ``--embedding`` takes beside the structures. Each is a function from the sizes of a table to a
-module that looks words up in it. Its keyword-only parameters are the options, as those of a structure's constructor
-are; ``inside`` is the structure, with options of its own, of every matrix within.
+Registered embeddings are values of ``--embedding``, next to the structures. Each is a function from the sizes of a
+table to a module. Its keyword-only parameters are its options; ``inside`` is the structure of all its matrices.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,14 +26,16 @@ from phmrun.registry import EMBEDDINGS
 
 
 class Embedding(nn.Module):
-    """Row v of W ``[num_embeddings, embedding_dim]`` for token v, looked up without building W where that is cheaper.
+    """Table lookup over any structure; a drop-in replacement of ``torch.nn.Embedding``.
+
+    Structures look up rows without building W if that is cheaper.
 
     Args:
         num_embeddings: Size of the vocabulary.
         embedding_dim: Size of an embedding vector.
-        padding_idx: A token whose vector is always zero.
-        device: Where the parameters live.
-        dtype: Their type.
+        padding_idx: Token whose vector is always zero.
+        device: Device of the parameters.
+        dtype: Type of the parameters.
         structure: A registered name, or a structure object to share (tied embeddings).
         **options: Options of the structure, such as ``n=8``.
 
@@ -65,16 +66,16 @@ class Embedding(nn.Module):
             self.to(dtype)
 
     def reset_parameters(self, std: float = 1.0) -> None:
-        """Entries of W with standard deviation ``std``; 1 as ``nn.Embedding``."""
+        """Draw W with standard deviation ``std``; the default is that of ``nn.Embedding``."""
         self.structure.reset_parameters(std)
 
     @property
     def weight(self) -> Tensor:
-        """The dense table W ``[num_embeddings, embedding_dim]``."""
+        """Dense table W ``[num_embeddings, embedding_dim]``; the row of ``padding_idx`` is not zeroed."""
         return build_weight(self.structure)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """``[…]`` of token numbers ``-> […, embedding_dim]``."""
+        """Return the vectors of token numbers, ``[…] -> […, embedding_dim]``."""
         with full_precision(self.structure):
             vectors = self.structure.rows(tokens)
         if self.padding_idx is None:
@@ -82,34 +83,35 @@ class Embedding(nn.Module):
         return vectors.masked_fill((tokens == self.padding_idx).unsqueeze(-1), 0.0)
 
     def extra_repr(self) -> str:
-        """As ``nn.Embedding``."""
+        """Return the sizes, like ``nn.Embedding``."""
         return f"{self.num_embeddings}, {self.embedding_dim}"
 
 
 Build = Callable[..., nn.Module]
-"""``build(num_embeddings, embedding_dim, *, option=default, …)``: a module with these two sizes as attributes, and the
-table of all vectors as the attribute ``weight``."""
+"""``build(num_embeddings, embedding_dim, *, option=default, …)`` returns a module with these sizes as attributes.
 
-Inside = Annotated[Mapping[str, Any] | None, "Structure of every matrix within, and its options (default: dense)"]
+Its attribute ``weight`` is the table of all vectors.
+"""
+
+Inside = Annotated[Mapping[str, Any] | None, "Structure of all its matrices, and its options (default: dense)"]
 
 
 @dataclass(eq=False)
 class EmbeddingKind:
-    """What a name stands for, and what a listing says of it.
+    """Registered embedding with its description.
 
-    In its formulas V is the size of the vocabulary, m the size of an embedding vector, n that of a word's own vector.
+    In its formulas V is the size of the vocabulary, m the size of an embedding vector, n that of a word's vector.
 
     Args:
-        name: The name on the command line.
-        build: Makes the module.
-        formula: The vector of word v.
-        count_formula: How many numbers that takes.
-        constraint: Which sizes and options go together.
-        source: The paper.
-        summary: What it is, in one line; the docstring of ``build`` unless given.
-        fixed: Options of ``build`` that the name decides, which are then no options any more.
-        clusters: Whether it has nothing but a table, and a linear map, for each cluster of words: no deep map of its
-            own, so that it is as dense as what is inside.
+        name: Name on the command line.
+        build: Function that builds the module.
+        formula: Vector of word v.
+        count_formula: Number of parameters.
+        constraint: Valid combinations of sizes and options.
+        source: Paper.
+        summary: Description in one line; default: the docstring of ``build``.
+        fixed: Options of ``build`` with a fixed value, which users cannot set.
+        clusters: True if it only has a table and a linear map for each cluster of words, and no deep map.
     """
 
     name: str
@@ -129,11 +131,11 @@ class EmbeddingKind:
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """What can be chosen."""
+        """Options that users can set."""
         return tuple(option for option in options_of_function(self.build) if option.name not in self.fixed)
 
     def __call__(self, num_embeddings: int, embedding_dim: int, **options: Any) -> nn.Module:
-        """The module.
+        """Build the module.
 
         Raises:
             PhmrunError: Unknown options, or sizes that do not fit.
@@ -145,11 +147,11 @@ class EmbeddingKind:
 def register_embedding(
     name: str, *, formula: str, count_formula: str, source: str, constraint: str = "none", clusters: bool = False
 ) -> Callable[[Build], EmbeddingKind]:
-    """Function decorator that makes an embedding known under ``name``; see :class:`EmbeddingKind`."""
+    """Return a function decorator that registers an embedding; see :class:`EmbeddingKind`."""
 
     def add(build: Build) -> EmbeddingKind:
-        said: Any = {"formula": formula, "count_formula": count_formula, "source": source, "constraint": constraint}
-        kind = EmbeddingKind(name, build, clusters=clusters, **said)
+        texts: Any = {"formula": formula, "count_formula": count_formula, "source": source, "constraint": constraint}
+        kind = EmbeddingKind(name, build, clusters=clusters, **texts)
         EMBEDDINGS.add(name, kind)
         return kind
 
@@ -159,13 +161,13 @@ def register_embedding(
 def build_embedding(
     num_embeddings: int, embedding_dim: int, *, structure: str = "dense", any_width: bool = False, **options: Any
 ) -> nn.Module:
-    """A table of word vectors by name.
+    """Build a table of word vectors by name.
 
     Args:
         num_embeddings: Size of the vocabulary.
         embedding_dim: Size of an embedding vector.
-        structure: A structure, or an embedding.
-        any_width: Whether what reads the vectors takes any size, which then is the module's ``embedding_dim``.
+        structure: Name of a structure or an embedding.
+        any_width: Accept an embedding of another size; the module's ``embedding_dim`` is the actual size.
         **options: Options of the structure or embedding.
 
     Raises:

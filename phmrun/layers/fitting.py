@@ -1,12 +1,13 @@
-"""The nearest matrix of a structure to a given one, where nearness is that of matrices or of their outputs.
+"""Least-squares fits of structures to a matrix, in the norm of matrices or of their outputs.
 
-What is minimised over the structure's matrices Ŵ is ‖W - Ŵ‖², or with a covariance C = E[x xᵀ] of the inputs the
-error of the outputs, E‖(W - Ŵ) x‖² = tr((W - Ŵ) C (W - Ŵ)ᵀ). Everything is computed in double precision.
+The fits minimize ‖W - Ŵ‖² over the structure's matrices Ŵ. With a covariance C = E[x xᵀ] of the inputs they minimize
+the error of the outputs, E‖(W - Ŵ) x‖² = tr((W - Ŵ) C (W - Ŵ)ᵀ). Closed forms and alternating least squares compute in
+double precision, fits by gradients in the precision of W.
 
 Sources: Van Loan and Pitsianis 1993 (sums of Kronecker products by rearrangement); Eckart and Young 1936 (low rank, and
-each block of a Monarch matrix); for C, whitening by its Cholesky factor where a closed form remains. Where none does,
-the factors are improved in turn, each to its best for the others (alternating least squares), so that the error falls.
-W is ``weight [k, d]``, C ``covariance [d, d]`` throughout.
+each block of a Monarch matrix). With C, a closed form is applied to matrices whitened by the Cholesky factor of C. If
+there is no closed form, the factors are optimized in turn (alternating least squares), so that the error falls.
+W is ``weight [k, d]`` and C ``covariance [d, d]`` throughout.
 """
 
 from collections.abc import Callable
@@ -16,33 +17,36 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 RIDGE = 1e-6
-"""Added to a covariance's diagonal, in parts of its mean: directions that no input has would be undetermined."""
+"""Ridge on a covariance's diagonal relative to its mean, for directions without inputs."""
 ROUNDS = 40
-"""Most rounds of alternating least squares."""
+"""Largest number of rounds of alternating least squares."""
 SETTLED = 1e-4
-"""Relative gain of a round below which there is no further one."""
+"""Relative gain of a round below which the iteration stops."""
 
 
 def error(weight: Tensor, fitted: Tensor, covariance: Tensor | None = None) -> float:
-    """tr((W - Ŵ) C (W - Ŵ)ᵀ); the squared norm of W - Ŵ without a covariance."""
+    """Return tr((W - Ŵ) C (W - Ŵ)ᵀ), or ‖W - Ŵ‖² without a covariance."""
     gap = (weight - fitted).detach().double()
     return float((gap * (gap if covariance is None else gap @ covariance.double())).sum())
 
 
 def energy_kept(weight: Tensor, fitted: Tensor, covariance: Tensor | None = None) -> float:
-    """1 - error / the error of a zero matrix: the share of W, or of its outputs, that Ŵ keeps."""
+    """Return 1 - error / (error of a zero matrix): the share of W, or of its outputs, that Ŵ explains."""
     return 1.0 - error(weight, fitted, covariance) / error(weight, torch.zeros_like(weight), covariance)
 
 
 def steadied(covariance: Tensor) -> Tensor:
-    """The covariance in double precision with a small ridge."""
+    """Return the covariance in double precision, with a ridge of ``RIDGE`` times its mean diagonal (1 if zero)."""
     covariance = covariance.double()
     ridge = RIDGE * float(covariance.diagonal().mean()) or 1.0
     return covariance + ridge * torch.eye(len(covariance), dtype=covariance.dtype, device=covariance.device)
 
 
 def best_low_rank(weight: Tensor, rank: int, covariance: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """U ``[k, r]`` and V ``[r, d]`` of equal norm, whose product is the best matrix of that rank."""
+    """Return U ``[k, r]`` and V ``[r, d]`` whose product is the best matrix of rank r.
+
+    The factors have equal norms; with a covariance, U and the whitened V do.
+    """
     matrix = weight.double()
     if covariance is None:
         u, s, v = torch.linalg.svd(matrix, full_matrices=False)
@@ -58,10 +62,9 @@ def best_low_rank(weight: Tensor, rank: int, covariance: Tensor | None = None) -
 def best_low_rank_blocks(
     weight: Tensor, blocks: int, rank: int, covariance: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """U ``[b, b, k/b, r]`` and V ``[b, b, r, d/b]`` by block, whose products are the best blocks of that rank.
+    """Return U ``[b, b, k/b, r]`` and V ``[b, b, r, d/b]`` whose products are the best blocks of rank r.
 
-    Each block is by itself without a covariance. With one, a column of blocks is the best for the others: they are
-    gone through in turn.
+    Without a covariance, blocks are fitted independently. With one, columns of blocks are fitted in turn.
     """
     rows, columns = (-(-size // blocks) for size in weight.shape)
     target, steady = padded(weight, covariance, blocks * rows, blocks * columns)
@@ -70,16 +73,16 @@ def best_low_rank_blocks(
     u, v = [target] * blocks, [target] * blocks
 
     def improve() -> float:
-        for number, own in enumerate(parts):
-            root = torch.linalg.cholesky(steady[own, own])
-            wanted = fitted[:, own] + _of_others(target - fitted, steady, own)
-            # The blocks of a column read the same inputs: whitened by one root, each is fitted by an SVD of its own.
+        for number, part in enumerate(parts):
+            root = torch.linalg.cholesky(steady[part, part])
+            wanted = fitted[:, part] + _correction(target - fitted, steady, part)
+            # The blocks of a column read the same inputs: one root whitens all, then one SVD per block.
             left, values, right = torch.linalg.svd((wanted @ root).view(blocks, -1, columns), full_matrices=False)
             scale = values[:, :rank].sqrt()
             u[number] = left[..., :rank] * scale.unsqueeze(1)
             whitened = scale.unsqueeze(2) * right[:, :rank]
             v[number] = torch.linalg.solve_triangular(root, whitened, upper=False, left=False)
-            fitted[:, own] = (u[number] @ v[number]).flatten(0, 1)
+            fitted[:, part] = (u[number] @ v[number]).flatten(0, 1)
         return error(target, fitted, steady)
 
     _until_settled(improve, rounds=1 if covariance is None else ROUNDS)
@@ -89,19 +92,29 @@ def best_low_rank_blocks(
 def best_coupled_blocks(
     weight: Tensor, b: Tensor, d: Tensor, c: Tensor, covariance: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """B ``[b, k/b, r]``, D ``[r, b, b]``, C ``[b, r, d/b]`` with block (i, j) of W ≈ B_i diag(D_ij) C_j.
+    """Return B, D and C, fitted so that block (i, j) of W ≈ B_i diag(D_ij) C_j.
 
-    Begins with the best matrix of rank r, whose D is 1, and improves B, and for each column of blocks D and C, in turn.
-    What a rank above W's leaves over keeps the values given.
+    The fit starts from the best matrix of rank r (D = 1) and optimizes B, then D and C for each column of blocks. Ranks
+    beyond min(k, d) keep the initial values.
+
+    Args:
+        weight: W ``[k, d]``.
+        b: Initial B ``[b, k/b, r]``; not changed.
+        d: Initial D ``[r, b, b]``; not changed.
+        c: Initial C ``[b, r, d/b]``; not changed.
+        covariance: Covariance of the inputs ``[d, d]``.
+
+    Returns:
+        B, D and C in double precision.
     """
     blocks, rank, columns = c.shape
     target, steady = padded(weight, covariance, blocks * b.shape[1], blocks * columns)
     b, d, c = b.double().clone(), d.double().clone(), c.double().clone()
     left, right = best_low_rank(weight, rank, covariance)
-    found = left.shape[1]
-    b.flatten(0, 1)[: len(weight), :found] = left
-    c[:, :found] = F.pad(right, (0, blocks * columns - right.shape[1])).view(found, blocks, columns).transpose(0, 1)
-    d[:found] = 1.0
+    full = left.shape[1]
+    b.flatten(0, 1)[: len(weight), :full] = left
+    c[:, :full] = F.pad(right, (0, blocks * columns - right.shape[1])).view(full, blocks, columns).transpose(0, 1)
+    d[:full] = 1.0
     parts = [slice(number * columns, (number + 1) * columns) for number in range(blocks)]
     rows = target.view(blocks, -1, target.shape[1])
 
@@ -112,18 +125,18 @@ def best_coupled_blocks(
         coupled = torch.einsum("rij,jrc->irjc", d, c).flatten(2)  # [i, r, in]
         read = coupled @ steady
         for number in range(blocks):
-            b[number] = _solved(read[number] @ coupled[number].t(), read[number] @ rows[number].t()).t()
-        for number, own in enumerate(parts):
-            wanted = _of_others(target - built(), steady, own).view(blocks, -1, columns)
+            b[number] = _solve(read[number] @ coupled[number].t(), read[number] @ rows[number].t()).t()
+        for number, part in enumerate(parts):
+            wanted = _correction(target - built(), steady, part).view(blocks, -1, columns)
             wanted = wanted + torch.einsum("ikr,ri,rc->ikc", b, d[:, :, number], c[number])
-            seen = c[number] @ steady[own, own]
+            seen = c[number] @ steady[part, part]
             inner = seen @ c[number].t()
             for row in range(blocks):
                 gram = (b[row].t() @ b[row]) * inner
                 right = torch.einsum("kr,kc,rc->r", b[row], wanted[row], seen)
-                d[:, row, number] = _solved(gram, right.unsqueeze(1)).squeeze(1)
+                d[:, row, number] = _solve(gram, right.unsqueeze(1)).squeeze(1)
             mixed = (b * d[:, :, number].t().unsqueeze(1)).flatten(0, 1)
-            c[number] = _solved(mixed.t() @ mixed, mixed.t() @ wanted.flatten(0, 1))
+            c[number] = _solve(mixed.t() @ mixed, mixed.t() @ wanted.flatten(0, 1))
         return error(target, built(), steady)
 
     _until_settled(improve)
@@ -131,14 +144,15 @@ def best_coupled_blocks(
 
 
 def best_circulant_blocks(weight: Tensor, size: int, covariance: Tensor | None = None) -> Tensor:
-    """First columns ``[k/b, d/b, b]`` of the best circulant blocks: means along the diagonals of each.
+    """Return the first columns ``[k/b, d/b, b]`` of the best circulant blocks.
 
-    With a covariance the numbers of a row of blocks solve one linear least-squares problem.
+    Without a covariance they are means along the diagonals of each block. With one, each row of blocks solves a linear
+    least-squares problem.
     """
-    down, across = (-(-each // size) for each in weight.shape)
+    down, across = (-(-features // size) for features in weight.shape)
     target, steady = padded(weight, covariance, down * size, across * size, 0.0)
     places = torch.arange(size)
-    turned = (places.unsqueeze(1) - places) % size  # [p, m]: where a row reads number m
+    turned = (places.unsqueeze(1) - places) % size  # [p, m]: column at which row p reads number m
     order = (torch.arange(across).unsqueeze(1) * size + turned.unsqueeze(1)).flatten(1)  # [p, (J, m)]
     products = (target @ steady).view(-1, size, target.shape[1])
     columns = []
@@ -147,16 +161,16 @@ def best_circulant_blocks(weight: Tensor, size: int, covariance: Tensor | None =
         if row == 0 or len(there) < size:
             gram = sum((steady[order[p]][:, order[p]] for p in there), torch.zeros_like(steady))
         wanted = sum((product[p, order[p]] for p in there), torch.zeros_like(product[0]))
-        columns.append(_solved(gram, wanted.unsqueeze(1)).view(across, size))
+        columns.append(_solve(gram, wanted.unsqueeze(1)).view(across, size))
     return torch.stack(columns)
 
 
 def best_sparse_low_rank(
     weight: Tensor, places: Tensor, rank: int, covariance: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """U ``[k, r]``, V ``[r, d]`` and S ``[k, m]`` in the columns ``places [k, m]``, W ≈ U V + S.
+    """Return U ``[k, r]``, V ``[r, d]`` and S ``[k, m]`` in the columns ``places [k, m]``, W ≈ U V + S.
 
-    Each is the best for the rest, in turn.
+    U V and S are optimized in turn.
     """
     target, steady = padded(weight, covariance, *weight.shape)
     grams = steady[places.unsqueeze(2), places.unsqueeze(1)]  # [k, m, m]
@@ -177,7 +191,10 @@ def best_sparse_low_rank(
 def padded(
     weight: Tensor, covariance: Tensor | None, rows: int, columns: int, ridge: float = RIDGE
 ) -> tuple[Tensor, Tensor]:
-    """W, filled up with zeros, and C, or the identity, with a small variance of the inputs that fill up."""
+    """Return W padded with zeros to ``[rows, columns]``, and C (or the identity) padded to ``[columns, columns]``.
+
+    Padded inputs have the variance ``ridge`` times the mean of C's diagonal. Both results are in double precision.
+    """
     more_rows, more_columns = rows - weight.shape[0], columns - weight.shape[1]
     eye = torch.eye(columns, dtype=torch.float64, device=weight.device)
     steady = eye[more_columns:, more_columns:] if covariance is None else steadied(covariance)
@@ -187,39 +204,39 @@ def padded(
     return F.pad(weight.double(), (0, more_columns, 0, more_rows)), steady
 
 
-def _of_others(gap: Tensor, covariance: Tensor, own: slice) -> Tensor:
-    """What some columns would have to add, to make up for the gap in all as far as their inputs tell of the others."""
-    return _solved(covariance[own, own], covariance[own] @ gap.t()).t()
+def _correction(gap: Tensor, covariance: Tensor, part: slice) -> Tensor:
+    """Return the change of the columns ``part`` that best compensates the gap in all columns."""
+    return _solve(covariance[part, part], covariance[part] @ gap.t()).t()
 
 
 def _until_settled(improve: Callable[[], float], rounds: int = ROUNDS) -> None:
-    """Repeats what improves, and tells the error, until it gains no more than a part of that."""
+    """Call ``improve``, which returns the error, until its relative gain is at most ``SETTLED``."""
     best = float("inf")
     for _ in range(rounds):
-        reached = improve()
-        if reached >= (1 - SETTLED) * best:
+        current = improve()
+        if current >= (1 - SETTLED) * best:
             return
-        best = reached
+        best = current
 
 
 def best_kronecker_sum(
     weight: Tensor, p: int, q: int, rank: int, covariance: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """A ``[rank, p, q]`` and S ``[rank, k/p, d/q]`` with W ≈ Σ_i A_i ⊗ S_i.
+    """Return A ``[rank, p, q]`` and S ``[rank, k/p, d/q]`` with W ≈ Σ_i A_i ⊗ S_i.
 
-    W rearranged so that each of its p·q blocks is a row has one singular vector for each term. With a covariance this
-    is where alternating least squares begins: in A for a given S, and in S for a given A, the error is quadratic. The
-    rank numbers of a block are of unit norm on average, as in a new layer.
+    The terms are singular vectors of W, rearranged so that each of its p·q blocks is a row. With a covariance,
+    alternating least squares follows: the error is quadratic in A and in S. The mixing weights of a block have a mean
+    square norm of 1, as in a new layer.
     """
     k, d = weight.shape
     s, t = k // p, d // q
     rearranged = weight.double().view(p, s, q, t).transpose(1, 2).reshape(p * q, s * t)
     u, values, v = torch.linalg.svd(rearranged, full_matrices=False)
-    # Terms beyond the singular values stay zero; the systems below are then singular, which `_solved` allows for.
-    found = min(rank, len(values))
+    # Terms beyond the singular values stay zero; the systems below are then singular, which `_solve` supports.
+    full = min(rank, len(values))
     a = u.new_zeros(rank, p * q)
     b = u.new_zeros(rank, s * t)
-    a[:found], b[:found] = u[:, :found].t(), values[:found, None] * v[:found]
+    a[:full], b[:full] = u[:, :full].t(), values[:full, None] * v[:full]
     a, b = a.view(rank, p, q), b.view(rank, s, t)
     if covariance is not None:
         target, steady = weight.double(), steadied(covariance)
@@ -236,7 +253,7 @@ def best_kronecker_sum(
 
 
 def second_factors(weight: Tensor, a: Tensor, covariance: Tensor | None = None) -> Tensor:
-    """The best S ``[r, k/p, d/q]`` for a given A ``[r, p, q]``: a linear least-squares problem."""
+    """Return the best S ``[r, k/p, d/q]`` for A ``[r, p, q]``, by linear least squares."""
     rank, p, q = a.shape
     k, d = weight.shape
     s, t = k // p, d // q
@@ -244,25 +261,25 @@ def second_factors(weight: Tensor, a: Tensor, covariance: Tensor | None = None) 
     mixers = a.double()
     gram = torch.einsum("iab,jac,bxcy->ixjy", mixers, mixers, steady.view(q, t, q, t)).reshape(rank * t, rank * t)
     right = torch.einsum("iab,asbx->ixs", mixers, (target @ steady).view(p, s, q, t)).reshape(rank * t, s)
-    return _solved(gram, right).view(rank, t, s).transpose(1, 2)
+    return _solve(gram, right).view(rank, t, s).transpose(1, 2)
 
 
 def _first_factors(weight: Tensor, covariance: Tensor, b: Tensor, p: int, q: int) -> Tensor:
-    """The best A ``[r, p, q]`` for a given S ``[r, k/p, d/q]``."""
+    """Return the best A ``[r, p, q]`` for S ``[r, k/p, d/q]``."""
     rank, s, t = b.shape
     blocks = covariance.view(q, t, q, t)
     gram = torch.einsum("isx,bxcy,jsy->ibjc", b, blocks, b).reshape(rank * q, rank * q)
     right = torch.einsum("asbx,isx->iba", (weight @ covariance).view(p, s, q, t), b).reshape(rank * q, p)
-    return _solved(gram, right).view(rank, q, p).transpose(1, 2)
+    return _solve(gram, right).view(rank, q, p).transpose(1, 2)
 
 
-def _solved(gram: Tensor, right: Tensor) -> Tensor:
-    """gram⁻¹ · right of a symmetric system that may be singular: then the solution of least norm."""
+def _solve(gram: Tensor, right: Tensor) -> Tensor:
+    """Return gram⁻¹ · right of a symmetric system; the solution of least norm if it is singular."""
     factor, failed = torch.linalg.cholesky_ex(gram)
     if not int(failed):
-        found: Tensor = torch.cholesky_solve(right, factor)
-        if bool(found.isfinite().all()):
-            return found
+        solution: Tensor = torch.cholesky_solve(right, factor)
+        if bool(solution.isfinite().all()):
+            return solution
     values, vectors = torch.linalg.eigh(gram)
     usable = values > values[-1].clamp(min=0) * 1e-13
     inverse = torch.where(usable, 1.0 / torch.where(usable, values, 1.0), 0.0)
@@ -270,10 +287,19 @@ def _solved(gram: Tensor, right: Tensor) -> Tensor:
 
 
 def fit_by_gradient(module: nn.Module, weight: Tensor, covariance: Tensor | None = None, steps: int = 200) -> None:
-    """Any structure, from the parameters that it has: L-BFGS on the error, so many iterations at most."""
+    """Fit any structure from its present parameters by L-BFGS, in place.
+
+    Only parameters that require a gradient change; their ``grad`` is None afterwards.
+
+    Args:
+        module: Structure to fit.
+        weight: Matrix to approximate.
+        covariance: Covariance of the inputs, or None.
+        steps: Largest number of iterations.
+    """
     target = weight.detach()
     steady = None if covariance is None else steadied(covariance).to(target.dtype)
-    # In parts of the whole error: L-BFGS's tolerances are absolute and should mean the same for all weights.
+    # Relative to the error of a zero matrix, since L-BFGS's tolerances are absolute.
     total = max(error(target, torch.zeros_like(target), covariance), torch.finfo(target.dtype).tiny)
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     optimizer = torch.optim.LBFGS(parameters, max_iter=steps, line_search_fn="strong_wolfe", tolerance_change=1e-12)

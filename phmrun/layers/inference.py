@@ -1,4 +1,4 @@
-"""Copies of a model for inference: plain ``torch.nn`` modules, or factors laid out for a few tokens."""
+"""Copies of a model for inference: plain ``torch.nn`` modules, or packed factors for few tokens."""
 
 import copy
 import functools
@@ -16,22 +16,22 @@ from phmrun.layers.structure import Structure, build_weight
 Model = TypeVar("Model", bound=nn.Module)
 
 Choice = Literal["dense", "factored", "by-size"]
-"""How the maps of a model are kept for inference: all alike; or for a few tokens, each as suits its size."""
+"""Form of a model's maps in inference: all dense, all factored, or chosen by the size of each map."""
 Form = Literal[Choice, "folded"]
-"""The same, or "folded": plain modules in any case."""
+""":data:`Choice`, or "folded": plain ``torch.nn`` modules only."""
 
 BYTES = 4
-"""Of a weight."""
+"""Bytes per weight."""
 FEW_TOKENS = 32
-"""Up to so many tokens per call, reading 1/n of a large map's weights saves more than the second product costs."""
+"""Largest number of tokens per call for which factors of large maps are faster than W."""
 
 
 def resolve_application(asked: Literal["auto", Choice], tokens: int) -> Choice:
-    """How a part of a model applies its weights, decided once per run from the tokens that each call will bring.
+    """Resolve "auto" to "by-size" for at most ``FEW_TOKENS`` tokens, otherwise to "dense".
 
     Args:
-        asked: "auto" decides by ``tokens``; anything else stands.
-        tokens: Most tokens per call: batch × beam in decoding.
+        asked: Setting of a run; all values except "auto" are returned unchanged.
+        tokens: Largest number of tokens per call: batch × beam in decoding.
     """
     if asked == "auto":
         return "by-size" if tokens <= FEW_TOKENS else "dense"
@@ -39,10 +39,9 @@ def resolve_application(asked: Literal["auto", Choice], tokens: int) -> Choice:
 
 
 def factors_pay(structure: Structure) -> bool:
-    """Whether a few tokens at a time are served sooner by the factors of a structure than by its W.
+    """True if a structure's factors are faster than W for few tokens.
 
-    That depends on the sizes alone, so that it is the same on every machine: what the factors save of reading must
-    outweigh their further calls.
+    The rule depends on sizes only and is the same on every machine: the saved bytes must reach ``pays_from``.
     """
     saved = structure.out_features * structure.in_features - structure.kept()
     return BYTES * saved >= structure.pays_from
@@ -50,14 +49,14 @@ def factors_pay(structure: Structure) -> bool:
 
 @runtime_checkable
 class Foldable(Protocol):
-    """A module, other than ``Linear`` and ``Embedding``, that has an equivalent of plain ``torch.nn`` modules."""
+    """Module with an equivalent of plain modules; ``Linear`` and ``Embedding`` are handled separately."""
 
     def plain(self) -> nn.Module:
-        """The equivalent in evaluation, with weights of its own that need no gradient."""
+        """Return the equivalent for evaluation; it may share parameters with the module."""
 
 
 class PackedLinear(nn.Module):
-    """y = W x + b with W applied by a structure's packed factors; for inference on a few tokens."""
+    """Linear map y = W x + b by packed factors, for inference on few tokens."""
 
     def __init__(self, linear: Linear, operator: nn.Module) -> None:
         super().__init__()
@@ -67,7 +66,7 @@ class PackedLinear(nn.Module):
         self.bias = linear.bias
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """``[…, in_features] -> […, out_features]``."""
+        """Return W x + b, ``[…, in_features] -> […, out_features]``."""
         outputs: Tensor = self.operator(inputs.reshape(-1, self.in_features))
         if self.bias is not None:
             outputs = outputs.add_(self.bias)
@@ -75,7 +74,13 @@ class PackedLinear(nn.Module):
 
 
 class PackedFactors(nn.Module):
-    """y = W x by a function of the inputs ``[tokens, in_features]``, copies of W's factors and, by name, settings."""
+    """Product y = W x, computed by a function of the inputs and copies of W's factors.
+
+    Args:
+        function: Called with inputs ``[tokens, in_features]``, the factors and, by name, the settings.
+        *factors: Factors of W; they are copied and get no gradient.
+        **settings: Keyword arguments of the function.
+    """
 
     def __init__(self, function: Callable[..., Tensor], *factors: Tensor, **settings: int) -> None:
         super().__init__()
@@ -85,29 +90,33 @@ class PackedFactors(nn.Module):
         )
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """``[tokens, in_features] -> [tokens, out_features]``."""
+        """Return W x, ``[tokens, in_features] -> [tokens, out_features]``."""
         return self.function(inputs, *self.factors).contiguous()
 
 
 def folded(model: Model) -> Model:
-    """A copy of ``model`` in which every structured map is a plain ``nn.Linear``, ``nn.Embedding`` or ``nn.LSTM``.
+    """Return a copy of ``model`` with plain ``torch.nn`` modules instead of structured maps.
 
-    Each W is built once; tied matrices stay tied. The copy is in evaluation mode and needs no gradient.
+    Each W is built once; tied matrices stay tied. The copy is in evaluation mode without gradients.
     """
     return for_inference(model, "folded")
 
 
 @torch.no_grad()
 def for_inference(model: Model, application: Form = "dense", **parts: Form) -> Model:
-    """A copy of ``model`` for inference, in evaluation mode.
+    """Return a copy of ``model`` for inference, in evaluation mode without gradients.
+
+    A ``Linear`` without a packed form, or with ``keeps_weight``, becomes dense in all cases.
 
     Args:
-        model: Any module that holds ``Linear`` and ``Embedding`` modules, or is one.
-        application: "dense": every W is built once, as :func:`folded` does, except where the factors are the better
-            way for many tokens too (the structure's own ``application``); "factored": every ``Linear`` whose structure
-            has a packed form applies its factors, which reads fewer weights when the tokens are few; "by-size": only
-            those do that are large enough (:func:`factors_pay`).
-        **parts: Another application for a direct child, by its name: ``decoder="factored"``.
+        model: Any module that contains ``Linear`` and ``Embedding`` modules, or is one.
+        application: Form of the maps.
+
+            - "dense": build W once, except for structures whose ``application`` is "factored";
+            - "factored": apply the factors, which reads fewer weights for few tokens;
+            - "by-size": apply the factors of large maps only (:func:`factors_pay`);
+            - "folded": build W once in all cases.
+        **parts: Form of a submodule, by its name: ``decoder="factored"``.
     """
     duplicate = copy.deepcopy(model).eval().requires_grad_(False)
     tables: dict[int, nn.Parameter] = {}
@@ -119,24 +128,27 @@ def for_inference(model: Model, application: Form = "dense", **parts: Form) -> M
 
 @torch.no_grad()
 def table_of(embedding: nn.Module) -> nn.Embedding:
-    """An embedding, made for inference, as the table of all its vectors, whatever makes them."""
+    """Return an embedding from :func:`for_inference` as one table of all vectors.
+
+    If a parameter of the embedding equals the table, the table is tied to it.
+    """
     if isinstance(embedding, nn.Embedding):
         return embedding
     weight: Tensor = embedding.weight  # type: ignore[assignment]
     table = nn.Embedding.from_pretrained(weight)
-    for part in embedding.parameters():  # which may be tied to something else: then the table is, too
+    for part in embedding.parameters():  # keep ties of the parameter with other modules
         if part.shape == weight.shape and torch.equal(part, weight):
             table.weight = part
     return table
 
 
 def replaced(module: Model, replace: Callable[[nn.Module], nn.Module]) -> Model:
-    """``module`` with ``replace`` applied to it and to everything inside; a module in two places stays one module."""
+    """Apply ``replace`` to all submodules, in place, then to ``module``; shared modules stay shared."""
     done: dict[nn.Module, nn.Module] = {}
 
     def visit(module: nn.Module) -> nn.Module:
         if module not in done:
-            for name, child in module._modules.items():  # named_children() passes over the second place of a module
+            for name, child in module._modules.items():  # named_children() skips a module's second place
                 if child is not None:
                     setattr(module, name, visit(child))
             done[module] = replace(module)
@@ -146,7 +158,7 @@ def replaced(module: Model, replace: Callable[[nn.Module], nn.Module]) -> Model:
 
 
 def _plain(module: nn.Module, application: Form, tables: dict[int, nn.Parameter]) -> nn.Module:
-    """The inference form of one module; one that knows no other form stays as it is."""
+    """Return the inference form of a module, or the module itself if it has none."""
     if isinstance(module, Linear):
         factored = application != "folded" and "factored" in (application, module.structure.application)
         if application == "by-size":
@@ -157,7 +169,7 @@ def _plain(module: nn.Module, application: Form, tables: dict[int, nn.Parameter]
         return PackedLinear(module, operator)
     if isinstance(module, Embedding):
         weight = _table(module.structure, tables)
-        if module.padding_idx is not None:  # in memory of its own, so that tied maps keep their row
+        if module.padding_idx is not None:  # a copy, so that tied maps keep this row
             weight = nn.Parameter(weight.clone(), requires_grad=False)
             weight[module.padding_idx] = 0.0
         plain = nn.Embedding.from_pretrained(weight, padding_idx=module.padding_idx)
@@ -169,9 +181,9 @@ def _plain(module: nn.Module, application: Form, tables: dict[int, nn.Parameter]
 
 
 def plain_linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
-    """``nn.Linear`` of ``weight [out, in]`` and ``bias [out]``, which are copied unless they are parameters.
+    """Return an ``nn.Linear`` with ``weight [out, in]`` and ``bias [out]``.
 
-    Made on the meta device so that no weights are drawn to be thrown away.
+    Parameters are shared, other tensors copied. The module is built on the meta device, so that no weights are drawn.
     """
     linear = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
     for name, value in (("weight", weight), ("bias", bias)):
@@ -182,7 +194,7 @@ def plain_linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
 
 
 def _table(structure: Structure, tables: dict[int, nn.Parameter]) -> nn.Parameter:
-    """The dense W of a structure, built once however many modules share it."""
+    """Return the dense W of a structure, built once for all modules that share it."""
     if id(structure) not in tables:
         tables[id(structure)] = nn.Parameter(build_weight(structure).detach().contiguous(), requires_grad=False)
     return tables[id(structure)]

@@ -1,4 +1,4 @@
-"""The linear map y = W x + b over any structure: a drop-in for ``torch.nn.Linear``; feed-forward blocks of two."""
+"""Linear map y = W x + b over any structure, and feed-forward blocks."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -12,17 +12,17 @@ from phmrun.layers.structure import Application, Structure, build_structure, bui
 
 
 class Linear(nn.Module):
-    """y = W x + b, W built once per forward from its structure and applied by the dense kernel, or by its factors.
+    """Linear map y = W x + b over any structure; a drop-in replacement of ``torch.nn.Linear``.
 
     Args:
         in_features: Size of an input vector.
         out_features: Size of an output vector.
-        bias: Whether there is a ``b [out_features]``.
-        device: Where the parameters live.
-        dtype: Their type.
+        bias: Add ``b [out_features]``.
+        device: Device of the parameters.
+        dtype: Type of the parameters.
         structure: A registered name ("dense", "phm", …), or a structure object to share with another module.
-        application: "dense": build W, then one ``F.linear`` (for most structures best in training); "factored": apply
-            the factors without building W (best for a few tokens); the structure's own choice unless given.
+        application: "dense": build W in each forward, then one ``F.linear`` (for most structures best in training);
+            "factored": apply the factors without W (best for a few tokens). Default: the structure's ``application``.
         **options: Options of the structure, such as ``n=8``.
 
     Raises:
@@ -30,7 +30,7 @@ class Linear(nn.Module):
     """
 
     keeps_weight = False
-    """Whether others read W as well, so that a copy for inference has W rather than factors alone."""
+    """True if other modules read W, so that a copy for inference must contain W."""
 
     def __init__(
         self,
@@ -56,12 +56,12 @@ class Linear(nn.Module):
             self.to(dtype)
 
     def reset_parameters(self, std: float | None = None, *, zero_bias: bool = False, shared: bool = False) -> None:
-        """``nn.Linear``'s initialisation: W and b uniform in ±1/√in_features.
+        """Draw W by its structure and b uniformly in ±1/√in_features.
 
         Args:
-            std: Another standard deviation for the entries of W.
+            std: Standard deviation of W; default: that of ``nn.Linear``, 1/√(3·in_features).
             zero_bias: Set b to zero instead.
-            shared: Leave W alone, because its owner has drawn it.
+            shared: Do not draw W, because another module owns it.
         """
         if not shared:
             self.structure.reset_parameters(linear_std(self.in_features) if std is None else std)
@@ -71,11 +71,11 @@ class Linear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The dense equivalent W ``[out_features, in_features]``, differentiable in the parameters."""
+        """Dense equivalent W ``[out_features, in_features]``, differentiable in the parameters."""
         return build_weight(self.structure)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """``[…, in_features] -> […, out_features]``."""
+        """Return W x + b, ``[…, in_features] -> […, out_features]``."""
         if self.application == "dense":
             return F.linear(inputs, self.weight, self.bias)
         outputs = self.structure.apply_factored(inputs.reshape(-1, self.in_features))
@@ -83,27 +83,30 @@ class Linear(nn.Module):
         return outputs if self.bias is None else outputs + self.bias.to(outputs.dtype)
 
     def reduced(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Vectors and a matrix whose product, plus b, is the output: where the structure can, narrower than W."""
+        """Return vectors ``[…, r]`` and a matrix ``[out_features, r]`` whose product plus b is the output.
+
+        Without a smaller factorization they are the inputs and W.
+        """
         narrower = self.structure.reduced(inputs)
         return (inputs, self.weight) if narrower is None else narrower
 
     def extra_repr(self) -> str:
-        """As ``nn.Linear``."""
+        """Return the sizes, like ``nn.Linear``."""
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
 def linear_std(in_features: int) -> float:
-    """Standard deviation of ``nn.Linear``'s initialisation, U(-1/√in, 1/√in)."""
+    """Return the standard deviation of ``nn.Linear``'s initialization, U(-1/√in, 1/√in)."""
     return float((3 * in_features) ** -0.5)
 
 
 def glorot_std(in_features: int, out_features: int) -> float:
-    """Standard deviation √(2 / (in + out)) (Glorot and Bengio 2010, equation 16)."""
+    """Return the standard deviation √(2 / (in + out)) (Glorot and Bengio 2010, equation 16)."""
     return float((2 / (in_features + out_features)) ** 0.5)
 
 
 def on_device(device: torch.device | str | None) -> AbstractContextManager[Any]:
-    """A context in which new tensors are made on ``device``; the current default where it is ``None``."""
+    """Return a context that creates tensors on ``device``; None keeps the default device."""
     return nullcontext() if device is None else torch.device(device)
 
 
@@ -112,17 +115,19 @@ ACTIVATIONS = {"relu": F.relu, "swish": F.silu}
 
 
 class FeedForward(nn.Module):
-    """y = W₂ · dropout(f(W₁ x + b₁)) + b₂, f the ReLU (Vaswani et al. 2017, eq. 2) or swish, x·σ(x).
+    """Feed-forward block y = W₂ · dropout(f(W₁ x + b₁)) + b₂.
+
+    f is the ReLU (Vaswani et al. 2017, eq. 2) or swish, x·σ(x).
 
     Args:
         width: Size of an input and output vector.
         inner: Size of the hidden vector.
         dropout: Share of hidden activations dropped in training.
-        bias: Whether the two maps have biases.
+        bias: Add biases to both maps.
         activation: f.
-        contract: Structure and options of the second map, where it is to differ from the first.
-        structure: Name of the structure of both maps.
-        **options: Its options.
+        contract: Structure and options of the second map; default: those of the first.
+        structure: Name of the structure of the maps.
+        **options: Options of the structure.
     """
 
     def __init__(
@@ -147,6 +152,6 @@ class FeedForward(nn.Module):
             linear.reset_parameters(glorot_std(width, inner), zero_bias=True)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """``[…, width] -> […, width]``."""
+        """Apply both maps, ``[…, width] -> […, width]``."""
         hidden = ACTIVATIONS[self.activation](self.expand(inputs))
         return self.contract(F.dropout(hidden, self.dropout, self.training))

@@ -1,8 +1,8 @@
-"""The LSTM over any structure, on torch's fused kernel: a drop-in for ``torch.nn.LSTM``.
+"""LSTM over any structure, on torch's fused kernel.
 
-The dense gate matrices are built once per forward and handed to the kernel that runs the whole sequence, so that a
-structured LSTM costs what a dense one does. On CUDA, cuDNN wants all weights in one block of memory: freshly built ones
-are not, so it copies them together at each call (once per sequence, not per step) and says so in a warning.
+The dense gate matrices are built once per forward and passed to the kernel that runs the whole sequence. A structured
+LSTM therefore costs about as much as a dense one. On CUDA, cuDNN needs all weights in one block of memory: it copies
+them at each call (once per sequence, not per step) and warns about it.
 """
 
 from collections.abc import Callable
@@ -24,9 +24,10 @@ Cell = Literal["standard", "linear-output", "parser-v2"]
 
 
 class GateMaps(nn.Module):
-    """The structured maps of one layer and direction, with 0, 1 or 2 bias vectors per gate; see :class:`LSTM`.
+    """Structured maps of one layer and direction, with 0, 1 or 2 bias vectors per gate.
 
-    With ``doubled`` gates, i, f and o are σ(2·), and the first state ``[2, hidden]`` (h and c) is learnt.
+    With ``doubled`` gates, i, f and o are σ(2·), and the initial state ``[2, hidden]`` (h and c) is learned. See
+    :class:`LSTM`.
     """
 
     def __init__(
@@ -53,10 +54,10 @@ class GateMaps(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """As ``nn.LSTM``: all weights and biases with the variance of U(-1/√hidden, 1/√hidden).
+        """Draw weights and biases with the variance of U(-1/√hidden, 1/√hidden), like ``nn.LSTM``.
 
-        Doubled gates begin as in Parser-v2: biases and state at 0, and dense maps of all gates with one matrix of
-        orthonormal columns over input and hidden vector; what is kept of c with its negative, so that it is 1 - i.
+        Doubled gates start as in Parser-v2: biases and state are 0. Dense maps of all gates share one matrix
+        ``[hidden, input + hidden]`` with orthonormal rows, negated for the forget gate, so that f = 1 - i.
         """
         if self.state is not None:
             self._reset_doubled()
@@ -82,7 +83,11 @@ class GateMaps(nn.Module):
                     structure.matrix.copy_(part)
 
     def build(self, dropped: float = 0.0) -> GateWeights:
-        """The dense weights, differentiable in the parameters; a share ``dropped`` of the recurrent ones is zero."""
+        """Return the dense weights, differentiable in the parameters.
+
+        Args:
+            dropped: Dropout rate of the recurrent weights; the others are scaled by 1 / (1 - dropped).
+        """
         input_bias = recurrent_bias = None
         if self.bias is not None:
             input_bias = self._four_gates(self.bias[0])
@@ -94,7 +99,7 @@ class GateMaps(nn.Module):
         return GateWeights(read, self._four_gates(recurrent), input_bias, recurrent_bias)
 
     def initial(self, batch: int) -> State:
-        """The learnt first state for so many sequences, each ``[1, batch, hidden]``; zeros if none is learnt."""
+        """Return the initial h and c, each ``[1, batch, hidden]``: learned, or zeros."""
         if self.state is None:
             zeros = next(self.parameters()).new_zeros(1, batch, self.hidden_size)
             return zeros, zeros
@@ -102,7 +107,10 @@ class GateMaps(nn.Module):
         return h.contiguous(), c.contiguous()
 
     def _four_gates(self, rows: Tensor) -> Tensor:
-        """Coupled gates are stored f, g, o; since 1 - σ(z) = σ(-z), the rows of i are those of f, negated."""
+        """Return rows of the gates i, f, g, o, doubled or completed if necessary.
+
+        Coupled gates are stored as f, g, o. The rows of i are those of f, negated, because 1 - σ(z) = σ(-z).
+        """
         if self.doubled:
             i, f, g, o = rows.chunk(4)
             return torch.cat([2 * i, 2 * f, g, 2 * o])
@@ -110,30 +118,32 @@ class GateMaps(nn.Module):
 
 
 class LSTM(nn.Module):
-    """i, f, o = σ(·), g = tanh(·) of W x_t + U h_{t-1} + b;  c_t = f ∘ c_{t-1} + i ∘ g;  h_t = o ∘ tanh(c_t).
+    """LSTM over any structure; a drop-in replacement of ``torch.nn.LSTM``.
 
+    i, f, o = σ(·) and g = tanh(·) of W x_t + U h_{t-1} + b;  c_t = f ∘ c_{t-1} + i ∘ g;  h_t = o ∘ tanh(c_t).
     The arguments up to ``dtype`` are those of ``nn.LSTM``, in its order.
 
     Args:
         maps: "gate": eight maps per layer and direction, one per gate and per input; "stacked": two, ``[4·hidden, …]``.
-        bias_vectors: Bias vectors per gate: 1, since their sum is all that counts, or 2 as ``nn.LSTM`` has.
-        coupled: Input and forget gate are one, i = 1 - f: three gates' parameters.
-        variational: Dropout masks stay the same at all time steps (Gal and Ghahramani 2016).
-        input_dropout: Share of the inputs of the first layer dropped in training.
-        weight_dropout: Share of the entries of U dropped in training, the same at all time steps (Merity et al. 2018).
-        hidden_dropout: Share of the numbers of h_{t-1} dropped in training before U reads them, drawn once for each
-            sequence. No kernel has it: such a training goes step by step.
-        cell: "standard"; "linear-output", h_t = o ∘ c_t with o as the maps give it, which is what Zhang et al. 2021
-            print (section 3.1), step by step, since no kernel has it; or "parser-v2", whose gates are σ(2·) and whose
-            first h and c are learnt (Dozat et al. 2017). The last two are read by :func:`outputs` alone.
-        structure: Of all maps; ``**options`` are its options.
+        bias_vectors: Bias vectors per gate: 1, or 2 like ``nn.LSTM``; only their sum has an effect.
+        coupled: Couple the input gate to the forget gate, i = 1 - f: parameters of three gates.
+        variational: Use the same dropout masks at all time steps (Gal and Ghahramani 2016).
+        input_dropout: Dropout rate of the inputs of the first layer.
+        weight_dropout: Dropout rate of the entries of U, with one mask for all time steps (Merity et al. 2018).
+        hidden_dropout: Dropout rate of h_{t-1} before U, with one mask per sequence. Training then runs step by step,
+            because no kernel supports it.
+        cell: "standard"; "linear-output": h_t = o ∘ c_t without σ and tanh, as printed by Zhang et al. 2021
+            (section 3.1), run step by step; "parser-v2": gates σ(2·) and learned initial h and c (Dozat et al. 2017).
+            The last two are supported by :func:`outputs` only.
+        structure: Name of the structure of all maps.
+        **options: Options of the structure.
 
     Attributes:
-        observer: Where set, told for padded sequences the number of each cell, the vectors ``[count, input]`` that it
-            reads, and the hidden vectors ``[count, hidden]`` of the steps before.
+        observer: Callback for padded sequences, called with the number of a cell, its input vectors
+            ``[count, input]`` and the previous hidden vectors ``[count, hidden]``; or None.
 
     Raises:
-        PhmrunError: Unknown structure or option, or sizes that do not fit.
+        PhmrunError: Unknown structure, option or value, or sizes that do not fit.
     """
 
     observer: Callable[[int, Tensor, Tensor], None] | None = None
@@ -177,7 +187,7 @@ class LSTM(nn.Module):
         with on_device(device):
             self.cells = nn.ModuleList(
                 GateMaps(size, hidden_size, vectors, **shape, structure=structure, **options)
-                # Layer by layer, forwards before backwards: the order in which torch.lstm takes weights and states.
+                # Order of torch.lstm's weights and states: by layer, then forward before backward.
                 for size in sizes
                 for _ in range(self.directions)
             )
@@ -185,12 +195,12 @@ class LSTM(nn.Module):
             self.to(dtype)
 
     def reset_parameters(self) -> None:
-        """As ``nn.LSTM``; see :meth:`GateMaps.reset_parameters`."""
+        """Initialize all cells; see :meth:`GateMaps.reset_parameters`."""
         for cell in self.cells:
             cell.reset_parameters()  # type: ignore[operator]
 
     def dense_weights(self) -> dict[str, Tensor]:
-        """The dense equivalents under the names that ``nn.LSTM`` gives its parameters."""
+        """Return the dense weights under the names of ``nn.LSTM``'s parameters."""
         weights: dict[str, Tensor] = {}
         for number, cell in enumerate(self.cells):
             layer, backwards = divmod(number, self.directions)
@@ -200,9 +210,10 @@ class LSTM(nn.Module):
         return weights
 
     def plain(self) -> nn.Module:
-        """The ``nn.LSTM`` with the same outputs in evaluation; made on the meta device so that no weights are drawn.
+        """Return an equivalent for evaluation, built on the meta device so that no weights are drawn.
 
-        There is none with linear outputs, which stays as it is; one with a learnt state is a :class:`StartedLSTM`.
+        Returns:
+            ``nn.LSTM`` for the standard cell, :class:`StartedLSTM` for "parser-v2", this module for "linear-output".
         """
         if self.cell == "linear-output":
             return self
@@ -219,14 +230,17 @@ class LSTM(nn.Module):
     def forward(
         self, inputs: Tensor | PackedSequence, state: State | None = None
     ) -> tuple[Tensor | PackedSequence, State]:
-        """Runs over whole sequences.
+        """Run over whole sequences.
 
         Args:
-            inputs: ``[length, batch, input_size]`` (``[batch, length, input_size]`` where ``batch_first``), or packed.
-            state: h_0 and c_0, each ``[num_layers · directions, batch, hidden_size]``; zeros unless given.
+            inputs: ``[length, batch, input_size]`` (``[batch, length, input_size]`` with ``batch_first``), or packed.
+            state: h_0 and c_0, each ``[num_layers · directions, batch, hidden_size]``; default: zeros.
 
         Returns:
-            The top layer's outputs, shaped as the inputs, directions side by side; and the last h and c.
+            Outputs of the top layer in the layout of the inputs, with concatenated directions; and the last h and c.
+
+        Raises:
+            PhmrunError: The cell is not "standard", or the inputs do not have three dimensions.
         """
         if self.cell != "standard":
             raise PhmrunError(f"the cell {self.cell!r} of an LSTM reads padded sequences alone, by `outputs`")
@@ -245,16 +259,26 @@ class LSTM(nn.Module):
         return outputs if sizes is None else PackedSequence(outputs, sizes, order, back), (h, c)
 
     def padded_outputs(self, inputs: Tensor, lengths: Tensor) -> Tensor:
-        """What :func:`outputs` gives, each direction run over the padding as well."""
+        """Return the same as :func:`outputs`, computed over the padding as well."""
         return self.padded_states(inputs, lengths)[0]
 
     def padded_states(self, inputs: Tensor, lengths: Tensor, *, cells: bool = False) -> tuple[Tensor, Tensor | None]:
-        """The same, and with ``cells`` the top layer's c after the last step of each sequence, forwards."""
+        """Return :meth:`padded_outputs` and the last cell states.
+
+        Args:
+            inputs: ``[batch, length, input_size]``.
+            lengths: ``[batch]``, at least 1.
+            cells: Compute the last cell states, which runs the top forward layer step by step.
+
+        Returns:
+            Outputs ``[batch, length, directions · hidden_size]``; with ``cells`` c of the top forward layer after the
+            last step of each sequence, ``[batch, hidden_size]``, otherwise None.
+        """
         steps = torch.arange(inputs.shape[1], device=inputs.device)
         lengths = lengths.to(inputs.device).unsqueeze(1)
         inside = steps < lengths
         starts = torch.arange(0, inside.numel(), len(steps), device=inputs.device).unsqueeze(1)
-        # Backwards, a sentence is turned within its length: padding comes last in both directions, and no word sees it.
+        # Backward, a sequence is reversed within its length, so that padding is last in both directions.
         backwards = (torch.where(inside, lengths - 1 - steps, steps) + starts).flatten()
         dropped = self.weight_dropout if self.training else 0.0
         last: Tensor | None = None
@@ -267,28 +291,28 @@ class LSTM(nn.Module):
                 h, c = cell.initial(len(read))  # type: ignore[operator]
                 state = h.to(read), c.to(read)
                 wanted = cells and layer == self.num_layers - 1 and not direction
-                said, kept = self._read(read, state, built, wanted)
+                hidden, kept = self._read(read, state, built, wanted)
                 if wanted and kept is not None:
                     last = kept[torch.arange(len(kept)), lengths.squeeze(1) - 1]
                 if self.observer:
-                    before = _shifted(said, state[0][0], 1)
+                    before = _shifted(hidden, state[0][0], 1)
                     self.observer(layer * self.directions + direction, read[inside], before[inside])
-                directions.append(_rows(said, backwards) if direction else said)
+                directions.append(_rows(hidden, backwards) if direction else hidden)
             inputs = directions[0] if len(directions) == 1 else torch.cat(directions, dim=-1)
         return inputs * inside.unsqueeze(-1), last
 
     def _read(self, inputs: Tensor, state: State, built: GateWeights, cells: bool) -> tuple[Tensor, Tensor | None]:
-        """Outputs of one cell, ``[batch, length, hidden]``, and its c where the steps are taken one by one."""
+        """Return the outputs of a cell, ``[batch, length, hidden]``, and its c if it runs step by step."""
         if self.cell == "linear-output":
             return linear_output(inputs, built), None
         share = self.hidden_dropout if self.training else 0.0
         if share or cells:
             return stepped(inputs, state, built, share)
-        weights = [each for each in built if each is not None]
+        weights = [weight for weight in built if weight is not None]
         return fused(inputs, state, weights, self.bias, 1, 0.0, self.training, False, True)[0], None
 
     def _run(self, inputs: Tensor, batch_sizes: Tensor | None, state: State) -> tuple[Tensor, State]:
-        """All layers in one call, unless something must happen between them that the kernel does not do."""
+        """Run all layers in one kernel call, or layer by layer with an observer or variational dropout."""
         inputs = self._drop(inputs, self.input_dropout, batch_sizes)
         dropped = self.weight_dropout if self.training else 0.0
         weights: list[GateWeights] = [cell.build(dropped) for cell in self.cells]  # type: ignore[operator]
@@ -300,22 +324,22 @@ class LSTM(nn.Module):
                 inputs = self._drop(inputs, self.dropout, batch_sizes)
             part = slice(layer * self.directions, (layer + 1) * self.directions)
             initial = (state[0][part], state[1][part])
-            said, final = self._kernel(inputs, batch_sizes, initial, weights[part], 1)
+            outputs, final = self._kernel(inputs, batch_sizes, initial, weights[part], 1)
             if self.observer and batch_sizes is None:
                 time = int(self.batch_first)
-                for direction, own in enumerate(said.chunk(self.directions, dim=-1)):
-                    # Backwards, the step before is the one after: turned, both directions are shifted alike.
-                    read, own = (inputs.flip(time), own.flip(time)) if direction else (inputs, own)
-                    before = _shifted(own, initial[0][direction], time)
+                for direction, hidden in enumerate(outputs.chunk(self.directions, dim=-1)):
+                    # The backward direction is reversed in time, so that both are shifted in the same way.
+                    read, hidden = (inputs.flip(time), hidden.flip(time)) if direction else (inputs, hidden)
+                    before = _shifted(hidden, initial[0][direction], time)
                     self.observer(part.start + direction, read.flatten(0, 1), before.flatten(0, 1))
-            inputs = said
+            inputs = outputs
             finals.append(final)
         return inputs, (torch.cat([h for h, _ in finals]), torch.cat([c for _, c in finals]))
 
     def _kernel(
         self, inputs: Tensor, batch_sizes: Tensor | None, state: State, weights: list[GateWeights], layers: int
     ) -> tuple[Tensor, State]:
-        """The fused LSTM of torch over ``layers`` layers."""
+        """Run torch's fused LSTM over ``layers`` layers."""
         flat = [weight for cell in weights for weight in cell if weight is not None]
         dropout = 0.0 if layers == 1 else self.dropout
         settings = (state, flat, self.bias, layers, dropout, self.training, self.bidirectional)
@@ -326,7 +350,7 @@ class LSTM(nn.Module):
         return outputs, (h, c)
 
     def _drop(self, vectors: Tensor, share: float, batch_sizes: Tensor | None, time: int | None = None) -> Tensor:
-        """Dropout on a layer's inputs; variational: one mask per sequence along the dimension ``time``."""
+        """Apply dropout to a layer's inputs; if variational, with one mask per sequence along ``time``."""
         if not (share and self.training):
             return vectors
         if not self.variational:
@@ -338,34 +362,38 @@ class LSTM(nn.Module):
         return vectors * masks[packed_rows(batch_sizes).to(vectors.device)]
 
     def extra_repr(self) -> str:
-        """As ``nn.LSTM``."""
+        """Return the main settings, like ``nn.LSTM``."""
         settings = f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}"
         return f"{settings}, bidirectional={self.bidirectional}, dropout={self.dropout}"
 
 
 def outputs_and_cells(lstm: LSTM | StartedLSTM, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """:func:`outputs` of an LSTM of one layer and direction, and its c after the last step, ``[batch, hidden]``."""
+    """Return :func:`outputs` and the last cell states of an LSTM with one layer and direction.
+
+    Returns:
+        ``[batch, length, hidden_size]`` and c after the last step of each sequence, ``[batch, hidden_size]``.
+    """
     if isinstance(lstm, LSTM):
-        said, cells = lstm.padded_states(inputs, lengths, cells=True)
-        return said, cells  # type: ignore[return-value]
+        hidden, cells = lstm.padded_states(inputs, lengths, cells=True)
+        return hidden, cells  # type: ignore[return-value]
     packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
-    said, (_, c) = lstm(packed)
-    return pad_packed_sequence(said, batch_first=True, total_length=inputs.shape[1])[0], c[-1]
+    hidden, (_, c) = lstm(packed)
+    return pad_packed_sequence(hidden, batch_first=True, total_length=inputs.shape[1])[0], c[-1]
 
 
 def outputs(lstm: LSTM | nn.LSTM | StartedLSTM, inputs: Tensor, lengths: Tensor) -> Tensor:
-    """The top layer's outputs along padded sequences, each at the left, without the last states.
+    """Return the top layer's outputs for sequences padded on the right.
 
-    On a CPU, the gradient of the kernel for packed sequences clears memory for all vectors at every time step: steps ×
-    vectors in all. So there an :class:`LSTM` runs over the padding instead, which costs little where lengths are alike.
+    On a CPU an :class:`LSTM` runs over the padding: the gradient of torch's kernel for packed sequences clears memory
+    for all vectors at every time step.
 
     Args:
-        lstm: One that takes the batch first.
+        lstm: An LSTM with ``batch_first=True``.
         inputs: ``[batch, length, input_size]``.
         lengths: ``[batch]``, at least 1.
 
     Returns:
-        ``[batch, length, directions · hidden_size]``, zero beyond the ends.
+        ``[batch, length, directions · hidden_size]``, zero at padding.
     """
     if isinstance(lstm, LSTM) and (not inputs.is_cuda or lstm.cell != "standard"):
         return lstm.padded_outputs(inputs, lengths)
@@ -373,27 +401,27 @@ def outputs(lstm: LSTM | nn.LSTM | StartedLSTM, inputs: Tensor, lengths: Tensor)
     return pad_packed_sequence(lstm(packed)[0], batch_first=True, total_length=inputs.shape[1])[0]
 
 
-def _shifted(said: Tensor, initial: Tensor, time: int) -> Tensor:
-    """The hidden vectors before those of each step: ``initial [batch, hidden]``, and all but the last."""
-    return torch.cat([initial.unsqueeze(time), said.narrow(time, 0, said.shape[time] - 1)], dim=time)
+def _shifted(hidden: Tensor, initial: Tensor, time: int) -> Tensor:
+    """Return the previous hidden vector of each step: ``initial [batch, hidden]``, then all except the last."""
+    return torch.cat([initial.unsqueeze(time), hidden.narrow(time, 0, hidden.shape[time] - 1)], dim=time)
 
 
 def _rows(vectors: Tensor, order: Tensor) -> Tensor:
-    """Vectors ``[batch, length, size]`` in another order of their flattened positions."""
+    """Reorder vectors ``[batch, length, size]`` by flattened positions ``order [batch · length]``."""
     return vectors.flatten(0, 1).index_select(0, order).view_as(vectors)
 
 
 def packed_rows(batch_sizes: Tensor) -> Tensor:
-    """For each vector of packed data the row of its sequence: step t holds rows 0 … ``batch_sizes[t]`` - 1."""
+    """Return the sequence number of each vector of packed data; step t has rows 0 … ``batch_sizes[t]`` - 1."""
     starts = (batch_sizes.cumsum(0) - batch_sizes).repeat_interleave(batch_sizes)
     return torch.arange(len(starts)) - starts
 
 
 def dropout_mask(like: Tensor, dropped: float) -> Tensor:
-    """Random mask in the shape of ``like``: 0 for a share ``dropped`` of the numbers, else the inverse of the rest.
+    """Return a dropout mask in the shape of ``like``: 0 at rate ``dropped``, otherwise 1 / (1 - dropped).
 
-    On a CPU ``F.dropout`` draws a random number for each entry. Here one draw of 64 bits serves four entries, each of
-    which is kept if its 16 bits are below a limit: the share is exact to 2⁻¹⁶.
+    On a CPU ``F.dropout`` draws a random number for each entry. Here one 64-bit number serves four entries: an entry is
+    kept if its 16 bits are below a limit. The rate is accurate to 2⁻¹⁶.
     """
     if like.device.type != "cpu":
         return F.dropout(torch.ones_like(like), dropped)
@@ -404,6 +432,6 @@ def dropout_mask(like: Tensor, dropped: float) -> Tensor:
 
 
 def _stacked(structures: nn.ModuleList) -> Tensor:
-    """The dense matrices one below the other."""
+    """Concatenate the dense matrices by rows."""
     built = [build_weight(structure) for structure in structures]  # type: ignore[arg-type]
     return built[0] if len(built) == 1 else torch.cat(built)

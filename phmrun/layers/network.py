@@ -1,8 +1,8 @@
-"""The structures of a whole network: found by name, replaced by others, tied to one another.
+"""Structures of a whole network: lookup by name, replacement and parameter sharing.
 
-A structure that has an option ``share`` and names parameters in ``shareable`` takes part in tying. In a finished
-network those parameters are made the same object in every map that shares, as tied embeddings are: counted once,
-trained once, moved and copied together. A state dict holds them under every map's name; loading it keeps them tied.
+A structure takes part in sharing if it has an option ``share`` and names parameters in ``shareable``. In a finished
+network these parameters become the same object in all sharing maps, like tied embeddings: they are counted, trained,
+moved and copied once. A state dict contains them under every map's name, and loading it keeps them tied.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ from phmrun.layers.linear import Linear
 from phmrun.layers.structure import Structure, build_structure
 
 Structures = Mapping[str, Mapping[str, Any]]
-"""Structure and options of each part of a network: ``{"layer": {"structure": "phm", "n": 8}}``; left out: dense."""
+"""Structure and options by part of a network: ``{"layer": {"structure": "phm", "n": 8}}``; default: dense."""
 DENSE: Mapping[str, Any] = {"structure": "dense"}
 
 
 def structures_of(network: nn.Module) -> dict[str, Structure]:
-    """Every structure of a network once, by the name of the module that it belongs to."""
+    """Return the structures of a network by the name of their module; shared ones once."""
     return {
         name.removesuffix(".structure"): module
         for name, module in network.named_modules()
@@ -32,31 +32,36 @@ def structures_of(network: nn.Module) -> dict[str, Structure]:
 
 
 def replace_structures(network: nn.Module, layers: Mapping[str, Mapping[str, Any]]) -> None:
-    """Gives some maps of a network another structure, in place.
+    """Replace the structure of some maps of a network, in place.
+
+    The parameters of the new structures are not initialized.
 
     Args:
-        network: The network.
+        network: Network to change.
         layers: ``{"structure": …, option: …}`` by name, as in :func:`structures_of`.
 
     Raises:
-        PhmrunError: There is no such map, or the structure does not fit it.
+        PhmrunError: A map does not exist, or a structure does not fit it.
     """
-    found = structures_of(network)
+    structures = structures_of(network)
     for name, layer in layers.items():
-        if name not in found:
-            close = " or ".join(nearest(name, found))
+        if name not in structures:
+            close = " or ".join(nearest(name, structures))
             raise PhmrunError(f"the network has no map {name!r}", where="maps", hint=f"Did you mean {close}?")
-        set_structure(network, name, made_for(found[name], layer))
+        set_structure(network, name, made_for(structures[name], layer))
 
 
 def made_for(old: Structure, layer: Mapping[str, Any]) -> Structure:
-    """A new structure of an old one's sizes."""
+    """Build a structure with the sizes of ``old``; its parameters are not initialized."""
     options = dict(layer)
     return build_structure(options.pop("structure"), old.out_features, old.in_features, **options)
 
 
 def set_structure(network: nn.Module, name: str, structure: Structure) -> None:
-    """Puts a structure in the place of another one, wherever that stands."""
+    """Replace the structure called ``name`` in all modules that hold it, in place.
+
+    ``Linear`` modules also take over the structure's ``application``.
+    """
     old = structures_of(network)[name]
     for parent in list(network.modules()):
         for key, child in list(parent._modules.items()):
@@ -70,14 +75,14 @@ Share = Literal["none", "model", "kind"]
 
 
 def share_parameters(network: nn.Module) -> None:
-    """Ties the shared parameters of all maps in ``network`` that have the same structure and options.
+    """Tie the shareable parameters of maps with the same structure and options, in place.
 
-    "model": all of them share. "kind": those that stand in the same place of every layer do, such as all output maps
-    of the encoder's attention; the place is the module's path without its numbers.
+    "model": all such maps share. "kind": maps at the same position of every layer share, such as all output maps of the
+    encoder's attention. A position is the module's path without its numbers.
 
     Args:
-        network: A finished network. ``Transformer`` and the training module of every task do this to theirs; for a
-            network of your own, call it once all its modules are built.
+        network: A complete network. ``Transformer`` and the training modules of all tasks call this themselves; call it
+            for a custom network after all modules are built.
     """
     owners: dict[object, Structure] = {}
     for path, module in network.named_modules():
@@ -90,18 +95,19 @@ def share_parameters(network: nn.Module) -> None:
 
 
 def place(path: str, share: Share) -> str:
-    """What maps that share have in common: "" or, for "kind", the path with a * for each number."""
+    """Return the key of a sharing group: "" or, for "kind", the path with a * for each number."""
     return "" if share == "model" else ".".join("*" if part.isdigit() else part for part in path.split("."))
 
 
 def tied_output(in_features: int, embedding: nn.Module, bias: bool = False, **structure: Any) -> Linear | TiedOutput:
-    """The output map that shares with ``embedding`` what it can: its structure, or its words' own vectors.
+    """Build an output map that shares the embedding's structure or word vectors.
 
     Args:
         in_features: Size of a hidden vector.
-        embedding: From :func:`phmrun.layers.embedding.build_embedding`.
-        bias: Whether there is a bias.
-        **structure: Structure of the maps that the output has of its own, and its options.
+        embedding: Result of :func:`phmrun.layers.embedding.build_embedding`.
+        bias: Add a bias.
+        **structure: Structure and options of a projection to the width of the word vectors. An ``Embedding`` needs
+            none and ignores them.
     """
     if isinstance(embedding, Embedding):
         return Linear(in_features, embedding.num_embeddings, bias, structure=embedding.structure)

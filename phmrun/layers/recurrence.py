@@ -1,4 +1,4 @@
-"""Recurrences of an LSTM over time: torch's fused kernel, or step by step where no kernel has the cell."""
+"""LSTM recurrences over time: torch's fused kernel, and step-by-step cells without a kernel."""
 
 import warnings
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ State = tuple[Tensor, Tensor]
 
 
 class GateWeights(NamedTuple):
-    """Dense weights of one layer and direction in torch's order: gates i, f, g, o one below the other."""
+    """Dense weights of one layer and direction, rows in torch's order of gates i, f, g, o."""
 
     input: Tensor  # [4·hidden, input]
     recurrent: Tensor  # [4·hidden, hidden]
@@ -21,7 +21,10 @@ class GateWeights(NamedTuple):
 
 
 def fused(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """``torch.lstm``, without oneDNN where that has no LSTM in 16 bits for this processor: then it takes 32."""
+    """Call ``torch.lstm``; retry without oneDNN if it lacks a 16-bit LSTM for this processor.
+
+    The retry applies under CPU autocast only, and computes in 32 bits.
+    """
     try:
         return torch.lstm(*arguments)
     except RuntimeError as error:
@@ -32,45 +35,68 @@ def fused(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def linear_output(inputs: Tensor, weights: GateWeights) -> Tensor:
-    """c_t = σ(f) ∘ c_{t-1} + σ(i) ∘ tanh(g); h_t = o ∘ c_t, over ``inputs [batch, length, input]``."""
+    """Run the cell c_t = σ(f) ∘ c_{t-1} + σ(i) ∘ tanh(g); h_t = o ∘ c_t from zero states.
+
+    Args:
+        inputs: ``[batch, length, input]``.
+        weights: Dense gate weights.
+
+    Returns:
+        Hidden vectors ``[batch, length, hidden]``.
+    """
     bias = None if weights.input_bias is None else weights.input_bias + weights.recurrent_bias  # type: ignore[operator]
     read = F.linear(inputs, weights.input, bias)
     hidden = cell = inputs.new_zeros(len(inputs), weights.recurrent.shape[1])
-    said = []
+    outputs = []
     for step in read.unbind(1):
         i, f, g, o = torch.addmm(step, hidden, weights.recurrent.t()).chunk(4, dim=1)
         cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
         hidden = o * cell
-        said.append(hidden)
-    return torch.stack(said, dim=1)
+        outputs.append(hidden)
+    return torch.stack(outputs, dim=1)
 
 
 def stepped(inputs: Tensor, state: State, weights: GateWeights, share: float) -> tuple[Tensor, Tensor]:
-    """Hidden and cell vectors of all steps; U reads h_{t-1} without a ``share`` of it, drawn once a sequence."""
+    """Run the standard cell step by step.
+
+    Args:
+        inputs: ``[batch, length, input]``.
+        state: h_0 and c_0, each ``[1, batch, hidden]``.
+        weights: Dense gate weights.
+        share: Dropout rate of h_{t-1} before U, with one mask per sequence.
+
+    Returns:
+        Hidden and cell vectors of all steps, each ``[batch, length, hidden]``.
+    """
     bias = None if weights.input_bias is None else weights.input_bias + weights.recurrent_bias  # type: ignore[operator]
     hidden, cell = state[0][0], state[1][0]
     mask = F.dropout(torch.ones_like(hidden), share) if share else None
     recurrent = weights.recurrent.t()
-    said, cells = [], []
+    outputs, cells = [], []
     for step in F.linear(inputs, weights.input, bias).unbind(1):
         gates = torch.addmm(step, hidden if mask is None else hidden * mask, recurrent)
         i, f, g, o = gates.chunk(4, dim=1)
         cell = torch.addcmul(f.sigmoid() * cell, i.sigmoid(), g.tanh())
         hidden = o.sigmoid() * cell.tanh()
-        said.append(hidden)
+        outputs.append(hidden)
         cells.append(cell)
-    return torch.stack(said, dim=1), torch.stack(cells, dim=1)
+    return torch.stack(outputs, dim=1), torch.stack(cells, dim=1)
 
 
 class StartedLSTM(nn.Module):
-    """An ``nn.LSTM`` that begins with a state of its own, ``[2, layers · directions, 1, hidden]``: h and c."""
+    """``nn.LSTM`` with a learned initial state.
+
+    Args:
+        lstm: LSTM to run.
+        state: h_0 and c_0, ``[2, layers · directions, 1, hidden]``; they get no gradient.
+    """
 
     def __init__(self, lstm: nn.LSTM, state: Tensor) -> None:
         super().__init__()
         self.lstm, self.state = lstm, nn.Parameter(state, requires_grad=False)
 
     def forward(self, inputs: PackedSequence) -> tuple[PackedSequence, State]:
-        """As ``nn.LSTM`` of packed sequences."""
+        """Run over packed sequences; return the same as ``nn.LSTM``."""
         h, c = self.state.expand(-1, -1, int(inputs.batch_sizes[0]), -1).contiguous().unbind()
         outputs, final = self.lstm(inputs, (h, c))
         return outputs, final

@@ -1,7 +1,7 @@
-"""The interface of every weight structure, its options, and the factory that builds one by name.
+"""Base class of weight structures, their options, and the factory by name.
 
-A structure is a recipe for a dense matrix ``W [out_features, in_features]`` from fewer numbers. The modules
-(``Linear``, ``Embedding``, ``MultiheadAttention`` …) are written once, over any structure.
+A structure computes a dense matrix ``W [out_features, in_features]`` from fewer parameters. The modules (``Linear``,
+``Embedding``, ``MultiheadAttention`` …) work with any structure.
 """
 
 import functools
@@ -21,41 +21,43 @@ from phmrun.layers.fitting import fit_by_gradient
 from phmrun.registry import EMBEDDINGS, FREEZE, STRUCTURES, Option
 
 Application = Literal["dense", "factored"]
-"""How a map is applied: W built, then one product with it; or the factors, without W."""
+"""Application of a map: "dense" builds W, then one product; "factored" applies the factors without W."""
 
 
 class BilinearForm(Protocol):
-    """How the matrices of a structure compare vectors, xᵀ W_l y for labels l, without being built."""
+    """Bilinear form xᵀ W_l y of a structure for labels l, without building W."""
 
     def sides(self, maps: Sequence[Any], x: Tensor, y: Tensor, shift: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Two sides whose inner products are the scores of all pairs.
+        """Return two sides whose inner products are the scores of all pairs.
 
         Args:
-            maps: The structures W_l, one for each label.
+            maps: Structures W_l, one for each label.
             x: ``[…, n, in_features]``.
             y: ``[…, m, in_features]``.
-            shift: u of the terms u_l·x, ``[labels, in_features]``; ``None`` where there are none.
+            shift: u of the terms u_l·x, ``[labels, in_features]``, or None.
 
         Returns:
             ``[…, n, size]`` and ``[…, m, labels, size]``.
         """
 
     def pairs(self, maps: Sequence[Any], x: Tensor, y: Tensor) -> Tensor:
-        """xᵀ W_l y of vectors in the same position only, ``[…, in_features]`` twice ``-> […, labels]``."""
+        """Return xᵀ W_l y of vectors at equal positions, ``[…, in_features]`` twice ``-> […, labels]``."""
 
 
 class Structure(nn.Module):
-    """A recipe for a dense matrix ``W [out_features, in_features]``.
+    """Base class of weight structures: a parametrization of ``W [out_features, in_features]``.
 
-    A subclass takes ``(out_features, in_features, *, option=default, …)``, calls ``super().__init__`` with all of
-    them, owns its parameters, and says how they are initialised (:meth:`reset_parameters`) and how ``W`` is built from
-    them (:meth:`materialize`); where not all sizes or options go together, :meth:`check` says which. Each option is
-    annotated ``Annotated[type, "what it means, with its unit"]``. All else has a default that is right for any matrix.
+    A subclass takes ``(out_features, in_features, *, option=default, …)`` and passes all of them to
+    ``super().__init__``. It owns its parameters and defines :meth:`reset_parameters` and :meth:`materialize`. If not
+    all sizes or options fit together, it overrides :meth:`check`. Each option is annotated
+    ``Annotated[type, "what it means, with its unit"]``. All other methods have defaults that hold for any matrix.
+
+    The constructor does not initialize the parameters; ``Linear``, ``Embedding`` and the like do.
 
     Args:
         out_features: Rows of ``W``.
         in_features: Columns of ``W``.
-        **options: The structure's own options, checked by :meth:`check`.
+        **options: Options of the structure, checked by :meth:`check`.
 
     Raises:
         PhmrunError: The options do not fit these sizes, or are not those of the constructor.
@@ -67,38 +69,37 @@ class Structure(nn.Module):
     constraint: ClassVar[str] = "none"
     source: ClassVar[str] = ""
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
-    """Options worth testing, which fit sizes that are multiples of 16; the generic tests run over each."""
+    """Options of the generic tests; they fit sizes that are multiples of 16."""
     application: Application = "dense"
-    """How ``Linear`` applies it unless told otherwise; "factored" where that is cheaper in training too."""
+    """Default application in ``Linear``; "factored" if that is cheaper in training too."""
     pays_from: float = 640 * 2**10
-    """So many bytes of weights less to read are worth the further calls of the packed factors, for a few tokens."""
+    """Saved bytes of weights from which packed factors are faster than W for few tokens."""
     shareable: ClassVar[tuple[str, ...]] = ()
-    """Parameters that maps may have in common, by the option ``share``; see :mod:`phmrun.layers.network`."""
+    """Parameters that maps can share by the option ``share``; see :mod:`phmrun.layers.network`."""
     temporary: ClassVar[tuple[str, ...]] = ()
-    """Parameters of training alone: neither W in evaluation nor the count of what is kept has them."""
+    """Parameters used in training only; they are not counted by :meth:`kept`."""
     square: ClassVar[bool] = False
-    """Whether only square matrices have the structure. A parser's classifiers over such a matrix have the linear terms
-    that Matsuno et al. (2018) gave theirs in its place."""
+    """True if W must be square. Parsers' classifiers then have the linear terms of Matsuno et al. (2018)."""
     half_precision: ClassVar[bool] = True
-    """Whether it computes in less than single precision; a Fourier transform does not."""
+    """True if the structure can compute in 16 bits; a Fourier transform cannot."""
     bilinear: ClassVar[BilinearForm | None] = None
-    """How it compares pairs of vectors in a biaffine form without W; ``None``: W is built."""
+    """Bilinear form for biaffine layers without W; None: build W."""
 
     def __init__(self, out_features: int, in_features: int, **options: Any) -> None:
         super().__init__()
         lacking = self.defaults().keys() ^ options.keys()
         if lacking:
-            said = ", ".join(f"{name}={name}" for name in self.defaults())
+            passed = ", ".join(f"{name}={name}" for name in self.defaults())
             raise PhmrunError(
                 f"the class {type(self).__qualname__} does not hand its options to the structure: {', '.join(lacking)}",
-                hint=f"Call super().__init__(out_features, in_features{', ' if said else ''}{said}).",
+                hint=f"Call super().__init__(out_features, in_features{', ' if passed else ''}{passed}).",
             )
-        # Before any parameter is made: a size that does not fit would fail in torch with no word of the option.
+        # Check before creating parameters: torch's own error would not mention the option.
         reason = self.misfit(out_features, in_features, **options)
         if reason:
             size = f"{out_features}×{in_features}"
-            known = STRUCTURES.names() if self.square else []
-            able = [name for name in known if STRUCTURES.get(name).misfit(out_features, in_features) is None]
+            others = STRUCTURES.names() if self.square else []
+            able = [name for name in others if STRUCTURES.get(name).misfit(out_features, in_features) is None]
             raise PhmrunError(
                 f"layer {self.name!r} cannot build a {size} matrix: {reason}",
                 hint=f"Layers that can, with their usual options: {', '.join(able)}." if able else None,
@@ -109,18 +110,24 @@ class Structure(nn.Module):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, **options: Any) -> str | None:
-        """Why these options do not fit these sizes, with the valid values; ``None`` where they fit.
+        """Check that the options fit the sizes.
 
         Args:
             out_features: Rows of ``W``.
             in_features: Columns of ``W``.
             **options: All options of the constructor.
+
+        Returns:
+            None if they fit, otherwise the reason with the valid values.
         """
         return None
 
     @classmethod
     def misfit(cls, out_features: int, in_features: int, **options: Any) -> str | None:
-        """Why no ``W`` of these sizes can be built, as :meth:`check` says; options not given have their defaults."""
+        """Return why no ``W`` of these sizes can be built, or None if it can.
+
+        Calls :meth:`check` with defaults for missing options; a ``square`` structure also needs equal sizes.
+        """
         options = {name: value for name, value in options.items() if name != FREEZE.name or name in cls.defaults()}
         if cls.square and out_features != in_features:
             return f"a {cls.name} matrix is square; valid: equal sizes"
@@ -128,126 +135,133 @@ class Structure(nn.Module):
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """All options with their defaults, which stand in the constructor alone."""
+        """Return all options with their defaults, read from the constructor."""
         return {option.name: option.default for option in options_of_function(cls.__init__)}
 
     @classmethod
     def count(cls, out_features: int, in_features: int, **options: Any) -> int:
-        """The number of free parameters that are kept, of a map that stands alone or is the first to share.
+        """Return the number of parameters of a map, without ``temporary`` ones; shared ones included.
 
-        They are counted on a structure without memory. A closed form that overrides this is compared with what is
-        built, whenever it is built.
+        They are counted on a structure without memory. A third-party closed form that overrides this is compared with
+        the parameters on every build.
         """
         with torch.device("meta"):
             structure = cls(out_features, in_features, **options)
         return structure.kept()
 
     def kept(self) -> int:
-        """The number of its parameters but for those of training alone."""
+        """Return the number of parameters without the ``temporary`` ones."""
         return sum(parameter.numel() for name, parameter in self.named_parameters() if name not in self.temporary)
 
     def reset_parameters(self, std: float) -> None:
-        """Draws the parameters so that the entries of ``W`` have mean 0 and standard deviation ``std``."""
+        """Draw the parameters so that the entries of ``W`` have mean 0 and standard deviation ``std``."""
         raise NotImplementedError
 
     def materialize(self) -> Tensor:
-        """``W [out_features, in_features]``, differentiable in the parameters."""
+        """Return ``W [out_features, in_features]``, differentiable in the parameters."""
         raise NotImplementedError
 
     def rows(self, index: Tensor) -> Tensor:
-        """Rows of ``W`` by number, ``[…] -> […, in_features]``; override where no table need be built."""
+        """Return rows of ``W`` by number, ``[…] -> […, in_features]``; override if W need not be built."""
         return F.embedding(index, build_weight(self))
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """``inputs [tokens, in_features] -> [tokens, out_features]`` without building ``W``, where that is cheaper."""
+        """Apply W to ``inputs [tokens, in_features]``, without building it if that is cheaper.
+
+        Returns:
+            ``[tokens, out_features]``.
+        """
         return F.linear(inputs, build_weight(self))
 
     def reduced(self, inputs: Tensor) -> tuple[Tensor, Tensor] | None:
-        """The last product alone: narrower inputs ``[tokens, r]`` and a matrix ``[out_features, r]`` to apply to them.
+        """Return the operands of the last product, for fusion with another operation such as a loss.
 
-        For what fuses that product with something else, such as the loss over a vocabulary; ``None`` where the matrix
-        would not be smaller than W.
+        Returns:
+            Narrower inputs ``[tokens, r]`` and a matrix ``[out_features, r]``; None if the matrix would not be smaller
+            than W.
         """
         return None
 
     def packed(self) -> nn.Module | None:
-        """A copy laid out for inference on few tokens, ``[tokens, in] -> [tokens, out]``; ``None``: no cheaper way.
+        """Return a module for inference on few tokens, ``[tokens, in] -> [tokens, out]``; None if W is as fast.
 
-        It pays where reading the weights, not arithmetic, takes the time: decoding a few tokens at a time.
+        It holds copies of the factors. It is faster when memory bandwidth, not arithmetic, limits the speed, such as in
+        decoding.
         """
         return None
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Sets the parameters so that ``W`` is as near to a given matrix as the structure allows.
+        """Fit the parameters to a matrix by least squares, in place.
 
-        By gradients, from the parameters as they are; override where there is a closed form.
+        The default minimizes by gradients from the present parameters; override it if there is a closed form.
 
         Args:
-            weight: The matrix to come near to, ``[out_features, in_features]``.
-            covariance: E[x xᵀ] of the inputs, ``[in_features, in_features]``: then the mean squared error of the
-                outputs is what is made small, not that of the matrix.
+            weight: Matrix to approximate, ``[out_features, in_features]``.
+            covariance: E[x xᵀ] of the inputs, ``[in_features, in_features]``, to minimize the mean squared error of the
+                outputs instead of the matrix.
         """
         fit_by_gradient(self, weight, covariance)
 
     def multiplications(self, tokens: int, application: Application | None = None) -> int:
-        """Multiplications that apply W to so many vectors at once, in training.
+        """Return the multiplications that apply W to a batch of vectors in training.
 
         Args:
-            tokens: Vectors.
-            application: "dense": W is built once and then applied; "factored": it is not; its own way unless given.
+            tokens: Number of vectors.
+            application: "dense": build W once, then apply it; "factored": apply the factors. Default: the structure's
+                ``application``.
         """
         if (application or self.application) == "factored":
             return tokens * self.token_multiplications()
         return self.build_multiplications() + tokens * self.out_features * self.in_features
 
     def token_multiplications(self) -> int:
-        """Multiplications of the factored application to one vector."""
+        """Return the multiplications of the factored application to one vector."""
         return self.out_features * self.in_features
 
     def build_multiplications(self) -> int:
-        """Multiplications that build W."""
+        """Return the multiplications that build W."""
         return 0
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """By the names of its own parameters that are factors of W: how many numbers each makes, out of how many.
+        """Fan-out and fan-in of the factors of W, by parameter name.
 
-        Their learning rates follow from it where ``training.optimizer.rates`` is "structure"; see
-        :mod:`phmrun.engine.optimizers`. What is not named here has the rate of a dense matrix.
+        They determine the learning rates if ``training.optimizer.rates`` is "structure"; see
+        :mod:`phmrun.engine.optimizers`. Parameters that are not listed have the rate of a dense matrix.
         """
         return {}
 
     def freeze(self, names: str) -> None:
-        """Lets parameters stay as they are drawn.
+        """Exclude parameters from training: they keep their initial values.
 
         Args:
-            names: Of its parameters, joined by commas; "none": all are trained.
+            names: Names of parameters, separated by commas; "none": all are trained.
 
         Raises:
-            PhmrunError: It has no parameter of such a name.
+            PhmrunError: A name is not a parameter of the structure.
         """
-        own = {name: each for name, each in self.named_parameters() if name not in self.temporary}
+        parameters = {name: value for name, value in self.named_parameters() if name not in self.temporary}
         chosen = [name.strip() for name in names.split(",") if name.strip() not in ("", "none")]
         for name in chosen:
-            if name not in own:
-                raise unknown(f"parameter of layer {self.name!r} to freeze", name, [*own, "none"])
-            own[name].requires_grad_(False)
+            if name not in parameters:
+                raise unknown(f"parameter of layer {self.name!r} to freeze", name, [*parameters, "none"])
+            parameters[name].requires_grad_(False)
         if chosen:
             self.options = {**self.options, FREEZE.name: ",".join(chosen)}
 
     def set_progress(self, done: float) -> None:
-        """Told, before each optimizer step, which share of the training is done with that step; nothing by default."""
+        """Receive, before each optimizer step, the share of training completed after it; default: no effect."""
 
     def extra_repr(self) -> str:
-        """Sizes and options, as ``torch.nn`` modules print theirs."""
+        """Return the sizes and options, in the format of ``torch.nn`` modules."""
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())
         return f"out_features={self.out_features}, in_features={self.in_features}{options}"
 
 
 def register(name: str) -> Callable[[type[Structure]], type[Structure]]:
-    """Class decorator that makes a structure known under ``name`` on the command line and in configs.
+    """Return a class decorator that registers a structure under ``name``.
 
     Raises:
-        PhmrunError: The name is taken, or the class lacks something that a structure has.
+        PhmrunError: The name is taken, or a third-party class lacks a part of a structure.
     """
 
     def add(structure: type[Structure]) -> type[Structure]:
@@ -261,21 +275,21 @@ def register(name: str) -> Callable[[type[Structure]], type[Structure]]:
 
 
 def options_of(name: str, *, table: bool = False) -> tuple[Option, ...]:
-    """The options of the structure called ``name``, in the order of its constructor.
+    """Return the options of a structure, in the order of its constructor, then ``freeze``.
 
     Args:
-        name: A structure, or an embedding.
-        table: Whether the name is that of a table of vectors, which an embedding can be as well.
+        name: Name of a structure or, with ``table``, of an embedding.
+        table: Accept embeddings too.
 
     Raises:
-        PhmrunError: There is no such structure, or it is an embedding where a weight matrix is meant.
+        PhmrunError: There is no such structure, or ``name`` is an embedding and ``table`` is False.
     """
     if table and name in EMBEDDINGS:
-        known: tuple[Option, ...] = EMBEDDINGS.get(name).options
-        return known
+        options: tuple[Option, ...] = EMBEDDINGS.get(name).options
+        return options
     if name in STRUCTURES:
-        own = options_of_function(STRUCTURES.get(name).__init__)
-        return own if any(option.name == FREEZE.name for option in own) else (*own, FREEZE)
+        options = options_of_function(STRUCTURES.get(name).__init__)
+        return options if any(option.name == FREEZE.name for option in options) else (*options, FREEZE)
     if name in EMBEDDINGS:
         raise PhmrunError(
             f"{name!r} makes the vectors of an embedding, not a weight matrix",
@@ -289,7 +303,7 @@ def options_of(name: str, *, table: bool = False) -> tuple[Option, ...]:
 
 @functools.lru_cache(maxsize=256)
 def options_of_function(function: Callable[..., Any]) -> tuple[Option, ...]:
-    """The keyword-only parameters of a constructor, or of a function that builds something."""
+    """Return the keyword-only parameters of a function as options."""
     hints = get_type_hints(function, include_extras=True)
     options = []
     for parameter in inspect.signature(function).parameters.values():
@@ -303,13 +317,15 @@ def options_of_function(function: Callable[..., Any]) -> tuple[Option, ...]:
 
 
 def build_structure(structure: "str | Structure", out_features: int, in_features: int, **options: Any) -> Structure:
-    """A structure by name, or the given one where a matrix is shared (tied embeddings).
+    """Build a structure by name, or return a structure object to share (tied embeddings).
+
+    The parameters of a new structure are not initialized.
 
     Args:
         structure: A registered name, or a structure object to share.
         out_features: Rows of ``W``.
         in_features: Columns of ``W``.
-        **options: Options of the named structure.
+        **options: Options of the named structure, and ``freeze``; a structure object ignores them.
 
     Raises:
         PhmrunError: Unknown name, option or choice, sizes that do not fit, or a shared structure of another shape.
@@ -324,7 +340,7 @@ def build_structure(structure: "str | Structure", out_features: int, in_features
     check_options(f"layer {structure!r}", options_of(structure), options)
     cls = STRUCTURES.get(structure)
     frozen = "none" if FREEZE.name in cls.defaults() else str(options.pop(FREEZE.name, "none"))
-    build = cls if _ships(cls) else functools.partial(conformance.built, cls)  # on meta, a trial loads a compiler
+    build = cls if _ships(cls) else functools.partial(conformance.built, cls)  # a trial on meta imports a compiler
     built: Structure = build(out_features, in_features, **options)
     if frozen != "none":
         built.freeze(frozen)
@@ -332,28 +348,28 @@ def build_structure(structure: "str | Structure", out_features: int, in_features
 
 
 def checked_options(structure: str, options: Mapping[str, Any], *, table: bool = False) -> dict[str, Any]:
-    """The options of a structure, or of an embedding where a ``table`` is meant, each of the type that it takes.
+    """Convert options of a structure (with ``table``, also of an embedding) to their types.
 
     Raises:
-        PhmrunError: There is no such structure or option, or the value is none of its.
+        PhmrunError: The structure or option is unknown, or a value is invalid.
     """
-    known = {option.name: option for option in options_of(structure, table=table)}
+    valid = {option.name: option for option in options_of(structure, table=table)}
     checked = {}
     for name, value in options.items():
-        if name not in known:
-            raise unknown("option", name, known, what=f"the layer {structure!r} has no option {name!r}")
+        if name not in valid:
+            raise unknown("option", name, valid, what=f"the layer {structure!r} has no option {name!r}")
         try:
-            checked[name] = TypeAdapter(known[name].annotation).validate_python(value)
+            checked[name] = TypeAdapter(valid[name].annotation).validate_python(value)
         except ValidationError as error:
             raise PhmrunError(f"{value!r}: {error.errors()[0]['msg']}", where=f"{structure}.{name}") from error
     return checked
 
 
 def check_options(what: str, known: tuple[Option, ...], given: Mapping[str, Any]) -> None:
-    """Refuses options that ``what`` does not have, and values that are not among an option's choices.
+    """Check that all options exist and that values of literal options are valid choices.
 
     Raises:
-        PhmrunError: The first that does not fit, with the valid ones.
+        PhmrunError: The first unknown option or invalid choice.
     """
     annotations = {option.name: option.annotation for option in known}
     for name, value in given.items():
@@ -364,18 +380,18 @@ def check_options(what: str, known: tuple[Option, ...], given: Mapping[str, Any]
 
 
 def _ships(structure: type) -> bool:
-    """Whether a class is part of this package, so that its tests have tried it."""
+    """True if a class is part of this package, whose tests cover it."""
     return structure.__module__.startswith("phmrun.")
 
 
 def build_weight(structure: Structure) -> Tensor:
-    """W in the parameters' own precision, also under autocast."""
+    """Return W in the precision of the parameters, also under autocast."""
     with full_precision(structure):
         return structure.materialize()
 
 
 def full_precision(structure: Structure) -> AbstractContextManager[Any]:
-    """A context without autocast, under which n rounded terms would add up to a coarser W."""
+    """Return a context without autocast, in which sums of n terms would lose precision."""
     device = next(structure.parameters()).device.type
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         return torch.autocast(device, enabled=False)

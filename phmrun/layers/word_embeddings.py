@@ -1,6 +1,6 @@
-"""The embeddings of more than one matrix: adaptive, projective, and the deep ones of Mehta et al. 2020.
+"""Embeddings with several matrices: adaptive, projective, and the deep ones of Mehta et al. 2020.
 
-Words are numbered by falling frequency, and clusters are ranges of such numbers.
+Words are numbered by decreasing frequency; clusters are ranges of word numbers.
 """
 
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ from phmrun.registry import EMBEDDINGS
 
 MEHTA = "Mehta et al. 2020"
 SHARES = (0.0747, 0.1494, 0.7470)
-"""Where clusters begin unless it is said: at 20,000, 40,000 and 200,000 of 267,735 words (Mehta et al. 2020)."""
+"""Default starts of clusters: 20,000, 40,000 and 200,000 of 267,735 words (Mehta et al. 2020)."""
 
 
 @register_embedding(
@@ -36,7 +36,7 @@ def adaptive(
     width: Annotated[int | None, "n, numbers of a frequent word's vector (default: m)"] = None,
     inside: Inside = None,
 ) -> AdaptiveInput:
-    """Words in clusters of falling frequency, rarer ones with narrower vectors, each mapped to the full width."""
+    """Clusters of words by frequency; rarer words have narrower vectors, mapped to the full width."""
     if cutoffs is None:
         cutoffs = tuple(round(share * num_embeddings) for share in SHARES)
     return AdaptiveInput(num_embeddings, embedding_dim, cutoffs, div_value, width=width, **(inside or {}))
@@ -58,7 +58,7 @@ def projective(
     cutoffs: Annotated[tuple[int, ...], "First word of each cluster but the first"] = (),
     inside: Inside = None,
 ) -> AdaptiveInput:
-    """A narrow table and a linear map to the full width, one map for each cluster of words."""
+    """Narrow tables and linear maps to the full width, one of each per cluster of words."""
     return AdaptiveInput(num_embeddings, embedding_dim, cutoffs, 1.0, width=width, **(inside or {}))
 
 
@@ -99,7 +99,7 @@ def define(
     ] = "text",
     inside: Inside = None,
 ) -> DeFINE:
-    """Few numbers per word, expanded by a hierarchical group transform that keeps seeing them, then reduced."""
+    """Narrow word vectors, expanded by a hierarchical group transform with input connections, then reduced."""
     n, within = width or embedding_dim, inside or {}
     mapping = AdaptiveInput(num_embeddings, n, cutoffs, div_value, **within)
     if variant == "released":
@@ -117,7 +117,7 @@ def define(
 
 
 def _stack(name: str, formula: str, count: str, summary: str, **fixed: object) -> EmbeddingKind:
-    """DeFINE without its connections to e_v, and with some of its options decided."""
+    """Register DeFINE without connections to e_v and with some options fixed."""
     kind = EmbeddingKind(
         name,
         define.build,
@@ -125,15 +125,15 @@ def _stack(name: str, formula: str, count: str, summary: str, **fixed: object) -
         count_formula=f"V·n + {count} + k·m, norms and biases",
         constraint="none" if name == "linear" else define.constraint,
         source=MEHTA,
-        summary=f"Few numbers per word, expanded by {summary}, then reduced.",
+        summary=f"Narrow word vectors, expanded by {summary}, then reduced.",
         fixed={"connection": "plain", "shuffle": False, "variant": "text", **fixed},
     )
     EMBEDDINGS.add(name, kind)
     return kind
 
 
-BY_GROUPS, ALIKE = "group transforms of ever fewer groups", "transforms of as many groups each"
-SHUFFLED = "group transforms between which features change groups"
+BY_GROUPS, ALIKE = "group transforms with decreasing numbers of groups", "group transforms with equal numbers of groups"
+SHUFFLED = "group transforms with shuffled features in between"
 
 hgt = _stack("hgt", "HGT(e_v)", "Σ_l in_l·out_l/g_l²", BY_GROUPS)
 glt = _stack("glt", "GLT(e_v)", "Σ_l in_l·out_l/g²", ALIKE, schedule="fixed")

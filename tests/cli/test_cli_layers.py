@@ -40,7 +40,7 @@ def test_show_the_option_of_every_structure(phmrun):
 def test_show_an_embedding(phmrun):
     report = json.loads(phmrun("layers", "show", "hgt", "--json").out)
     assert report["makes"] == "embedding"
-    assert "ever fewer groups" in report["description"]
+    assert "decreasing numbers of groups" in report["description"]
     assert "connection" not in {option["name"] for option in report["options"]}
     assert "embedding: {structure: define, depth: 3}" in phmrun("layers", "show", "define").out
 

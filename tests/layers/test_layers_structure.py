@@ -134,7 +134,7 @@ def test_a_shared_structure_of_another_shape_is_refused():
 
 
 def test_a_taken_name_is_refused():
-    with pytest.raises(PhmrunError, match="taken by"):
+    with pytest.raises(PhmrunError, match="'phm' is reserved by phmrun"):
 
         @register("phm")
         class Another(Dense):

@@ -1,1 +1,1 @@
-"""One file per weight structure; each is announced by an entry point of the group ``phmrun.structures``."""
+"""Weight structures, one file each, registered by entry points of the group ``phmrun.structures``."""

@@ -1,14 +1,14 @@
-"""BLAST: blocks with common factors, coupled by a diagonal matrix each.
+"""BLAST: blocks with shared factors and one diagonal coupling matrix each.
 
 Formula:        block (i, j) of W, [k/b, d/b], is B_i diag(D_ij) C_j with B_i [k/b, r], C_j [r, d/b], D_ij [r]
 Parameters:     r·(k + d + b²). ``rank`` 0: the largest r within the budget
-Initialisation: Var(W) = r·Var(B)·E[D²]·Var(C). D is uniform in (0, 2), of mean 1, so that rows and columns of blocks
-                have much in common at first; C has the variance 1 / (d/b) that keeps what it reads; B has the rest
+Initialization: Var(W) = r·Var(B)·E[D²]·Var(C). D is uniform in (0, 2) with mean 1, so that blocks of a row or column
+                are similar at first; Var(C) = 1 / (d/b) preserves the variance of its input; Var(B) follows
 Source:         Lee et al., "BLAST: Block-level adaptive structured matrices for efficient deep neural network
                 inference", NeurIPS 2024
 
-It contains low rank (every D_ij = 1), block-diagonal matrices (D_ij = 0 off the diagonal) and Monarch (every D_ij picks
-numbers of its own). Where b does not divide a size, the last block is padded, and W cut from the larger matrix.
+Special cases: low rank (every D_ij = 1), block-diagonal matrices (D_ij = 0 for i ≠ j) and Monarch (the D_ij select
+disjoint ranks). If b does not divide a size, the last block is padded and W is cut from the larger matrix.
 """
 
 from typing import Annotated
@@ -26,7 +26,7 @@ from phmrun.shares import check_budget, share_of
 
 @register("blast")
 class Blast(Structure):
-    """Blocks that share a left factor along their row and a right one along their column, coupled by a diagonal."""
+    """Blocks B_i diag(D_ij) C_j: rows of blocks share B, columns of blocks share C."""
 
     formula = "block (i, j) of W = B_i diag(D_ij) C_j"
     count_formula = "r·(k + d + b²)"
@@ -56,7 +56,7 @@ class Blast(Structure):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, *, blocks: int, rank: int, budget: float | str) -> str | None:  # type: ignore[override]
-        """Whether there can be so many blocks, and numbers between."""
+        """Check the range of ``blocks``, ``rank`` and ``budget``."""
         most = min(out_features, in_features)
         if not 0 <= blocks <= most:
             return f"blocks = {blocks}; valid blocks: 1 to {most}, or 0 to have them chosen"
@@ -65,7 +65,7 @@ class Blast(Structure):
         return check_budget(budget)
 
     def reset_parameters(self, std: float) -> None:
-        """D uniform in (0, 2), C such that it keeps the variance of what it reads, B such that W has ``std``."""
+        """Draw D from U(0, 2), C to preserve its input's variance, and B to give W ``std``."""
         of_c = self.c.shape[2] ** -0.5
         of_b = std / (of_c * (4 / 3 * self.rank) ** 0.5)
         nn.init.uniform_(self.d, 0.0, 2.0)
@@ -73,53 +73,57 @@ class Blast(Structure):
             nn.init.uniform_(factor, -(3**0.5) * deviation, 3**0.5 * deviation)
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Alternating least squares from the best matrix of rank r on, then by gradients."""
+        """Fit by alternating least squares from the best matrix of rank r, then by gradients."""
         with torch.no_grad():
-            found = best_coupled_blocks(weight, self.b, self.d, self.c, covariance)
-            for factor, value in zip((self.b, self.d, self.c), found, strict=True):
+            best = best_coupled_blocks(weight, self.b, self.d, self.c, covariance)
+            for factor, value in zip((self.b, self.d, self.c), best, strict=True):
                 factor.copy_(value)
         super().fit(weight, covariance)
 
     def materialize(self) -> Tensor:
-        """For each row of blocks, B_i times all of diag(D_ij) C_j side by side."""
+        """Return W: for each row of blocks, B_i times the concatenation of all diag(D_ij) C_j."""
         coupled = self.d.permute(1, 0, 2).unsqueeze(-1) * self.c.transpose(0, 1)  # [i, r, j, d/b]
         matrix = torch.bmm(self.b, coupled.flatten(2)).flatten(0, 1)
         return matrix[: self.out_features, : self.in_features]
 
     def rows(self, index: Tensor) -> Tensor:
-        """One row of B_i, times each diag(D_ij) C_j."""
+        """Return rows of B_i, times each diag(D_ij) C_j."""
         flat = index.reshape(-1)
-        own = F.embedding(flat, self.b.flatten(0, 1))  # [tokens, r]
+        rows = F.embedding(flat, self.b.flatten(0, 1))  # [tokens, r]
         couplings = F.embedding(flat // self.rows_of_block, self.d.permute(1, 2, 0).flatten(1))
-        coupled = couplings.view(-1, self.blocks, self.rank) * own.unsqueeze(1)  # [tokens, j, r]
+        coupled = couplings.view(-1, self.blocks, self.rank) * rows.unsqueeze(1)  # [tokens, j, r]
         vectors = torch.bmm(coupled.transpose(0, 1), self.c).transpose(0, 1).flatten(1)[:, : self.in_features]
         return vectors.reshape(*index.shape, self.in_features)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Three batched products: over columns of blocks, over the numbers between, over rows of blocks."""
+        """Apply three batched products: C over columns of blocks, D over ranks, B over rows of blocks."""
         return apply_blast(inputs, self.b, self.d, self.c, out_features=self.out_features)
 
     def packed(self) -> nn.Module:
-        """The three factors."""
+        """Return a module that applies C, D and B."""
         return PackedFactors(apply_blast, self.b, self.d, self.c, out_features=self.out_features)
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """C on a block of inputs, D on one number of every block, B on the numbers of one."""
+        """Fans of C (a block of inputs), D (one rank of all blocks) and B (the ranks of a block)."""
         sizes = {"c": (self.rank, self.c.shape[2]), "d": (self.blocks, self.blocks)}
         return {**sizes, "b": (self.rows_of_block, self.rank)}
 
     def token_multiplications(self) -> int:
-        """One for each number of B, C and D."""
+        """Return the number of entries of B, C and D."""
         return self.b.numel() + self.c.numel() + self.d.numel()
 
     def extra_repr(self) -> str:
-        """Sizes, blocks and rank."""
+        """Return the sizes, the number of blocks and the rank."""
         sizes = f"out_features={self.out_features}, in_features={self.in_features}"
         return f"{sizes}, blocks={self.blocks}, rank={self.rank}"
 
 
 def apply_blast(inputs: Tensor, b: Tensor, d: Tensor, c: Tensor, *, out_features: int) -> Tensor:
-    """``[tokens, in] -> [tokens, out]`` by B ``[b, k/b, r]``, D ``[r, b, b]`` and C ``[b, r, d/b]``."""
+    """Apply W to ``[tokens, in]``, with B ``[b, k/b, r]``, D ``[r, b, b]`` and C ``[b, r, d/b]``.
+
+    Returns:
+        ``[tokens, out_features]``.
+    """
     read = torch.bmm(c, into_blocks(inputs, len(c), c.shape[2]))  # [j, r, tokens]
     coupled = torch.bmm(d, read.transpose(0, 1)).transpose(0, 1)  # [i, r, tokens]
     return from_blocks(torch.bmm(b, coupled), out_features)

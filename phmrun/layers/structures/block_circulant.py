@@ -1,15 +1,14 @@
-"""Block circulant: blocks of which every one is circulant.
+"""Block circulant: a matrix of circulant blocks.
 
 Formula:        block (I, J) of W, [b, b], is [p, q] ↦ c_IJ[(p - q) mod b], I = 1…k/b, J = 1…d/b
 Parameters:     k·d/b
-Initialisation: Every entry of W is an entry of some c: uniform with the dense layer's variance
+Initialization: c uniform with the dense layer's variance; every entry of W is an entry of some c
 Source:         Ding et al., "CirCNN", MICRO 2017; Chen et al., "Parameter-efficient fine-tuning via circular
                 convolution" (C3A), 2024; one block, k = d = b, is the structure "circulant"
 
-Applied between spectra, where each block is diagonal, so that frequencies do not mix: about 2/b of the dense
-multiplications for large b, three eighths for b = 4. Blocks are short; the transform is therefore a product with the
-orthonormal real Fourier basis [b, b], which is faster than many short fast Fourier transforms. Where b is so small that
-this saves nothing, W is built. Where b does not divide a size, the last block is padded.
+W is applied to spectra, in which each block is diagonal: about 2/b of the dense multiplications for large b, 3/8 for
+b = 4. The transform is a product with the orthonormal real Fourier basis [b, b], faster than many short fast Fourier
+transforms. If b is too small to save time, W is built. If b does not divide a size, the last block is padded.
 """
 
 import math
@@ -24,14 +23,14 @@ from phmrun.layers.inference import PackedFactors
 from phmrun.layers.structure import Structure, register
 
 GAIN = 0.6
-"""Between spectra it takes so many of the dense multiplications at most; else building W is as fast."""
+"""Largest share of the dense multiplications at which spectra are faster than building W."""
 SMALL = 2**16
-"""W with no more entries is built: 256 × 256 takes 1.0–1.3 times the dense time between spectra, 256 × 768 0.8–0.9."""
+"""Largest number of entries for which W is built. Time by spectra: 1.0–1.3 of dense at 256×256, 0.8–0.9 at 256×768."""
 
 
 @register("block-circulant")
 class BlockCirculant(Structure):
-    """A matrix of circulant blocks, applied between Fourier spectra."""
+    """Matrix of circulant blocks, applied to Fourier spectra."""
 
     formula = "block (I, J) of W is circulant, c_IJ its first column"
     count_formula = "k·d/b"
@@ -48,35 +47,35 @@ class BlockCirculant(Structure):
     ) -> None:
         super().__init__(out_features, in_features, size=size)
         self.size = size
-        self.down, self.across = (-(-each // size) for each in (out_features, in_features))
+        self.down, self.across = (-(-features // size) for features in (out_features, in_features))
         self.columns = nn.Parameter(torch.empty(self.down, self.across, size))
         self.saves = self.token_multiplications() <= GAIN * out_features * in_features
         self.application = "factored" if self.saves and out_features * in_features > SMALL else "dense"
 
     @classmethod
     def check(cls, out_features: int, in_features: int, *, size: int) -> str | None:  # type: ignore[override]
-        """Whether a block is no larger than W."""
+        """Check that 1 ≤ size ≤ max(k, d)."""
         most = max(out_features, in_features)
         return None if 1 <= size <= most else f"size = {size}; valid size: 1 to {most}"
 
     def reset_parameters(self, std: float) -> None:
-        """Uniform with standard deviation ``std``."""
+        """Draw from a uniform distribution with standard deviation ``std``."""
         nn.init.uniform_(self.columns, -math.sqrt(3) * std, math.sqrt(3) * std)
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Means along the diagonals of each block; with a covariance, a regression for each row of blocks."""
+        """Average the diagonals of each block; with a covariance, regress each row of blocks."""
         self.columns.copy_(best_circulant_blocks(weight, self.size, covariance))
 
     def materialize(self) -> Tensor:
-        """Every number read again at each of its places."""
+        """Return W by indexing each block's first column."""
         places = torch.arange(self.size, device=self.columns.device)
         blocks = self.columns[:, :, (places.unsqueeze(1) - places) % self.size]  # [I, J, p, q]
         matrix = blocks.transpose(1, 2).reshape(self.down * self.size, self.across * self.size)
         return matrix[: self.out_features, : self.in_features]
 
     def rows(self, index: Tensor) -> Tensor:
-        """The numbers of one row of blocks, in the order that the row reads them in."""
+        """Return rows of W by gathering from the first columns of a row of blocks."""
         flat = index.reshape(-1)
         places = torch.arange(self.size, device=flat.device)
         order = ((flat % self.size).unsqueeze(1) - places) % self.size  # [tokens, q]
@@ -85,9 +84,11 @@ class BlockCirculant(Structure):
         return vectors.reshape(*index.shape, self.in_features)
 
     def spectra(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The blocks' eigenvalues, real ones ``[1 or 2, K, D]`` and complex ones ``[f, 2K, 2D]``, and the basis.
+        """Return the eigenvalues of all blocks and the Fourier basis.
 
-        A complex number z stands as [[Re z, -Im z], [Im z, Re z]], which multiplies real and imaginary part.
+        Returns:
+            Real eigenvalues ``[1 or 2, k/b, d/b]``; complex ones ``[f, 2k/b, 2d/b]``, each z as the matrix
+            [[Re z, -Im z], [Im z, Re z]]; the basis ``[b, b]``.
         """
         basis = real_fourier_basis(self.size).to(self.columns)
         reals = 2 - self.size % 2
@@ -98,26 +99,27 @@ class BlockCirculant(Structure):
         return plain, pairs, basis
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Spectra of the blocks of inputs, each frequency's product, and back."""
+        """Transform the blocks of inputs, multiply each frequency, and transform back."""
         return apply_block_circulant(inputs, *self.spectra(), out_features=self.out_features)
 
     def packed(self) -> nn.Module | None:
-        """The spectra, computed once."""
+        """Return a module with precomputed spectra; None if spectra save nothing."""
         if not self.saves:
             return None
         return PackedFactors(apply_block_circulant, *self.spectra(), out_features=self.out_features)
 
     def token_multiplications(self) -> int:
-        """Those of the frequencies, and of the transforms of both sides."""
+        """Return the multiplications of all frequencies and of both transforms."""
         reals = 2 - self.size % 2
         per_block = reals + 4 * ((self.size - reals) // 2)
         return self.down * self.across * per_block + (self.down + self.across) * self.size**2
 
 
 def real_fourier_basis(size: int) -> Tensor:
-    """The orthonormal real Fourier basis ``[size, size]`` in double precision: real frequencies, cosines, sines.
+    """Return the orthonormal real Fourier basis ``[size, size]``, in double precision.
 
-    Cosine and sine of a frequency carry the real and the negative imaginary part of the spectrum.
+    The rows are the real frequencies, then the cosines, then the negative sines: the real and imaginary parts of the
+    spectrum.
     """
     places = torch.arange(size, dtype=torch.float64)
     angles = torch.arange(1, (size + 1) // 2, dtype=torch.float64).unsqueeze(1) * places * (2 * math.pi / size)
@@ -127,7 +129,11 @@ def real_fourier_basis(size: int) -> Tensor:
 
 
 def apply_block_circulant(inputs: Tensor, plain: Tensor, pairs: Tensor, basis: Tensor, *, out_features: int) -> Tensor:
-    """``[tokens, d] -> [tokens, k]`` by the spectra of the blocks; see :meth:`BlockCirculant.spectra`."""
+    """Apply blocks to ``[tokens, d]`` by their spectra; see :meth:`BlockCirculant.spectra`.
+
+    Returns:
+        ``[tokens, out_features]``.
+    """
     (reals, down, across), tokens, size = plain.shape, inputs.shape[0], len(basis)
     spectra = torch.matmul(basis, into_blocks(inputs, across, size)).transpose(0, 1)  # [frequency, D, tokens]
     outputs = [torch.bmm(plain, spectra[:reals])]

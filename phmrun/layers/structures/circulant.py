@@ -1,19 +1,19 @@
-"""Circulant: every column is the one before it, moved down by one place.
+"""Circulant: every column is the previous one, shifted down cyclically by one row.
 
 Formula:        W[i, j] = c[(i - j) mod d], so that W x is the circular convolution of c and x
 Parameters:     d
-Initialisation: Every entry of W is an entry of c: uniform with the dense layer's variance
+Initialization: c uniform with the dense layer's variance; every entry of W is an entry of c
 Source:         Matsuno et al., "Reduction of parameter redundancy in biaffine classifiers with symmetric and circulant
                 weight matrices", PACLIC 2018, section 3.2; as a linear map: Cheng et al. 2015
 
-The d real numbers of c are the parameters, and their spectrum is taken by the real Fourier transform, so that it is
-conjugate-symmetric by construction. The released code of Matsuno et al. stores real and imaginary parts of the whole
-spectrum, 2d numbers of which half are redundant.
+The parameters are the d real numbers of c. Their spectrum is computed by the real Fourier transform and is therefore
+conjugate-symmetric. The released code of Matsuno et al. stores real and imaginary parts of the whole spectrum: 2d
+numbers, half of them redundant.
 
-The real transform is an orthonormal map between real vectors here, so that inner products can be taken there: half of
-the conjugate-symmetric spectrum of d numbers, F = ⌊d/2⌋ + 1 complex numbers, says all. Stored as 2F real numbers, those
-that stand for two frequencies scaled by √2, it is Q x with QᵀQ = 1: x·y = Qx·Qy. Torch would differentiate its real
-transform through the complex one of twice the size; here each way is the other's gradient.
+Inner products are computed between spectra. Half of the conjugate-symmetric spectrum, F = ⌊d/2⌋ + 1 complex numbers,
+determines the vector. It is stored as 2F real numbers, scaled by √2 if they represent two frequencies. This is an
+orthonormal map Q x with QᵀQ = I, so that x·y = Qx·Qy. Torch differentiates its real transform through a complex one of
+twice the size; here the gradient of Q is Qᵀ and vice versa.
 """
 
 import math
@@ -32,22 +32,28 @@ from phmrun.layers.structure import Application, Structure, register
 
 
 class CirculantForm:
-    """xᵀ W y by the Fourier transform: an inner product of spectra, which every label filters with its eigenvalues."""
+    """Bilinear form xᵀ W y as an inner product of spectra, with W's eigenvalues as a filter."""
 
     def sides(self, maps: Sequence["Circulant"], x: Tensor, y: Tensor, shift: Tensor | None) -> tuple[Tensor, Tensor]:
-        """As :meth:`phmrun.layers.structure.BilinearForm.sides`; one label needs no spectrum of x."""
+        """Return spectra (several labels) or signals (one label) whose inner products are the scores.
+
+        See :meth:`phmrun.layers.structure.BilinearForm.sides`.
+        """
         columns = torch.stack([structure.column for structure in maps])
         x, y = x.to(columns.dtype), y.to(columns.dtype)  # no transform in half precision
         if len(maps) == 1:
             right = convolved(y, columns[0])
             return x, (right if shift is None else right + shift).unsqueeze(-2)
-        # One transform of each vector serves all labels; none is needed to go back.
+        # One transform of each vector serves all labels; no inverse transform is needed.
         vectors, values = as_complex(spectrum(y)).unsqueeze(-2), eigenvalues(columns)
         shifted = vectors * values if shift is None else torch.addcmul(as_complex(spectrum(shift)), vectors, values)
         return spectrum(x), as_real(shifted)
 
     def pairs(self, maps: Sequence["Circulant"], x: Tensor, y: Tensor) -> Tensor:
-        """Re Σ x̄·λ·y = Re Σ λ̄·(x·ȳ) per frequency: an inner product of real and imaginary parts with those of λ."""
+        """Return Re Σ λ̄·(x·ȳ) over frequencies, with λ the eigenvalues of each label.
+
+        See :meth:`phmrun.layers.structure.BilinearForm.pairs`.
+        """
         columns = torch.stack([structure.column for structure in maps])
         x, y = x.to(columns.dtype), y.to(columns.dtype)
         cross = as_complex(spectrum(x)) * as_complex(spectrum(y)).conj()
@@ -56,7 +62,7 @@ class CirculantForm:
 
 @register("circulant")
 class Circulant(Structure):
-    """A circulant matrix, applied by the real Fourier transform; square only."""
+    """Circulant matrix, applied by the real Fourier transform; square only."""
 
     formula = "W[i, j] = c[(i - j) mod d]"
     count_formula = "d"
@@ -72,43 +78,43 @@ class Circulant(Structure):
         self.column = nn.Parameter(torch.empty(in_features))
 
     def reset_parameters(self, std: float) -> None:
-        """Uniform with standard deviation ``std``."""
+        """Draw from a uniform distribution with standard deviation ``std``."""
         nn.init.uniform_(self.column, -math.sqrt(3) * std, math.sqrt(3) * std)
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Means along the diagonals; with a covariance, a linear regression."""
+        """Average the diagonals; with a covariance, solve a linear regression."""
         self.column.copy_(best_circulant_blocks(weight, self.in_features, covariance)[0, 0])
 
     def materialize(self) -> Tensor:
-        """The column d times over, read again at every place as a view that slides by one."""
+        """Return W as sliding windows over two copies of the column."""
         size = self.in_features
-        # Twice the reversed column holds every row as a run of d numbers: row i starts at d - 1 - i.
+        # Two copies of the reversed column contain each row as a slice of d numbers: row i starts at d - 1 - i.
         twice = self.column.flip(0).repeat(2)
         return twice.unfold(0, size, 1)[:size].flip(0)
 
     def rows(self, index: Tensor) -> Tensor:
-        """Row i is c read backwards from place i."""
+        """Return rows of W: row i is c read backwards from position i."""
         places = index.unsqueeze(-1) - torch.arange(self.in_features, device=index.device)
         return self.column[places % self.in_features]
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Spectra multiplied: d·log d operations per token."""
-        if not len(inputs):  # of which the Fourier transform of some libraries knows nothing
+        """Multiply spectra: O(d·log d) operations per token."""
+        if not len(inputs):  # some Fourier libraries fail on empty batches
             return inputs * self.column
         return convolved(inputs.to(self.column.dtype), self.column)  # no transform in half precision
 
     def token_multiplications(self) -> int:
-        """d·log₂ d for the transform of d real numbers there and back each, four for each complex product."""
+        """Return d·log₂ d for each of both transforms plus 4 for each complex product."""
         return round(2 * self.in_features * math.log2(max(2, self.in_features))) + 4 * (self.in_features // 2 + 1)
 
     def packed(self) -> nn.Module:
-        """The eigenvalues, computed once."""
+        """Return a module with precomputed eigenvalues."""
         return PackedFactors(apply_eigenvalues, torch.view_as_real(torch.fft.rfft(self.column.detach())))
 
 
 def apply_eigenvalues(inputs: Tensor, values: Tensor) -> Tensor:
-    """``[tokens, d] -> [tokens, d]`` by the eigenvalues, real and imaginary parts ``[F, 2]``."""
+    """Apply eigenvalues ``[F, 2]`` (real and imaginary parts): ``[tokens, d] -> [tokens, d]``."""
     if not len(inputs):
         return inputs
     halves = torch.fft.rfft(inputs.to(values.dtype))
@@ -116,38 +122,41 @@ def apply_eigenvalues(inputs: Tensor, values: Tensor) -> Tensor:
 
 
 def spectrum(vectors: Tensor) -> Tensor:
-    """Q x, ``[…, d] -> […, 2F]``: real and imaginary parts side by side."""
+    """Return Q x, ``[…, d] -> […, 2F]``, real and imaginary parts interleaved."""
     return _Spectrum.apply(vectors)
 
 
 def signal(spectra: Tensor, size: int) -> Tensor:
-    """Qᵀ s, ``[…, 2F] -> […, size]``; the inverse of :func:`spectrum`."""
+    """Return Qᵀ s, ``[…, 2F] -> […, size]``; the inverse of :func:`spectrum`."""
     return _Signal.apply(spectra, size)
 
 
 def convolved(vectors: Tensor, column: Tensor) -> Tensor:
-    """C x for the circulant matrix C with first column ``[d]``, ``[…, d] -> […, d]``: QᵀΛQ x with fewer passes."""
+    """Return C x for the circulant matrix C with first column ``[d]``, ``[…, d] -> […, d]``.
+
+    Equal to QᵀΛQ x, in fewer passes over memory. Differentiable once.
+    """
     return _Convolved.apply(vectors, column)
 
 
 def eigenvalues(columns: Tensor) -> Tensor:
-    """The complex eigenvalues of the circulant matrices with first columns ``[…, d]``, those of half the spectrum."""
+    """Return the complex eigenvalues of circulant matrices: first columns ``[…, d] -> […, F]``."""
     size = columns.shape[-1]
     return as_complex(spectrum(columns) * (size**0.5 / _scales(size, columns)))
 
 
 def as_complex(spectra: Tensor) -> Tensor:
-    """Real and imaginary parts side by side as complex numbers, ``[…, 2F] -> […, F]``."""
+    """View interleaved real and imaginary parts as complex numbers, ``[…, 2F] -> […, F]``."""
     return torch.view_as_complex(spectra.unflatten(-1, (-1, 2)))
 
 
 def as_real(values: Tensor) -> Tensor:
-    """The inverse of :func:`as_complex`."""
+    """View complex numbers as interleaved parts, ``[…, F] -> […, 2F]``."""
     return torch.view_as_real(values).flatten(-2)
 
 
 def _scales(size: int, like: Tensor) -> Tensor:
-    """√(number of frequencies that each stands for), twice each, ``[2F]``."""
+    """Return √(frequencies represented by each number), ``[2F]``: 1 for real frequencies, otherwise √2."""
     scales = like.new_full((2 * (size // 2 + 1),), 2**0.5)
     scales[:2] = 1.0
     if size % 2 == 0:

@@ -1,8 +1,8 @@
 """Dense: every entry of W is a parameter.
 
-Formula:        W = the parameter itself
+Formula:        W is the parameter
 Parameters:     k·d for W [k, d]
-Initialisation: U(-√3·std, √3·std), which is ``nn.Linear``'s own for std = 1/√(3d)
+Initialization: U(-√3·std, √3·std), the same as ``nn.Linear`` for std = 1/√(3d)
 Source:         the baseline of every paper
 """
 
@@ -16,7 +16,7 @@ from phmrun.layers.structure import Structure, register
 
 @register("dense")
 class Dense(Structure):
-    """The full matrix, the baseline that every structure is compared with."""
+    """Full matrix, the baseline of every comparison."""
 
     formula = "W"
     count_formula = "k·d"
@@ -28,15 +28,15 @@ class Dense(Structure):
         self.matrix = nn.Parameter(torch.empty(out_features, in_features))
 
     def reset_parameters(self, std: float) -> None:
-        """Uniform with standard deviation ``std``."""
+        """Draw from a uniform distribution with standard deviation ``std``."""
         bound = math.sqrt(3) * std
         nn.init.uniform_(self.matrix, -bound, bound)
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """The matrix itself."""
+        """Copy ``weight``; the covariance has no influence."""
         self.matrix.copy_(weight)
 
     def materialize(self) -> Tensor:
-        """The parameter itself; nothing is copied."""
+        """Return the parameter, without a copy."""
         return self.matrix

@@ -1,13 +1,13 @@
-"""Group: group linear transform, in which g groups of features are each mapped by themselves.
+"""Group: group linear transform, which maps g groups of features separately.
 
-Formula:        W = diag(B_1, …, B_g), B_i [k/g, d/g]; one B for all with ``shared``
+Formula:        W = diag(B_1, …, B_g), B_i [k/g, d/g]; with ``shared`` all B_i are equal
 Parameters:     k·d/g; k·d/g² with ``shared``
-Initialisation: Off the blocks, W is zero. The blocks have √g times the dense layer's standard deviation, so that the
-                mean square over all of W, and with it the variance of W x, is the dense layer's
+Initialization: the blocks have √g times the dense layer's standard deviation; W is zero elsewhere. The mean square over
+                all of W, and the variance of W x, are then those of the dense layer
 Source:         Kuchaiev and Ginsburg, "Factorization tricks for LSTM networks", 2017; Mehta et al., "Pyramidal
-                recurrent unit", EMNLP 2018; DeFINE (Mehta et al., ICLR 2020), appendix A.1 (groups that share)
+                recurrent unit", EMNLP 2018; DeFINE (Mehta et al., ICLR 2020), appendix A.1 (shared block)
 
-It is always applied group by group, in training too: that costs k·d/g multiplications per token in the place of k·d.
+W is applied group by group, in training too: k·d/g multiplications per token instead of k·d.
 """
 
 import math
@@ -24,7 +24,7 @@ from phmrun.layers.structure import Application, Structure, register
 
 @register("group")
 class Group(Structure):
-    """A block-diagonal matrix: each of g groups of inputs makes one group of outputs."""
+    """Block-diagonal matrix: group i of the outputs depends on group i of the inputs only."""
 
     formula = "W = diag(B_1, …, B_g)"
     count_formula = "k·d/g"
@@ -33,7 +33,7 @@ class Group(Structure):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"groups": 4}, {"groups": 2, "shared": True})
     application: Application = "factored"
     shuffle: ClassVar[bool] = False
-    """Whether the outputs are dealt out: output j of group i goes to place j·g + i."""
+    """True if the outputs are permuted: output j of group i moves to position j·g + i."""
 
     def __init__(
         self,
@@ -49,44 +49,50 @@ class Group(Structure):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, *, groups: int, shared: bool) -> str | None:  # type: ignore[override]
-        """Whether the groups divide both sizes."""
+        """Check that the number of groups divides both sizes."""
         if groups >= 1 and out_features % groups == 0 and in_features % groups == 0:
             return None
         valid = [str(value) for value in range(1, 65) if out_features % value == 0 and in_features % value == 0]
         return f"{groups} groups do not divide both sizes; valid groups: {', '.join(valid)}"
 
     def reset_parameters(self, std: float) -> None:
-        """Blocks uniform with standard deviation √g · ``std``: the mean square over W, zeros included, is std²."""
+        """Draw blocks from a uniform distribution with standard deviation √g · ``std``.
+
+        The mean square over W, zeros included, is then std².
+        """
         bound = math.sqrt(3 * self.groups) * std
         nn.init.uniform_(self.block, -bound, bound)
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """The blocks; with a covariance, the regression of a group's outputs on its own inputs."""
+        """Copy the blocks; with a covariance, regress each group's outputs on its inputs.
+
+        A shared block is the least-squares fit over all groups.
+        """
         target, steady = padded(weight, covariance, *weight.shape)
         rows, columns = torch.arange(self.out_features), torch.arange(self.in_features).chunk(self.groups)
         groups = rows.view(-1, self.groups).t() if self.shuffle else rows.view(self.groups, -1)
         product = target @ steady
-        wanted = torch.stack([product[group][:, own] for group, own in zip(groups, columns, strict=True)])
-        gram = torch.stack([steady[own][:, own] for own in columns])
+        cross = torch.stack([product[group][:, part] for group, part in zip(groups, columns, strict=True)])
+        gram = torch.stack([steady[part][:, part] for part in columns])
         if len(self.block) == 1:
-            wanted, gram = wanted.sum(0, keepdim=True), gram.sum(0, keepdim=True)
-        self.block.copy_(torch.linalg.solve(gram, wanted, left=False))
+            cross, gram = cross.sum(0, keepdim=True), gram.sum(0, keepdim=True)
+        self.block.copy_(torch.linalg.solve(gram, cross, left=False))
 
     def blocks(self) -> Tensor:
-        """``[g, k/g, d/g]``."""
+        """Return all blocks ``[g, k/g, d/g]``; a shared block is expanded without a copy."""
         return self.block.expand(self.groups, -1, -1)
 
     def materialize(self) -> Tensor:
-        """The blocks set into zeros, rows dealt out."""
+        """Return the block-diagonal matrix, with permuted rows if ``shuffle`` is set."""
         _, rows, columns = self.block.shape
         matrix = self.block.new_zeros(self.groups, rows, self.groups, columns)
-        # Positions (group, row, group, column) of one group after the other, as a view of the matrix.
+        # Axes: group, row, group, column. The blocks are the diagonal of the two group axes.
         matrix = torch.diagonal_scatter(matrix, self.blocks().permute(1, 2, 0), dim1=0, dim2=2)
         return (matrix.transpose(0, 1) if self.shuffle else matrix).reshape(self.out_features, self.in_features)
 
     def rows(self, index: Tensor) -> Tensor:
-        """One row of one block, between zeros."""
+        """Return rows of W: a row of a block, padded with zeros."""
         flat, (_, size, columns) = index.reshape(-1), self.block.shape
         group, place = (flat % self.groups, flat // self.groups) if self.shuffle else (flat // size, flat % size)
         rows = self.block.new_zeros(len(flat), self.groups, columns)
@@ -94,24 +100,24 @@ class Group(Structure):
         return rows.view(*index.shape, self.in_features)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """One batched product over the groups, its outputs dealt out."""
+        """Apply one batched product over the groups, then the permutation if ``shuffle`` is set."""
         return apply_groups(inputs, self.blocks(), shuffle=self.shuffle)
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """A block of inputs makes a block of outputs."""
+        """Fans of a block: k/g outputs of d/g inputs."""
         return {"block": (self.block.shape[1], self.block.shape[2])}
 
     def token_multiplications(self) -> int:
-        """k·d/g."""
+        """Return k·d/g."""
         return self.out_features * self.in_features // self.groups
 
     def packed(self) -> nn.Module:
-        """The blocks alone."""
+        """Return a module that applies the blocks."""
         return PackedFactors(apply_groups, self.blocks(), shuffle=self.shuffle)
 
 
 def apply_groups(inputs: Tensor, blocks: Tensor, *, shuffle: bool) -> Tensor:
-    """``[tokens, d] -> [tokens, k]`` by blocks ``[g, k/g, d/g]``, one for each group of features."""
+    """Apply blocks ``[g, k/g, d/g]`` to groups of features: ``[tokens, d] -> [tokens, k]``."""
     tokens, (groups, _, columns) = inputs.shape[0], blocks.shape
     split = inputs.reshape(tokens, groups, columns).transpose(0, 1)
     outputs = torch.bmm(split, blocks.transpose(1, 2)).transpose(0, 1)  # [tokens, g, k/g]

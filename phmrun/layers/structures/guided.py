@@ -1,17 +1,17 @@
-"""Guided: any structure, trained with a dense matrix beside it that fades away.
+"""Guided: any structure, mixed in training with a dense matrix whose weight falls to 0.
 
-Formula:        W = α·D + (1 - α)·Ŵ, Ŵ of the structure within, D dense; α = (1 + cos(π·t / until)) / 2 falls from 1
-                to 0 while the share t of the training that is done rises to ``until``, and is 0 from then on
+Formula:        W = α·D + (1 - α)·Ŵ, Ŵ of the inner structure, D dense.
+                `α = (1 + cos(π·t / until)) / 2` for the completed share t of training, 0 for t ≥ until
 Parameters:     those of Ŵ; in training k·d more
-Initialisation: Ŵ as it would be drawn alone, D = Ŵ, as in the authors' code (github.com/CLAIRE-Labo/StructuredFFN,
+Initialization: Ŵ as its structure draws it, D = Ŵ, as in the authors' code (github.com/CLAIRE-Labo/StructuredFFN,
                 src/modules/layer/lowrank.py:62-64); version 1 drew D as a dense matrix
 Source:         Wei et al., "Building on efficient foundations: effective training of LLMs with structured feedforward
-                layers", NeurIPS 2024, section 4 (self-guided training, cosine schedule over the first half). They take
-                two products; here W is built, and takes one
+                layers", NeurIPS 2024, section 4 (self-guided training, cosine schedule over the first half). They
+                compute two products; here W is built and applied in one
 
-Only training sees D: in evaluation W is Ŵ, so that every score, the choice of a checkpoint among them, is that of the
-structure; so is what is exported. α is a function of the optimizer step, which the training module sets before each
-step (:meth:`Guided.set_progress`): no state has to be kept for a run to be continued.
+D is used in training only. In evaluation and export W = Ŵ, so all scores, including those that select a checkpoint,
+belong to the structure. `α` depends on the optimizer step only: the training module sets it before each step
+(:meth:`Guided.set_progress`). Checkpoints need no state for it.
 """
 
 import math
@@ -34,7 +34,7 @@ from phmrun.registry import STRUCTURES
 
 @register("guided")
 class Guided(Structure):
-    """Any structure, with a dense matrix beside it that guides it through the first part of the training."""
+    """Any structure, guided by a dense matrix in the first part of training."""
 
     formula = "W = α·D + (1 - α)·Ŵ, α falls to 0"
     count_formula = "that of Ŵ; in training k·d more"
@@ -58,14 +58,14 @@ class Guided(Structure):
         self.until = until
         self.inside = build_structure(of, out_features, in_features, **parse_options(of, options))
         self.dense = nn.Parameter(torch.empty(out_features, in_features))
-        self.register_buffer("alpha", torch.full((), 0.5), persistent=False)  # where nobody sets it, both learn
+        self.register_buffer("alpha", torch.full((), 0.5), persistent=False)  # default without set_progress: both learn
         self.guides = True
         self.application = self.inside.application
         self.pays_from = self.inside.pays_from
 
     @classmethod
     def check(cls, out_features: int, in_features: int, *, of: str, options: str, until: float) -> str | None:  # type: ignore[override]
-        """Whether the structure within fits."""
+        """Check ``until`` and that the inner structure exists and fits."""
         if of not in STRUCTURES or of in (cls.name, "dense"):
             return f"of = {of!r}; valid of: any structure but dense and {cls.name} (`phmrun layers list`)"
         if not 0 < until <= 1:
@@ -74,49 +74,49 @@ class Guided(Structure):
         return reason
 
     def set_progress(self, done: float) -> None:
-        """Sets α."""
+        """Set α from the completed share of training, ``done``."""
         self.guides = done < self.until
         self.alpha.fill_((1 + math.cos(math.pi * done / self.until)) / 2 if self.guides else 0.0)
 
     def reset_parameters(self, std: float) -> None:
-        """Ŵ as its structure, and D equal to it."""
+        """Draw Ŵ by its structure, and copy it to D."""
         self.inside.reset_parameters(std)
         with torch.no_grad():
             self.dense.copy_(self.inside.materialize())
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """D is the matrix itself, Ŵ the best of its structure."""
+        """Fit Ŵ by its structure, and copy ``weight`` to D."""
         self.inside.fit(weight, covariance)
         with torch.no_grad():
             self.dense.copy_(weight)
 
     def materialize(self) -> Tensor:
-        """W in training, Ŵ in evaluation and once D is gone."""
+        """Return W in training while α > 0, otherwise Ŵ."""
         if not self._guiding:
             return self.inside.materialize()
         return torch.lerp(self.inside.materialize(), self.dense, self.alpha.to(self.dense.dtype))
 
     def rows(self, index: Tensor) -> Tensor:
-        """Rows of the two, mixed."""
+        """Return rows of W in training while α > 0, otherwise rows of Ŵ."""
         if not self._guiding:
             return self.inside.rows(index)
-        with full_precision(self):  # autocast would leave rows of 16 bits beside a guide of 32
+        with full_precision(self):  # under autocast, lerp would mix 16-bit rows with 32-bit ones
             return torch.lerp(self.inside.rows(index), F.embedding(index, self.dense), self.alpha.to(self.dense.dtype))
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """By W while D is there, else as the structure within."""
+        """Build and apply W in training while α > 0, otherwise apply the factors of Ŵ."""
         return F.linear(inputs, build_weight(self)) if self._guiding else self.inside.apply_factored(inputs)
 
     def packed(self) -> nn.Module | None:
-        """As the structure within: D has no part in inference."""
+        """Return the packed form of Ŵ; D has no part in inference."""
         return self.inside.packed()
 
     def token_multiplications(self) -> int:
-        """As the structure within."""
+        """Return that of the inner structure."""
         return self.inside.token_multiplications()
 
     def build_multiplications(self) -> int:
-        """As the structure within."""
+        """Return that of the inner structure."""
         return self.inside.build_multiplications()
 
     @property
@@ -125,10 +125,12 @@ class Guided(Structure):
 
 
 def parse_options(of: str, text: str) -> dict[str, Any]:
-    """``"n=8 variant=released"`` as the options of a structure, each in its own type.
+    """Parse a text such as ``"n=8 variant=released"`` into typed options of structure ``of``.
+
+    Options are separated by spaces or commas.
 
     Raises:
-        PhmrunError: An option that the structure does not have, or a value that it does not take.
+        PhmrunError: The structure or option is unknown, or a value is invalid.
     """
     parts = (part.partition("=") for part in text.replace(",", " ").split())
     return checked_options(of, {name: value for name, _, value in parts})

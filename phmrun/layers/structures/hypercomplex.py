@@ -1,21 +1,20 @@
-"""Hypercomplex: PHM with a fixed algebra, multiplication by complex numbers, quaternions, octonions or sedenions.
+"""Hypercomplex: PHM with a fixed algebra (complex numbers, quaternions, octonions or sedenions).
 
 Formula:        W = Σ_i A_i ⊗ S_i (``layout="blocks"``) or Σ_i S_i ⊗ A_i ("interleaved"), i = 1…n, S_i [k/n, d/n];
                 A_i is the constant [n, n] matrix of q ↦ e_i·q for the i-th unit e_i of the algebra
 Parameters:     k·d/n
-Initialisation: Every entry of W is an entry of S up to its sign. ``init="uniform"``: uniform with the dense layer's
-                variance. ``init="quaternion"``: each weight is a hypercomplex number with a modulus of the χ
-                distribution with n degrees of freedom (n = 2: Rayleigh), a uniform phase θ and a random unit imaginary
-                axis, so that real and imaginary parts are modulus · (cos θ, axis · sin θ); the mean of the parts'
-                variances is the dense layer's
+Initialization: every entry of W is an entry of S up to its sign. ``init="uniform"``: uniform with the dense layer's
+                variance. ``init="quaternion"``: each weight is modulus · (cos θ, axis · sin θ).
+                The modulus has a χ distribution with n degrees of freedom (n = 2: Rayleigh), the phase θ is uniform,
+                the axis a random unit imaginary number. The mean variance of the parts is the dense layer's
 Source:         Cayley–Dickson construction; Gaudet and Maida, "Deep quaternion networks", IJCNN 2018; Parcollet et al.,
-                "Quaternion recurrent neural networks", ICLR 2019 (initialisation); Tay et al., "Lightweight and
+                "Quaternion recurrent neural networks", ICLR 2019 (initialization); Tay et al., "Lightweight and
                 efficient neural natural language processing with quaternion networks", ACL 2019 (Transformer)
 
-The two layouts are one map up to a fixed renumbering of its inputs and outputs. In "blocks" all real parts stand before
-all i parts and so on; in "interleaved" the n parts of one number stand side by side. Interleaved is the default because
-then any run of features holds equally much of each part: attention heads, and Q, K and V of a joint map, are split
-component-wise, as in the quaternion Transformer.
+The two layouts are the same map up to a fixed permutation of inputs and outputs. In "blocks" all real parts come first,
+then all i parts, and so on; in "interleaved" the n parts of a number are adjacent. Interleaved is the default because
+slices of features then contain whole numbers: attention heads, and Q, K and V of a joint map, are split component-wise,
+as in the quaternion Transformer.
 """
 
 import functools
@@ -32,12 +31,12 @@ from phmrun.layers.structures.phm import apply_factors, factors, kronecker_rows,
 
 Algebra = Literal["complex", "quaternion", "octonion", "sedenion"]
 ORDERS: dict[str, int] = {"complex": 2, "quaternion": 4, "octonion": 8, "sedenion": 16}
-"""n of each algebra."""
+"""Dimension n of each algebra."""
 
 
 @register("hypercomplex")
 class Hypercomplex(Structure):
-    """Multiplication by numbers of a fixed algebra (Hamilton's quaternions, …): 1/n of the dense parameters."""
+    """Multiplication by numbers of a fixed algebra, with 1/n of the dense parameters."""
 
     formula = "W = Σ_i S_i ⊗ A_i, A constant"
     count_formula = "k·d/n"
@@ -69,7 +68,7 @@ class Hypercomplex(Structure):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, *, algebra: str, **_: object) -> str | None:  # type: ignore[override]
-        """Whether n divides both sizes."""
+        """Check that the algebra exists and that its n divides both sizes."""
         fitting = [name for name, n in ORDERS.items() if out_features % n == 0 and in_features % n == 0]
         if algebra in fitting:
             return None
@@ -79,7 +78,7 @@ class Hypercomplex(Structure):
         return f"the {ORDERS[algebra]} parts of {algebra} numbers do not divide both sizes; valid algebras: {valid}"
 
     def reset_parameters(self, std: float) -> None:
-        """S by ``init``; its entries have standard deviation ``std``."""
+        """Draw S by ``init``; its entries have standard deviation ``std`` on average over the parts."""
         if self.init == "uniform":
             nn.init.uniform_(self.s, -math.sqrt(3) * std, math.sqrt(3) * std)
             return
@@ -92,47 +91,47 @@ class Hypercomplex(Structure):
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Linear least squares; without a covariance, a part is the mean of its places with their signs."""
+        """Fit by linear least squares; without a covariance, each part is a signed mean of entries."""
         n = len(self.a)
-        if self.layout == "interleaved":  # a renumbering of inputs and outputs makes it blocks
+        if self.layout == "interleaved":  # permute inputs and outputs to the layout "blocks"
             rows, columns = (torch.arange(size).view(-1, n).t().flatten() for size in weight.shape)
             weight = weight[rows][:, columns]
             covariance = None if covariance is None else covariance[columns][:, columns]
         self.s.copy_(second_factors(weight, self.a, covariance))
 
     def materialize(self) -> Tensor:
-        """One product and one permutation, as PHM."""
+        """Return W by one product and one permutation; see ``kronecker_sum``."""
         return kronecker_sum(*self._terms())
 
     def rows(self, index: Tensor) -> Tensor:
-        """A gather of each factor and a batched product, as PHM."""
+        """Return rows of W without building it; see ``kronecker_rows``."""
         return kronecker_rows(*self._terms(), index)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """As :meth:`packed`, from the parameters as they are (differentiable)."""
+        """Apply A and S as two matrix products (differentiable)."""
         return apply_numbers(inputs, *factors(self.a, self.s), interleaved=self.layout == "interleaved")
 
     def build_multiplications(self) -> int:
-        """N for each entry of W."""
+        """Return n·k·d."""
         return len(self.s) * self.out_features * self.in_features
 
     def token_multiplications(self) -> int:
-        """Those of the two products; see :func:`phmrun.layers.structures.phm.multiplications`."""
+        """Return those of both products; see :func:`phmrun.layers.structures.phm.multiplications`."""
         return multiplications(self.a, self.s)
 
     def packed(self) -> nn.Module:
-        """A and S laid out as two matrix products."""
+        """Return a module that applies copies of A and S as two matrix products."""
         mixer, weight, mixer_first = factors(self.a, self.s)
         interleaved = self.layout == "interleaved"
         return PackedFactors(apply_numbers, mixer, weight, mixer_first=mixer_first, interleaved=interleaved)
 
     def _terms(self) -> tuple[Tensor, Tensor]:
-        """First and second factors of the Kronecker products."""
+        """Return the first and second factors of the Kronecker products."""
         return (self.a, self.s) if self.layout == "blocks" else (self.s, self.a)
 
 
 def apply_numbers(inputs: Tensor, mixer: Tensor, weight: Tensor, mixer_first: bool, interleaved: bool) -> Tensor:
-    """The application in blocks; interleaved numbers are taken apart and put together again."""
+    """Apply factors in the layout "blocks"; permute interleaved inputs and outputs."""
     if not interleaved:
         return apply_factors(inputs, mixer, weight, mixer_first)
     n = min(mixer.shape)
@@ -142,7 +141,7 @@ def apply_numbers(inputs: Tensor, mixer: Tensor, weight: Tensor, mixer_first: bo
 
 
 def multiplication(n: int) -> Tensor:
-    """A ``[n, n, n]``: A_i is the matrix of q ↦ e_i·q, so that A_i[c, b] is the part c of e_i·e_b."""
+    """Return A ``[n, n, n]``: A_i is the matrix of q ↦ e_i·q, and A_i[c, b] part c of e_i·e_b."""
     table = torch.zeros(n, n, n)
     for i in range(n):
         for b in range(n):
@@ -152,9 +151,9 @@ def multiplication(n: int) -> Tensor:
 
 @functools.cache
 def sign(n: int, i: int, j: int) -> int:
-    """The sign of e_i·e_j = ±e_(i xor j) in the algebra of n parts, doubled from that of n/2 parts.
+    """Return the sign of e_i·e_j = ±e_(i xor j) in the algebra of dimension n.
 
-    A number is a pair (p, q) of two halves, with (p, q)(r, s) = (p r - s* q, s p + q r*), * the conjugate.
+    Cayley–Dickson construction from dimension n/2: (p, q)(r, s) = (p r - s* q, s p + q r*), * the conjugate.
     """
     if n == 1:
         return 1

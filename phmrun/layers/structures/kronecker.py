@@ -1,19 +1,21 @@
-"""Kronecker (Shapeshifter): W rearranged to a nearly square matrix of rank r, which is a sum of r Kronecker products.
+"""Kronecker (Shapeshifter): a sum of r Kronecker products, cut to the size of W.
 
-Formula:        W = the first k rows and d columns of Σ_i A_i ⊗ B_i, i = 1…r, A_i [p, q], B_i [s, t]; that is a matrix
-                of p·q rows and s·t columns, factorised with rank r and rearranged
+Formula:        W is the first k rows and d columns of Σ_i A_i ⊗ B_i, i = 1…r, A_i [p, q], B_i [s, t]; the sum is a
+                rearranged matrix [p·q, s·t] of rank r
 Parameters:     r·(p·q + s·t), see below
-Initialisation: Var(W) = Σ_i A_i²·Var(B). B has the variance that a dense W would have, and the r numbers A_i[α, β] of
-                each block are a random unit vector, as for PHM
+Initialization: Var(W) = Σ_i A_i²·Var(B). B has the variance of a dense W. The r numbers A_i[α, β] of each block are a
+                random unit vector, as in PHM
 Source:         "Shapeshifter: a parameter-efficient Transformer using factorized reshaped matrices", 2021, section 4
 
-Factors: "ceil", the paper's, has p = s = ⌈√k⌉ and q = t = ⌈√d⌉ (section 4 and corollary 3, with its submatrix: the
-first rows and columns), so 2·r·⌈√k⌉·⌈√d⌉ numbers, of which a few may lie outside the cut. "divisors" has p·s = k and
-q·t = d with p·q and s·t as near to √(k·d) as integers allow: nothing is cut, and at powers of two fewer numbers serve.
+Factors "ceil", from the paper (section 4 and corollary 3): p = s = ⌈√k⌉ and q = t = ⌈√d⌉. These are 2·r·⌈√k⌉·⌈√d⌉
+numbers, some of which may lie outside W.
 
-Padding of "divisors": where the nearest two factors of k·d are more than four times apart (a large prime vocabulary,
-for instance), the longer side of W is enlarged by less than one block of rows or columns to a size that has near
-factors, and W is cut from the larger matrix. A printed layer shows p×q and s×t: p·s > k or q·t > d tells of padding.
+Factors "divisors": p·s = k and q·t = d, with p·q and s·t as near to √(k·d) as integers allow. Nothing is cut, and
+powers of two need fewer numbers.
+
+Padding of "divisors": if the nearest two factors of k·d differ by more than a factor of four (such as for a large prime
+vocabulary), the longer side of W is enlarged by less than one block. W is then cut from the larger matrix. A printed
+layer shows p×q and s×t: W is padded if p·s > k or q·t > d.
 """
 
 import functools
@@ -31,10 +33,10 @@ from phmrun.layers.structure import Structure, register
 from phmrun.layers.structures.phm import apply_factors, factors, kronecker_sum, multiplications, unit_mixers
 
 Division = Literal["ceil", "divisors"]
-"""How the sizes of the factors follow from those of W."""
+"""Rule for the sizes of the factors."""
 
 APART = 4
-"""Factors whose ratio is larger are not near; they would cost more than 1.25 times those of the ideal √(k·d)."""
+"""Largest accepted ratio of the factors a and b; a larger one costs over 1.25 times as much as a = b = √(k·d)."""
 
 
 class Shapes(NamedTuple):
@@ -47,13 +49,13 @@ class Shapes(NamedTuple):
 
     @property
     def numbers(self) -> int:
-        """Parameters per unit of rank, a + b."""
+        """Number of parameters per unit of rank, a + b = p·q + s·t."""
         return self.p * self.q + self.s * self.t
 
 
 @register("kronecker")
 class Kronecker(Structure):
-    """A sum of r Kronecker products of equal size, about r·2√(k·d) parameters for a matrix of any shape, cut to it."""
+    """Sum of r Kronecker products, cut to the size of W: about 2·r·√(k·d) parameters for any shape."""
 
     formula = "W = Σ_i A_i ⊗ B_i, i = 1…r"
     count_formula = "2·r·⌈√k⌉·⌈√d⌉; divisors: r·(a + b), a·b = k·d"
@@ -79,19 +81,22 @@ class Kronecker(Structure):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, *, rank: int, factors: Division) -> str | None:  # type: ignore[override]
-        """Whether the rank is at least 1 and the division is known."""
+        """Check that ``factors`` is a valid choice and the rank at least 1."""
         if factors not in SHAPES:
             return f"factors = {factors!r}; valid factors: {', '.join(SHAPES)}"
         return None if rank >= 1 else f"rank = {rank}; valid rank: 1 or more"
 
     def reset_parameters(self, std: float) -> None:
-        """B uniform with standard deviation ``std``; A a random unit vector per block."""
+        """Draw B uniformly with standard deviation ``std``, and A as a random unit vector per block."""
         nn.init.uniform_(self.b, -math.sqrt(3) * std, math.sqrt(3) * std)
         with torch.no_grad():
             unit_mixers(self.a.permute(2, 0, 1))
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """As PHM's, with r terms; where W is cut from a larger matrix, zero for its rest, and gradients from there."""
+        """Fit r Kronecker products as for PHM.
+
+        If W is cut from a larger matrix, the fit to the zero-padded W is refined by gradients.
+        """
         p, q, s, t = self.shapes
         more_rows, more_columns = p * s - self.out_features, q * t - self.in_features
         cut = bool(more_rows or more_columns)
@@ -104,11 +109,11 @@ class Kronecker(Structure):
             super().fit(weight, covariance)
 
     def materialize(self) -> Tensor:
-        """One product of the two factors and one permutation."""
+        """Return W by one product of the factors and one permutation."""
         return kronecker_sum(*self._terms())[: self.out_features, : self.in_features]
 
     def rows(self, index: Tensor) -> Tensor:
-        """Row (α, σ) is Σ_i A_i[α, :] ⊗ B_i[σ, :]: a gather of each factor and a batched product; never the table."""
+        """Return rows of W without building it: row (α, σ) is Σ_i A_i[α, :] ⊗ B_i[σ, :]."""
         flat = index.reshape(-1)
         s = self.shapes.s
         mix = self.a.index_select(0, flat // s)  # [tokens, q, r]
@@ -116,26 +121,26 @@ class Kronecker(Structure):
         return row.flatten(1)[:, : self.in_features].reshape(*index.shape, self.in_features)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """As :meth:`packed`, from the parameters as they are (differentiable)."""
+        """Apply A and B as two matrix products (differentiable)."""
         return apply_padded(inputs, *factors(*self._terms()), self.shapes.q * self.shapes.t, self.out_features)
 
     def build_multiplications(self) -> int:
-        """R for each entry of the matrix that W is cut from."""
+        """Return r times the entries of the matrix that W is cut from."""
         p, q, s, t = self.shapes
         return self.a.shape[2] * p * q * s * t
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """As the two cores of a tensor train: A first, on q numbers, then B, on t numbers of each of r."""
+        """Fans of A (q inputs) and B (t inputs of each of r terms), as cores of a tensor train."""
         p, q, s, t = self.shapes
         rank = self.a.shape[2]
         return {"a": (p * rank, q), "b": (s, t * rank)}
 
     def token_multiplications(self) -> int:
-        """Those of the two products; see :func:`phmrun.layers.structures.phm.multiplications`."""
+        """Return those of both products; see :func:`phmrun.layers.structures.phm.multiplications`."""
         return multiplications(*self._terms())
 
     def packed(self) -> nn.Module | None:
-        """A and B laid out as two matrix products, where these take at most twice the multiplications of W."""
+        """Return a module that applies A and B; None if they take over twice the multiplications of W."""
         if multiplications(*self._terms()) > 2 * self.out_features * self.in_features:
             return None
         mixer, weight, mixer_first = factors(*self._terms())
@@ -143,38 +148,42 @@ class Kronecker(Structure):
         return PackedFactors(apply_padded, mixer, weight, mixer_first=mixer_first, **sizes)
 
     def extra_repr(self) -> str:
-        """Sizes, rank and the shapes of the factors."""
+        """Return the sizes, the options and the shapes of the factors."""
         p, q, s, t = self.shapes
         return f"{super().extra_repr()}, factors={p}×{q} ⊗ {s}×{t}"
 
     def _terms(self) -> tuple[Tensor, Tensor]:
-        """A ``[r, p, q]`` and B ``[r, s, t]``; stored by rows, so that a lookup gathers whole runs of memory."""
+        """Return A ``[r, p, q]`` and B ``[r, s, t]``; stored by rows, so that a lookup reads contiguous memory."""
         return self.a.permute(2, 0, 1), self.b.transpose(0, 1)
 
 
 def apply_padded(
     inputs: Tensor, mixer: Tensor, weight: Tensor, mixer_first: bool, columns: int, out_features: int
 ) -> Tensor:
-    """``[tokens, in_features] -> [tokens, out_features]`` by the factors of a matrix of so many columns, and rows."""
+    """Apply factors to inputs padded to ``columns``, and cut the outputs to ``out_features``.
+
+    Returns:
+        ``[tokens, out_features]``.
+    """
     padding = columns - inputs.shape[1]
     padded = F.pad(inputs, (0, padding)) if padding else inputs
     return apply_factors(padded, mixer, weight, mixer_first)[:, :out_features]
 
 
 def ceil_shapes(out_features: int, in_features: int) -> Shapes:
-    """⌈√k⌉ × ⌈√d⌉, twice."""
+    """Return ⌈√k⌉ × ⌈√d⌉ for both factors."""
     rows, columns = (math.isqrt(size - 1) + 1 for size in (out_features, in_features))
     return Shapes(rows, columns, rows, columns)
 
 
 @functools.lru_cache(maxsize=1024)
 def nearest_shapes(out_features: int, in_features: int) -> Shapes:
-    """The shapes whose a + b is least with a·b = k·d; of a slightly larger matrix where a and b would not be near."""
+    """Return the shapes with the smallest a + b, a·b = k·d; pad W if a and b differ too much."""
     pairs = [(p, q) for p in divisors(out_features) for q in divisors(in_features)]
 
     def cost(pair: tuple[int, int]) -> tuple[int, float]:
         a = pair[0] * pair[1]
-        # Among equal a, as in the paper A is nearest to √k by √d.
+        # Ties: as in the paper, A is nearest to √k × √d.
         return a + out_features * in_features // a, abs(math.log(pair[0] ** 2 / out_features))
 
     p, q = min(pairs, key=cost)
@@ -188,21 +197,21 @@ def nearest_shapes(out_features: int, in_features: int) -> Shapes:
 
 
 def _padded(longer: int, shorter: int) -> Shapes:
-    """The shapes with least a + b when the longer side may grow, by less than one block; the other keeps its size."""
+    """Return the shapes with the smallest a + b if the longer side may grow by less than one block."""
     root = math.sqrt(longer * shorter)
-    found = []
+    candidates = []
     for q in divisors(shorter):
         for p in {max(1, min(longer, whole)) for whole in (math.floor(root / q), math.ceil(root / q))}:
             s = -(-longer // p)
-            found.append(Shapes(-(-longer // s), q, s, shorter // q))
-    return min(found, key=lambda shapes: (shapes.numbers, shapes.p * shapes.s))
+            candidates.append(Shapes(-(-longer // s), q, s, shorter // q))
+    return min(candidates, key=lambda shapes: (shapes.numbers, shapes.p * shapes.s))
 
 
 def divisors(number: int) -> list[int]:
-    """All divisors, in no order."""
+    """Return all divisors, unordered."""
     small = [divisor for divisor in range(1, math.isqrt(number) + 1) if number % divisor == 0]
     return [*small, *(number // divisor for divisor in small)]
 
 
 SHAPES: dict[str, Callable[[int, int], Shapes]] = {"ceil": ceil_shapes, "divisors": nearest_shapes}
-"""Shapes of the factors, by the option's value."""
+"""Functions of (k, d) that return the shapes of the factors, by value of the option."""

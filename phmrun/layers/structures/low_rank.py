@@ -1,13 +1,12 @@
-"""Low rank: the product of two narrow matrices.
+"""Low rank: product of two narrow matrices.
 
 Formula:        W = U V, U [k, r], V [r, d]
 Parameters:     r·(k + d); with ``budget`` b, r = ⌊b·k·d / (k + d)⌋, at least 1
-Initialisation: Var(W) = r·Var(U)·Var(V). Both factors have the same standard deviation √(std / √r), so that neither
-                learns faster in proportion to its size
+Initialization: Var(W) = r·Var(U)·Var(V). Both factors have the standard deviation √(std / √r), so that their relative
+                learning speed is the same
 Source:         the "factorized" baseline of Zhang et al. 2021; Shapeshifter (2021), section 5.3
 
-It is always applied as two narrow products, in training too: they cost r·(k + d) multiplications per token in the place
-of k·d.
+W is applied as two narrow products, in training too: r·(k + d) multiplications per token instead of k·d.
 """
 
 from typing import Annotated
@@ -24,7 +23,7 @@ from phmrun.shares import check_budget, share_of
 
 @register("low-rank")
 class LowRank(Structure):
-    """The product of two narrow matrices, applied one after the other."""
+    """Product of two narrow matrices, applied in sequence."""
 
     formula = "W = U V"
     count_formula = "r·(k + d)"
@@ -49,58 +48,58 @@ class LowRank(Structure):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, *, rank: int, budget: float | str) -> str | None:  # type: ignore[override]
-        """Whether the rank is one that W can have, and the budget a share."""
+        """Check that 0 ≤ rank ≤ min(k, d) and that the budget is a share."""
         most = min(out_features, in_features)
         if not 0 <= rank <= most:
             return f"rank = {rank}; valid rank: 1 to {most}, or 0 for the budget's"
         return check_budget(budget)
 
     def reset_parameters(self, std: float) -> None:
-        """Both factors uniform with standard deviation √(std / √r)."""
+        """Draw both factors from a uniform distribution with standard deviation √(std / √r)."""
         bound = (3 * std / self.rank**0.5) ** 0.5
         for factor in (self.u, self.v):
             nn.init.uniform_(factor, -bound, bound)
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Truncated singular value decomposition, of the whitened matrix where there is a covariance."""
+        """Fit by truncated singular value decomposition; with a covariance, of the whitened matrix."""
         u, v = best_low_rank(weight, self.rank, covariance)
         self.u.copy_(u)
         self.v.copy_(v)
 
     def materialize(self) -> Tensor:
-        """U V."""
+        """Return U V."""
         return self.u @ self.v
 
     def rows(self, index: Tensor) -> Tensor:
-        """Row v of U, times V."""
+        """Return rows of U, times V."""
         return F.embedding(index, self.u) @ self.v
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """U (V x)."""
+        """Return U (V x)."""
         return apply_low_rank(inputs, self.u, self.v)
 
     def reduced(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """V x, and U."""
+        """Return V x ``[tokens, r]`` and U ``[k, r]``."""
         return F.linear(inputs, self.v), self.u
 
     def packed(self) -> nn.Module:
-        """U and V."""
+        """Return a module that multiplies by V, then by U."""
         return PackedFactors(apply_low_rank, self.u, self.v)
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """V first, then U."""
+        """Fans of V and U."""
         return {"v": (self.rank, self.in_features), "u": (self.out_features, self.rank)}
 
     def token_multiplications(self) -> int:
-        """r·(k + d)."""
+        """Return r·(k + d)."""
         return self.u.numel() + self.v.numel()
 
     def extra_repr(self) -> str:
-        """Sizes and the rank."""
+        """Return the sizes and the rank."""
         return f"out_features={self.out_features}, in_features={self.in_features}, rank={self.rank}"
 
 
 def apply_low_rank(inputs: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """``[tokens, d] -> [tokens, k]`` by U ``[k, r]`` and V ``[r, d]``."""
+    """Return U (V x): ``[tokens, d] -> [tokens, k]`` with U ``[k, r]`` and V ``[r, d]``."""
     return F.linear(F.linear(inputs, v), u)

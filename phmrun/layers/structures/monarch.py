@@ -1,16 +1,17 @@
-"""Monarch and block tensor train: two block-diagonal matrices with a permutation between them.
+"""Monarch and block tensor train: two block-diagonal matrices and a permutation.
 
 Formula:        block (i, j) of W, [k/b, d/b], is L_ij R_ij with L_ij [k/b, r] and R_ij [r, d/b], i, j = 1…b
 Parameters:     r·b·(k + d); with ``normalize`` 2 more. ``rank`` 0: the largest r within the budget
-Initialisation: R has variance 1 / (d/b), times min(1, b·r / (d/b)), as Qiu et al. draw a core; L what then makes the
-                variance of W that of a dense W, r·Var(L)·Var(R)
+Initialization: Var(R) = min(1, b·r / (d/b)) / (d/b), as Qiu et al. draw a core. Var(L) follows from
+                Var(W) = r·Var(L)·Var(R), the variance of a dense W
 Source:         Dao et al., "Monarch: Expressive structured matrices for efficient and accurate training", ICML 2022
-                (r·b² = min(k, d)); r > 1 as in the block tensor train of Qiu et al., "Compute better spent: replacing
-                dense layers with structured matrices", ICML 2024, where b = √d; ``normalize``: section 5.2 there
+                (r·b² = min(k, d)).
+                Block tensor train, r > 1: Qiu et al., "Compute better spent: replacing dense layers with structured
+                matrices", ICML 2024, where b = √d; ``normalize``: section 5.2
 
-Applied: every block of inputs is mapped to r numbers for each block of outputs (R), and every block of outputs reads
-what is meant for it (L): r·b·(k + d) multiplications per vector, one for each parameter. Where b does not divide a
-size, the last block is padded, and W cut from the larger matrix.
+R maps every block of inputs to r numbers for each block of outputs; L maps the b·r numbers of a block of outputs to its
+entries. This takes r·b·(k + d) multiplications per vector, one for each parameter. If b does not divide a size, the
+last block is padded and W is cut from the larger matrix.
 """
 
 from typing import Annotated
@@ -28,7 +29,7 @@ from phmrun.shares import check_budget, share_of
 
 @register("monarch")
 class Monarch(Structure):
-    """Two block-diagonal matrices with a permutation between them: blocks of rank r, of which W can have full rank."""
+    """Two block-diagonal matrices and a permutation: blocks have rank r, W can have full rank."""
 
     formula = "block (i, j) of W = L_ij R_ij, rank r"
     count_formula = "r·b·(k + d)"
@@ -46,7 +47,7 @@ class Monarch(Structure):
         blocks: Annotated[int, "Blocks b each way; 0: enough for full rank within the budget"] = 0,
         rank: Annotated[int, "Rank r of each block; 0: as large as the budget allows"] = 0,
         budget: Annotated[float | str, "Share of the dense parameters that b and r are chosen for"] = "1/4",
-        normalize: Annotated[bool, "Keep the root mean square of L and R below what it was drawn with"] = False,
+        normalize: Annotated[bool, "Bound the root mean square of L and R by that of their initialization"] = False,
     ) -> None:
         super().__init__(out_features, in_features, blocks=blocks, rank=rank, budget=budget, normalize=normalize)
         self.blocks = blocks or choose_blocks(out_features, in_features, budget)
@@ -64,7 +65,7 @@ class Monarch(Structure):
     def check(  # type: ignore[override]
         cls, out_features: int, in_features: int, *, blocks: int, rank: int, budget: float | str, **_: object
     ) -> str | None:
-        """Whether there can be so many blocks, and blocks of that rank."""
+        """Check the range of ``blocks``, ``rank`` and ``budget``."""
         most = min(out_features, in_features)
         if not 0 <= blocks <= most:
             return f"blocks = {blocks}; valid blocks: 1 to {most}, or 0 to have them chosen"
@@ -75,7 +76,7 @@ class Monarch(Structure):
         return check_budget(budget)
 
     def reset_parameters(self, std: float) -> None:
-        """R such that it keeps the variance of what it reads, L such that W has standard deviation ``std``."""
+        """Draw R to preserve its input's variance and L to give W ``std``; both uniform."""
         between, columns = self.right.shape[1:]
         of_right = (min(1.0, between / columns) / columns) ** 0.5
         self.drawn = (std / (self.rank**0.5 * of_right), of_right)
@@ -85,9 +86,9 @@ class Monarch(Structure):
             nn.init.ones_(self.gain)
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Truncated singular value decomposition of each block.
+        """Fit each block by truncated singular value decomposition.
 
-        With a covariance, whitened, one column of blocks after the other, and from there by gradients.
+        With a covariance: of whitened blocks, one column of blocks at a time, and then by gradients.
         """
         with torch.no_grad():
             left, right = best_low_rank_blocks(weight, self.blocks, self.rank, covariance)
@@ -99,19 +100,19 @@ class Monarch(Structure):
             super().fit(weight, covariance)
 
     def factors(self) -> tuple[Tensor, Tensor]:
-        """L ``[b, k/b, b·r]`` and R ``[b, b·r, d/b]`` of the formula, normalised where they are to be."""
+        """Return L ``[b, k/b, b·r]`` and R ``[b, b·r, d/b]``, normalized if ``normalize`` is set."""
         if self.gain is None:
             return self.left, self.right
         of_left, of_right = self.gain / self._growth()
         return self.left * of_left, self.right * of_right
 
     def _growth(self) -> Tensor:
-        """How many times the root mean squares of L and R are those that they were drawn with, at least 1."""
+        """Ratios ``[2]`` of the root mean squares of L and R to their initial ones, at least 1."""
         pairs = zip((self.left, self.right), self.drawn, strict=True)
         return torch.stack([(factor.square().mean() + 1e-8).sqrt() / drawn for factor, drawn in pairs]).clamp(min=1.0)
 
     def materialize(self) -> Tensor:
-        """The blocks' products as one batch, then one permutation."""
+        """Return W: the products of all blocks as one batch, then one permutation."""
         left, right = self.factors()
         b, r = self.blocks, self.rank
         of_left = left.view(b, -1, b, r).transpose(1, 2)  # [i, j, k/b, r]
@@ -120,40 +121,44 @@ class Monarch(Structure):
         return matrix[: self.out_features, : self.in_features]
 
     def rows(self, index: Tensor) -> Tensor:
-        """One row of L, set among zeros at the places of its block, times R."""
+        """Return rows of L, padded with zeros outside their block, times R."""
         left, right = self.factors()
         flat, b = index.reshape(-1), self.blocks
         rows = F.embedding(flat, left.flatten(0, 1)).view(-1, b, self.rank)  # [tokens, j, r]
-        own = F.one_hot(flat // self.rows_of_block, b).to(rows.dtype)
-        spread = torch.einsum("ti,tjr->jtir", own, rows).flatten(2)  # [j, tokens, (i, r)]
+        block = F.one_hot(flat // self.rows_of_block, b).to(rows.dtype)
+        spread = torch.einsum("ti,tjr->jtir", block, rows).flatten(2)  # [j, tokens, (i, r)]
         vectors = torch.bmm(spread, right).transpose(0, 1).flatten(1)[:, : self.in_features]
         return vectors.reshape(*index.shape, self.in_features)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Two batched products, with one permutation between them."""
+        """Apply R and L as two batched products with a permutation in between."""
         return apply_monarch(inputs, *self.factors(), out_features=self.out_features)
 
     def packed(self) -> nn.Module:
-        """The two factors."""
+        """Return a module that applies R and L."""
         return PackedFactors(apply_monarch, *self.factors(), out_features=self.out_features)
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """R on a block of inputs, then L on what all blocks send to one of the outputs."""
+        """Fans of R (a block of inputs) and L (the numbers that all blocks send to a block of outputs)."""
         _, between, columns = self.right.shape
         return {"right": (between, columns), "left": (self.rows_of_block, between)}
 
     def token_multiplications(self) -> int:
-        """One for each number of L and R."""
+        """Return the number of entries of L and R."""
         return self.left.numel() + self.right.numel()
 
     def extra_repr(self) -> str:
-        """Sizes, blocks and rank."""
+        """Return the sizes, the number of blocks and the rank."""
         sizes = f"out_features={self.out_features}, in_features={self.in_features}"
         return f"{sizes}, blocks={self.blocks}, rank={self.rank}"
 
 
 def apply_monarch(inputs: Tensor, left: Tensor, right: Tensor, *, out_features: int) -> Tensor:
-    """``[tokens, d] -> [tokens, k]`` by L ``[b, k/b, b·r]`` and R ``[b, b·r, d/b]``."""
+    """Apply W to ``[tokens, d]``, with L ``[b, k/b, b·r]`` and R ``[b, b·r, d/b]``.
+
+    Returns:
+        ``[tokens, out_features]``.
+    """
     blocks, between, columns = right.shape
     tokens = inputs.shape[0]
     sent = torch.bmm(right, into_blocks(inputs, blocks, columns))  # [j, (i, r), tokens]

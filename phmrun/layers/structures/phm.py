@@ -1,20 +1,20 @@
-"""PHM: parameterised hypercomplex multiplication, a sum of n Kronecker products.
+"""PHM: parameterized hypercomplex multiplication, a sum of n Kronecker products.
 
 Formula:        W = Σ_i A_i ⊗ S_i, i = 1…n, A_i [n, n], S_i [k/n, d/n]
-Parameters:     k·d/n + n³; with ``dual`` 2n³ instead of n³; with ``share`` the n³ or 2n³ once for all maps that share
-Initialisation: Var(W) = Σ_i A_i²·Var(S). S has the variance that a dense W would have, and the n numbers A_i[a, b] of
-                each block are a random unit vector, so that every block of W has the dense layer's standard deviation
-                whatever n is. (Independent A of variance 1/n would do so on average only: n = 1 would be off by half.)
-                B is zero, so that σ(B) is ½ everywhere, and A is twice as large.
+Parameters:     k·d/n + n³; with ``dual`` 2n³ instead of n³; with ``share`` the n³ or 2n³ once for all sharing maps
+Initialization: Var(W) = Σ_i A_i²·Var(S). S has the variance of a dense W. The n numbers A_i[a, b] of each block are a
+                random unit vector, so that every block of W has the dense layer's standard deviation for any n.
+                (Independent A of variance 1/n would achieve this on average only.) With ``dual``, B is zero,
+                σ(B) = ½ everywhere, and A is twice as large
 Source:         Zhang et al., "Beyond Fully-Connected Layers with Quaternions", ICLR 2021, equation 4
 
-``variant="released"`` is what the authors' released code computes: S is repeated along the axis that A contracts, so
-that A enters only through its row sums, and block (i, a) of W is rowsum(A_i)[a] · S_i. ``dual`` is an option of that
-code: A is replaced by A·σ(B), element by element, B another [n, n, n].
+``variant="released"`` is the computation of the authors' released code: S is repeated along the axis that A contracts.
+A then enters only through its row sums, and block (i, a) of W is rowsum(A_i)[a] · S_i. ``dual`` is an option of that
+code: A is replaced by A·σ(B), element by element, with B another [n, n, n].
 
-The functions below the class are of any W = Σ_i A_i ⊗ S_i, i = 1…r, with A ``[r, p, q]`` and S ``[r, k/p, d/q]``. Never
-``torch.kron`` term by term: one matrix product over i makes every block of W, and W need not be made for a row or for a
-few tokens.
+The functions below the class accept any W = Σ_i A_i ⊗ S_i, i = 1…r, with A ``[r, p, q]`` and S ``[r, k/p, d/q]``. One
+matrix product over i computes all blocks of W, faster than ``torch.kron`` for each term. Rows of W and products with
+few tokens are computed without W.
 """
 
 import math
@@ -32,7 +32,7 @@ from phmrun.layers.structure import Structure, register
 
 @register("phm")
 class PHM(Structure):
-    """A sum of n Kronecker products: 1/n of the dense parameters, plus n³ that rule how they mix."""
+    """Sum of n Kronecker products: 1/n of the dense parameters plus n³ mixing weights."""
 
     formula = "W = Σ_i A_i ⊗ S_i"
     count_formula = "k·d/n + n³"
@@ -64,7 +64,7 @@ class PHM(Structure):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, *, n: int, **_: object) -> str | None:  # type: ignore[override]
-        """Whether n divides both sizes."""
+        """Check that n divides both sizes."""
         if n >= 1 and out_features % n == 0 and in_features % n == 0:
             return None
         common = math.gcd(out_features, in_features)
@@ -72,7 +72,10 @@ class PHM(Structure):
         return f"n = {n} does not divide both sizes; valid n: {', '.join(divisors)}"
 
     def reset_parameters(self, std: float) -> None:
-        """S uniform with standard deviation ``std``; the mixing numbers a random unit vector per block."""
+        """Draw S uniformly with standard deviation ``std``, and A as a random unit vector per block.
+
+        A of the released variant is scaled to row sums with a mean square of 1. B is zero.
+        """
         nn.init.uniform_(self.s, -math.sqrt(3) * std, math.sqrt(3) * std)
         unit_mixers(self.a)
         with torch.no_grad():
@@ -83,9 +86,9 @@ class PHM(Structure):
                 self.a.div_(torch.sigmoid(self.b))
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Van Loan's rearrangement and its n largest singular vectors; alternating least squares with a covariance.
+        """Fit by the n largest singular vectors of Van Loan's rearrangement.
 
-        The released form, whose A enters by its row sums alone, is fitted by gradients.
+        With a covariance, alternating least squares follow. The released variant is fitted by gradients.
         """
         if self.variant == "released":
             super().fit(weight, covariance)
@@ -99,7 +102,7 @@ class PHM(Structure):
             self.s.copy_(s)
 
     def mixers(self) -> Tensor:
-        """A ``[n, n, n]`` of the formula, whatever it is made from."""
+        """Return A ``[n, n, n]`` of the formula, computed from A and B for the variant."""
         a = self.a if self.b is None else self.a * torch.sigmoid(self.b)
         if self.variant == "paper":
             return a
@@ -107,37 +110,37 @@ class PHM(Structure):
         return torch.diag_embed(a.sum(2).t(), dim1=0, dim2=1)
 
     def materialize(self) -> Tensor:
-        """One product [n², n] @ [n, kd/n²] and one permutation."""
+        """Return W by one product [n², n] @ [n, kd/n²] and one permutation."""
         return kronecker_sum(self.mixers(), self.s)
 
     def rows(self, index: Tensor) -> Tensor:
-        """Row (a, p) is Σ_i A_i[a, :] ⊗ S_i[p, :]: one gather of each factor and a batched product."""
+        """Return rows of W without building it: row (a, p) is Σ_i A_i[a, :] ⊗ S_i[p, :]."""
         return kronecker_rows(self.mixers(), self.s, index)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """As :meth:`packed`, from the parameters as they are (differentiable)."""
+        """Apply A and S as two matrix products (differentiable)."""
         return apply_factors(inputs, *factors(self.mixers(), self.s))
 
     def build_multiplications(self) -> int:
-        """N for each entry of W."""
+        """Return n·k·d."""
         return self.n * self.out_features * self.in_features
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """As the two cores of a tensor train of rank n: A first, on n numbers, then S, on d/n numbers of each of n."""
+        """Fans of A (n inputs) and S (d/n inputs of each of n terms), as cores of a tensor train."""
         return {"a": (self.n**2, self.n), "s": (self.out_features // self.n, self.in_features)}
 
     def token_multiplications(self) -> int:
-        """Those of the two products; see :func:`multiplications`."""
+        """Return those of both products; see :func:`multiplications`."""
         return multiplications(self.a, self.s)
 
     def packed(self) -> nn.Module:
-        """A and S laid out as the two matrix products of the factored application."""
+        """Return a module that applies copies of A and S as two matrix products."""
         mixer, weight, mixer_first = factors(self.mixers(), self.s)
         return PackedFactors(apply_factors, mixer, weight, mixer_first=mixer_first)
 
 
 def kronecker_sum(a: Tensor, s: Tensor) -> Tensor:
-    """W ``[k, d]``: one product [pq, r] @ [r, kd/pq] gives the blocks, one permutation puts them in their places."""
+    """Return W ``[k, d]`` by one product [pq, r] @ [r, kd/pq] and one permutation of its blocks."""
     r, p, q = a.shape
     _, block_rows, block_columns = s.shape
     products = a.reshape(r, p * q).t() @ s.reshape(r, -1)  # [(p, q), (block_rows, block_columns)]
@@ -146,7 +149,7 @@ def kronecker_sum(a: Tensor, s: Tensor) -> Tensor:
 
 
 def kronecker_rows(a: Tensor, s: Tensor, index: Tensor) -> Tensor:
-    """Rows of W by number, ``[…] -> […, d]``: a gather of each factor and a batched product over i."""
+    """Return rows of W by number, ``[…] -> […, d]``, by a gather of each factor and a batched product."""
     block_rows = s.shape[1]
     flat = index.reshape(-1)
     block, place = flat // block_rows, flat % block_rows
@@ -156,7 +159,7 @@ def kronecker_rows(a: Tensor, s: Tensor, index: Tensor) -> Tensor:
 
 
 class Factors(NamedTuple):
-    """The two matrices of the factored application, in their order."""
+    """Matrices of the factored application, and the order in which they are applied."""
 
     mixer: Tensor
     weight: Tensor
@@ -164,7 +167,7 @@ class Factors(NamedTuple):
 
 
 def factors(a: Tensor, s: Tensor) -> Factors:
-    """A and S laid out for :func:`apply_factors`: A goes first where that takes fewer multiplications."""
+    """Arrange A and S for :func:`apply_factors`: A first if that takes fewer multiplications."""
     r, p, q = a.shape
     _, block_rows, block_columns = s.shape
     if p * block_columns * (q + block_rows) <= q * block_rows * (block_columns + p):
@@ -175,16 +178,16 @@ def factors(a: Tensor, s: Tensor) -> Factors:
 
 
 def multiplications(a: Tensor, s: Tensor) -> int:
-    """Multiplications per token of :func:`apply_factors`."""
+    """Return the multiplications per token of :func:`apply_factors`."""
     r, p, q = a.shape
     _, block_rows, block_columns = s.shape
     return r * min(p * block_columns * (q + block_rows), q * block_rows * (block_columns + p))
 
 
 def apply_factors(inputs: Tensor, mixer: Tensor, weight: Tensor, mixer_first: bool) -> Tensor:
-    """``inputs [tokens, d] -> [tokens, k]`` in two products.
+    """Apply both factors to ``inputs``, ``[tokens, d] -> [tokens, k]``.
 
-    The mixer's is a batched one over the tokens: ``@`` would say the same, but take its time to find that out.
+    The product with the mixer is a ``bmm`` over tokens, which has less overhead than ``@``.
     """
     tokens, size = inputs.shape
     rows, columns = weight.shape
@@ -203,13 +206,13 @@ def apply_factors(inputs: Tensor, mixer: Tensor, weight: Tensor, mixer_first: bo
 
 
 def unit_mixers(a: Tensor) -> None:
-    """Draws A ``[r, p, q]`` in place so that the r numbers of each block of W are a random unit vector.
+    """Draw A ``[r, p, q]`` in place: the r numbers of each block are a random unit vector.
 
-    Then every block of W has the variance of S, whatever r is. Independent numbers of variance 1/r would do so on
-    average over blocks only: with r = 1, a block's deviation would be off by half.
+    Every block of W then has the variance of S for any r. Independent numbers of variance 1/r would achieve this only
+    on average over blocks.
     """
     if a.is_meta:
-        return  # there is nothing to draw, and torch works out in Python what the norm would be: most of a count's time
+        return  # nothing to draw; the norm of a meta tensor takes most of the time of a count
     nn.init.normal_(a)
     with torch.no_grad():
         a.div_(a.norm(dim=0))

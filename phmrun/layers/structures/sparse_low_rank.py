@@ -1,14 +1,14 @@
-"""Sparse plus low rank: the product of two narrow matrices, and numbers of their own at random places.
+"""Sparse plus low rank: product of two narrow matrices plus a sparse matrix.
 
-Formula:        W = U V + S, U [k, r], V [r, d]; S has m numbers in every row, at places that are drawn once
+Formula:        W = U V + S, U [k, r], V [r, d]; S has m entries per row, at fixed random positions
 Parameters:     r·(k + d) + k·m with m = density·d; ``rank`` 0: the largest r within the budget
-Initialisation: The numbers of S have the deviation of a dense W's. U V has what then lacks, so that the mean square
-                over all of W is that of a dense W: Var(U V) = (1 - m/d)·std²
+Initialization: the entries of S have the standard deviation of a dense W; Var(U V) = (1 - m/d)·std², so that the mean
+                square over all of W is that of a dense W
 Source:         Han et al., "SLTrain: a sparse plus low-rank approach for parameter and memory efficient pretraining",
-                NeurIPS 2024 (density 0.03); places are theirs but for the same number in every row
+                NeurIPS 2024 (density 0.03); here every row has the same number of entries
 
-The places are a function of the sizes, the density and ``seed`` alone, so that no run has to store them. In training W
-is built, which costs r multiplications for each entry: products with sparse matrices are slower than dense ones.
+The positions depend on the sizes, the density and ``seed`` only, and are not stored in checkpoints. W is built in
+training at r multiplications per entry, because sparse products are slower than dense ones.
 """
 
 from typing import Annotated
@@ -22,12 +22,12 @@ from phmrun.layers.structure import Structure, register
 from phmrun.shares import check_budget, share_of
 
 AT_ONCE = 1 << 22
-"""Random numbers drawn at a time for the places."""
+"""Number of random numbers drawn at a time for the positions."""
 
 
 @register("sparse-low-rank")
 class SparseLowRank(Structure):
-    """The product of two narrow matrices, and numbers of their own at random places that stay."""
+    """Product of two narrow matrices plus a sparse matrix with fixed random positions."""
 
     formula = "W = U V + S, S at random places"
     count_formula = "r·(k + d) + k·m, m = density·d"
@@ -45,27 +45,27 @@ class SparseLowRank(Structure):
         rank: Annotated[int, "Rank r of U V; 0: as large as the budget allows"] = 0,
         density: Annotated[float, "Share of the entries of W that have a number in S"] = 0.03,
         budget: Annotated[float | str, "Share of the dense parameters that r is chosen for, S included"] = "1/4",
-        seed: Annotated[int, "What the places are drawn from"] = 0,
+        seed: Annotated[int, "Random seed of the positions of S"] = 0,
     ) -> None:
         super().__init__(out_features, in_features, rank=rank, density=density, budget=budget, seed=seed)
-        each = max(1, round(density * in_features))  # m
+        per_row = max(1, round(density * in_features))  # m
         share = share_of(budget) or 1
-        left = int(share * out_features * in_features) - out_features * each
+        left = int(share * out_features * in_features) - out_features * per_row
         self.rank = rank or max(1, min(left // (out_features + in_features), out_features, in_features))
         self.u = nn.Parameter(torch.empty(out_features, self.rank))
         self.v = nn.Parameter(torch.empty(self.rank, in_features))
-        self.s = nn.Parameter(torch.empty(out_features, each))
+        self.s = nn.Parameter(torch.empty(out_features, per_row))
         if self.s.is_meta:
-            places = torch.empty(out_features, each, dtype=torch.long, device="meta")
+            places = torch.empty(out_features, per_row, dtype=torch.long, device="meta")
         else:
-            places = draw_places(out_features, in_features, each, seed).to(self.s.device)
+            places = draw_places(out_features, in_features, per_row, seed).to(self.s.device)
         self.register_buffer("places", places, persistent=False)
 
     @classmethod
     def check(  # type: ignore[override]
         cls, out_features: int, in_features: int, *, rank: int, density: float, budget: float | str, seed: int
     ) -> str | None:
-        """Whether the rank is one that W can have, and the shares are shares."""
+        """Check the range of ``rank``, ``density``, ``seed`` and ``budget``."""
         most = min(out_features, in_features)
         if not 0 <= rank <= most:
             return f"rank = {rank}; valid rank: 1 to {most}, or 0 for the budget's"
@@ -76,7 +76,7 @@ class SparseLowRank(Structure):
         return check_budget(budget)
 
     def reset_parameters(self, std: float) -> None:
-        """S uniform with standard deviation ``std``; U and V alike, with what W then lacks."""
+        """Draw S with standard deviation ``std``, U and V with the rest of W's variance; all uniform."""
         share = self.s.shape[1] / self.in_features
         nn.init.uniform_(self.s, -(3**0.5) * std, 3**0.5 * std)
         bound = (3 * std * (1 - share) ** 0.5 / self.rank**0.5) ** 0.5
@@ -84,43 +84,47 @@ class SparseLowRank(Structure):
             nn.init.uniform_(factor, -bound, bound)
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """U V and S in turn, each the best for the other, then by gradients."""
+        """Fit U V and S alternately, then all by gradients."""
         with torch.no_grad():
-            found = best_sparse_low_rank(weight, self.places, self.rank, covariance)
-            for factor, value in zip((self.u, self.v, self.s), found, strict=True):
+            best = best_sparse_low_rank(weight, self.places, self.rank, covariance)
+            for factor, value in zip((self.u, self.v, self.s), best, strict=True):
                 factor.copy_(value)
         super().fit(weight, covariance)
 
     def materialize(self) -> Tensor:
-        """U V, with S added in its places."""
+        """Return U V + S."""
         return (self.u @ self.v).scatter_add(1, self.places, self.s)
 
     def rows(self, index: Tensor) -> Tensor:
-        """Rows of U times V, with the rows of S added."""
+        """Return rows of U, times V, plus rows of S."""
         flat = index.reshape(-1)
         places = self.places.index_select(0, flat)
         vectors = (F.embedding(flat, self.u) @ self.v).scatter_add(1, places, F.embedding(flat, self.s))
         return vectors.reshape(*index.shape, self.in_features)
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """U and V one after the other, S beside them."""
+        """Fans of V, U and S."""
         k, d, r = self.out_features, self.in_features, self.rank
         return {"v": (r, d), "u": (k, r), "s": (k, self.s.shape[1])}
 
     def token_multiplications(self) -> int:
-        """One for each number of U, V and S."""
+        """Return the number of entries of U, V and S."""
         return self.u.numel() + self.v.numel() + self.s.numel()
 
     def build_multiplications(self) -> int:
-        """R for each entry of W."""
+        """Return r·k·d."""
         return self.rank * self.out_features * self.in_features
 
 
-def draw_places(rows: int, columns: int, each: int, seed: int) -> Tensor:
-    """For every row, ``each`` different columns in rising order, all equally likely, ``[rows, each]``."""
+def draw_places(rows: int, columns: int, per_row: int, seed: int) -> Tensor:
+    """Draw ``per_row`` different columns for each row, uniformly.
+
+    Returns:
+        Column numbers ``[rows, per_row]``, in ascending order in each row.
+    """
     generator = torch.Generator().manual_seed(seed)
-    step, found = max(1, AT_ONCE // columns), []
+    step, places = max(1, AT_ONCE // columns), []
     for start in range(0, rows, step):
         drawn = torch.rand(min(step, rows - start), columns, generator=generator, device="cpu")
-        found.append(drawn.topk(each, dim=1).indices.sort(dim=1).values)
-    return torch.cat(found)
+        places.append(drawn.topk(per_row, dim=1).indices.sort(dim=1).values)
+    return torch.cat(places)

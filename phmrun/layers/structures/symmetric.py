@@ -1,14 +1,15 @@
-"""Symmetric: a symmetric matrix in the basis of its eigenvectors, where it is diagonal.
+"""Symmetric: a symmetric matrix in its eigenbasis, where it is diagonal.
 
 Formula:        W = diag(w)
 Parameters:     d
-Initialisation: Off the diagonal, W is zero. Its d numbers have √d times the dense layer's standard deviation, so that
-                the mean square over all of W, and with it the variance of W x, is the dense layer's
+Initialization: w has √d times the dense layer's standard deviation; W is zero off the diagonal. The mean square over
+                all of W, and the variance of W x, are then those of the dense layer
 Source:         Matsuno et al., "Reduction of parameter redundancy in biaffine classifiers with symmetric and circulant
                 weight matrices", PACLIC 2018, section 3.1
 
-Made for bilinear forms xᵀ W y: where W = Q diag(w) Qᵀ, the layers that make x and y learn Qᵀ along with their own maps,
-and the form is the triple inner product Σ_i w_i x_i y_i. As a linear map it scales each feature by itself.
+Intended for bilinear forms xᵀ W y with W = Q diag(w) Qᵀ. The layers that compute x and y learn Qᵀ within their own
+matrices, and the form is the triple inner product Σ_i w_i x_i y_i. A linear map with this structure scales each feature
+separately.
 """
 
 import math
@@ -25,21 +26,21 @@ from phmrun.layers.structure import Application, Structure, register
 
 
 class SymmetricForm:
-    """xᵀ diag(w) y, element by element."""
+    """Bilinear form xᵀ diag(w) y, computed element by element."""
 
     def sides(self, maps: Sequence["Symmetric"], x: Tensor, y: Tensor, shift: Tensor | None) -> tuple[Tensor, Tensor]:
-        """As :meth:`phmrun.layers.structure.BilinearForm.sides`."""
+        """Return x and w ∘ y + u; see :meth:`phmrun.layers.structure.BilinearForm.sides`."""
         vectors, diagonals = y.unsqueeze(-2), torch.stack([structure.diagonal for structure in maps])
         return x, vectors * diagonals if shift is None else torch.addcmul(shift, vectors, diagonals)
 
     def pairs(self, maps: Sequence["Symmetric"], x: Tensor, y: Tensor) -> Tensor:
-        """As :meth:`phmrun.layers.structure.BilinearForm.pairs`."""
+        """Return Σ_i w_i x_i y_i; see :meth:`phmrun.layers.structure.BilinearForm.pairs`."""
         return F.linear(x * y, torch.stack([structure.diagonal for structure in maps]))
 
 
 @register("symmetric")
 class Symmetric(Structure):
-    """A symmetric matrix, diagonal in a basis that other layers learn: for bilinear forms; square only."""
+    """Symmetric matrix in its eigenbasis, for bilinear forms; square only."""
 
     formula = "W = diag(w)"
     count_formula = "d"
@@ -54,13 +55,13 @@ class Symmetric(Structure):
         self.diagonal = nn.Parameter(torch.empty(in_features))
 
     def reset_parameters(self, std: float) -> None:
-        """Uniform with standard deviation √d · ``std``."""
+        """Draw w from a uniform distribution with standard deviation √d · ``std``."""
         bound = math.sqrt(3 * self.in_features) * std
         nn.init.uniform_(self.diagonal, -bound, bound)
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """The diagonal; with a covariance, each row's regression on its own input."""
+        """Copy the diagonal; with a covariance, regress each output on its input."""
         if covariance is None:
             self.diagonal.copy_(weight.diagonal())
             return
@@ -68,25 +69,25 @@ class Symmetric(Structure):
         self.diagonal.copy_((weight.double() @ steady).diagonal() / steady.diagonal())
 
     def materialize(self) -> Tensor:
-        """The diagonal matrix."""
+        """Return diag(w)."""
         return torch.diag(self.diagonal)
 
     def rows(self, index: Tensor) -> Tensor:
-        """Number i at place i."""
+        """Return w_i · e_i for each index i."""
         return F.one_hot(index, self.in_features) * self.diagonal
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Element by element."""
+        """Return w ∘ x."""
         return inputs * self.diagonal
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """One number each."""
+        """Fans of w: each output reads a single input."""
         return {"diagonal": (1, 1)}
 
     def token_multiplications(self) -> int:
-        """One per feature."""
+        """Return d."""
         return self.in_features
 
     def packed(self) -> nn.Module:
-        """The diagonal alone."""
+        """Return a module that multiplies by w."""
         return PackedFactors(torch.mul, self.diagonal)

@@ -221,7 +221,7 @@ def test_normalized_cores_stay_within_what_they_were_drawn_with():
     [
         ("monarch", {"blocks": 9}, "valid blocks: 1 to 8"),
         ("monarch", {"blocks": 4, "rank": 3}, "valid rank: 1 to 2"),
-        ("blast", {"budget": "2"}, "valid: above 0 and up to 1"),
+        ("blast", {"budget": "2"}, "valid: above 0 and at most 1"),
         ("block-circulant", {"size": 17}, "valid size: 1 to 16"),
         ("sparse-low-rank", {"density": 0.0}, "valid density: above 0"),
         ("guided", {"of": "guided"}, "any structure but"),
