@@ -1,7 +1,7 @@
-"""Matrix products: the library that computes them on this processor. Needs nothing but torch.
+"""Choice of the library for matrix products on this processor; depends on torch only.
 
 On AMD processors torch sends float32 products to MKL, which runs them at half of the speed of oneDNN in the same wheel.
-A run chooses the library once, records it and keeps it (:mod:`choice`). Importing this package sets nothing.
+A run chooses the library once and records it (:mod:`choice`). Importing this package has no side effects.
 """
 
 from phmrun.kernels.attention import attend

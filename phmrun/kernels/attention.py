@@ -55,10 +55,13 @@ def attend(
     Args:
         query: ``[batch, heads, length, head_width]``.
         key: ``[batch, heads, memory_length, head_width]``.
-        value: As ``key``.
-        mask: As ``F.scaled_dot_product_attention`` takes it.
+        value: Same shape as ``key``.
+        mask: Mask of ``F.scaled_dot_product_attention``; torch does not accept it together with ``causal``.
         dropout: Share of attention weights dropped.
-        causal: Each position attends to itself and earlier ones only.
+        causal: Restrict each position to itself and earlier ones.
+
+    Returns:
+        ``[batch, heads, length, head_width]``.
     """
     if torch.compiler.is_compiling() or query.is_cuda or switched() != ONEDNN:
         return F.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal=causal)

@@ -1,7 +1,7 @@
 """Choice of the library that computes a run's float32 products on the CPU.
 
-It depends on the processor, the versions of the libraries and the accuracy probe, never on timings or load. So two runs
-on one machine choose the same. torch's own choice is MKL; on AMD processors oneDNN is twice as fast.
+It depends on the processor, the versions of the libraries and the accuracy probe, never on timings or load. Two runs on
+one machine therefore make the same choice. torch's default is MKL; on AMD processors oneDNN is twice as fast.
 """
 
 import os
@@ -29,7 +29,7 @@ class Choice:
     """Library of the products, and the reason for it.
 
     Attributes:
-        library: "torch": as torch computes them by default; "onednn".
+        library: "torch": torch's default library; or "onednn".
         reason: One line for the log and the record.
         refused: True if oneDNN was asked for and cannot be used.
     """
@@ -39,12 +39,14 @@ class Choice:
     refused: bool = False
 
     def applied(self) -> AbstractContextManager[None]:
-        """Return a context in which products take this library."""
+        """Return a context in which products use this library."""
         return onednn_products(self.library == "onednn")
 
 
 def choose(requested: str, products: Callable[[], Sequence[Product]]) -> Choice:
     """Choose the library of the products.
+
+    A request for oneDNN limits its instruction set by ``ONEDNN_MAX_CPU_ISA``, unless that is set already.
 
     Args:
         requested: "torch", "onednn", or "auto": oneDNN on processors by AMD.

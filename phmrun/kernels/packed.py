@@ -1,9 +1,9 @@
-"""Dense map of few vectors at a time on a CPU, by the fastest of several kernels that compute the same.
+"""Dense maps of few vectors on a CPU, by the fastest of several equivalent kernels.
 
-For a few rows ``F.linear`` reads the weights in a way that takes up to four times as long as the others do. The fastest
-kernel depends on the machine, the sizes and the number of rows, so it is measured once in a process for each of these,
-in a few milliseconds. The kernels sum in different orders: results differ in the last digits, and may differ between
-machines. So scores are not computed with them.
+For few rows ``F.linear`` takes up to four times as long as the fastest kernel. That kernel depends on the machine, the
+sizes and the number of rows, and is measured once per process for each of these, in a few milliseconds. The kernels sum
+in different orders: results differ in the last digits, and may differ between machines. Scores are therefore not
+computed with them.
 """
 
 import logging
@@ -19,27 +19,27 @@ LOG = logging.getLogger("phmrun.kernels")
 Map = Callable[[Tensor], Tensor]
 """``[rows, in_features] -> [rows, out_features]``."""
 Kernel = Callable[[Tensor, Tensor | None], Map]
-"""Makes a map of W and b."""
+"""Function of W and b that returns a map."""
 
 FEW_ROWS = 128
 """Above this number of rows only the kernels in :data:`MANY_ROWS` are measured."""
 ROUNDS = 3
 CLEARLY = 0.9
-"""Another kernel must take no more than this part of the time of ``F.linear``; less is within the noise."""
+"""Largest share of the time of ``F.linear`` at which another kernel is chosen, because of noise."""
 
 _CHOSEN: dict[tuple[int, int, int, int], str] = {}
 """Name of the fastest kernel in this process, by output and input features, rows and threads."""
 _MISSING: set[str] = set()
-"""Kernels that this torch lacks, as the log has said."""
+"""Kernels that this torch lacks and that were logged."""
 
 
 def _linear(weight: Tensor, bias: Tensor | None) -> Map:
-    """As torch computes it."""
+    """Return ``F.linear`` with these weights."""
     return lambda inputs: F.linear(inputs, weight, bias)
 
 
 def _turned(weight: Tensor, bias: Tensor | None) -> Map:
-    """(W xᵀ)ᵀ."""
+    """Return a map that computes (W xᵀ)ᵀ + b."""
     column = None if bias is None else bias.unsqueeze(1)
 
     def turned(inputs: Tensor) -> Tensor:
@@ -51,27 +51,32 @@ def _turned(weight: Tensor, bias: Tensor | None) -> Map:
 
 
 def _transposed(weight: Tensor, bias: Tensor | None) -> Map:
-    """X Wᵀ with a contiguous copy of Wᵀ."""
+    """Return a map that computes x Wᵀ + b with a contiguous copy of Wᵀ."""
     columns = weight.t().contiguous()
     return lambda inputs: torch.mm(inputs, columns) if bias is None else torch.addmm(bias, inputs, columns)
 
 
 def _packed(weight: Tensor, bias: Tensor | None) -> Map:
-    """oneDNN's, with W packed in its own layout; one copy serves every number of rows."""
+    """Return oneDNN's map, with a copy of W in its packed layout for any number of rows."""
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, FEW_ROWS)
     apply = torch.ops.mkldnn._linear_pointwise.default
     return lambda inputs: apply(inputs, packed, bias, "none", [], "")
 
 
 KERNELS: Mapping[str, Kernel] = {"linear": _linear, "turned": _turned, "transposed": _transposed, "packed": _packed}
-"""All kernels; every torch has the first."""
+"""All kernels by name; the first exists in every version of torch."""
 MANY_ROWS = ("linear", "packed")
 
 
 class FewRows:
-    """y = W x + b, W ``[out_features, in_features]``, without a gradient, in single precision on a CPU.
+    """Map y = W x + b without gradients, by the fastest kernel for each number of rows.
 
-    Each number of rows takes the kernel that is the fastest for it; kernels share their copies of W.
+    Kernels are measured in single precision on a CPU; otherwise ``F.linear`` is used. Row counts that use the same
+    kernel share its copy of W.
+
+    Args:
+        weight: W ``[out_features, in_features]``.
+        bias: b ``[out_features]`` or None.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -81,7 +86,7 @@ class FewRows:
         self._by_kernel: dict[str, Map] = {}
 
     def __call__(self, inputs: Tensor) -> Tensor:
-        """``[rows, in_features] -> [rows, out_features]``."""
+        """Return W x + b, ``[rows, in_features] -> [rows, out_features]``."""
         apply = self._by_rows.get(len(inputs))
         if apply is None:
             apply = self._by_rows[len(inputs)] = self._chosen(len(inputs))
@@ -100,7 +105,7 @@ class FewRows:
 
 
 def fastest(weight: Tensor, bias: Tensor | None, rows: int) -> str:
-    """Return the name of the fastest kernel for such a map, measured at its first use in this process."""
+    """Return the name of the fastest kernel for a map, measured at its first use in this process."""
     key = (*weight.shape, rows, torch.get_num_threads())
     if key not in _CHOSEN:
         inputs = torch.randn(rows, weight.shape[1], generator=torch.Generator().manual_seed(0))
@@ -118,7 +123,7 @@ def fastest(weight: Tensor, bias: Tensor | None, rows: int) -> str:
 
 
 def _works(name: str, inputs: Tensor) -> bool:
-    """Return true if this build of torch has the kernel's operators; log once if it lacks them."""
+    """Return True if this build of torch has the kernel's operators; otherwise log once."""
     if name != "packed":
         return True
     try:

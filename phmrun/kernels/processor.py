@@ -10,7 +10,7 @@ CPU_INFO = Path("/proc/cpuinfo")
 
 
 def is_amd() -> bool:
-    """Return true on a processor by AMD, on which MKL runs at less than its full speed."""
+    """Return True on a processor by AMD, on which MKL runs at less than its full speed."""
     try:
         vendor = re.search(r"vendor_id\s*:\s*(\S+)", CPU_INFO.read_text(encoding="utf-8"))
     except OSError:
@@ -19,12 +19,12 @@ def is_amd() -> bool:
 
 
 def has_avx512() -> bool:
-    """Return true if torch uses AVX-512, without which its oneDNN switch has no effect."""
+    """Return True if torch uses AVX-512, without which its oneDNN switch has no effect."""
     return torch.backends.cpu.get_cpu_capability().startswith("AVX512")
 
 
 def has_amx() -> bool:
-    """Return true if the processor multiplies bfloat16 matrices in units of their own."""
+    """Return True if the processor multiplies bfloat16 matrices in units of their own."""
     try:
         return "amx_bf16" in CPU_INFO.read_text(encoding="utf-8")
     except OSError:
@@ -32,5 +32,5 @@ def has_amx() -> bool:
 
 
 def has_bf16() -> bool:
-    """Return true if the processor computes in bfloat16, as oneDNN sees it."""
+    """Return True if the processor computes in bfloat16, as oneDNN sees it."""
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) if torch.backends.mkldnn.is_available() else False

@@ -18,7 +18,7 @@ NATIVE = "ieee"
 
 
 def has_switch() -> bool:
-    """Return true if this torch has the switch and oneDNN."""
+    """Return True if this torch has the switch and oneDNN."""
     return torch.backends.mkldnn.is_available() and hasattr(_products(), "fp32_precision")
 
 
@@ -69,7 +69,7 @@ def tf32_products(active: bool = True) -> Iterator[None]:
 
 
 def float32_precision() -> str:
-    """Return torch's setting for float32 products: ``highest`` unless somebody lowered it.
+    """Return torch's setting for float32 products: ``highest`` by default.
 
     torch's own getter raises after the newer setters were used; then the newer settings are named.
     """

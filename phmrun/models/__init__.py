@@ -1,1 +1,1 @@
-"""The papers' networks, built from the shared layers."""
+"""Networks of the papers, built from the shared layers."""

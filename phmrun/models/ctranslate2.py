@@ -1,8 +1,7 @@
-"""A trained Transformer for the inference engine CTranslate2, through the library's own ``TransformerSpec``.
+"""Conversion of a trained Transformer to the inference engine CTranslate2.
 
-A converted model is a directory: ``model.bin``, ``config.json``, the vocabulary, the SentencePiece models, a page that
-says how to call it, and ``phmrun.json``: which weights of which run it holds. It is a function of the tokens alone, so
-every structure is folded into dense matrices first.
+A converted model is a directory with ``model.bin``, ``config.json``, the vocabulary, the SentencePiece models, a README
+on its use, and ``phmrun.json``, which identifies the weights and their run. Structures are folded into dense matrices.
 """
 
 import hashlib
@@ -39,7 +38,7 @@ INSTALL = 'Run: pip install "phmrun[ctranslate2]"'
 
 
 def library() -> Any:
-    """The package ``ctranslate2``.
+    """Import and return the package ``ctranslate2``.
 
     Raises:
         PhmrunError: It is not installed.
@@ -58,12 +57,22 @@ def converted(
     quantization: Quantization = "none",
     **facts: str,
 ) -> Path:
-    """A converted model of these weights in ``directory``; made unless it is there, in the place of another one.
+    """Write a converted model to ``directory``, unless it is there already.
 
-    ``facts`` are what else ``phmrun.json`` says; "none" keeps weights in 32 bits.
+    A directory with another model is replaced.
+
+    Args:
+        network: Trained Transformer.
+        vocabularies: Vocabularies of both sides.
+        directory: Where to write.
+        quantization: Type of the weights; "none": 32 bits.
+        **facts: Further entries of ``phmrun.json``.
+
+    Returns:
+        ``directory``.
 
     Raises:
-        PhmrunError: The library is missing.
+        PhmrunError: The library is missing, or the network is not a Transformer.
     """
     mark = {
         "weights": digest_of(network),
@@ -73,10 +82,10 @@ def converted(
         **facts,
     }
     try:
-        found = parse_json((directory / MARK).read_text(encoding="utf-8"))
+        present = parse_json((directory / MARK).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        found = None
-    if found == mark and (directory / "model.bin").is_file():
+        present = None
+    if present == mark and (directory / "model.bin").is_file():
         return directory
     with replacing_directory(directory) as beside:
         specification = specification_of(network)
@@ -92,10 +101,10 @@ def converted(
 
 
 def specification_of(network: EncoderDecoder) -> Any:
-    """The network as CTranslate2's ``TransformerSpec``, without vocabularies.
+    """Return the network as CTranslate2's ``TransformerSpec``, without vocabularies.
 
     Raises:
-        PhmrunError: It is no Transformer.
+        PhmrunError: The network is not a Transformer, or the library is missing.
     """
     if not isinstance(network, Transformer):
         hint = "`phmrun export RUN --format onnx` writes a graph of any network."
@@ -133,7 +142,7 @@ def specification_of(network: EncoderDecoder) -> Any:
             _set_self_attention(spec.self_attention, decoder_layer.attention, plain.decoder_positions)
             _set_cross_attention(spec.attention, decoder_layer.cross)
             _set_feedforward(spec.ffn, decoder_layer.feedforward)
-        output = plain.output  # one of several matrices, without biases between them, is their product
+        output = plain.output  # a sequence of maps without biases in between is replaced by its product
         maps = cast(list[nn.Linear], list(output) if isinstance(output, nn.Sequential) else [output])
         product = maps[0].weight
         for linear in maps[1:]:
@@ -146,7 +155,7 @@ def specification_of(network: EncoderDecoder) -> Any:
 
 
 def digest_of(network: nn.Module) -> str:
-    """SHA-256 of a network's weights with their names and shapes."""
+    """Return the SHA-256 of a network's weights with their names, shapes and types."""
     digest = hashlib.sha256()
     for name, weight in network.state_dict().items():
         digest.update(f"{name} {tuple(weight.shape)} {weight.dtype} ".encode())
@@ -155,7 +164,7 @@ def digest_of(network: nn.Module) -> str:
 
 
 def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
-    """The numbers of a tensor, in single precision."""
+    """Convert a tensor to a NumPy array in single precision."""
     return cast(np.ndarray[Any, Any], tensor.detach().cpu().to(torch.float32).contiguous().numpy())
 
 
@@ -166,7 +175,7 @@ def _set_map(spec: Any, weight: Tensor, bias: Tensor | None) -> None:
 
 
 def _joined(linears: Iterable[nn.Module]) -> tuple[Tensor, Tensor | None]:
-    """Weight and bias of one map whose outputs are those of all ``linears``, one after the other."""
+    """Concatenate the weights and the biases of linear maps by outputs."""
     parts = cast(list[nn.Linear], list(linears))
     bias = None if parts[0].bias is None else torch.cat([part.bias for part in parts])
     return torch.cat([part.weight for part in parts]), bias
@@ -207,7 +216,7 @@ def _set_feedforward(spec: Any, sublayer: Sublayer) -> None:
 
 
 def _page(vocabularies: Vocabularies) -> str:
-    """How to call a converted model, as a page of Markdown whose code runs in the model's directory."""
+    """Return a Markdown page on the use of a converted model; its code runs in the model's directory."""
     if not has_model(vocabularies.source):
         setup, encode, decode = "", "line.split()", '" ".join(tokens)'
     else:
@@ -217,7 +226,7 @@ def _page(vocabularies: Vocabularies) -> str:
             setup += f'{side} = sentencepiece.SentencePieceProcessor(model_file="{name}.model")\n'
         encode, decode = "source.encode(line, out_type=str)", "target.decode(tokens)"
     imports = "import ctranslate2\n" + ("import sentencepiece\n" if setup else "")
-    # By default the engine forbids an empty output, which a phmrun search may find: hence min_decoding_length=0.
+    # The engine forbids empty outputs by default; phmrun's search may return them, hence min_decoding_length=0.
     return f"""# A Transformer for CTranslate2, written by phmrun
 
 `pip install ctranslate2{" sentencepiece" if setup else ""}`, then, in this directory:

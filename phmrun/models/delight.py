@@ -1,12 +1,13 @@
-"""DeLighT, the deep and light-weight Transformer (Mehta et al., ICLR 2021): deep, grouped maps in front of attention.
+"""DeLighT, the deep and light-weight Transformer: deep group linear maps before attention.
 
-Formula:        block: x + Attention(T(x)), then x + FFN(x), the norm behind each sum; T, the DeLighT transformation,
-                brings d numbers to d/2 by N group linear maps between two plain ones: ever wider up to w·d over
-                ⌈N/2⌉ maps, then as much narrower; attention has one head of width d/2, the FFN is d/4 wide inside
-Block b of B:   N = N_min + (N_max - N_min)·b/(B - 1), cut;  w_b = w + (N_max/N_min - 1)·b/(B - 1)
-Source:         Mehta et al., "DeLighT: Deep and Light-weight Transformer", ICLR 2021, sections 3.1 and 3.2, and the
-                authors' code for what they leave open: groups 2, 4, … up to g_max, the power of two from d/32 on;
-                widths rounded up to multiples of 8 and of the groups; a norm for the features of a group, swish
+Formula:        block: x + Attention(T(x)), then x + FFN(x), each sum followed by a norm.
+                T, the DeLighT transformation, maps d numbers to d/2 by N group linear maps between two linear maps.
+                Widths increase up to w·d over ⌈N/2⌉ maps, then decrease. Attention has one head of width d/2; the
+                inner width of the FFN is d/4
+Block b of B:   N = N_min + (N_max - N_min)·b/(B - 1), rounded down;  w_b = w + (N_max/N_min - 1)·b/(B - 1)
+Source:         Mehta et al., "DeLighT: Deep and Light-weight Transformer", ICLR 2021, sections 3.1 and 3.2.
+                Details from the authors' code: groups 2, 4, … up to g_max, the next power of two from d/32 on; widths
+                rounded up to multiples of 8 and of the groups; a norm over the features of a group; swish
 """
 
 import math
@@ -36,13 +37,13 @@ from phmrun.models.transformer import (
 from phmrun.registry import EMBEDDINGS
 
 REDUCTION = 4
-"""How many times narrower the light feed-forward blocks are inside than outside."""
+"""Ratio of the outer to the inner width of the light feed-forward blocks."""
 LEAST_GROUP = 32
-"""Numbers of the width that each group of the most grouped maps has at least."""
+"""Smallest number of features per group, relative to the model's width."""
 
 
 class GroupMap(NamedTuple):
-    """One group linear map of a transformation: its sizes and its groups."""
+    """Sizes and groups of a group linear map."""
 
     inputs: int
     outputs: int
@@ -50,14 +51,15 @@ class GroupMap(NamedTuple):
 
 
 def most_groups(width: int) -> int:
-    """g_max, the power of two from width / 32 on."""
+    """Return g_max, the smallest power of two that is at least width / 32."""
     return 1 << max(math.ceil(width / LEAST_GROUP) - 1, 0).bit_length()
 
 
 def group_maps(start: int, widest: float, end: int, depth: int, max_groups: int) -> list[GroupMap]:
-    """The N group linear maps of a transformation, each of which but the first sees the ``start`` numbers again.
+    """Return the N group linear maps of a transformation.
 
-    From ``start`` numbers to ``widest`` in the middle and ``end`` after the last, with at most g_max groups.
+    All except the first also read the ``start`` inputs. Widths run from ``start`` to ``widest`` in the middle, and to
+    ``end`` after the last map.
     """
     middle = math.ceil(depth / 2)
     groups = [min(2 ** (step + 1), max_groups) for step in range(middle)]
@@ -74,7 +76,13 @@ def group_maps(start: int, widest: float, end: int, depth: int, max_groups: int)
 
 
 def block_scales(blocks: int, depths: tuple[int, int], width_multiplier: float) -> list[tuple[int, float]]:
-    """N and w of each of B blocks: ``depths`` are N of the first and the last, ``width_multiplier`` w of the first."""
+    """Return N and w of each block.
+
+    Args:
+        blocks: Number of blocks (B).
+        depths: N of the first and of the last block.
+        width_multiplier: w of the first block.
+    """
     least, most = depths
     shares = [block / max(blocks - 1, 1) for block in range(blocks)]
     return [
@@ -84,15 +92,19 @@ def block_scales(blocks: int, depths: tuple[int, int], width_multiplier: float) 
 
 
 class DeLighTTransformation(nn.Module):
-    """A plain map, ``depth`` group linear maps that mix its output in again and shuffle features, a plain map.
+    """DeLighT transformation: a linear map, ``depth`` group linear maps, a linear map.
+
+    Each group linear map shuffles its outputs and, except the first, also reads the output of the first linear map.
 
     Args:
+        in_features: Size of an input vector.
         inner: Size after the first map.
+        out_features: Size of an output vector.
         widest: Width of the widest group linear map, before rounding.
         depth: Group linear maps (N).
         max_groups: g_max.
         dropout: Share of the features after each map dropped in training.
-        **layer: Structure of the two plain maps and its options; that of the others is ``group-shuffle``.
+        **layer: Structure of the two linear maps and its options; the others have the structure ``group-shuffle``.
     """
 
     def __init__(
@@ -112,24 +124,24 @@ class DeLighTTransformation(nn.Module):
         self.plan = group_maps(inner, widest, out_features, depth, max_groups)
         self.enter = Linear(in_features, inner, **layer)
         self.maps = nn.ModuleList(
-            Linear(each.inputs, each.outputs, structure="group-shuffle", groups=each.groups) for each in self.plan
+            Linear(sizes.inputs, sizes.outputs, structure="group-shuffle", groups=sizes.groups) for sizes in self.plan
         )
         self.leave = Linear(inner + out_features, out_features, **layer)
         self.enter_norm = nn.LayerNorm(inner)
-        self.norms = nn.ModuleList(nn.LayerNorm(each.outputs // each.groups) for each in self.plan)
+        self.norms = nn.ModuleList(nn.LayerNorm(sizes.outputs // sizes.groups) for sizes in self.plan)
         self.leave_norm = nn.LayerNorm(out_features)
         for linear in (self.enter, *self.maps, self.leave):
             linear.reset_parameters(glorot_std(linear.in_features, linear.out_features), zero_bias=True)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """``[…, in_features] -> […, out_features]``."""
+        """Apply the transformation, ``[…, in_features] -> […, out_features]``."""
         start = self._activated(self.enter_norm(self.enter(inputs)))
         hidden = start
-        for number, (linear, norm, each) in enumerate(zip(self.maps, self.norms, self.plan, strict=True)):
+        for number, (linear, norm, sizes) in enumerate(zip(self.maps, self.norms, self.plan, strict=True)):
             if number:
-                parts = (start.unflatten(-1, (each.groups, -1)), hidden.unflatten(-1, (each.groups, -1)))
+                parts = (start.unflatten(-1, (sizes.groups, -1)), hidden.unflatten(-1, (sizes.groups, -1)))
                 hidden = torch.cat(parts, -1).flatten(-2)
-            outputs = linear(hidden).unflatten(-1, (each.groups, -1))
+            outputs = linear(hidden).unflatten(-1, (sizes.groups, -1))
             hidden = self._activated(norm(outputs).flatten(-2))
         return self._activated(self.leave_norm(self.leave(torch.cat([start, hidden], -1))))
 
@@ -138,12 +150,12 @@ class DeLighTTransformation(nn.Module):
 
 
 class DeLighTEmbedding(nn.Module):
-    """A narrow vector per word, scaled by the root of its size and brought to the width by a transformation.
+    """Embedding by narrow word vectors, scaled by √(their size) and transformed to the model's width.
 
     Args:
-        words: The words' own vectors; embeddings of both sides and the output may share them.
-        transform: What brings them to the width.
-        dropout: Share of a word's own vector dropped in training.
+        words: Table of word vectors; embeddings of both sides and the output may share it.
+        transform: Transformation to the model's width.
+        dropout: Share of a word vector dropped in training.
     """
 
     def __init__(self, words: AdaptiveInput, transform: DeLighTTransformation, dropout: float) -> None:
@@ -152,29 +164,31 @@ class DeLighTEmbedding(nn.Module):
         self.words, self.transform, self.dropout = words, transform, dropout
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """``[…]`` of token numbers ``-> […, width]``."""
+        """Return the embeddings of token numbers, ``[…] -> […, width]``."""
         vectors = self.words(tokens) * math.sqrt(self.words.embedding_dim)
         outputs: Tensor = self.transform(F.dropout(vectors, self.dropout, self.training))
         return outputs
 
     @property
     def weight(self) -> Tensor:
-        """The table of all embeddings ``[num_embeddings, width]``."""
+        """Table of all embeddings ``[num_embeddings, width]``; in training mode dropout applies."""
         tokens = torch.arange(self.num_embeddings, device=next(self.parameters()).device)
         return torch.cat([self(part) for part in tokens.split(CHUNK)])
 
 
 class DeLighT(EncoderDecoder):
-    """Encoder, decoder, embeddings and output map; each side transforms its words' vectors by itself.
+    """DeLighT encoder–decoder with embeddings and output map.
+
+    Each side has its own transformation of the word vectors.
 
     Args:
-        options: Its section of the configuration; the options of the Transformer alone are not read.
-        sizes: Entries of the source and of the target vocabulary.
-        structures: Structure and options of ``layer``, every plain map in the blocks (group linear maps keep theirs);
-            of ``embedding``, the tables of the words' own vectors; of ``output``, the map from the width to these.
+        options: Model section of the configuration; options of the Transformer only are ignored.
+        sizes: Sizes of the source and the target vocabulary.
+        structures: Structure and options of ``layer`` (all linear maps in the blocks except group linear maps),
+            ``embedding`` (the tables of word vectors) and ``output`` (the map from the width to word vectors).
 
     Raises:
-        PhmrunError: Sizes, structures and tying that do not go together.
+        PhmrunError: Sizes, structures and tying do not fit together.
     """
 
     options: ClassVar[type[TransformerOptions]] = TransformerOptions
@@ -189,7 +203,7 @@ class DeLighT(EncoderDecoder):
         depths, norm = (options.min_depth, options.max_depth), options.norm
         check_tie(options.tie, source_size, target_size)
         _check_words(width, embedding)
-        # Scale 1: each embedding multiplies its words' vectors itself, before they are mapped.
+        # Scale 1: the embeddings scale the word vectors themselves.
         self.width, self.scale, self.dropout = width, 1.0, dropout
         common: dict[str, Any] = {"max_groups": most_groups(width), "dropout": options.transformation_dropout}
 

@@ -1,11 +1,11 @@
-"""Decoding a Transformer one target token at a time, with cached keys and values.
+"""Token-by-token decoding of a Transformer, with cached keys and values.
 
-Every hypothesis of a sentence writes the keys and values of its newest token into a slot of its own, and slots never
-move. When the beam is reordered, only a small table is: which slots each hypothesis descends from. Attention looks at
-all slots of the sentence through that mask, so that no cache is copied at any step.
+Each hypothesis writes the keys and values of its newest token into a slot, and slots never move. A reordered beam only
+changes a mask of the slots that each hypothesis descends from. Attention reads all slots of the sentence through this
+mask, so no step copies the cache.
 
-A step computes little and calls much, so that calls are what it costs: it works on ``rows`` (batch × beam) of vectors
-without further dimensions, and on tensors and functions rather than modules (``DirectLayer``).
+A step is limited by the number of calls, not by arithmetic. It therefore works on ``rows`` (batch × beam) of vectors,
+and on functions instead of modules (``DirectLayer``).
 """
 
 from collections.abc import Callable
@@ -25,24 +25,24 @@ from phmrun.models.transformer import DecoderLayer, EncoderDecoder, Sublayer, pa
 GROWTH = 64
 
 Direct = Callable[[nn.Module], Map]
-"""What a map or norm does, as a function of ``[rows, …]``."""
+"""Function that turns a map or norm into a plain function of ``[rows, …]``."""
 
 
 @dataclass
 class DecoderState:
-    """What decoding remembers for ``batch`` sentences.
+    """State of decoding for ``batch`` sentences.
 
     Attributes:
-        layers: The decoder's layers, ready to be called.
-        output: The output map, likewise.
+        layers: Decoder layers as functions.
+        output: Output map as a function.
         slots: Keys and values, ``[layers, 2, batch, heads, slots, head_width]``.
-        memory_keys: Per layer ``[batch, heads, source, head_width]``.
-        memory_values: Likewise.
-        memory_mask: ``[batch, 1, 1, source]``: 0 at tokens, -inf at padding; ``None`` without padding.
-        position: Target tokens read so far.
-        positions: The target position of each slot that is used, over all hypotheses.
-        ancestors: ``[batch, 1, beam, used]``: 0 where a hypothesis descends from a slot, else -inf; ``None`` while
-            every sentence has had one hypothesis only.
+        memory_keys: Keys of the source per layer, ``[batch, heads, source, head_width]``.
+        memory_values: Values of the source per layer, same shape.
+        memory_mask: ``[batch, 1, 1, source]``: 0 at tokens, -inf at padding; None without padding.
+        position: Number of target tokens read.
+        positions: Target position of each used slot.
+        ancestors: ``[batch, 1, beam, used]``: 0 if a hypothesis descends from a slot, otherwise -inf; None while the
+            beam has always been 1.
     """
 
     layers: list["DirectLayer"]
@@ -57,14 +57,14 @@ class DecoderState:
 
 
 class IncrementalTransformer(nn.Module):
-    """A Transformer laid out for inference; what beam search drives.
+    """Transformer for inference, with the interface of beam search.
 
     Args:
-        transformer: The trained network; it is copied, not changed.
-        pad: The padding token.
-        application: How the decoder and the output map apply their weights: "dense" builds every W once, "factored"
-            reads the factors, "by-size" those of large maps: faster where a step has few tokens (batch × beam).
-        encoder: The same for the encoder, which sees whole sentences: "by-size" is for one sentence at a time.
+        transformer: Trained network; it is copied, not changed.
+        pad: Padding token.
+        application: Form of the decoder and the output map: "dense" builds W once, "factored" applies the factors,
+            "by-size" those of large maps only. The last is fastest for few tokens per step (batch × beam).
+        encoder: Form of the encoder, which reads whole sentences; "by-size" is for single sentences.
     """
 
     def __init__(
@@ -84,11 +84,11 @@ class IncrementalTransformer(nn.Module):
                 attention.project = nn.ModuleList([joined(plain)])
         self.pad = pad
         self.measured_kernels = False
-        """Whether dense maps take the kernel that is measured to be the fastest for the rows at hand."""
+        """True if dense maps use the fastest kernel for the number of rows, by measurement."""
         self._few_rows: dict[nn.Module, FewRows] = {}
 
     def start(self, source: Tensor) -> DecoderState:
-        """Encodes ``source [batch, source]`` and projects it once for every layer's attention to it."""
+        """Encode ``source [batch, source]`` and compute its keys and values for all layers."""
         mask = padding_mask(source, self.pad)
         memory = self.network.encode(source, mask)
         crosses = cast(list[CrossProjections], list(self.cross))
@@ -105,7 +105,11 @@ class IncrementalTransformer(nn.Module):
         )
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """Reads one more token of every hypothesis, ``[batch, beam]``; the state is changed in place.
+        """Read the next token of every hypothesis, and update the state in place.
+
+        Args:
+            tokens: Newest tokens ``[batch, beam]``.
+            state: State of decoding.
 
         Returns:
             Logits of the next token, ``[batch, beam, vocabulary]``.
@@ -118,9 +122,9 @@ class IncrementalTransformer(nn.Module):
             state.slots = torch.cat([state.slots, torch.zeros_like(state.slots)], dim=4)
         if state.ancestors is None and beam > 1:
             state.ancestors = state.slots.new_zeros(batch, 1, beam, used - beam)
-        if state.ancestors is not None:  # each sees its own
-            own = state.slots.new_full((beam, beam), float("-inf")).fill_diagonal_(0.0)
-            state.ancestors = torch.cat([state.ancestors, own.expand(batch, 1, beam, beam)], dim=3)
+        if state.ancestors is not None:  # each hypothesis sees its new slot
+            newest = state.slots.new_full((beam, beam), float("-inf")).fill_diagonal_(0.0)
+            state.ancestors = torch.cat([state.ancestors, newest.expand(batch, 1, beam, beam)], dim=3)
         state.positions += [state.position] * beam
         mask = state.ancestors  # added to the scores of attention to the slots, [batch, heads, beam, used]
         if network.decoder_positions is not None:
@@ -140,14 +144,14 @@ class IncrementalTransformer(nn.Module):
         return logits.view(batch, beam, -1)
 
     def reorder(self, state: DecoderState, beams: Tensor) -> DecoderState:
-        """Makes each sentence's hypotheses descend from ``beams [batch, beam]``, numbers within the sentence."""
+        """Replace each sentence's hypotheses by ``beams [batch, beam]``, numbers within the sentence, in place."""
         if state.ancestors is not None:
             index = beams[:, None, :, None].expand(-1, -1, -1, len(state.positions))
             state.ancestors = state.ancestors.gather(2, index)
         return state
 
     def select(self, state: DecoderState, sentences: Tensor) -> DecoderState:
-        """Keeps only ``sentences [kept]`` of the batch."""
+        """Reduce the batch to the numbers in ``sentences [kept]``, in place."""
         for tensors in (state.memory_keys, state.memory_values):
             tensors[:] = [tensor.index_select(0, sentences) for tensor in tensors]
         state.slots = state.slots.index_select(2, sentences)
@@ -158,7 +162,7 @@ class IncrementalTransformer(nn.Module):
         return state
 
     def _direct(self, module: nn.Module) -> Map:
-        """As :func:`direct`; dense maps by measured kernels, if they are to be."""
+        """Return a map as a function; dense ones use measured kernels if ``measured_kernels`` is set."""
         if not (self.measured_kernels and isinstance(module, nn.Linear)):
             return direct(module)
         if module not in self._few_rows:
@@ -166,18 +170,18 @@ class IncrementalTransformer(nn.Module):
         return self._few_rows[module]
 
     def _apply(self, *arguments: Any, **options: Any) -> Self:
-        """Weights that move leave no copies behind."""
+        """Convert the module as ``nn.Module`` does, and drop the kernels' copies of weights."""
         self._few_rows.clear()
         return super()._apply(*arguments, **options)
 
 
 class DirectLayer:
-    """A decoder layer as functions of ``hidden [rows, width]``, which they may overwrite.
+    """Decoder layer as functions of ``hidden [rows, width]``, which may be overwritten.
 
     Args:
-        layer: The layer, made for inference.
-        cross: The input maps of its attention to the source.
-        direct: What makes functions of its maps.
+        layer: Layer of a network for inference.
+        cross: Input maps of its attention to the source.
+        direct: Function that converts its maps.
     """
 
     def __init__(self, layer: DecoderLayer, cross: "CrossProjections", direct: Direct) -> None:
@@ -187,11 +191,11 @@ class DirectLayer:
         maps = [direct(project) for project in attention.project]
         self.project: Map = maps[0]
         if len(maps) > 1:
-            self.project = lambda inputs: torch.cat([one(inputs) for one in maps], dim=-1)
+            self.project = lambda inputs: torch.cat([project(inputs) for project in maps], dim=-1)
         self.output = direct(attention.output)
         self.enter_cross, self.leave_cross = _norms(layer.cross)
         query, inner = direct(cross.query), cross.inner
-        # Factors of a joint map give keys and values too; those of the source were made once, when decoding began.
+        # Factors of a joint map return keys and values too; those of the source were computed by start().
         self.query = query if cross.query.out_features == inner else lambda inputs: query(inputs)[:, :inner]
         self.cross_output = direct(cast(MultiheadAttention, layer.cross.block).output)
         self.enter_feedforward, self.leave_feedforward = _norms(layer.feedforward)
@@ -200,13 +204,13 @@ class DirectLayer:
         self.activate: Map = torch.relu_ if feedforward.activation == "relu" else F.silu
 
     def attend(self, hidden: Tensor, mine: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Attention to the target so far.
+        """Attend to the target so far.
 
         Args:
             hidden: ``[rows, width]``.
-            mine: The slots of the newest tokens, to be written, ``[2, batch, heads, beam, head_width]``.
-            keys: All slots, with these, ``[batch, heads, used, head_width]``.
-            values: Likewise.
+            mine: Slots of the newest tokens, ``[2, batch, heads, beam, head_width]``; written in place.
+            keys: All used slots, including the newest, ``[batch, heads, used, head_width]``.
+            values: Same shape as ``keys``.
             mask: Added to the scores, broadcast to ``[batch, heads, beam, used]``.
         """
         _, batch, heads, beam, head_width = mine.shape
@@ -216,20 +220,20 @@ class DirectLayer:
         return self.leave(self.output(context.transpose(1, 2).reshape(len(hidden), -1)).add_(hidden))
 
     def attend_to_source(self, hidden: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Attention to the source, whose keys and values are ``[batch, heads, source, head_width]``."""
+        """Attend to the source, with keys and values ``[batch, heads, source, head_width]``."""
         batch, heads, _, head_width = keys.shape
         query = self.query(self.enter_cross(hidden)).view(batch, -1, heads, head_width).transpose(1, 2)
         context = attend(query, keys, values, mask)
         return self.leave_cross(self.cross_output(context.transpose(1, 2).reshape(len(hidden), -1)).add_(hidden))
 
     def transform(self, hidden: Tensor) -> Tensor:
-        """The feed-forward block."""
+        """Apply the feed-forward block."""
         inner = self.activate(self.expand(self.enter_feedforward(hidden)))
         return self.leave_feedforward(self.contract(inner).add_(hidden))
 
 
 def direct(module: nn.Module) -> Map:
-    """What a map or norm does, without the module's own bookkeeping around every call."""
+    """Return a map or norm as a function, without the overhead of module calls."""
     if isinstance(module, nn.Linear):
         weight, bias = module.weight, module.bias
         return lambda inputs: F.linear(inputs, weight, bias)
@@ -246,7 +250,7 @@ def direct(module: nn.Module) -> Map:
 
 
 def _norms(sublayer: Sublayer) -> tuple[Map, Map]:
-    """What stands before a block and after its residual connection."""
+    """Return the functions before a block and after its residual connection."""
 
     def same(hidden: Tensor) -> Tensor:
         return hidden
@@ -257,18 +261,18 @@ def _norms(sublayer: Sublayer) -> tuple[Map, Map]:
 
 
 def joined(linears: list[nn.Linear]) -> nn.Linear:
-    """One ``nn.Linear`` whose outputs are those of all, one after the other."""
+    """Return one ``nn.Linear`` with the concatenated outputs of several."""
     biases: list[Tensor] = [linear.bias for linear in linears if linear.bias is not None]
     weights: list[Tensor] = [linear.weight for linear in linears]
     return plain_linear(torch.cat(weights), torch.cat(biases) if biases else None)
 
 
 class CrossProjections(nn.Module):
-    """The input maps of attention to the source, split by when they are used: once per sentence, or at every step.
+    """Input maps of attention to the source: keys and values once per sentence, queries at every step.
 
     Args:
-        attention: The attention block of a trained decoder layer; it is copied, not changed.
-        application: How the queries' map is applied; keys and values, of whole sentences, are always dense.
+        attention: Attention block of a trained decoder layer; it is copied, not changed.
+        application: Form of the queries' map; the map of keys and values is always dense.
     """
 
     def __init__(self, attention: MultiheadAttention, application: Choice) -> None:
@@ -280,13 +284,13 @@ class CrossProjections(nn.Module):
         biases = (None, None) if joint.bias is None else joint.bias.split([self.inner, 2 * self.inner])
         self.memory = plain_linear(weight[1], biases[1])
         first = cast(Linear, attention.project[0])
-        # A joint map's factors give keys and values too, which are dropped: it pays while they are smaller than W_q.
+        # Factors of a joint map also compute keys and values, which are dropped: only faster if smaller than W_q.
         factors = sum(parameter.numel() for parameter in first.structure.parameters())
         smaller = application != "dense" and factors < weight[0].numel()
         self.query = for_inference(first, application) if smaller else plain_linear(weight[0], biases[0])
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of the encoded source, each ``[batch, heads, source, head_width]``."""
+        """Return keys and values of the encoded source, each ``[batch, heads, source, head_width]``."""
         both = self.memory(memory).chunk(2, dim=-1)
         keys, values = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2).contiguous() for part in both)
         return keys, values

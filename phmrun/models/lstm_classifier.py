@@ -1,6 +1,7 @@
-"""An LSTM that reads one sentence, or two, and classifies what it read.
+"""LSTM classifier of a sentence or a pair of sentences.
 
-Two sentences: natural language inference (Zhang et al. 2021, section 4.1). One: the number of a verb after a prefix.
+Pairs: natural language inference (Zhang et al. 2021, section 4.1). Single sentences: number agreement of a verb after a
+prefix.
 """
 
 from collections.abc import Sequence
@@ -20,18 +21,19 @@ from phmrun.models.sentences import ClassScores, Sentences, pooled
 
 
 class LSTMClassifier(nn.Module):
-    """softmax(MLP(pool_t h_t)), h the LSTM's outputs; two sentences' pooled vectors u and v are matched first.
+    """LSTM classifier softmax(MLP(pool_t h_t)), with h the outputs of the LSTM.
+
+    The pooled vectors u and v of two sentences are concatenated, or matched as [u, v, |u - v|, u ∘ v].
 
     Args:
-        options: Its section of the configuration; every option is described there. The words' own vectors are learned
-            unless ``train_embedding`` is false.
-        sizes: Entries of the vocabulary, and number of classes.
-        structures: Structure and options of ``layer``, the LSTM's maps; ``embedding``, the word vectors, also of
-            several matrices; ``output``, the MLP.
-        sentences: Sentences of an item, all read by the same LSTM.
+        options: Model section of the configuration. Word vectors are trained unless ``train_embedding`` is False.
+        sizes: Size of the vocabulary, and number of classes.
+        structures: Structure and options of ``layer`` (the LSTM), ``embedding`` (the word vectors) and ``output``
+            (the MLP).
+        sentences: Number of sentences of an item, all read by the same LSTM.
 
     Raises:
-        PhmrunError: Sizes and structures that do not go together.
+        PhmrunError: Sizes and structures do not fit together.
     """
 
     options: ClassVar[type[LSTMClassifierOptions]] = LSTMClassifierOptions
@@ -47,7 +49,7 @@ class LSTMClassifier(nn.Module):
         super().__init__()
         vocabulary, classes = sizes
         self.pooling, self.matching = options.pooling, options.matching
-        self.sentences = sentences  # what its export graph takes
+        self.sentences = sentences  # inputs of the export graph
         self.dropout, self.word_dropout = options.dropout, options.word_dropout
         self.embedding = build_embedding(vocabulary, options.width, **structures.get("embedding", {}))
         for table in own_vectors(self.embedding):
@@ -63,19 +65,19 @@ class LSTMClassifier(nn.Module):
             maps=options.gate_maps,
             **structures.get("layer", {}),
         )
-        # A pooling of two parts, "max-mean", puts two vectors side by side.
+        # The pooling "max-mean" concatenates two vectors.
         summary = (1 + options.pooling.count("-")) * options.hidden * self.lstm.directions
         parts = 4 if options.matching == "full" else sentences
         mlp, output = [options.mlp] * options.mlp_layers, structures.get("output", {})
         self.output = ClassScores(parts * summary, classes, mlp, options.dropout, **output)
 
     def forward(self, *sentences: Sentences) -> Tensor:
-        """Logits of the classes, ``[batch, classes]``.
+        """Return the logits of the classes, ``[batch, classes]``.
 
         Args:
-            *sentences: The first sentence of each item, then the second, if there is one.
+            *sentences: First sentence of each item, then the second one of pairs.
         """
-        # One run over all sentences, so that the gate matrices are built once and one kernel reads the whole batch.
+        # One LSTM call for all sentences, so that the gate matrices are built once.
         length = max(part.tokens.shape[1] for part in sentences)
         tokens = torch.cat([F.pad(part.tokens, (0, length - part.tokens.shape[1])) for part in sentences])
         summary = self.summarise(tokens, torch.cat([part.lengths for part in sentences]))
@@ -87,7 +89,7 @@ class LSTMClassifier(nn.Module):
         return scores
 
     def summarise(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """The LSTM's outputs, pooled, ``[sentences, length] -> [sentences, summary]``."""
+        """Return the pooled outputs of the LSTM, ``[sentences, length] -> [sentences, summary]``."""
         vectors = F.dropout(self.embedding(tokens), self.dropout, self.training)
         if self.word_dropout and self.training:
             vectors = vectors * F.dropout(vectors.new_ones(*tokens.shape, 1), self.word_dropout)
@@ -95,5 +97,5 @@ class LSTMClassifier(nn.Module):
 
 
 def own_vectors(embedding: nn.Module) -> list[Embedding]:
-    """The tables of the words' own vectors in an embedding, which may map them further."""
+    """Return the tables of word vectors in an embedding, without the maps that follow."""
     return [module for module in embedding.modules() if isinstance(module, Embedding)]

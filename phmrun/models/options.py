@@ -1,4 +1,4 @@
-"""Options of the networks that several tasks use, each a ``model`` section of a configuration. Imports no torch."""
+"""Options of the shared networks, as ``model`` sections of a configuration; imports no torch."""
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -28,11 +28,11 @@ _DELIGHT: dict[str, Any] = {
     "bias": True,
     "feedforward_bias": True,
 }
-"""Keys of the Transformer that have one value in DeLighT."""
+"""Transformer options that have a fixed value in DeLighT."""
 
 
 class TransformerOptions(ModelConfig):
-    """Shape of the encoder–decoder Transformer, and of DeLighT."""
+    """Options of the encoder–decoder Transformer and of DeLighT."""
 
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "transformer": {},
@@ -137,7 +137,7 @@ class TransformerOptions(ModelConfig):
 
 
 class LSTMClassifierOptions(ModelConfig):
-    """Shape of the classifier: one LSTM reads all sentences, an MLP compares them."""
+    """Options of the LSTM classifier."""
 
     width: int = Field(300, ge=1, description="Numbers of an input vector of the LSTM.")
     hidden: int = Field(300, ge=1, description="Numbers of a hidden vector of the LSTM.")

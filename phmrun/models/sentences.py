@@ -1,4 +1,4 @@
-"""Sentences of different lengths as one batch, as one vector each, and as scores for classes over any structure."""
+"""Padded batches of sentences, pooling to sentence vectors, and class scores over any structure."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -16,12 +16,12 @@ from phmrun.text.vocabulary import EOS, PAD
 
 
 class Sentences(NamedTuple):
-    """A batch of sentences, padded at their ends.
+    """Batch of sentences, padded on the right.
 
     Attributes:
-        tokens: ``[batch, length]``.
-        lengths: Tokens of each, ``[batch]``.
-        mask: ``[batch, 1, 1, length]``, true at tokens; ``None`` where nothing is padded.
+        tokens: Token numbers ``[batch, length]``.
+        lengths: Tokens per sentence ``[batch]``.
+        mask: ``[batch, 1, 1, length]``, True at tokens; None without padding.
     """
 
     tokens: Tensor
@@ -29,25 +29,25 @@ class Sentences(NamedTuple):
     mask: Tensor | None = None
 
     def to(self, device: torch.device | str) -> "Sentences":
-        """The same on another device."""
+        """Return the batch on a device."""
         mask = None if self.mask is None else self.mask.to(device)
         return Sentences(self.tokens.to(device), self.lengths.to(device), mask)
 
 
 Pooling = Literal["mean", "max", "last", "max-mean"]
-"""How the vectors of a sentence's tokens become one: several ways are set side by side."""
+"""Pooling of a sentence's vectors; "max-mean" concatenates both."""
 
 
 def pooled(vectors: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
-    """One vector per sentence.
+    """Pool the vectors of each sentence to one vector.
 
     Args:
         vectors: ``[sentences, length, width]``.
         lengths: Tokens of each sentence, ``[sentences]``.
-        pooling: Mean or maximum over the tokens, or the last token's vector.
+        pooling: Mean, maximum, last token, or maximum and mean concatenated.
 
     Returns:
-        ``[sentences, ways · width]``.
+        ``[sentences, width]``, or ``[sentences, 2 · width]`` for "max-mean".
     """
     inside = (torch.arange(vectors.shape[1], device=lengths.device) < lengths[:, None])[..., None]
     ways: dict[str, Callable[[], Tensor]] = {
@@ -59,7 +59,7 @@ def pooled(vectors: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
 
 
 def batch_of(rows: Sequence[NDArray[Any]]) -> Sentences:
-    """Token ids as a batch, each sentence with the end token, so that none is empty."""
+    """Build a padded batch of token ids, with an end token after each sentence."""
     lengths = np.array([len(row) + 1 for row in rows], dtype=np.int64)
     tokens = np.full((len(rows), lengths.max()), PAD, dtype=np.int64)
     for number, row in enumerate(rows):
@@ -72,18 +72,20 @@ def batch_of(rows: Sequence[NDArray[Any]]) -> Sentences:
 
 
 class ClassScores(nn.Module):
-    """W · relu(W_m · … relu(W_1 x + b_1) … + b_m) + b: hidden layers, if any, then a map to the classes.
+    """Multilayer perceptron W · relu(W_m · … relu(W_1 x + b_1) … + b_m) + b for class scores.
 
-    A structure that cannot build a matrix with as many rows as there are classes gets the next number of rows that it
-    can; the further rows have no part in the output.
+    If a structure cannot build a matrix with ``classes`` rows, the last map has the next possible number of rows, and
+    the additional outputs are discarded.
 
     Args:
+        in_features: Size of an input vector.
+        classes: Number of classes.
         hidden: Sizes of the hidden layers.
         dropout: Share of each map's inputs dropped in training.
         **layer: Structure of all maps, and its options.
 
     Raises:
-        PhmrunError: Sizes and structure that do not go together.
+        PhmrunError: Sizes and structure do not fit together.
     """
 
     def __init__(
@@ -96,7 +98,7 @@ class ClassScores(nn.Module):
         self.maps = nn.ModuleList(Linear(wide, narrow, **layer) for wide, narrow in itertools.pairwise(sizes))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """``[batch, in_features] -> [batch, classes]``."""
+        """Return the class scores, ``[batch, in_features] -> [batch, classes]``."""
         hidden = inputs
         for number, linear in enumerate(self.maps):
             if number:
@@ -106,7 +108,10 @@ class ClassScores(nn.Module):
 
 
 def buildable_rows(rows: int, columns: int, structure: str = "dense", **options: Any) -> int:
-    """The least number of rows, ``rows`` or more, with which a structure can build a matrix; ``rows`` if none is."""
+    """Return the smallest number of rows from ``rows`` on that a structure can build.
+
+    Numbers up to max(rows, columns) are tried; if none fits, return ``rows``.
+    """
     misfit = STRUCTURES.get(structure).misfit
     fitting = (more for more in range(rows, max(rows, columns) + 1) if misfit(more, columns, **options) is None)
     return next(fitting, rows)

@@ -1,6 +1,6 @@
-"""The encoder–decoder Transformer (Vaswani et al. 2017) over any structure, pre- or post-norm.
+"""Encoder–decoder Transformer (Vaswani et al. 2017) over any structure, pre- or post-norm.
 
-Legend: ``batch`` sentences, ``source``/``target`` positions, ``width`` of the residual stream.
+Shapes: ``batch`` sentences, ``source``/``target`` positions, ``width`` of the residual stream.
 """
 
 import math
@@ -26,15 +26,15 @@ Tie = Literal["all", "decoder", "none"]
 
 
 class Sublayer(nn.Module):
-    """A block with its residual connection: x + f(norm(x)) before ("pre"), norm(x + f(x)) after ("post").
+    """Block with a residual connection: x + f(norm(x)) ("pre") or norm(x + f(x)) ("post").
 
     Args:
         block: f, an attention or a feed-forward block.
         width: Size of the residual stream.
-        norm: Where the norm stands.
+        norm: Position of the norm, "pre" or "post".
         dropout: Share of the block's output dropped in training.
         normalization: "layer": mean and variance; "rms": the root mean square only, without a bias.
-        before: What the block's inputs go through after the norm, if anything.
+        before: Module applied to the block's inputs, after a "pre" norm.
     """
 
     def __init__(
@@ -54,27 +54,29 @@ class Sublayer(nn.Module):
         self.dropout = dropout
 
     def enter(self, inputs: Tensor) -> Tensor:
-        """What the block sees."""
+        """Return the inputs of the block."""
         seen = self.norm(inputs) if self.pre else inputs
         return seen if self.before is None else self.before(seen)
 
     def leave(self, inputs: Tensor, outputs: Tensor) -> Tensor:
-        """The residual stream after the block."""
+        """Return the residual stream after the block."""
         total = inputs + F.dropout(outputs, self.dropout, self.training)
         return total if self.pre else self.norm(total)
 
     def forward(self, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """``[batch, length, width] -> [batch, length, width]``; further arguments go to the block."""
+        """Apply the sublayer to ``[batch, length, width]``; further arguments go to the block."""
         return self.leave(inputs, self.block(self.enter(inputs), *args, **kwargs))
 
 
 class SinusoidalPositions(nn.Module):
-    """sin and cos of position / 10000^(i / (width/2 - 1)), sines before cosines, as in tensor2tensor.
+    """Sinusoidal positions: sin and cos of position / 10000^(i / (width/2 - 1)), as in tensor2tensor.
+
+    All sines come before all cosines.
 
     Args:
         width: Size of a position vector; even.
-        length: Positions computed ahead; longer inputs extend the table.
-        paper: 10000^(i / (width/2)) instead, as the paper (section 3.5) has it; still sines before cosines.
+        length: Number of precomputed positions; longer inputs extend the table.
+        paper: Use 10000^(i / (width/2)), as in section 3.5 of the paper.
     """
 
     table: Tensor
@@ -86,15 +88,18 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("table", sinusoids(length, width, paper=paper), persistent=False)
 
     def forward(self, length: int) -> Tensor:
-        """The first ``length`` position vectors, ``[length, width]``."""
+        """Return the first ``length`` position vectors, ``[length, width]``."""
         if length > self.table.shape[0]:
             self.table = sinusoids(2 * length, self.width, paper=self.paper).to(self.table)
         return self.table[:length]
 
 
 def sinusoids(length: int, width: int, *, paper: bool = False) -> Tensor:
-    """Position vectors ``[length, width]``, computed in double precision; see :class:`SinusoidalPositions`."""
-    if torch.get_default_device().type == "meta":  # torch would load its compiler to compute the shapes
+    """Compute position vectors ``[length, width]`` in double precision; see :class:`SinusoidalPositions`.
+
+    The result has the default type.
+    """
+    if torch.get_default_device().type == "meta":  # computing shapes would import torch's compiler
         return torch.empty(length, 2 * (width // 2))
     last = width // 2 if paper else max(width // 2 - 1, 1)
     rates = torch.exp(torch.arange(width // 2, dtype=torch.float64) * (-math.log(10000.0) / last))
@@ -103,17 +108,16 @@ def sinusoids(length: int, width: int, *, paper: bool = False) -> Tensor:
 
 
 class RelativePositions(nn.Module):
-    """A number added to the attention score of each pair of positions, by head and by bucket of their distance.
+    """Relative position bias of attention scores, by head and distance bucket (Raffel et al. 2020, section 2.1).
 
-    Half of the buckets are single distances, the other half widen logarithmically up to ``furthest``, beyond which all
-    distances share one. Where attention looks both ways, half of all buckets are for keys after the query (Raffel et
-    al. 2020, section 2.1).
+    Half of the buckets are single distances. The other half widens logarithmically up to ``furthest``; all larger
+    distances share the last bucket. Bidirectional attention uses half of all buckets for keys after the query.
 
     Args:
-        heads: Attention heads.
-        both_ways: Whether keys may stand after the query (encoder) or not (decoder).
+        heads: Number of attention heads.
+        both_ways: True for keys on both sides of the query (encoder), False for keys up to the query (decoder).
         buckets: Number of buckets.
-        furthest: Distance from which on there is no further bucket.
+        furthest: Distance from which on all keys share the last bucket.
     """
 
     def __init__(self, heads: int, *, both_ways: bool, buckets: int = 32, furthest: int = 128) -> None:
@@ -125,16 +129,20 @@ class RelativePositions(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """All zero: every distance counts the same until it is learnt otherwise."""
+        """Set all biases to zero, so that distance has no effect at first."""
         nn.init.zeros_(self.table)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Positions ``[length]`` and ``[memory_length]`` ``-> [1, heads, length, memory_length]``."""
+        """Return the biases of positions ``queries [length]`` and ``keys [memory_length]``.
+
+        Returns:
+            ``[1, heads, length, memory_length]``.
+        """
         bucket = self.bucket_of(keys[None, :] - queries[:, None])
         return self.table[bucket].permute(2, 0, 1).unsqueeze(0)
 
     def within(self, length: int) -> Tensor:
-        """The same for a sequence that attends to itself, -inf where it may not look."""
+        """Return the biases of self-attention, ``[1, heads, length, length]``; -inf for future keys of a decoder."""
         positions = torch.arange(length, device=self.table.device)
         scores: Tensor = self(positions, positions)
         if self.both_ways:
@@ -143,7 +151,7 @@ class RelativePositions(nn.Module):
         return scores.masked_fill(future, float("-inf"))
 
     def bucket_of(self, offset: Tensor) -> Tensor:
-        """The bucket of each ``offset``, the key's position minus the query's."""
+        """Return the bucket of each ``offset``, the key's position minus the query's."""
         buckets = self.buckets
         if self.both_ways:
             buckets //= 2
@@ -159,7 +167,7 @@ class RelativePositions(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then a feed-forward block."""
+    """Encoder layer: self-attention and a feed-forward block."""
 
     def __init__(self, attention: Sublayer, feedforward: Sublayer) -> None:
         super().__init__()
@@ -167,12 +175,17 @@ class EncoderLayer(nn.Module):
         self.feedforward = feedforward
 
     def forward(self, inputs: Tensor, mask: Tensor | None) -> Tensor:
-        """``inputs [batch, source, width]``, ``mask [batch, 1, 1, source]`` (true: a token), or scores to add."""
+        """Apply the layer.
+
+        Args:
+            inputs: ``[batch, source, width]``.
+            mask: ``[batch, 1, 1, source]``, True at tokens; or scores to add, ``[batch, heads, source, source]``.
+        """
         return self.feedforward(self.attention(inputs, mask=mask))
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention to the source, then a feed-forward block."""
+    """Decoder layer: causal self-attention, attention to the source, a feed-forward block."""
 
     def __init__(self, attention: Sublayer, cross: Sublayer, feedforward: Sublayer) -> None:
         super().__init__()
@@ -181,12 +194,12 @@ class DecoderLayer(nn.Module):
         self.feedforward = feedforward
 
     def forward(self, inputs: Tensor, memory: Tensor, mask: Tensor | None, positions: Tensor | None = None) -> Tensor:
-        """One layer.
+        """Apply the layer.
 
         Args:
             inputs: ``[batch, target, width]``.
-            memory: ``[batch, source, width]``.
-            mask: ``[batch, 1, 1, source]``, true at tokens.
+            memory: Encoded source ``[batch, source, width]``.
+            mask: Mask of the source ``[batch, 1, 1, source]``, True at tokens.
             positions: Scores to add in self-attention, ``[1, heads, target, target]``, -inf in the future.
         """
         hidden = self.attention(inputs, mask=positions, causal=positions is None)
@@ -194,12 +207,22 @@ class DecoderLayer(nn.Module):
 
 
 class EncoderDecoder(nn.Module):
-    """What every encoder–decoder of layers does with its parts.
+    """Base class of encoder–decoder networks.
 
-    ``encoder`` and ``decoder`` are of :class:`EncoderLayer` and :class:`DecoderLayer`; the norms after the last of them
-    are the identity in post-norm networks. ``positions`` are vectors added to the embeddings, those of encoder and
-    decoder scores by distance in their attention, if any. Embeddings, one module where both sides share it, are
-    multiplied by ``scale``.
+    Attributes:
+        encoder: Modules of type :class:`EncoderLayer`.
+        decoder: Modules of type :class:`DecoderLayer`.
+        encoder_norm: Norm after the last encoder layer; the identity in post-norm networks.
+        decoder_norm: Norm after the last decoder layer; the identity in post-norm networks.
+        positions: Position vectors added to the embeddings, or None.
+        encoder_positions: Relative position bias of the encoder, or None.
+        decoder_positions: Relative position bias of the decoder, or None.
+        source_embedding: Embedding of source tokens.
+        target_embedding: Embedding of target tokens; may be the same module.
+        output: Map to the logits of target tokens.
+        width: Size of a hidden vector.
+        scale: Factor of the embeddings.
+        dropout: Dropout rate of the embeddings.
     """
 
     encoder: nn.ModuleList
@@ -217,7 +240,11 @@ class EncoderDecoder(nn.Module):
     dropout: float
 
     def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
-        """``source [batch, source]`` of tokens, ``mask [batch, 1, 1, source]`` ``-> [batch, source, width]``."""
+        """Encode tokens ``source [batch, source]`` with ``mask [batch, 1, 1, source]``.
+
+        Returns:
+            ``[batch, source, width]``.
+        """
         hidden = self.embed(self.source_embedding, source)
         if self.encoder_positions is not None:
             scores = self.encoder_positions.within(source.shape[1])
@@ -227,7 +254,7 @@ class EncoderDecoder(nn.Module):
         return self.encoder_norm(hidden)
 
     def decode(self, target: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
-        """``target [batch, target]`` of tokens so far ``-> [batch, target, width]``, before the output map."""
+        """Return the hidden vectors ``[batch, target, width]`` of tokens ``target``, before the output map."""
         hidden = self.embed(self.target_embedding, target)
         relative = self.decoder_positions
         positions = None if relative is None else relative.within(target.shape[1])
@@ -236,28 +263,28 @@ class EncoderDecoder(nn.Module):
         return self.decoder_norm(hidden)
 
     def embed(self, embedding: nn.Module, tokens: Tensor) -> Tensor:
-        """Scaled embedding + position, ``[batch, length] -> [batch, length, width]``."""
+        """Return scaled embeddings plus positions, with dropout: ``[batch, length] -> [batch, length, width]``."""
         vectors = embedding(tokens) * self.scale
         if self.positions is not None:
             vectors = vectors + self.positions(tokens.shape[1])
         return F.dropout(vectors, self.dropout, self.training)
 
     def forward(self, source: Tensor, mask: Tensor | None, target: Tensor) -> Tensor:
-        """Hidden vectors ``[batch, target, width]`` that predict the next token after each of ``target``."""
+        """Return hidden vectors ``[batch, target, width]`` that predict the token after each of ``target``."""
         return self.decode(target, self.encode(source, mask), mask)
 
 
 class Transformer(EncoderDecoder):
-    """Encoder, decoder, embeddings and output map.
+    """Transformer encoder–decoder with embeddings and output map.
 
     Args:
-        options: Its section of the configuration; every option is described there.
-        sizes: Entries of the source and of the target vocabulary.
-        structures: Structure and options of ``layer``, every map in the blocks: ``{"structure": "phm", "n": 8}``; of
-            ``embedding``, also one of several matrices; of ``output``, the output map or a tied one's own matrices.
+        options: Model section of the configuration.
+        sizes: Sizes of the source and the target vocabulary.
+        structures: Structure and options by part, such as ``{"layer": {"structure": "phm", "n": 8}}``: ``layer`` (all
+            maps in the blocks), ``embedding``, and ``output`` (the untied matrices of the output map).
 
     Raises:
-        PhmrunError: Sizes, structures and tying that do not go together.
+        PhmrunError: Sizes, structures and tying do not fit together.
     """
 
     options: ClassVar[type[TransformerOptions]] = TransformerOptions
@@ -299,7 +326,7 @@ class Transformer(EncoderDecoder):
         self.positions = None if relative else SinusoidalPositions(width, paper=paper)
         self.encoder_positions = RelativePositions(options.heads, both_ways=True) if relative else None
         self.decoder_positions = RelativePositions(options.heads, both_ways=False) if relative else None
-        # After the blocks: the order in which weights are drawn is part of what a seed means.
+        # Built after the blocks: the order of random draws must not change for a seed.
         self.source_embedding = build_embedding(source_size, width, **embedding)
         self.target_embedding = (
             self.source_embedding if options.tie == "all" else build_embedding(target_size, width, **embedding)
@@ -311,7 +338,7 @@ class Transformer(EncoderDecoder):
             else Linear(width, target_size, options.output_bias, **output)
         )
         share_parameters(self)
-        # Embeddings, and the output map where it is not tied, with variance 1/width.
+        # Embeddings and an untied output map have variance 1/width.
         drawn = [self.source_embedding, self.target_embedding, *([] if self.tied else [self.output])]
         for module in dict.fromkeys(drawn):
             module.reset_parameters(width**-0.5)  # type: ignore[operator]
@@ -322,7 +349,7 @@ class Transformer(EncoderDecoder):
 
 
 def with_tables(network: EncoderDecoder) -> EncoderDecoder:
-    """Replaces embeddings of several matrices, in a network for inference, by the tables of all their vectors."""
+    """Replace the embeddings of a network for inference by tables of all vectors, in place."""
     tied = network.target_embedding is network.source_embedding
     network.source_embedding = table_of(network.source_embedding)
     network.target_embedding = network.source_embedding if tied else table_of(network.target_embedding)
@@ -330,18 +357,18 @@ def with_tables(network: EncoderDecoder) -> EncoderDecoder:
 
 
 def build_norm(normalization: Normalization, width: int) -> nn.Module:
-    """Layer norm, or root-mean-square norm with T5's ε."""
+    """Build a layer norm, or a root-mean-square norm with T5's ε of 1e-6."""
     return nn.LayerNorm(width) if normalization == "layer" else nn.RMSNorm(width, eps=1e-6)
 
 
 def padding_mask(tokens: Tensor, pad: int) -> Tensor | None:
-    """``[batch, 1, 1, length]``, true at tokens; ``None`` where nothing is padded, so that no mask is applied."""
+    """Return a mask ``[batch, 1, 1, length]``, True at tokens; None without padding."""
     mask = tokens.ne(pad)
     return None if bool(mask.all()) else mask[:, None, None, :]
 
 
 def check_tie(tie: Tie, source_size: int, target_size: int) -> None:
-    """Refuses one table for two vocabularies of different sizes."""
+    """Raise an error if one table is to serve two vocabularies of different sizes."""
     if tie == "all" and source_size != target_size:
         raise PhmrunError(
             f"tie = all needs one vocabulary for both sides, but they have {source_size} and {target_size} entries",
@@ -352,7 +379,7 @@ def check_tie(tie: Tie, source_size: int, target_size: int) -> None:
 
 
 def check_tied_output(tie: Tie, embedding: Mapping[str, Any], output: Mapping[str, Any]) -> None:
-    """Refuse a structure for an output map that is the embedding itself; one of several matrices has a map besides."""
+    """Raise an error if an output map tied to a single-matrix embedding has another structure."""
     structure = embedding.get("structure", "dense")
     if tie == "none" or structure in EMBEDDINGS or output in ({}, DENSE, embedding):
         return
@@ -364,7 +391,11 @@ def check_tied_output(tie: Tie, embedding: Mapping[str, Any], output: Mapping[st
 
 
 def contraction(layer: Mapping[str, Any], n: int | None) -> Mapping[str, Any] | None:
-    """Structure of the feed-forward blocks' second map if its order n differs from the layer's."""
+    """Return the structure of the feed-forward blocks' second map with order ``n``; None if ``n`` is None.
+
+    Raises:
+        PhmrunError: The layer's structure has no order n.
+    """
     if n is None:
         return None
     if "n" not in layer:

@@ -142,8 +142,8 @@ def test_the_future_is_hidden():
 
 @pytest.mark.parametrize(("tie", "tables"), [("all", 1), ("decoder", 2), ("none", 3)])
 def test_tied_tables_are_one_structure(tie, tables):
-    own = {"output": {"structure": "phm", "n": 4}} if tie == "none" else {}
-    network = build(tie=tie, embedding={"structure": "phm", "n": 2}, **own)
+    output = {"output": {"structure": "phm", "n": 4}} if tie == "none" else {}
+    network = build(tie=tie, embedding={"structure": "phm", "n": 2}, **output)
     structures = {network.source_embedding.structure, network.target_embedding.structure, network.output.structure}
     assert len(structures) == tables
     assert network.output.structure.n == (4 if tie == "none" else 2)
