@@ -1,4 +1,4 @@
-"""Search for a model's best outputs: beam search, greedy search, whole files in batches, and spanning trees."""
+"""Decoding: beam search, greedy search, batched translation of files, and spanning trees."""
 
 from phmrun.decoding.beam import Hypothesis, beam_search, greedy_search, length_penalty
 from phmrun.decoding.search import max_length, translate

@@ -1,16 +1,15 @@
-"""Beam search over a ``StepDecoder``, and greedy search, a beam of 1.
+"""Beam search over a ``StepDecoder``, and greedy search for a beam of 1.
 
-In every pass each live hypothesis is continued by every token, and the ``2 * beam`` most probable continuations of a
-sentence are its candidates: enough that ``beam`` of them do not end. A candidate that ends among the best ``beam`` is a
-finished hypothesis; the best ``beam`` that do not end live on. A sentence is finished when ``beam`` hypotheses are, or
-at its maximal length, where every live hypothesis is ended. Finished hypotheses are ranked by
-``log_prob / length_penalty``.
+In every step the ``2 * beam`` most probable continuations of a sentence are its candidates, of which at least ``beam``
+do not end. Candidates among the best ``beam`` that end are finished hypotheses; the best ``beam`` that do not end stay
+live. A sentence is finished when ``beam`` hypotheses are, or at its length limit, where every live hypothesis ends.
+Finished hypotheses are ranked by ``log_prob / length_penalty``.
 
-A sentence also stops as soon as nothing can change its result: a log-probability only falls and the penalty is largest
-at the maximal length, so a live hypothesis never gets above ``log_prob / length_penalty(max_length)``.
+A sentence also stops when its result can no longer change. Log-probabilities only fall and the penalty is largest at
+the length limit, so the score of a live hypothesis is at most ``log_prob / length_penalty(max_length)``.
 
-All of it happens per sentence, so the outcome depends neither on the batch nor on when finished sentences leave it.
-Shapes: ``batch`` sentences (``rows`` of them still there), ``beam`` hypotheses, ``vocabulary`` target tokens.
+Sentences are independent: results depend neither on the batch nor on the removal of finished sentences.
+Shapes: ``batch`` sentences (``rows`` of them unfinished), ``beam`` hypotheses, ``vocabulary`` target tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,19 +29,29 @@ _IMPOSSIBLE = float("-inf")
 
 
 class Hypothesis(NamedTuple):
-    """One output of the search."""
+    """Output of the search.
 
-    tokens: list[int]  # the output's token numbers without the beginning- and end-of-sentence tokens; may be empty
-    score: float  # what hypotheses are ranked by: `log_prob / length_penalty(len(tokens) + 1, alpha, …)`
-    log_prob: float  # the natural logarithm of the output's probability, its end-of-sentence token included
+    Attributes:
+        tokens: Token numbers without the beginning- and end-of-sentence tokens; may be empty.
+        score: Ranking score, ``log_prob / length_penalty(len(tokens) + 1, alpha, …)``.
+        log_prob: Natural log-probability of the output, including its end-of-sentence token.
+    """
+
+    tokens: list[int]
+    score: float
+    log_prob: float
 
 
 def length_penalty(length: int, alpha: float, penalty: Penalty = "gnmt") -> float:
-    """The divisor of the log-probability of a hypothesis of ``length`` tokens, the end-of-sentence token counted.
+    """Return the divisor of the log-probability of a hypothesis.
 
-    "gnmt": ``((5 + length) / 6) ** alpha`` (Wu et al. 2016, "Google's Neural Machine Translation System", equation 14,
-    without coverage); "power": ``length ** alpha``, which OpenNMT, CTranslate2 and Hugging Face divide by. α = 0 ranks
-    by plain log-probability; larger values favour longer outputs.
+    "power": ``length ** alpha``, as in OpenNMT, CTranslate2 and Hugging Face. Otherwise ``((5 + length) / 6) ** alpha``
+    (Wu et al. 2016, "Google's Neural Machine Translation System", equation 14, without coverage).
+
+    Args:
+        length: Tokens of the hypothesis, including the end-of-sentence token.
+        alpha: Exponent; 0 ranks by log-probability, larger values favor longer outputs.
+        penalty: Form of the penalty.
     """
     return float((length if penalty == "power" else (5.0 + length) / 6.0) ** alpha)
 
@@ -60,26 +69,26 @@ def beam_search(
     nbest: int = 1,
     penalty: Penalty = "gnmt",
 ) -> list[list[Hypothesis]]:
-    """Finds the best outputs of a batch of sources; call it under ``torch.inference_mode``.
+    """Return the best outputs of a batch of sources; call it under ``torch.inference_mode``.
 
     Args:
-        decoder: The model.
-        source: ``[batch, source_length]``, filled up with ``pad``.
+        decoder: Model.
+        source: ``[batch, source_length]``, padded with ``pad``.
         beam: Live hypotheses per sentence; 1 is greedy search.
         alpha: Exponent of the length penalty, at least 0; 0 ranks by log-probability.
-        bos: The token that starts an output; never generated.
-        eos: The token that ends an output.
-        pad: The padding token; never generated.
-        max_lengths: The most tokens to generate for each sentence, ``eos`` counted, ``[batch]``.
+        bos: Beginning-of-sentence token; never generated.
+        eos: End-of-sentence token.
+        pad: Padding token; never generated.
+        max_lengths: Largest number of tokens to generate for each sentence, ``eos`` included, ``[batch]``.
         nbest: Hypotheses to return per sentence, at most ``beam``.
-        penalty: The length penalty's form.
+        penalty: Form of the length penalty.
 
     Returns:
-        For each sentence its best hypotheses, best first, all different; fewer than ``nbest`` where fewer were found,
-        at least one.
+        Hypotheses of each sentence, best first, all different: at least one, at most ``nbest``.
 
     Raises:
         PhmrunError: A setting is out of range.
+        ValueError: ``max_lengths`` does not have one limit of at least 1 per sentence.
     """
     limits = [int(limit) for limit in (max_lengths.tolist() if isinstance(max_lengths, Tensor) else max_lengths)]
     _check(beam=beam, alpha=alpha, nbest=nbest, limits=limits, batch=source.shape[0])
@@ -89,14 +98,14 @@ def beam_search(
         best = greedy_search(
             decoder, source, alpha=alpha, bos=bos, eos=eos, pad=pad, max_lengths=limits, penalty=penalty
         )
-        return [[one] for one in best]
+        return [[hypothesis] for hypothesis in best]
     return _search(decoder, source, _Book(beam, alpha, nbest, limits, penalty), bos, eos, pad)
 
 
 def _search(
     decoder: StepDecoder[State], source: Tensor, book: "_Book", bos: int, eos: int, pad: int
 ) -> list[list[Hypothesis]]:
-    """The search itself, for any beam."""
+    """Run beam search for any beam."""
     beam, device = book.beam, source.device
     state = decoder.start(source)
     tokens = torch.full((source.shape[0], 1), bos, device=device)
@@ -135,14 +144,14 @@ def _search(
             state = decoder.select(state, rows)
             scores, parents, tokens = scores[rows], parents[rows], tokens[rows]
             book.keep(staying)
-        # At first one hypothesis becomes ``beam``; later the cache need not move if each goes on from itself.
+        # The first step widens the beam from 1; later the cache stays if every hypothesis continues itself.
         if parents.shape[1] != log_probs.shape[1] or any(reordered):
             state = decoder.reorder(state, parents)
     return book.results()
 
 
 class _Facts(NamedTuple):
-    """The best ``beam`` candidates of a sentence, read from the device in one transfer."""
+    """Best ``beam`` candidates of a sentence, read from the device in one transfer."""
 
     ends: list[bool]
     scores: list[float]
@@ -154,7 +163,7 @@ def _best(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[int, _Facts]]:
     """Return scores, parents, tokens and ends of the candidates, and facts by sentence if one of the best ends.
 
-    Reading waits for a GPU. So everything is read at once, and again only if equal scores had to be ordered.
+    Reading synchronizes with a GPU. So everything is read at once, and again only if ties had to be broken.
     """
     candidates = Candidates(log_probs, totals, 2 * beam)
     while True:
@@ -190,10 +199,9 @@ def greedy_search(
     max_lengths: list[int],
     penalty: Penalty = "gnmt",
 ) -> list[Hypothesis]:
-    """Takes the most probable token at every position, of equals the one with the lowest number.
+    """Generate the most probable token at every position; ties go to the lowest token number.
 
-    Beam search with a beam of 1, without what only more hypotheses need; arguments as in :func:`beam_search`. α changes
-    the score and nothing else.
+    Equivalent to beam search with a beam of 1, with the arguments of :func:`beam_search`. α only changes the score.
     """
     state = decoder.start(source)
     tokens = torch.full((source.shape[0],), bos, device=source.device)
@@ -212,7 +220,7 @@ def greedy_search(
         best, tokens = log_probs.max(dim=-1)
         totals = totals + best
         history.append((tokens, row_of))
-        # Where every token is impossible, the output ends as well.
+        # The output also ends if every token is impossible.
         ended, log_prob_of = torch.stack([((tokens == eos) | best.isneginf()).to(totals.dtype), totals]).tolist()
         if not any(ended):
             continue
@@ -238,7 +246,7 @@ def greedy_search(
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """A finished hypothesis: its ``eos`` is token number ``step``, after the hypothesis that was in ``beam`` then."""
+    """Finished hypothesis: its ``eos`` is token number ``step`` after the hypothesis then in ``beam``."""
 
     score: float
     log_prob: float
@@ -248,10 +256,11 @@ class _Ending:
 
 @dataclass
 class _Book:
-    """What the search knows about its sentences; plain Python, touched only when a hypothesis or a sentence ends.
+    """State of the search on the CPU, updated only when a hypothesis or a sentence ends.
 
-    ``thresholds`` has, for each row, the log-probability that a live hypothesis must exceed to matter; ``history`` has
-    the tokens and parents of every step and the row that each sentence had in them.
+    Attributes:
+        thresholds: Log-probability that a live hypothesis of each row must exceed to affect the result.
+        history: Tokens and parents of every step, and the row of each sentence in them.
     """
 
     beam: int
@@ -271,7 +280,7 @@ class _Book:
         self._tensor: Tensor | None = None
 
     def at_limit(self, step: int) -> list[bool]:
-        """For each row whether this step is its sentence's last; empty if it is for none."""
+        """Return True for each row whose length limit is this step; an empty list if there is none."""
         if step not in self._last_steps:
             return []
         return [self.limits[sentence] == step for sentence in self.sentences]
@@ -299,19 +308,19 @@ class _Book:
             self._tensor = None
 
     def close(self, rows: list[bool], step: int) -> None:
-        """Finishes these rows; until they leave the batch they go on to no effect."""
+        """Finish the rows that are True; until they are removed, their hypotheses have no effect."""
         for row, done in enumerate(rows):
             if not done or self.thresholds[row] == _CLOSED:
                 continue
             self.thresholds[row] = _CLOSED
             if not self.endings[self.sentences[row]]:
-                # The model holds every way to end for impossible: the likeliest prefix stands for an output.
+                # The model gives every ending probability 0: return the most probable prefix.
                 self.endings[self.sentences[row]].append(_Ending(_IMPOSSIBLE, _IMPOSSIBLE, step, 0))
         self.done = sum(threshold == _CLOSED for threshold in self.thresholds)
         self._tensor = None
 
     def keep(self, rows: list[int]) -> None:
-        """Drops all other rows from the batch."""
+        """Remove all other rows from the batch."""
         self.sentences = [self.sentences[row] for row in rows]
         self.thresholds = [self.thresholds[row] for row in rows]
         self.row_of = {sentence: row for row, sentence in enumerate(self.sentences)}
@@ -319,20 +328,20 @@ class _Book:
         self._tensor = None
 
     def thresholds_like(self, scores: Tensor) -> Tensor:
-        """The thresholds ``[rows]`` as a tensor, made anew only when they changed."""
+        """Return the thresholds ``[rows]`` as a tensor, cached until they change."""
         if self._tensor is None:
             self._tensor = torch.tensor(self.thresholds, dtype=scores.dtype, device=scores.device)
         return self._tensor
 
     def results(self) -> list[list[Hypothesis]]:
-        """The best hypotheses of every sentence."""
+        """Return the best hypotheses of every sentence."""
         trails = [(tokens.tolist(), parents.tolist(), row_of) for tokens, parents, row_of in self.history]
         results = []
         for sentence, endings in enumerate(self.endings):
-            # Sorting is stable: of equal scores the one found first, and of one step the more probable, comes first.
+            # Sorting is stable: ties go to the earlier step, and within a step to the more probable hypothesis.
             best = []
             for ending in sorted(endings, key=lambda ending: -ending.score)[: self.nbest]:
-                backwards, beam = [], ending.beam  # the parents are followed back to the first token
+                backwards, beam = [], ending.beam  # follow the parents back to the first token
                 for tokens, parents, row_of in reversed(trails[: ending.step - 1]):
                     row = row_of[sentence]
                     backwards.append(tokens[row][beam])
@@ -343,7 +352,7 @@ class _Book:
 
 
 def _check(*, beam: int, alpha: float, nbest: int, limits: list[int], batch: int) -> None:
-    """Raises for settings that make no search."""
+    """Raise an error for invalid settings."""
     if beam < 1:
         raise PhmrunError(f"a beam must have at least 1 hypothesis, not {beam}", where="decoding.beam")
     if not 0.0 <= alpha < float("inf"):

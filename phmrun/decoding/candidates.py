@@ -1,4 +1,4 @@
-"""The best continuations of a beam, found without sorting or normalising more than is needed.
+"""Best continuations of a beam, without sorting the whole vocabulary.
 
 Shapes: ``batch`` sentences, ``beam`` live hypotheses per sentence, ``vocabulary`` target tokens, ``count`` candidates.
 """
@@ -9,27 +9,30 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad as pad_tensor
 
-# Tokens per block in the two-level search for the largest scores. One pass of vectorised maxima over blocks is three
-# to four times faster than torch.topk over the whole vocabulary; 64 was the fastest of 16, 64 and 125 at 8,000 tokens.
+# Tokens per block in the two-level search for the largest scores. Vectorized maxima over blocks are three to four times
+# faster than torch.topk over the whole vocabulary; 64 was the fastest of 16, 64 and 125 at 8,000 tokens.
 _BLOCK = 64
-_FEW = 32_768  # up to so many scores, torch.topk alone costs less than the calls that the other search consists of
+_FEW = 32_768  # largest number of scores for which torch.topk alone is faster
 
 _NEVER = float("-inf")
 
 
 def log_probabilities(logits: Tensor, forbidden: Tensor) -> Tensor:
-    """Normalises logits ``[..., vocabulary]``, then rules the tokens ``forbidden`` out: a new tensor of that shape.
+    """Return log-probabilities of logits ``[..., vocabulary]``, with forbidden tokens at minus infinity.
 
-    Half precision is raised to single.
+    The result is a new tensor, at least in single precision. The other tokens are not normalized again.
     """
     dtype = torch.promote_types(logits.dtype, torch.float32)
     return torch.log_softmax(logits, dim=-1, dtype=dtype).index_fill_(-1, forbidden, _NEVER)
 
 
 def only_token(log_probs: Tensor, rows: Tensor, token: int) -> None:
-    """Rules out, in place, every other token where ``rows [batch]`` is true; the token keeps its log-probability.
+    """Set the log-probabilities of all tokens except ``token`` to minus infinity in some rows, in place.
 
-    ``log_probs`` is ``[batch, ..., vocabulary]``.
+    Args:
+        log_probs: ``[batch, ..., vocabulary]``.
+        rows: ``[batch]``, True for the rows to change.
+        token: Token that keeps its log-probability.
     """
     kept = log_probs[..., token].clone()
     log_probs.masked_fill_(rows.view(-1, *[1] * (log_probs.ndim - 1)), _NEVER)
@@ -54,12 +57,12 @@ class Candidates:
     def __init__(self, log_probs: Tensor, totals: Tensor, count: int) -> None:
         self._log_probs, self._totals, self._count = log_probs, totals, count
         _, beam, vocabulary = log_probs.shape
-        # One candidate more than asked for: it shows whether the last place is contested.
+        # One additional candidate shows if there is a tie for the last place.
         size = min(count + 1, beam * vocabulary)
         search = _largest if log_probs.numel() <= _FEW or vocabulary < 4 * _BLOCK else _largest_by_blocks
         self._scores, self._indices = search(log_probs, totals, size)
-        # torch.topk promises no order among equals, and which of them it takes varies between devices and sizes. A
-        # pair of equals is a neighbouring pair here; impossible candidates need no order.
+        # torch.topk does not define the order or choice of equal scores. Equal scores are neighbors here; impossible
+        # candidates need no order.
         pairs = (self._scores[:, 1:] == self._scores[:, :-1]) & (self._scores[:, 1:] > _NEVER)
         self.tied = pairs.any(dim=1)
 
@@ -92,15 +95,15 @@ def true_rows(flags: Sequence[object]) -> list[int]:
 
 
 def _largest(log_probs: Tensor, totals: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """The largest scores and their indices into ``beam * vocabulary``, both ``[batch, size]``."""
+    """Return the largest scores and their indices into ``beam * vocabulary``, both ``[batch, size]``."""
     scores, indices = (log_probs + totals.unsqueeze(-1)).flatten(1).topk(size)
     return scores, indices
 
 
 def _largest_by_blocks(log_probs: Tensor, totals: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """As ``_largest``: the ``size`` largest scores lie in the ``size`` blocks with the largest maxima.
+    """Return the same as ``_largest``, from the ``size`` blocks with the largest maxima.
 
-    Rounding keeps order, so the maximum of a block plus the total is the maximum of its scores, to the last bit.
+    Rounding is monotonic, so a block's maximum plus the total equals the maximum of its scores exactly.
     """
     _, beam, vocabulary = log_probs.shape
     whole = vocabulary // _BLOCK
@@ -111,8 +114,8 @@ def _largest_by_blocks(log_probs: Tensor, totals: Tensor, size: int) -> tuple[Te
     blocks = maxima.shape[-1]
     best = (maxima + totals.unsqueeze(-1)).flatten(1).topk(min(size, beam * blocks), sorted=False).indices
     parents = best // blocks
-    # Where the vocabulary is whole blocks, block b begins at index b * _BLOCK; otherwise every beam falls short of that
-    # by the same number, and its last block reaches past the vocabulary: there, the last token stands in, ruled out.
+    # Block b starts at index b * _BLOCK minus the padding of earlier beams. In a partial last block, padding repeats
+    # the last token with a score of minus infinity.
     missing = blocks * _BLOCK - vocabulary
     begins = best * _BLOCK - parents * missing if missing else best * _BLOCK
     indices = begins.unsqueeze(-1) + torch.arange(_BLOCK, device=best.device)
@@ -129,9 +132,9 @@ def _largest_by_blocks(log_probs: Tensor, totals: Tensor, size: int) -> tuple[Te
 
 
 def _break_ties(log_probs: Tensor, totals: Tensor, scores: Tensor, indices: Tensor, rows: list[int]) -> None:
-    """Rewrites the rows of ``scores`` and ``indices``, in place, with equal scores in the order of their indices.
+    """Sort equal scores of some rows of ``scores`` and ``indices`` by index, in place.
 
-    Impossible candidates stay where they are, behind the possible ones: nothing ever reads them.
+    Impossible candidates stay in place behind the possible ones; nothing reads them.
     """
     for row in rows:
         every = (log_probs[row] + totals[row].unsqueeze(-1)).flatten()

@@ -1,8 +1,8 @@
-"""Search by the inference engine CTranslate2: the same beam search as :mod:`phmrun.decoding.beam`, in C++.
+"""Beam search by the inference engine CTranslate2, equivalent to :mod:`phmrun.decoding.beam`.
 
-It divides log-probabilities by length^α, so that its outputs are those of ``penalty="power"``. Tokens that our search
-rules out, padding and the beginning, it is left free to generate: a trained network gives them no chance, and ruled
-out, they would change the probabilities of the others.
+The engine divides log-probabilities by length^α, as ``penalty="power"`` does. Unlike phmrun's search, it may generate
+padding and beginning tokens. A trained network gives them negligible probability, and excluding them in the engine
+would change the probabilities of other tokens.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,13 @@ from phmrun.errors import PhmrunError
 
 
 class CTranslate2Model:
-    """A converted model in the engine.
+    """Converted model, loaded into the engine.
 
     Args:
-        directory: The converted model.
-        names: The name of each target token, by number.
-        source_names: The same for source tokens.
-        arithmetic: In what numbers it computes, as the engine names them; where the processor lacks them, the engine
-            takes the nearest that it has.
+        directory: Converted model.
+        names: Names of the target tokens, by number.
+        source_names: Names of the source tokens, by number.
+        arithmetic: The engine's compute type; if the device does not support it, the engine uses its default.
         device: "cpu", "cuda" or "cuda:1".
     """
 
@@ -51,7 +50,7 @@ class CTranslate2Model:
 
     @property
     def signature(self) -> str:
-        """The engine, its version and the arithmetic that it really uses, as ``key:value`` pairs."""
+        """Engine, version and effective compute type as ``key:value`` pairs."""
         import ctranslate2
 
         return f"engine:ctranslate2-{ctranslate2.__version__}|arithmetic:{self.translator.compute_type}"
@@ -66,27 +65,28 @@ class CTranslate2Model:
         nbest: int = 1,
         at_least: int = 0,
     ) -> list[list[Hypothesis]]:
-        """The best outputs of a batch of sources.
+        """Return the best outputs of a batch of sources, best first.
+
+        The engine has a single length limit per batch. Sentences that exceed their limit are decoded again separately.
 
         Args:
-            sources: Token numbers, without the end.
-            limits: The most tokens to generate for each, the end counted. The engine knows one limit for a batch, so
-                those that go beyond their own are searched for again with it.
+            sources: Token numbers, without the end token.
+            limits: Largest number of tokens to generate for each source, the end token included.
             beam: Live hypotheses per sentence.
             alpha: Exponent of the length penalty.
             nbest: Hypotheses to return per sentence.
-            at_least: The least tokens to generate for each; where that is the most, nothing is searched for again.
+            at_least: Smallest number of tokens to generate; if it equals the largest limit, nothing is decoded again.
 
         Raises:
-            PhmrunError: A source is longer than the model's table of positions.
+            PhmrunError: The engine fails, such as for a source longer than the model's table of positions.
         """
-        found = self._batch(sources, max(limits), beam, alpha, nbest, at_least)
+        outputs = self._batch(sources, max(limits), beam, alpha, nbest, at_least)
         if at_least == max(limits):
-            return found
+            return outputs
         for row, limit in enumerate(limits):
-            if any(len(hypothesis.tokens) >= limit for hypothesis in found[row]):
-                found[row] = self._batch([sources[row]], max(limit - 1, 1), beam, alpha, nbest)[0]
-        return found
+            if any(len(hypothesis.tokens) >= limit for hypothesis in outputs[row]):
+                outputs[row] = self._batch([sources[row]], max(limit - 1, 1), beam, alpha, nbest)[0]
+        return outputs
 
     def _batch(
         self, sources: Sequence[Sequence[int]], limit: int, beam: int, alpha: float, nbest: int, at_least: int = 0
@@ -100,7 +100,7 @@ class CTranslate2Model:
                 num_hypotheses=nbest,
                 max_decoding_length=limit,
                 min_decoding_length=at_least,
-                # 0: no limit. By default the engine cuts sources off after 1024 tokens, without a word.
+                # 0: no limit. By default the engine silently truncates sources to 1024 tokens.
                 max_input_length=0,
                 return_scores=True,
             )

@@ -1,4 +1,4 @@
-"""Decoding any number of sources: sorted by length, in batches, with results in the order of the input."""
+"""Batched decoding of any number of sources, sorted by length; results keep the input order."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from phmrun.progress import progress
 
 Tokens = Sequence[int] | np.ndarray
 Find = Callable[[list[int], list[int]], list[list[Hypothesis]]]
-"""The best outputs of some of the sources, by their numbers and by the most tokens that each may have."""
+"""Function of source indices and output length limits that returns the hypotheses of each source."""
 
 
 def translate(
@@ -36,11 +36,25 @@ def translate(
     device: torch.device | str = "cpu",
     label: str = "translating",
 ) -> list[list[Hypothesis]]:
-    """Translates all sources; how they are batched does not change the results.
+    """Translate all sources; batching does not change the results.
 
-    An empty source has the empty output. ``beam`` to ``penalty`` are those of :func:`beam_search`; an output has at
-    most ``max_length_ratio`` tokens per source token and ``max_length_offset`` beyond that, the end counted. ``batch``
-    sentences are decoded at a time, on the ``device`` of the decoder's weights.
+    An empty source has the empty output.
+
+    Args:
+        decoder: Model.
+        sources: Source tokens of each sentence.
+        beam: Live hypotheses per sentence; 1 is greedy search.
+        alpha: Exponent of the length penalty.
+        bos: Beginning-of-sentence token.
+        eos: End-of-sentence token.
+        pad: Padding token.
+        nbest: Hypotheses to return per sentence, at most ``beam``.
+        penalty: Form of the length penalty; "steps" uses :func:`~phmrun.decoding.stepwise.stepwise_search`.
+        max_length_ratio: Largest number of output tokens per source token, the end token included.
+        max_length_offset: Number of additional output tokens.
+        batch: Sentences decoded at a time.
+        device: Device of the decoder's weights.
+        label: Label of the progress display.
 
     Returns:
         For each source its hypotheses, best first.
@@ -67,26 +81,36 @@ def translate(
 def by_length(
     sources: Sequence[Tokens], find: Find, *, batch: int, ratio: float, offset: int, label: str
 ) -> list[list[Hypothesis]]:
-    """The outputs that ``find`` finds of all sources, in the order of the input, in batches of about the same length.
+    """Decode all sources in batches of similar length; return the results in the input order.
+
+    An empty source has the empty output.
+
+    Args:
+        sources: Source tokens of each sentence.
+        find: Function that decodes a batch.
+        batch: Sentences decoded at a time, at least 1.
+        ratio: See :func:`max_length`.
+        offset: See :func:`max_length`.
+        label: Label of the progress display.
 
     Raises:
-        PhmrunError: There is no batch of that size.
+        PhmrunError: ``batch`` is less than 1.
     """
     if batch < 1:
         raise PhmrunError(f"a batch must have at least 1 sentence, not {batch}", where="decoding.batch")
     results = [[Hypothesis([], 0.0, 0.0)] for _ in sources]
-    # The longest come first so that a lack of memory shows at once; equal lengths stay in the order of the input.
+    # Longest first, so that a lack of memory shows at once; sources of equal length keep their order.
     order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))
     with progress(label, len(sources), "sentences") as advance:
         for begin in range(0, len(order), batch):
             indices = order[begin : begin + batch]
-            found = find(indices, [max_length(len(sources[index]), ratio, offset) for index in indices])
-            for index, hypotheses in zip(indices, found, strict=True):
+            outputs = find(indices, [max_length(len(sources[index]), ratio, offset) for index in indices])
+            for index, hypotheses in zip(indices, outputs, strict=True):
                 results[index] = hypotheses
             advance(len(indices))
     return results
 
 
 def max_length(source_length: int, ratio: float, offset: int) -> int:
-    """The most tokens to generate for a source: ``ratio * source_length + offset``, rounded down, at least 1."""
+    """Return the length limit of an output: ``ratio * source_length + offset``, rounded down, at least 1."""
     return max(1, math.floor(ratio * source_length + offset))

@@ -1,10 +1,10 @@
-"""Maximum spanning trees: the heads of a sentence's words, such that the sum of their arcs' scores is largest.
+"""Maximum spanning trees: heads of a sentence's words with the largest sum of arc scores.
 
 Source: Chu and Liu 1965; Edmonds, "Optimum branchings", 1967; for dense graphs, with n² steps: Tarjan, "Finding optimum
-branchings", 1977. That one word alone hangs on the root is a condition of dependency treebanks (Zmigrod, Vieira and
-Cotterell, "Please mind the root: decoding arborescences for dependency parsing", EMNLP 2020).
+branchings", 1977. Dependency treebanks require a single child of the root (Zmigrod, Vieira and Cotterell, "Please mind
+the root: decoding arborescences for dependency parsing", EMNLP 2020).
 
-Most sentences of a trained parser need no search: where every word's best head makes a tree, it is the best tree.
+Most sentences of a trained parser need no search: if the best heads of all words form a tree, it is the best tree.
 """
 
 import math
@@ -15,24 +15,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 NEVER = complex(-math.inf, 0)
-"""The weight of what is no arc: from a word to itself, or within a circle that counts as one word."""
+"""Weight of a non-arc: from a word to itself, or within a contracted cycle."""
 
 
 def spanning_trees(scores: Tensor, lengths: Tensor, *, single_root: bool = True) -> Tensor:
-    """The best tree of each sentence, exactly; position 0 is the root.
+    """Return the maximum spanning tree of each sentence, exactly; position 0 is the root.
 
-    Impossible arcs score minus infinity, as do scores that are no number: they are taken where there is no tree
-    without one, and then as few as can be. Of several best trees it is one that depends on the sentence alone.
+    Arcs with a score of minus infinity or NaN are impossible. If there is no tree without them, the result contains as
+    few as possible. Ties are broken independently of the batch.
 
     Args:
-        scores: ``[batch, dependents, heads]``, the two sides of one length; what exceeds a sentence does not matter.
-        lengths: ``[batch]``, words of each sentence and the root.
-        single_root: Whether exactly one word hangs on the root.
+        scores: ``[batch, dependents, heads]``, both of the same length; entries beyond a sentence are ignored.
+        lengths: ``[batch]``, words of each sentence plus 1 for the root.
+        single_root: Require exactly one child of the root.
 
     Returns:
-        Heads ``[batch, length]``; 0 for the root itself and beyond a sentence's end.
+        Heads ``[batch, length]``; 0 for the root and beyond a sentence's end.
     """
-    # Each word's best head, of equals the first; 0 for the root and beyond the end.
+    # Best head of each word, the first of equal ones; 0 for the root and beyond the end.
     positions = torch.arange(scores.shape[1], device=scores.device)
     outside = positions >= lengths.to(scores.device).unsqueeze(1)
     impossible = outside.unsqueeze(1) | (positions == positions.unsqueeze(1)) | scores.isnan()
@@ -46,46 +46,46 @@ def spanning_trees(scores: Tensor, lengths: Tensor, *, single_root: bool = True)
 
 
 def _are_trees(heads: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
-    """Whether all words come to the root by their heads, and, if asked, by one word, ``[batch]``."""
+    """Return ``[batch]``, True if the heads form a tree, with a single child of the root if requested."""
     ancestors = heads
-    for _ in range((heads.shape[1] - 2).bit_length()):  # each round makes twice as many steps towards the root
+    for _ in range((heads.shape[1] - 2).bit_length()):  # each round doubles the steps toward the root
         ancestors = ancestors.gather(1, ancestors)
     trees = (ancestors == 0).all(dim=1)
     if not single_root:
         return trees
     beyond = heads.shape[1] - lengths.to(heads.device)
-    return trees & ((heads == 0).sum(dim=1) - beyond <= 2)  # the root's own, and one word's
+    return trees & ((heads == 0).sum(dim=1) - beyond <= 2)  # the root and one word
 
 
 def _best_tree(scores: NDArray[np.float64], single_root: bool) -> list[int]:
-    """The heads of the best tree of one sentence, ``[length, length] -> [length]``."""
-    # Scores become complex numbers, which NumPy orders by their real parts and, of equals, by their imaginary parts.
-    # The real part counts what goes before any score: -1 for an impossible arc. So no large number stands for infinity,
-    # beside which scores would lose their digits.
+    """Return the heads of the best tree of a sentence, ``[length, length] -> [length]``."""
+    # Scores become complex numbers, which NumPy orders by real part, then by imaginary part. The real part has priority
+    # over scores: -1 for an impossible arc. A large number in place of infinity would cost precision.
     weights = np.zeros(scores.shape, dtype=np.complex128)
     finite = np.isfinite(scores)
     weights.real[~finite] = np.where(scores[~finite] > 0, 1.0, -1.0)
     weights.imag[finite] = scores[finite]
     heads = _edmonds(weights)
     if single_root and heads.count(0) > 2:
-        # One arc from the root more is worse than whatever other arcs come with it.
+        # An additional arc from the root is worse than any other change.
         weights.real[:, 0] -= 2 * len(weights)
         heads = _edmonds(weights)
     return heads
 
 
 def _edmonds(weights: NDArray[np.complex128]) -> list[int]:
-    """The heads of the best tree, ``[length, length] -> [length]``; only sums and the order of weights count.
+    """Return the heads of the best tree by Edmonds' algorithm, ``[length, length] -> [length]``.
 
-    From every word a walk goes to its best head, and on, until it meets what an earlier walk has met. Where it meets
-    itself, the circle becomes one component, whose arcs weigh what they would gain over the circle's own.
+    A walk from every word follows best heads until it reaches a visited component. A cycle is contracted to a
+    component, whose arcs are weighted by their gain over the arcs of the cycle. Only sums and the order of weights
+    matter.
     """
     size = len(weights)
     arcs = np.full((2 * size - 1, size), NEVER)  # into each component, from each word
     arcs[:size] = weights
     np.fill_diagonal(arcs[:size], NEVER)
     words = np.eye(2 * size - 1, size, dtype=np.bool_)  # of each component
-    entered = np.zeros(arcs.shape, dtype=np.intp)  # the member of a component that such an arc leads to
+    entered = np.zeros(arcs.shape, dtype=np.intp)  # the member of a component that each arc enters
     component_of = np.arange(size)
     heads: list[int] = arcs[:size].argmax(axis=1).tolist()
     heads[0] = 0
@@ -100,8 +100,8 @@ def _edmonds(weights: NDArray[np.complex128]) -> list[int]:
                 while (following := component_of.item(heads[circle[-1]])) != component:
                     circle.append(following)
                 component = len(heads)
-                own = arcs[circle, [heads[member] for member in circle]]
-                gains = arcs[circle] - own[:, None]
+                current = arcs[circle, [heads[member] for member in circle]]
+                gains = arcs[circle] - current[:, None]
                 best = gains.argmax(axis=0)
                 gains.max(axis=0, out=arcs[component])
                 words[circle].any(axis=0, out=words[component])

@@ -1,4 +1,4 @@
-"""What a model offers to the search: one target position at a time, over an opaque state.
+"""Interface between a model and the search: one target position per step, with an opaque state.
 
 Shapes: ``batch`` sentences still being decoded, ``beam`` live hypotheses per sentence, ``vocabulary`` target tokens.
 """
@@ -9,40 +9,47 @@ from torch import Tensor
 
 State = TypeVar("State")
 
-# Finished sentences leave the batch when they are at least this part of it: leaving costs a copy of the state.
+# Finished sentences are removed when they are at least this share of the batch: removal copies the state.
 LEAVING_PART = 1 / 8
 
 
 class StepDecoder(Protocol[State]):
-    """A model seen from the search.
+    """Interface of a model that is decoded step by step.
 
-    A state belongs to the last call that returned it: the search never uses an older one again, so a decoder may
-    change a state in place. In every pass through its loop the search calls ``step``, then ``select`` if enough
-    sentences are finished, then ``reorder`` if any hypothesis moved.
+    The search uses the latest state only, so a decoder may change a state in place. In every iteration the search calls
+    ``step``, then ``select`` if enough sentences are finished, then ``reorder`` if any hypothesis moved.
 
-    For results that do not depend on the batch, the logits of a sentence must depend on nothing but its own source and
-    its own prefix.
+    Results are independent of the batch if the logits of a sentence depend only on its source and its prefix.
     """
 
     def start(self, source: Tensor) -> State:
-        """Encodes ``[batch, source_length]``, filled up with the padding token on the right.
+        """Encode sources and return the initial state, with one hypothesis per sentence.
 
-        Returns the state in front of the first target token, with one beam per sentence.
+        Args:
+            source: ``[batch, source_length]``, padded on the right.
         """
 
     def step(self, tokens: Tensor, state: State) -> Tensor:
-        """Reads one token per hypothesis, advances the state in place, and scores the next token.
+        """Read a token per hypothesis, advance the state in place, and score the next token.
 
-        ``[batch, beam]``, the last token of each live hypothesis (in the first call the beginning-of-sentence token of
-        a single beam) ``-> [batch, beam, vocabulary]``, logits or log-probabilities, which the search leaves untouched.
+        Args:
+            tokens: Last token of each live hypothesis, ``[batch, beam]``; in the first call the
+                beginning-of-sentence token, with beam 1.
+            state: State to advance.
+
+        Returns:
+            Logits or log-probabilities ``[batch, beam, vocabulary]``; the search does not change them.
         """
 
     def reorder(self, state: State, beams: Tensor) -> State:
-        """The state in which hypothesis ``k`` of sentence ``b`` continues the former hypothesis ``beams[b, k]``.
+        """Return the state in which hypothesis ``k`` of sentence ``b`` continues hypothesis ``beams[b, k]``.
 
-        ``beams [batch, new_beam]`` are indices within the sentence. The first call widens one beam to all of them. Not
-        called where it would change nothing.
+        The first call widens the beam from 1. The search skips calls without effect.
+
+        Args:
+            state: State to reorder.
+            beams: Indices within each sentence, ``[batch, new_beam]``.
         """
 
     def select(self, state: State, sentences: Tensor) -> State:
-        """The state of these sentences alone, ``[kept]`` increasing indices into its batch; the others are finished."""
+        """Return the state of unfinished sentences, given as increasing indices ``[kept]`` into the batch."""

@@ -1,8 +1,9 @@
-"""Beam search of Demir and Barutçu's PHM+: a length penalty multiplied in at every step.
+"""Beam search of Demir and Barutçu's PHM+, with a length penalty at every step.
 
-The score of a hypothesis is Π p_t / (t + 1)^α over its tokens t = 2 … (the first has no penalty). All hypotheses grow
-by their ``beam`` best tokens; the best ``beam`` of all are kept. A finished hypothesis stays only if the last of the
-beam is finished, too, as in the released notebook. A search ends if all are finished, or at the maximal length.
+The score of a hypothesis is Π p_t / (t + 1)^α over its tokens t = 2 … (the first has no penalty). Each hypothesis is
+continued by its ``beam`` best tokens, and the best ``beam`` of all are kept. As in the released notebook, a finished
+hypothesis stays only if the last one of the beam is finished, too. A search ends if all are finished, or at the length
+limit.
 Source: github.com/demegire/Parameterization-of-Hypercomplex-Multiplications, cell 64 of the notebooks (MIT).
 """
 
@@ -28,9 +29,9 @@ def stepwise_search(
     max_lengths: list[int],
     nbest: int = 1,
 ) -> list[list[Hypothesis]]:
-    """Find the best outputs of a batch of sources; arguments and result as of :func:`beam_search`.
+    """Return the best outputs of a batch of sources, with the arguments of :func:`beam_search`.
 
-    An output that reaches the maximal length need not end.
+    An output at the length limit may lack the end token. Scores are logarithms of the product above.
     """
     state = decoder.start(source)
     tokens = torch.full((source.shape[0], 1), bos, device=source.device)

@@ -1,4 +1,4 @@
-"""Scores: a value, the signature that says exactly how it was computed, and how far to trust it."""
+"""Metrics and scores: values with signatures of their settings and confidence intervals."""
 
 from phmrun.metrics.score import Score
 from phmrun.metrics.translation import bleu, chrf, sentence_bleu, sentence_bleu_nltk

@@ -1,7 +1,7 @@
-"""Accuracy: the share of items that get the right label, and the share that the most frequent label alone would get.
+"""Accuracy of labels, and the accuracy of the most frequent label.
 
-The interval is Wilson's for a binomial share (Wilson 1927): it stays within 0 and 100 and keeps its width honest where
-nearly all items are right, or few are scored.
+The interval is Wilson's for a binomial share (Wilson 1927). It stays within 0 and 100 and is accurate for shares near
+100 % and for few items.
 """
 
 import math
@@ -16,22 +16,22 @@ Z = 1.959963984540054  # quantile of the normal distribution that leaves 2.5% ab
 
 
 class Outcome(NamedTuple):
-    """What became of an item."""
+    """Gold and predicted label of an item."""
 
     gold: str
-    predicted: str  # the label that it was given
-    part: str = ""  # the part of the test set that it belongs to; empty: none
+    predicted: str
+    part: str = ""  # part of the test set that the item belongs to; empty: none
 
 
 def accuracy(
     counts: Mapping[Outcome, int], left_out: Mapping[str, int] | None = None, ending: str = ""
 ) -> dict[str, Score]:
-    """Accuracies in percent, with Wilson's interval, and the recall of each label in the extras.
+    """Compute accuracies in percent, with Wilson's interval and the recall of each label.
 
     Args:
-        counts: How often each outcome occurred.
-        left_out: Items of the test set that are not scored, by reason.
-        ending: Of the scores' names, before the part's: "-of-copy".
+        counts: Number of items by outcome.
+        left_out: Number of items that are not scored, by reason.
+        ending: Suffix of the scores' names, before that of the part: "-of-copy".
 
     Returns:
         "accuracy" over all items and "accuracy-<part>" over each part.
@@ -40,13 +40,13 @@ def accuracy(
         PhmrunError: (exit 3) There is no item.
     """
     scores = {}
-    for part, chosen, told in _by_part(counts, left_out):
+    for part, chosen, reasons in _by_part(counts, left_out):
         gold, right = _gold(chosen), Counter[str]()
         for outcome, count in chosen.items():
             right[outcome.gold] += count * (outcome.gold == outcome.predicted)
         n, hits = gold.total(), right.total()
         recall = {label: 100 * right[label] / count for label, count in sorted(gold.items())}
-        signature = f"labels:{'+'.join(sorted(gold))}{told}|ci:wilson95"
+        signature = f"labels:{'+'.join(sorted(gold))}{reasons}|ci:wilson95"
         extras = {"correct": hits, "recall": recall}
         value = 100 * hits / n
         scores[f"accuracy{ending}{part}"] = Score(
@@ -56,23 +56,26 @@ def accuracy(
 
 
 def majority(counts: Mapping[Outcome, int], left_out: Mapping[str, int] | None = None) -> dict[str, Score]:
-    """What the most frequent gold label would get by itself, of equally frequent ones the first by name.
+    """Compute the accuracy of the most frequent gold label, in percent.
 
-    "accuracy-of-majority" and "accuracy-of-majority-<part>"; arguments and errors as in :func:`accuracy`.
+    Ties go to the first label by name. Arguments and errors are those of :func:`accuracy`.
+
+    Returns:
+        "accuracy-of-majority" over all items and "accuracy-of-majority-<part>" over each part, without intervals.
     """
     scores = {}
-    for part, chosen, told in _by_part(counts, left_out):
+    for part, chosen, reasons in _by_part(counts, left_out):
         gold = _gold(chosen)
         label, n = min(gold, key=lambda name: (-gold[name], name)), gold.total()
         value = 100 * gold[label] / n
         scores[f"accuracy-of-majority{part}"] = Score(
-            "accuracy of the majority", value, f"always:{label}{told}", n, "items"
+            "accuracy of the majority", value, f"always:{label}{reasons}", n, "items"
         )
     return scores
 
 
 def wilson(hits: int, n: int) -> tuple[float, float]:
-    """The 95% interval of a share of which ``hits`` of ``n`` were seen, in percent."""
+    """Return Wilson's 95 % interval of the share ``hits / n``, in percent."""
     share, z2 = hits / n, Z * Z
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = Z / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
@@ -80,7 +83,7 @@ def wilson(hits: int, n: int) -> tuple[float, float]:
 
 
 def _gold(counts: Mapping[Outcome, int]) -> Counter[str]:
-    """How many items have each label."""
+    """Count the items of each gold label."""
     gold: Counter[str] = Counter()
     for outcome, count in counts.items():
         gold[outcome.gold] += count
@@ -90,7 +93,7 @@ def _gold(counts: Mapping[Outcome, int]) -> Counter[str]:
 def _by_part(
     counts: Mapping[Outcome, int], left_out: Mapping[str, int] | None
 ) -> Iterator[tuple[str, Mapping[Outcome, int], str]]:
-    """All outcomes, then each part's: ending of the score's name, outcomes, what a signature says of the others."""
+    """Yield name suffix, outcomes and signature of left-out items: for all items, then for each part."""
     if not sum(counts.values()):
         raise PhmrunError("there is no item to score", code=ExitCode.DATA)
     yield "", counts, "".join(f"|{name.replace(' ', '-')}:{count}" for name, count in sorted((left_out or {}).items()))

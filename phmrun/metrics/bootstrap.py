@@ -1,7 +1,7 @@
-"""Confidence intervals by resampling a test set (Efron 1979; for corpus scores: Koehn 2004).
+"""Bootstrap confidence intervals of test scores (Efron 1979; for corpus scores: Koehn 2004).
 
-A corpus score is a function of counts that add up over sentences. A resampled test set has as many sentences, drawn
-with replacement; the central 95% of its scores are the interval.
+A corpus score is a function of counts that add up over sentences. A resampled test set has the same number of
+sentences, drawn with replacement. The interval is the central 95 % of the scores of resampled test sets.
 """
 
 from collections.abc import Callable
@@ -10,16 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 Counts = NDArray[np.float64]
-SEED = 12345  # as sacreBLEU's
+SEED = 12345  # default of sacreBLEU
 
 
 def resampled(counts: Counts, resamples: int, seed: int = SEED) -> Counts:
-    """Sums of as many resampled test sets, of what each sentence adds: ``[sentences, kinds] -> [resamples, kinds]``.
+    """Return the summed counts of resampled test sets.
 
-    The same sentences in the same order and seed give the same sets.
+    The sets depend on the number of sentences and the seed only.
+
+    Args:
+        counts: Counts per sentence, ``[sentences, kinds]``.
+        resamples: Number of resampled test sets.
+        seed: Random seed.
+
+    Returns:
+        ``[resamples, kinds]``.
     """
     size = len(counts)
-    stream = np.random.PCG64(seed)  # whose raw stream NumPy promises not to change
+    stream = np.random.PCG64(seed)  # NumPy guarantees a stable raw stream
     sums = np.empty((resamples, counts.shape[1]))
     for row in range(resamples):
         sums[row] = np.bincount(stream.random_raw(size) % np.uint64(size), minlength=size) @ counts
@@ -27,6 +35,11 @@ def resampled(counts: Counts, resamples: int, seed: int = SEED) -> Counts:
 
 
 def interval(sums: Counts, score: Callable[[Counts], Counts]) -> tuple[float, float]:
-    """The central 95% of the scores of resampled test sets, of sums ``[resamples, kinds]`` by ``score``."""
+    """Return the central 95 % of the scores of resampled test sets.
+
+    Args:
+        sums: Summed counts, ``[resamples, kinds]``.
+        score: Function of summed counts.
+    """
     low, high = np.percentile(score(sums), [2.5, 97.5])
     return float(low), float(high)

@@ -1,4 +1,4 @@
-"""Counts that each test item adds to a metric, as the readers of runs return them."""
+"""Per-item counts of a metric, as returned by the readers of runs."""
 
 import hashlib
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ from phmrun.metrics.bootstrap import Counts
 
 
 class Items(NamedTuple):
-    """Counts of every test item of a run."""
+    """Per-item counts of a run's test set."""
 
     counts: Counts  # ``[items, kinds]``
     mark: str  # checksum of the references, gold labels or gold trees
-    file: str = ""  # checksum of the data file, if labels alone could be alike; empty: not recorded
+    file: str = ""  # checksum of the data file, if labels alone are ambiguous; empty: not recorded
 
 
 def checksum(lines: Sequence[str]) -> str:
-    """SHA-256 of the references, which tells whether two runs were scored on the same items."""
+    """Return the SHA-256 of the references, which identifies the scored items."""
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

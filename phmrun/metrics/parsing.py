@@ -1,15 +1,15 @@
-"""Attachment scores of dependency trees, as the CoNLL 2017 shared task defines them.
+"""Attachment scores of dependency trees, as defined by the CoNLL 2017 shared task.
 
-    UAS             words with the right head
-    LAS             words with the right head and label
-    CLAS            LAS of content words: F1, since gold and parsed tree may call different words content words
-    label accuracy  words with the right label, whatever their head
+    UAS             words with the correct head
+    LAS             words with the correct head and label
+    CLAS            LAS of content words: F1, since gold and parsed trees can differ in content words
+    label accuracy  words with the correct label, for any head
 
-All in percent of the words; content words are those whose label is not a function word's or punctuation's. Only the
-universal part of a label counts (``nmod`` of ``nmod:poss``) and punctuation counts, unless asked otherwise.
+All scores are in percent of the words. Content words have a label that is not that of a function word or punctuation.
+By default only the universal part of a label counts (``nmod`` of ``nmod:poss``), and punctuation is scored.
 
 Source: Zeman et al., "CoNLL 2017 shared task: multilingual parsing from raw text to universal dependencies"; CLAS:
-Nivre and Fang, "Universal dependency evaluation", 2017. The words are given, so the task's alignment of words is none.
+Nivre and Fang, "Universal dependency evaluation", 2017. Words are gold, so the task's alignment of words is not needed.
 """
 
 import unicodedata
@@ -39,17 +39,17 @@ WORDS, HEADS, ARCS, LABELS, CONTENT, CONTENT_ARCS = range(6)
 
 
 def share(counts: Counts, of: int, among: int) -> Counts:
-    """Per cent of summed counts ``[…, kinds]``, 0 of nothing, as the shared task has it."""
+    """Return 100 · counts[of] / counts[among] of summed counts ``[…, kinds]``; 0 if the divisor is 0."""
     return 100 * counts[..., of] / np.maximum(counts[..., among], 1)
 
 
 def uas_of(counts: Counts) -> Counts:
-    """UAS of summed counts ``[…, kinds]``."""
+    """Return UAS in percent of summed counts ``[…, kinds]``."""
     return share(counts, HEADS, WORDS)
 
 
 def las_of(counts: Counts) -> Counts:
-    """LAS of summed counts ``[…, kinds]``."""
+    """Return LAS in percent of summed counts ``[…, kinds]``."""
     return share(counts, ARCS, WORDS)
 
 
@@ -73,9 +73,9 @@ def attachment_scores(
 
     Args:
         gold: Sentences with their gold trees.
-        parsed: The same sentences with other trees.
-        subtypes: Whether language-specific subtypes must be right too: ``nmod:poss``, not just ``nmod``.
-        punctuation: Whether words that consist of punctuation characters (Unicode's categories P) count.
+        parsed: The same sentences with predicted trees.
+        subtypes: Compare language-specific subtypes too: ``nmod:poss``, not only ``nmod``.
+        punctuation: Score words that consist of punctuation characters (Unicode's categories P).
         resamples: Resampled test sets for the confidence intervals; 0: none.
 
     Raises:
@@ -98,22 +98,31 @@ def attachment_scores(
 
 
 def is_punctuation(form: str) -> bool:
-    """Whether a word consists of punctuation characters only."""
+    """Return True if a word consists of punctuation characters only."""
     return all(unicodedata.category(character).startswith("P") for character in form)
 
 
 def sentence_counts(
     gold: Sequence[Sentence], parsed: Sequence[Sentence], subtypes: bool = False, punctuation: bool = True
 ) -> Counts:
-    """What each sentence adds, ``[sentences, kinds]``; arguments and errors as in :func:`attachment_scores`."""
-    if [each.forms for each in gold] != [each.forms for each in parsed]:
+    """Count words, correct heads, arcs and labels of each sentence.
+
+    Arguments are those of :func:`attachment_scores`.
+
+    Returns:
+        ``[sentences, kinds]`` in the order of ``WORDS``, ``HEADS`` … ``CONTENT_ARCS``; a row of zeros without words.
+
+    Raises:
+        PhmrunError: (exit 3) The sentences differ in their words.
+    """
+    if [sentence.forms for sentence in gold] != [sentence.forms for sentence in parsed]:
         raise PhmrunError("the parsed sentences are not the gold ones: their words differ", code=ExitCode.DATA)
-    lengths = np.array([len(each) for each in gold], dtype=np.intp)
+    lengths = np.array([len(sentence) for sentence in gold], dtype=np.intp)
     if not lengths.sum():
         return np.zeros((1, 6))
-    labels = list(chain.from_iterable(each.deprels for each in gold))
-    parsed_labels = list(chain.from_iterable(each.deprels for each in parsed))
-    right_head = _flat(each.heads for each in gold) == _flat(each.heads for each in parsed)
+    labels = list(chain.from_iterable(sentence.deprels for sentence in gold))
+    parsed_labels = list(chain.from_iterable(sentence.deprels for sentence in parsed))
+    right_head = _flat(sentence.heads for sentence in gold) == _flat(sentence.heads for sentence in parsed)
     read = str if subtypes else universal
     pairs = zip(labels, parsed_labels, strict=True)
     right_label = np.array([read(left) == read(right) for left, right in pairs], dtype=np.bool_)
@@ -124,9 +133,9 @@ def sentence_counts(
         [words, right_head, right, right_label, content.astype(np.float64) + parsed_content, content & right], axis=1
     )
     if not punctuation:
-        forms = chain.from_iterable(each.forms for each in gold)
+        forms = chain.from_iterable(sentence.forms for sentence in gold)
         kinds[[is_punctuation(form) for form in forms]] = 0
-    # reduceat gives an empty stretch the entry after it, not 0: it needs a word in each sentence, as CoNLL-U has.
+    # reduceat is wrong for empty sentences; CoNLL-U sentences have at least one word.
     return np.add.reduceat(kinds, np.cumsum(lengths) - lengths)
 
 

@@ -1,4 +1,4 @@
-"""One measured value with everything that is needed to compare it with another."""
+"""Score: a value with its signature, sample size and confidence interval."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,20 +7,30 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Score:
-    """A value that says how it came about."""
+    """Value of a metric with everything needed to compare it.
 
-    name: str  # what was measured: "BLEU"
-    value: float  # the measured value
-    signature: str  # how exactly, as `key:value` pairs joined by `|`; scores compare only where signatures agree
-    n: int  # what the value is taken over, in `unit`
-    unit: str = "sentences"  # what is counted: "sentences", "tokens"
-    # the 95% confidence interval (low, high) over resampled test sets; None where none was asked for
+    Attributes:
+        name: Name of the metric: "BLEU".
+        value: Measured value.
+        signature: Settings as ``key:value`` pairs joined by ``|``; only scores with equal signatures are comparable.
+        n: Sample size, in ``unit``.
+        unit: Unit of the sample size: "sentences", "tokens".
+        ci: 95 % confidence interval (low, high); None if not computed.
+        extras: Further results of the measurement, by name.
+        warnings: Caveats about the value.
+    """
+
+    name: str
+    value: float
+    signature: str
+    n: int
+    unit: str = "sentences"
     ci: tuple[float, float] | None = None
-    extras: Mapping[str, Any] = field(default_factory=dict)  # further numbers of the same measurement, by name
-    warnings: tuple[str, ...] = ()  # what a reader of the value must know
+    extras: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """A value for ``json.dumps``; what is empty is left out. The name is the key it is stored under."""
+        """Return a value for ``json.dumps``, without empty fields and without the name, which is its key."""
         result: dict[str, Any] = {"value": self.value, "signature": self.signature}
         if self.ci is not None:
             result["ci"] = list(self.ci)
@@ -32,6 +42,6 @@ class Score:
         return result
 
     def __str__(self) -> str:
-        """``BLEU 34.56 [33.10, 36.02] (1,000 sentences, nrefs:1|…)``."""
+        """Return a line such as ``BLEU 34.56 [33.10, 36.02] (1,000 sentences, nrefs:1|…)``."""
         interval = "" if self.ci is None else f" [{self.ci[0]:.2f}, {self.ci[1]:.2f}]"
         return f"{self.name} {self.value:.2f}{interval} ({self.n:,} {self.unit}, {self.signature})"

@@ -1,8 +1,7 @@
-"""BLEU and chrF of a whole corpus, computed by sacreBLEU on plain text; equal to its command line's output.
+"""Corpus BLEU and chrF by sacreBLEU, equal to its command line's output, and mean sentence BLEU.
 
-Also BLEU of every sentence alone, averaged: what some papers report as BLEU. It does not compare with corpus BLEU. Most
-single sentences share no four-gram with their reference, so that the value is largely what the smoothing puts in place
-of zero; both definitions here say in their signature which smoothing that is.
+Some papers report the mean BLEU of single sentences as BLEU. It is not comparable with corpus BLEU. Most sentences
+share no four-gram with their reference, so that the value depends largely on the smoothing, which the signatures name.
 
 Sources: Papineni et al. 2002 (BLEU), Popović 2015 (chrF), Post 2018 (sacreBLEU and its signatures), Koehn 2004
 (bootstrap resampling), Chen and Cherry 2014 (smoothing, methods 3 and 4), NLTK 3.2 (its form of method 4).
@@ -25,25 +24,33 @@ from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.score import Score
 
-RESAMPLES = 1000  # resampled test sets behind a confidence interval
+RESAMPLES = 1000  # resampled test sets of a confidence interval
 ORDER = 4
-FIRST = 500  # sentences of the test set that the reproduction of the PHM paper scores; an extra of both sentence scores
+FIRST = 500  # sentences that the reproduction of the PHM paper scores; an extra of both sentence scores
 _WORD = re.compile(r"\w+")
 _NLTK_K = 5
 
-# Resampling holds RESAMPLES copies of the statistics of every sentence: half a gigabyte at this many.
+# Resampling holds RESAMPLES copies of the statistics of every sentence: 0.5 GB for this number of sentences.
 _MOST_RESAMPLED = 10_000
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int = RESAMPLES) -> Score:
-    """Corpus BLEU in percent: 13a tokens, cased, exponential smoothing, one detokenised reference for each output.
+    """Compute corpus BLEU in percent, with sacreBLEU's default settings.
 
-    The interval, over ``resamples`` test sets (0: none) seeded by ``SACREBLEU_SEED`` or 12345, is the mean of their
-    scores ± half the width of the central 95%, as sacreBLEU reports it. The extras have the four n-gram precisions in
-    percent, the brevity penalty, and the tokens of hypotheses and references.
+    Settings: 13a tokens, cased, exponential smoothing, one detokenized reference per output. The confidence interval is
+    that of sacreBLEU: mean of the resampled scores ± half the width of their central 95 %. Its seed is
+    ``SACREBLEU_SEED`` or 12345.
+
+    Args:
+        hypotheses: Outputs, one per sentence.
+        references: References in the same order.
+        resamples: Resampled test sets of the interval; 0 or 1: no interval. There is none above 10,000 sentences.
+
+    Returns:
+        The score. Extras: four n-gram precisions in percent, the brevity penalty, and the tokens of both sides.
 
     Raises:
-        PhmrunError: The two sides do not have the same number of sentences, or none.
+        PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
     """
     metric = BLEU()
     result, ci, warnings = _measure(metric, hypotheses, references, resamples)
@@ -58,7 +65,10 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int = RESAMPLES) -> Score:
-    """Corpus chrF2 in percent: character 6-grams, recall weighted twice; arguments and errors as in ``bleu``."""
+    """Compute corpus chrF2 in percent: character 6-grams, with twice the weight on recall.
+
+    Arguments and errors are those of :func:`bleu`. There is no interval if only some resampled scores are 0.
+    """
     metric = CHRF()
     result, ci, warnings = _measure(metric, hypotheses, references, resamples)
     signature = str(metric.get_signature())
@@ -66,10 +76,12 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int
 
 
 def sentence_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Mean of sacreBLEU's sentence scores in percent: 13a tokens, cased, exponential smoothing, effective order.
+    """Compute the mean of sacreBLEU's sentence scores in percent.
+
+    Settings: 13a tokens, cased, exponential smoothing, effective order.
 
     Raises:
-        PhmrunError: The two sides do not have the same number of sentences, or none.
+        PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
     """
     require_pairs(hypotheses, references)
     metric = BLEU(effective_order=True)
@@ -79,31 +91,32 @@ def sentence_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score
 
 
 def sentence_bleu_nltk(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    r"""Mean of sentence scores in percent as Demir and Barutçu take it: words (``\w+``) without punctuation, cased.
+    r"""Compute the mean sentence BLEU in percent as defined by Demir and Barutçu.
 
-    A precision of order n (from 2 on) with no match counts as 1 / (n - 1 + 5 / ln(words of the hypothesis)), which is
-    how NLTK up to 3.2.5 computes Chen and Cherry's method 4. A hypothesis of one word, or without a matching one,
-    counts as 0. Arguments and errors as in :func:`sentence_bleu`.
+    Tokens are words (``\w+``) without punctuation, cased. A precision of order n from 2 on without a match counts as
+    1 / (n - 1 + 5 / ln(words of the hypothesis)): Chen and Cherry's method 4 in NLTK up to 3.2.5. A hypothesis with
+    fewer than two words, or without a matching word, scores 0. Arguments and errors are those of
+    :func:`sentence_bleu`.
     """
     require_pairs(hypotheses, references)
-    words = [(_WORD.findall(one), _WORD.findall(other)) for one, other in zip(hypotheses, references, strict=True)]
+    words = [(_WORD.findall(output), _WORD.findall(gold)) for output, gold in zip(hypotheses, references, strict=True)]
     signature = r"nrefs:1|case:mixed|eff:no|tok:\w+|smooth:nltk-3.2-method4"
     return _mean([100 * _method_4(*pair) for pair in words], signature)
 
 
 def _method_4(hypothesis: list[str], reference: list[str]) -> float:
-    """BLEU of one sentence, from 0 to 1."""
+    """Return the BLEU of a sentence, from 0 to 1."""
     if len(hypothesis) < 2 or not set(hypothesis) & set(reference):
-        return 0.0  # NLTK divides by ln 1 there, which the reproduction counts as 0
+        return 0.0  # NLTK divides by ln 1 = 0 here; the reproduction counts it as 0
     logarithms = []
     for order in range(1, ORDER + 1):
-        found, wanted = (
+        grams, wanted = (
             Counter(tuple(words[start : start + order]) for start in range(len(words) - order + 1))
             for words in (hypothesis, reference)
         )
-        matches = (found & wanted).total()
+        matches = (grams & wanted).total()
         if matches:
-            logarithms.append(math.log(matches / found.total()))
+            logarithms.append(math.log(matches / grams.total()))
         else:
             logarithms.append(-math.log(order - 1 + _NLTK_K / math.log(len(hypothesis))))
     penalty = min(0.0, 1 - len(reference) / len(hypothesis))
@@ -111,7 +124,7 @@ def _method_4(hypothesis: list[str], reference: list[str]) -> float:
 
 
 def _mean(values: Sequence[float], signature: str) -> Score:
-    """The mean over all sentences, and over the first ones as an extra."""
+    """Return the mean over all sentences, with that of the first ones as an extra."""
     first = values[:FIRST]
     extras = {f"first_{FIRST}": math.fsum(first) / len(first)} if len(values) > FIRST else {}
     mean = math.fsum(values) / len(values)
@@ -119,12 +132,16 @@ def _mean(values: Sequence[float], signature: str) -> Score:
 
 
 def bleu_counts(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
-    """What each sentence adds to corpus BLEU, so that resampled test sets can be scored without counting anew.
+    """Count the statistics of corpus BLEU for each sentence, for resampling.
 
-    Matches and n-grams of each order, and the two lengths, ``[sentences, 10]``; errors as in ``bleu``.
+    Returns:
+        Matches and n-grams of each order, and the lengths of hypothesis and reference, ``[sentences, 10]``.
+
+    Raises:
+        PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
     """
     require_pairs(hypotheses, references)
-    metric = BLEU(effective_order=True)  # which changes a sentence's score, but not its counts
+    metric = BLEU(effective_order=True)  # changes a sentence's score, but not its counts
     pairs = zip(hypotheses, references, strict=True)
     scores = [metric.sentence_score(hypothesis, [reference]) for hypothesis, reference in pairs]
     rows = [(*score.counts, *score.totals, score.sys_len, score.ref_len) for score in scores]
@@ -132,7 +149,7 @@ def bleu_counts(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
 
 
 def bleu_of(sums: Counts) -> Counts:
-    """Corpus BLEU in percent of summed counts, ``[sets, 10] -> [sets]``; smoothed as :func:`~phmrun.metrics.bleu`."""
+    """Compute corpus BLEU in percent from summed counts, ``[sets, 10] -> [sets]``, smoothed as in :func:`bleu`."""
     scores = []
     for row in sums.astype(int).tolist():
         matches, totals, (length, reference) = row[:ORDER], row[ORDER : 2 * ORDER], row[2 * ORDER :]
@@ -141,7 +158,7 @@ def bleu_of(sums: Counts) -> Counts:
 
 
 def require_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """Refuses (exit 3) sides that do not have the same number of sentences, or none."""
+    """Raise an error (exit 3) if both sides differ in their number of sentences, or are empty."""
     if len(hypotheses) != len(references):
         what = f"{len(hypotheses):,} hypotheses cannot be scored against {len(references):,} references"
         hint = "Both files need one sentence per line, in the same order."
@@ -153,18 +170,18 @@ def require_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
 def _measure(
     metric: Metric, hypotheses: Sequence[str], references: Sequence[str], resamples: int
 ) -> tuple[Any, tuple[float, float] | None, tuple[str, ...]]:
-    """The score object of sacreBLEU, the confidence interval, and what sacreBLEU warned of."""
+    """Return sacreBLEU's score object, the confidence interval, and warnings."""
     require_pairs(hypotheses, references)
     sides = list(hypotheses), [list(references)]
-    silent = sum(not each.strip() for each in hypotheses)
+    silent = sum(not output.strip() for output in hypotheses)
     resampled = resamples > 1 and len(hypotheses) <= _MOST_RESAMPLED
-    with _heard() as warnings:
+    with _logged_warnings() as warnings:
         if silent:
             are = "is" if silent == 1 else "are"
             warnings.append(f"{silent:,} of {counted(len(hypotheses), 'output')} {are} empty")
         try:
             result = metric.corpus_score(*sides, n_bootstrap=resamples if resampled else 1)
-        except TypeError:  # sacreBLEU cannot take the mean of chrF scores of which some, but not all, are 0
+        except TypeError:  # sacreBLEU fails if some, but not all, resampled chrF scores are 0
             metric.n_bootstrap = metric.seed = None
             resampled, resamples = False, 0
             result = metric.corpus_score(*sides)
@@ -173,24 +190,24 @@ def _measure(
         if resamples > 1:
             warnings.append(f"no confidence interval: more than {_MOST_RESAMPLED:,} sentences")
         return result, None, tuple(warnings)
-    # The interval's public form is JSON; it is left out where every resampled score is 0.
-    told = json.loads(result.format(width=10, signature=str(metric.get_signature()), is_json=True))
-    mean, half = told.get("confidence_mean", 0.0), told.get("confidence_var", 0.0)
+    # sacreBLEU exposes the interval in its JSON only, and omits it if every resampled score is 0.
+    report = json.loads(result.format(width=10, signature=str(metric.get_signature()), is_json=True))
+    mean, half = report.get("confidence_mean", 0.0), report.get("confidence_var", 0.0)
     return result, (mean - half, mean + half), tuple(warnings)
 
 
 @contextmanager
-def _heard() -> Iterator[list[str]]:
-    """Collects what sacreBLEU logs as a warning, in place of its going to stderr."""
-    heard: list[str] = []
+def _logged_warnings() -> Iterator[list[str]]:
+    """Collect sacreBLEU's logged warnings instead of printing them to stderr."""
+    messages: list[str] = []
     handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
     logger = logging.getLogger("sacrebleu")
     propagate = logger.propagate
     logger.addHandler(handler)
     logger.propagate = False
     try:
-        yield heard
+        yield messages
     finally:
         logger.propagate = propagate
         logger.removeHandler(handler)
