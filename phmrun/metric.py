@@ -81,7 +81,7 @@ class Metric:
     def result_name(self) -> str:
         """Name in the results of a model card.
 
-        Empty: not in the card.
+        If it is empty, the metric is not in the card.
         """
         text = self.words if self.hub_name is None else self.hub_name
         return text[:1].upper() + text[1:]
@@ -108,9 +108,7 @@ TIME = Metric("time", unit="s", lower_is_better=True, hub_name="")
 
 
 def find_metric(score: str, task: str | None = None) -> Metric | None:
-    """Return the metric of a score by the score's name.
-
-    None if there is none.
+    """Return the metric of a score by the score's name, or None.
 
     Args:
         score: Name, with or without split and part: "bleu", "test/accuracy-matched", "test/accuracy-of-majority".
@@ -133,7 +131,7 @@ def find_metric(score: str, task: str | None = None) -> Metric | None:
 def metric_of(score: str, task: str | None = None) -> Metric:
     """Return the metric of a score.
 
-    If unknown, one without a unit, for which higher is better.
+    A metric that is not registered has no unit, and higher values are better.
     """
     return find_metric(score, task) or Metric(score.rpartition("/")[2].partition(OF)[0], hub_name="")
 

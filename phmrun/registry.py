@@ -78,7 +78,7 @@ class Registry:
     def _announced(self) -> Mapping[str, Sequence[Announcement]]:
         """Announcements of the group by name.
 
-        Several if packages announce the same name.
+        A name has several if several packages announce it.
         """
         return _announcements().get(self.group, {})
 
@@ -107,7 +107,7 @@ class Registry:
     def announcement(self, name: str) -> Announcement | None:
         """Return the announcement of a name.
 
-        None if no installed package announces it.
+        The result is None if no installed package announces it.
 
         Raises:
             PhmrunError: Two packages announce it.

@@ -220,10 +220,7 @@ def _globals_first(arguments: list[str]) -> list[str]:
 
 
 def _interruption(end: SystemExit) -> KeyboardInterrupt | None:
-    """Return the interruption by a signal that caused an exit.
-
-    None if there is none.
-    """
+    """Return the interruption by a signal that caused an exit, or None."""
     error: BaseException | None = end
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__

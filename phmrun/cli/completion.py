@@ -27,10 +27,7 @@ def schemas(incomplete: str) -> list[str]:
 
 
 def layers(context: typer.Context, incomplete: str) -> list[str]:
-    """Return weight structures.
-
-    If a task is typed, those that fit its default network.
-    """
+    """Return weight structures that fit the default network of the typed task, if any."""
     task = _task(context)
     names = [name for name in STRUCTURES.names() if not task or task in SQUARE_MAPS or name not in SQUARE]
     return _beginning(names, incomplete)
@@ -57,10 +54,7 @@ def embeddings(incomplete: str) -> list[str]:
 
 
 def datasets(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the built-in corpus and the datasets of the catalog.
-
-    If a task is typed, those of the task.
-    """
+    """Return the built-in corpus and the datasets of the typed task, if any, else all."""
     from phmrun.datasets import CATALOGUE
 
     return _beginning(sorted({"builtin", *CATALOGUE.names(_task(context))}), incomplete)
@@ -90,10 +84,7 @@ def keys(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def _schema(context: typer.Context) -> Any:
-    """Return the configuration class of the typed task.
-
-    None if no task is typed.
-    """
+    """Return the configuration class of the typed task, or None."""
     task = _task(context)
     return TASKS.get(task).load("schema") if task else None
 

@@ -63,7 +63,7 @@ class _HarmlessConsole(Console):
 def stdout() -> Console:
     """Return the console for results.
 
-    160 columns wide if the output is a file or pipe.
+    It is 160 columns wide if the output is a file or pipe.
     """
     return _HarmlessConsole(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
 
@@ -71,7 +71,7 @@ def stdout() -> Console:
 def stderr() -> Console:
     """Return the console for everything except results.
 
-    160 columns wide if it is a file or pipe.
+    It is 160 columns wide if the output is a file or pipe.
     """
     return _HarmlessConsole(stderr=True, width=None if sys.stderr.isatty() else _WIDTH_OF_A_FILE, highlight=False)
 

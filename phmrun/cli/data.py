@@ -283,7 +283,7 @@ def _tasks(dataset: Dataset) -> str:
 def _on_disk(dataset: Dataset) -> str:
     """Return the size of the files in MB.
 
-    "?" if it is unknown and they are not on this machine.
+    The text is "?" if the size is unknown and the files are not on this machine.
     """
     if dataset.generated:
         return "–"

@@ -110,7 +110,7 @@ def _facts(name: str) -> dict[str, Any]:
 def _share(example: dict[str, int] | None, count: str) -> str:
     """Return a count of the example relative to a dense matrix's.
 
-    Empty without an example.
+    The text is empty without an example.
     """
     return f"{example[count] / (example['out_features'] * example['in_features']):.2f}" if example else ""
 

@@ -75,7 +75,7 @@ def add(
 def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
     """Write the design of a sweep that was stopped by its looks.
 
-    Nothing otherwise.
+    Nothing is written for other sweeps, and for runs.
     """
     if len(what) != 1 or not what[0].endswith((".yaml", ".yml")):
         return []

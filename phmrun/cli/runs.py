@@ -352,7 +352,7 @@ def archive_runs(
 def unlock(run: RunArgument, runs_dir: RunsDirectory = Path("runs")) -> None:
     """Remove the lock of a process that no longer runs, on any machine.
 
-    The lock is watched first, and kept if its process shows a heartbeat.
+    The lock is watched first. It is an error if its process shows a heartbeat.
     """
     from phmrun.ledger import Run
     from phmrun.ledger.lock import HEARTBEAT, WATCHED_BEATS

@@ -44,7 +44,7 @@ def require_cells(statuses: Sequence[CellStatus]) -> None:
 def to_run(statuses: Sequence[CellStatus], retry_failed: bool) -> list[CellStatus]:
     """Return the cells that are not finished, each experiment once.
 
-    Failed ones only with ``retry_failed``.
+    Failed cells are among them only with ``retry_failed``.
     """
     over = {CellState.DONE} if retry_failed else {CellState.DONE, CellState.FAILED}
     return [status for status in distinct(statuses) if status.state not in over]
@@ -146,7 +146,7 @@ def _threads_alone(made: Plan, runs_dir: Path) -> int:
 def _devices(made: Plan) -> list[str]:
     """Return the numbers of the usable GPUs.
 
-    None if any cell is for the CPU.
+    The list is empty if any cell is for the CPU.
     """
     if any(cell.config and cell.config.hardware.accelerator == "cpu" for cell in made.cells):
         return []
@@ -160,7 +160,7 @@ def _devices(made: Plan) -> list[str]:
 def tuned(made: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: float | None = None) -> Plan | None:
     """Run the remaining tuning trials and return the plan with the chosen values.
 
-    None if the deadline passed.
+    The result is None if the deadline has passed.
 
     Raises:
         PhmrunError: (exit 5) A trial was interrupted, or no trial of a row has a score.

@@ -342,7 +342,7 @@ class _Merged:
 def _check_layer(merged: _Merged, name: str, default: LayerConfig, options_of: OptionsOf) -> LayerConfig | None:
     """Return a layer's section with all options.
 
-    None, with a problem added if needed, if its structure is invalid.
+    The result is None if its structure is invalid; a problem is added unless the schema reports it.
     """
     section = type(default)
     values = {key.removeprefix(f"{name}."): value for key, value in merged.values.items() if key.startswith(f"{name}.")}

@@ -43,6 +43,6 @@ class Registered:
 def registered_names(field: FieldInfo) -> Sequence[str]:
     """Return the valid names of a :class:`Registered` key.
 
-    An empty sequence for any other key.
+    The sequence is empty for any other key.
     """
     return next((mark.registry.names() for mark in field.metadata if isinstance(mark, Registered)), ())

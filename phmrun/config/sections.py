@@ -79,7 +79,7 @@ class Section(BaseModel):
 def former_name(section: type[Section], name: str) -> str:
     """Return the former name of a renamed key.
 
-    The key's name if it was never renamed.
+    It is the key's name if the key was never renamed.
     """
     marks = section.model_fields[name].metadata
     return next((mark.name for mark in marks if isinstance(mark, Formerly)), name)
@@ -128,7 +128,7 @@ class LayerConfig(Section):
     def option_defaults(self) -> dict[str, Any]:
         """Default of each option of the structure.
 
-        Empty until the configuration is resolved.
+        The mapping is empty until the configuration is resolved.
         """
         return dict(self._defaults)
 
@@ -170,7 +170,7 @@ class EmbeddingConfig(LayerConfig):
     def arguments(self) -> dict[str, Any]:
         """Structure and options as keyword arguments.
 
-        ``inside`` only if it is not the default.
+        ``inside`` is among them only if it is not the default.
         """
         inside = self.inside.arguments
         return {**super().arguments, **({} if inside == LayerConfig().arguments else {"inside": inside})}
