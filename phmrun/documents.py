@@ -50,6 +50,8 @@ _SCALARS = (
     ("merge", r"<<", ["<"]),
 )
 _KEY_TAGS = (f"{_PREFIX}str", f"{_PREFIX}merge")
+_NUMBER_OR_TRUTH = tuple(f"{_PREFIX}{kind}" for kind in ("bool", "int", "float"))
+"""Tags of keys that are read as the text they are written as: ``{0: entailment, true: neutral}``."""
 _TAGS = tuple(f"{_PREFIX}{kind}" for kind in ("null", "bool", "int", "float", "str", "seq", "map", "merge"))
 
 
@@ -113,6 +115,7 @@ def parse_yaml_lines(text: str, name: str) -> tuple[Any, dict[str, int]]:
             if node is None:
                 return None, {}
             _check_nodes(node)
+            _read_keys_as_text(node)
             lines = dict(_line_numbers(node, ""))  # before merged keys are added to the nodes
             return loader.construct_document(node), lines
         finally:
@@ -169,7 +172,7 @@ def _check_nodes(root: yaml.Node) -> None:
                 raise _fault("the values are nested too deeply", node)
         lines: dict[str, int] = {}
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-            if not isinstance(key, yaml.ScalarNode) or key.tag not in _KEY_TAGS:
+            if not isinstance(key, yaml.ScalarNode) or key.tag not in (*_KEY_TAGS, *_NUMBER_OR_TRUTH):
                 raise _fault(f"the key {_short(getattr(key, 'value', ''))} must be text", key)
             if key.value in lines:
                 raise _fault(f"the key {_short(key.value)} is given twice, first in line {lines[key.value]}", key)
@@ -179,6 +182,28 @@ def _check_nodes(root: yaml.Node) -> None:
         return sizes[node]
 
     measure(root)
+
+
+def _read_keys_as_text(root: yaml.Node) -> None:
+    """Replace keys that are numbers or truth values by the text that they are written as."""
+    waiting, visited = [root], set[int]()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in visited or not isinstance(node, yaml.CollectionNode):
+            continue
+        visited.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            # new nodes, since an alias may use the same node as a value
+            node.value = [(_as_text(key), value) for key, value in node.value]
+            waiting += [value for _, value in node.value]
+        else:
+            waiting += node.value
+
+
+def _as_text(key: yaml.Node) -> yaml.Node:
+    if key.tag not in _NUMBER_OR_TRUTH:
+        return key
+    return yaml.ScalarNode(f"{_PREFIX}str", key.value, key.start_mark, key.end_mark)
 
 
 def _line_numbers(node: yaml.Node, prefix: str) -> Iterator[tuple[str, int]]:

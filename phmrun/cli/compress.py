@@ -124,7 +124,7 @@ def compress(
     weights = trained.load(checkpoint=checkpoint, average=average)
     wanted = layer_of(layer, layer_options)
     named = {"embedding": embedding, "output": output}
-    tables = {scope: layer_of(name, options[scope]) for scope, name in named.items() if name}
+    tables = {scope: layer_of(name, options[scope], scope) for scope, name in named.items() if name}
     plan = make_plan(
         trained, wanted, budget=share, batches=calibrate, fixed=bool(layer_options), tables=tables, config=config
     )

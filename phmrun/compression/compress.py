@@ -23,7 +23,7 @@ from phmrun.layers import options_of
 from phmrun.layers.network import made_for, set_structure, structures_of
 from phmrun.layers.structure import Structure
 from phmrun.progress import progress
-from phmrun.registry import STRUCTURES
+from phmrun.registry import EMBEDDINGS, STRUCTURES
 
 ORDERS: dict[str, tuple[Any, ...]] = {
     "n": (2, 4, 8, 16),
@@ -67,12 +67,15 @@ class Plan:
         return parent.model_copy(update={"layer": layer, "maps": tuple(others), "training": training})
 
 
-def layer_of(name: str, options: Mapping[str, Any]) -> LayerConfig:
+def layer_of(name: str, options: Mapping[str, Any], scope: str = "layer") -> LayerConfig:
     """Config section of a structure with all options, defaults included.
 
     Raises:
-        PhmrunError: (exit 2) The structure or an option does not exist.
+        PhmrunError: (exit 2) The structure or an option does not exist, or ``name`` is no weight structure.
     """
+    if name in EMBEDDINGS and name not in STRUCTURES:
+        what = f"{name!r} has no weight matrix that trained vectors could be fitted to"
+        raise PhmrunError(what, where=f"--{scope}", valid=STRUCTURES.names())
     defaults = {option.name: option.default for option in options_of(name)}
     for option in options:
         if option not in defaults:

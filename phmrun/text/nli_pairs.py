@@ -22,13 +22,17 @@ Labels are translated to common names (``LABELS``); runs of white space in sente
 
 import csv
 import json
+import re
+import shlex
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from phmrun.documents import parse_json, require_unicode
-from phmrun.errors import ExitCode, PhmrunError, counted, nearest
+from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.text.lines import malformed, numbered_lines
 
 THREE_WAY = ("entailment", "neutral", "contradiction")
@@ -50,6 +54,8 @@ SYNONYMS: Mapping[str, Mapping[str, str]] = {
     "tsv": {},
 }
 NO_LABEL = "-"
+MOST_CLASSES = 20
+"""Largest number of labels that are taken for classes in a message."""
 SAMPLES = "`phmrun data formats nli` prints a sample of each format."
 COLUMNS = ("premise", "hypothesis", "label")
 """Columns of a user's file."""
@@ -116,21 +122,56 @@ class PairReader(Iterator[Pair]):
 
     def _label(self, label: Any, where: str) -> str | None:
         """Common name of a label; None if the annotators did not agree."""
-        if isinstance(label, int | float) and self.format == "tsv":
-            label = json.dumps(label)  # true, 1
-        if isinstance(label, str):
-            label = label.strip()
-            if label in self.names:
-                return self.names[label]
-        if self.format in ("snli", "tsv") and label == NO_LABEL:
+        text = _text_of(label) if self.format == "tsv" else label
+        if isinstance(text, str):
+            text = text.strip()
+            if text in self.names:
+                return self.names[text]
+        if self.format in ("snli", "tsv") and text == NO_LABEL:
             return None
-        hint = None
+        what, hint = f"there is no label {text!r}", None
         if self.format == "tsv":
-            close = nearest(str(label), sorted(self.names), most=1)
-            meant = f"Did you mean {close[0]!r}? Otherwise say" if close else "Say"
-            hint = f"{meant} what it stands for: --set 'data.labels={{{label}: entailment, …}}'; any classes will do."
-        names, what = sorted(self.names), f"there is no label {label!r}"
-        raise PhmrunError(what, where=where, valid=names, hint=hint, code=ExitCode.DATA)
+            counts = self._counts()
+            listed = ", ".join(f"{name!r} ({count:,})" for name, count in counts.most_common(MOST_CLASSES))
+            what += f"; the file has {counted(len(counts), 'label')}: {listed}"
+            hint = self._hint(sorted(counts))
+        raise PhmrunError(what, where=where, valid=sorted(self.names), hint=hint, code=ExitCode.DATA)
+
+    def _counts(self) -> Counter[str]:
+        """Number of pairs by label, of the lines that can be read."""
+        counts = Counter[str]()
+        with suppress(PhmrunError):
+            for _, (_, _, label) in _ROWS[self.format](self.path):
+                text = _text_of(label)
+                if isinstance(text, str) and text.strip() != NO_LABEL:
+                    counts[text.strip()] += 1
+        return counts
+
+    def _hint(self, labels: Sequence[str]) -> str | None:
+        """Setting that makes every label of the file a class, and keeps the user's mapping; None for too many."""
+        if not 2 <= len(labels) <= MOST_CLASSES:
+            return None
+        kept = {} if self.names.keys() <= set(THREE_WAY) else self.names
+        mapping = {**kept, **{label: label for label in labels if label not in kept}}
+        listed = ", ".join(_as_yaml(label) for label in mapping)
+        named = ", ".join(f"{_as_yaml(label)}: {_as_yaml(name)}" for label, name in mapping.items())
+        value = f"[{listed}]" if all(label == name for label, name in mapping.items()) else f"{{{named}}}"
+        hint = f"Name the classes: --set {shlex.quote(f'data.labels={value}')}"
+        if all(label.isdecimal() for label in mapping):
+            named = ", ".join(f"{_as_yaml(label)}: class{label}" for label in mapping)
+            hint += f", or by your own names: --set 'data.labels={{{named}}}'"
+        return hint
+
+
+def _text_of(label: Any) -> Any:
+    """Text of a label that JSON has as a number or truth value; any other value unchanged."""
+    return json.dumps(label) if isinstance(label, bool | int | float) else label
+
+
+def _as_yaml(label: str) -> str:
+    """Label as a YAML scalar, quoted unless it is a plain word or whole number."""
+    plain = re.fullmatch(r"[A-Za-z_][\w-]*|0|[1-9][0-9]{0,8}", label, re.ASCII) and label.lower() != "null"
+    return label if plain else json.dumps(label, ensure_ascii=False)
 
 
 def read_pairs(path: str | PathLike[str], format: str, names: Mapping[str, str] | None = None) -> PairReader:

@@ -1,5 +1,6 @@
 """Configuration of natural language inference."""
 
+import json
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -22,7 +23,7 @@ class NLIDataConfig(ClassificationDataConfig):
     labels: dict[str, str] | None = Field(
         None,
         description="For your own files: class of each label, as {yes: entailment, no: contradiction}, or a list of "
-        "labels, for any number of classes. null: entailment, neutral, contradiction.",
+        "labels (words or numbers), for any number of classes. null: entailment, neutral, contradiction.",
     )
 
     @field_validator("labels", mode="before")
@@ -48,8 +49,8 @@ class NLIDataConfig(ClassificationDataConfig):
 
 
 def _label(value: Any) -> Any:
-    """Return an integer label as text, as it stands in the file (YAML reads 0 as a number)."""
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    """Return a number or truth value that YAML has read as text, as it stands in the file."""
+    return json.dumps(value) if isinstance(value, bool | int | float) else value
 
 
 class NLIExperiment(ClassificationExperiment):

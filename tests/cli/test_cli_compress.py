@@ -78,3 +78,8 @@ def test_a_run_is_compressed(phmrun, tmp_path):
         refused = phmrun("compress", report["parent"], *arguments, *where)
         assert refused.code == 2
         assert messages in refused.err
+    refused = phmrun("compress", report["parent"], "--layer", "phm", "--embedding", "projective", *where)
+    assert refused.code == 2
+    assert "--embedding: 'projective' has no weight matrix" in refused.err
+    assert "low-rank" in refused.err  # a valid structure
+    assert "Use --embedding" not in refused.err

@@ -15,7 +15,8 @@ from phmrun.errors import PhmrunError
         ("a: 1\nb: 2\na: 3\n", 3, "given twice, first in line 1"),
         ("a:\n  b: 1\n  b: 1\n", 3, "given twice"),
         ("a: 1\n\tb: 2\n", 2, "violates indentation"),
-        ("a: 1\n1: 2\n", 2, "must be text"),
+        ("a: 1\nnull: 2\n", 2, "must be text"),
+        ("a: 1\n1: 2\n'1': 3\n", 3, "given twice"),
         ("a: 1\n[x]: 2\n", 2, "must be text"),
         ("a: !!python/object:os.system x\n", 1, "could not determine a constructor"),
         ("a: *b\n", 1, "undefined alias"),
@@ -28,6 +29,12 @@ def test_mistakes_have_file_and_line(tmp_path, text, line, what):
         load_yaml(path)
     assert caught.value.where == f"{path}:{line}"
     assert caught.value.code == 2
+
+
+def test_numbers_and_truth_values_are_keys_as_written():
+    values, lines = parse_mapping("a: &x 1\nb: {0: c, true: 0x1, 1.50: *x, *x : d}\n", "x.yaml")
+    assert values == {"a": 1, "b": {"0": "c", "true": 1, "1.50": 1, "1": "d"}}
+    assert lines["b.1.50"] == 2
 
 
 @pytest.mark.parametrize("text", ["- a\n- b\n", "word\n", "3\n"])

@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import shlex
 from collections import Counter
 from pathlib import Path
 
@@ -12,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from phmrun.cli.options import settings as parsed_settings
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.tasks.nli.config import NLIDataConfig
 from phmrun.text.nli_pairs import LABELS, Pair, read_pairs
 
 SENTENCE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1).map(
@@ -252,7 +255,40 @@ def test_own_files_in_every_form_and_labels_by_mapping(tmp_path, text):
     assert [pair.label for pair in mapped] == ["entailment", "neutral"]
     with pytest.raises(PhmrunError, match="no label 'yes'") as caught:
         list(read_pairs(path, "tsv"))
-    assert "data.labels={yes: entailment" in str(caught.value)
+    assert caught.value.hint == "Name the classes: --set 'data.labels=[no, yes]'"
+
+
+@pytest.mark.parametrize(
+    ("names", "labels", "classes"),
+    [
+        (None, [0, 1, 2], ["0", "1", "2"]),
+        (None, [0.5, True, False], ["0.5", "false", "true"]),
+        (None, ["entailment", "not_entailment"], ["entailment", "not_entailment"]),
+        (None, ["it's", "a, b", "null", "007"], ["007", "a, b", "it's", "null"]),
+        ({"yes": "entailment", "no": "neutral"}, ["yes", "no", "maybe"], ["entailment", "maybe", "neutral"]),
+    ],
+)
+def test_hint_names_all_labels_of_the_file_and_merges_none(tmp_path, names, labels, classes):
+    path = tmp_path / "own.jsonl"
+    path.write_text("".join(json.dumps({"premise": "a", "hypothesis": "b", "label": label}) + "\n" for label in labels))
+    with pytest.raises(PhmrunError, match=f"the file has {len(labels)} labels: ") as caught:
+        list(read_pairs(path, "tsv", names))
+    options = shlex.split(str(caught.value.hint))
+    printed = [option.rstrip(",") for option in options if option.startswith("data.labels=")]
+    assert printed
+    for _, value, _ in parsed_settings(printed):
+        mapping = NLIDataConfig(name="files", train="a", dev="b", labels=value).labels
+        assert sorted({pair.label for pair in read_pairs(path, "tsv", mapping)}) == (
+            classes if value != {"0": "class0", "1": "class1", "2": "class2"} else ["class0", "class1", "class2"]
+        )
+
+
+def test_own_names_for_numbers(tmp_path):
+    path = tmp_path / "own.tsv"
+    path.write_text("a\tb\t1\nc\td\t0\n")
+    ((_, value, _),) = parsed_settings(["data.labels={1: entailment, 0: neutral}"])
+    mapping = NLIDataConfig(name="files", train="a", dev="b", labels=value).labels
+    assert [pair.label for pair in read_pairs(path, "tsv", mapping)] == ["entailment", "neutral"]
 
 
 def test_labels_that_are_numbers(tmp_path):
