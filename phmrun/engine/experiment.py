@@ -1,4 +1,4 @@
-"""What the verbs do with an experiment: plan it, train it, score it, use it."""
+"""Planning and training of an experiment, from its data to its scores."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -49,9 +49,13 @@ LOG = logging.getLogger("phmrun.engine")
 
 @dataclass(frozen=True)
 class DryRun:
-    """What a training run would be: statistics of the data, counts of the model, the run's name.
+    """Plan of a training run.
 
-    ``rates`` has what each parameter gets of learning rate and weight decay; it is empty where all get the same.
+    Attributes:
+        data: Statistics of the prepared data.
+        parameters: Parameter counts: see :func:`phmrun.engine.counting.count_parameters`.
+        run_id: Id of the run.
+        rates: Factors of learning rate and weight decay by parameter; empty if all have the same.
     """
 
     data: dict[str, Any]
@@ -62,7 +66,14 @@ class DryRun:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What a training run came to: its scores by name, and whether it is done, or interrupted by a limit."""
+    """Result of a training run.
+
+    Attributes:
+        run_id: Id of the run.
+        run_dir: Directory of the run.
+        metrics: Scores by name.
+        state: ``done``, or ``interrupted`` by a time limit.
+    """
 
     run_id: str
     run_dir: Path
@@ -72,12 +83,12 @@ class TrainResult:
 
 @dataclass(frozen=True)
 class Derivation:
-    """Where the first weights of a run come from, if not from its seed.
+    """Another run that training starts or learns from.
 
     Attributes:
-        marks: What of it makes the experiment another one, for the run's name.
-        start: Sets the weights of the module; ``None``: they come from the seed.
-        teacher: A trained run that the module learns from, its weights loaded.
+        marks: Facts of that run that the run id depends on.
+        start: Sets the initial weights of the module; ``None``: they come from the seed.
+        teacher: Trained run for distillation, with its weights loaded.
     """
 
     marks: Mapping[str, str]
@@ -86,14 +97,18 @@ class Derivation:
 
 
 def taught_by(run: Run) -> Derivation:
-    """A training from the seed's weights, with a trained run as the teacher."""
+    """Return a training from the seed's weights with a trained run as teacher."""
     trained = open_run(run)
     weights = trained.load()
     return Derivation({"teacher": run.id, "teacher's weights": weights}, teacher=trained)
 
 
 def check_teacher(trained: TrainedModel, data: DataModule) -> None:
-    """Refuses a teacher that has learnt other tokens or labels."""
+    """Check that a teacher has the same vocabulary and labels as the data.
+
+    Raises:
+        PhmrunError: (exit 2) Its vocabulary is another.
+    """
     if contents(trained.vocabulary) != contents(data.vocabulary):
         raise PhmrunError(
             "the teacher's vocabulary is another one, so that its predictions are of other tokens",
@@ -103,10 +118,10 @@ def check_teacher(trained: TrainedModel, data: DataModule) -> None:
 
 
 def check_extension(parent: Run, config: Experiment) -> None:
-    """Refuses to extend a run to a step that it has passed: nothing would be trained.
+    """Check that a run is extended by at least one optimizer step.
 
     Raises:
-        PhmrunError: (exit 2) There are no further steps.
+        PhmrunError: (exit 2) The run has as many steps as ``training.max_steps``, or more.
     """
     done, asked = parent.status.step, config.training.max_steps
     if asked is not None and asked <= done:
@@ -118,10 +133,14 @@ def check_extension(parent: Run, config: Experiment) -> None:
 
 
 def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None) -> DryRun:
-    """Prepares the data and counts the parameters, and trains nothing.
+    """Prepare the data and count the parameters, without training.
+
+    Args:
+        config: Resolved config.
+        plugins: SHA-256 of the user's plug-in files, by file.
 
     Raises:
-        PhmrunError: The data are missing or malformed, or the model cannot be built.
+        PhmrunError: The data are missing or malformed (exit 3), or the model cannot be built (exit 2).
     """
     data = build_data(config)
     data.require("train")
@@ -134,10 +153,12 @@ def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None) ->
 
 
 def vocabulary_sizes(config: Experiment) -> tuple[int, ...] | None:
-    """Return the sizes of the vocabulary that ``train`` would learn; ``None`` if there are no training data here.
+    """Return the sizes of the vocabulary that ``train`` would learn.
+
+    The result is ``None`` if the task's data cannot be located (exit 3), or have no training split.
 
     Raises:
-        PhmrunError: (exit 3) The data are there and malformed.
+        PhmrunError: The config does not fit the data, or the data are malformed.
     """
     try:
         data = build_data(config)
@@ -160,21 +181,25 @@ def train(
     derivation: Derivation | None = None,
     verbosity: int = 0,
 ) -> TrainResult:
-    """Trains a model and scores it, or continues where a former call of the same experiment stopped.
+    """Train a model and score it, or continue an interrupted training of the same experiment.
 
     Args:
-        config: The resolved config.
-        origin: Where each of its values came from, by dotted key; kept in the run's ``config.yaml``.
-        runs_dir: The directory of all runs.
-        plugins: SHA-256 of the user's own layers, by file.
-        restart: Delete what the run has so far; where that is any steps, this is told of the run first, and may raise.
-        extend: A run to start from: its last checkpoint becomes this run's first.
-        derivation: Another run's weights, changed, to start from.
-        verbosity: 1 lets Lightning speak.
+        config: Resolved config.
+        origin: Source of each value by dotted key; written into the run's ``config.yaml``.
+        runs_dir: Directory of all runs.
+        plugins: SHA-256 of the user's plug-in files, by file.
+        restart: Delete the run's files and train from the start. It is called before a run that has optimizer steps
+            is deleted, and may raise to prevent it. Default: continue.
+        extend: Reference of a run whose last checkpoint becomes this run's first.
+        derivation: Another run to start or learn from.
+        verbosity: 1 or more shows Lightning's messages.
+
+    Returns:
+        Scores and state. A run that is done is not trained again.
 
     Raises:
-        PhmrunError: The data are missing (exit 3), the loss is no number or memory ran out (exit 4), another process
-            holds the run (exit 2).
+        PhmrunError: The data are missing (exit 3), the loss is not finite or memory ran out (exit 4), or another
+            process holds the run (exit 2).
     """
     from phmrun.engine.fit import check_hardware, quiet_lightning
 
@@ -193,7 +218,7 @@ def train(
     _prepare(config, data)
     if derivation and derivation.teacher:
         check_teacher(derivation.teacher, data)
-    count_parameters(config, data.vocabulary.sizes)  # refuses sizes that do not fit before there is a run directory
+    count_parameters(config, data.vocabulary.sizes)  # raises on sizes that do not fit, before a run directory exists
     text = to_yaml(config, {key: label for key, label in origin.items() if label != "default"})
     identity = canonical_identity(config, marks)
     run = Run.create(runs_dir, run_id(config, fingerprints=marks), text)
@@ -223,19 +248,22 @@ def train(
 
 
 def build_data(config: Experiment) -> DataModule:
-    """The task's data module."""
+    """Return the task's data module for a config."""
     task: Task = TASKS.get(config.task)
     data: DataModule = task.load("data")(config, cache_dir())
     return data
 
 
 def plugin_marks(plugins: Mapping[Path, str]) -> dict[str, str]:
-    """Checksums of the user's own layers, as they stand in an experiment's identity."""
+    """Return the checksums of the user's plug-ins, for an experiment's identity."""
     return {f"plugin {path.name}": digest for path, digest in plugins.items()}
 
 
 def _segments(run: Run) -> list[dict[str, Any]]:
-    """Return the entries of a run's processes; one without facts if an older version has trained it unrecorded."""
+    """Return the entries of a run's processes.
+
+    A run that an earlier release trained without a record has one empty entry.
+    """
     return run.environment() or ([{}] if (run.checkpoints / LAST).is_file() else [])
 
 
@@ -248,7 +276,7 @@ def _train(
     derivation: Derivation | None,
     segment: Segment | None,
 ) -> TrainResult:
-    """Everything between the lock and the result."""
+    """Train and score a run whose lock this process holds."""
     from phmrun.engine.fit import fit
 
     leader = is_leader()
@@ -307,7 +335,11 @@ def _train(
 
 
 def _prepare(config: Experiment, data: DataModule) -> None:
-    """Checks the data against what is known of them, prepares them, and says what is odd in them."""
+    """Check a dataset's published sizes and the splits to score, prepare the data, and log warnings.
+
+    Raises:
+        PhmrunError: The data differ from the published sizes or are malformed (exit 3), or lack a split (exit 2).
+    """
     if config.data.name != "files":
         verify_sizes(config.data.name, cache_dir())
     if absent := [split for split in config.score_on if split not in data.files]:
@@ -319,13 +351,13 @@ def _prepare(config: Experiment, data: DataModule) -> None:
 
 
 def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins: Mapping[Path, str]) -> Mirror:
-    """Fills the run directory with what is known before training, and opens the mirror."""
+    """Write the records that are complete before training, and open the mirror."""
     from phmrun.engine.fit import processes
 
     run.set_state(State.RUNNING)
     data.vocabulary.save(run.vocabulary)
     for path in plugins:
-        # The source itself: whoever is given the run can read the layer, and use it if they trust it.
+        # The source is kept, so that a recipient of the run can read the plug-in, and use it if they trust it.
         write_text(run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
     counts = count_parameters(config, data.vocabulary.sizes)
     epoch = data.steps_in_epochs(1, processes(config.training, config.hardware))
@@ -362,10 +394,12 @@ def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins
 
 
 def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mirror: Mirror) -> TrainResult:
-    """Scores the trained model, on the test set last, whose samples are kept, and closes run and mirror.
+    """Score the trained model and close run and mirror.
+
+    The test set is scored last, because samples of the last split are kept.
 
     Raises:
-        Interrupted: A signal has come meanwhile.
+        Interrupted: A signal has stopped training.
     """
     if fitted.signal:
         outcome = f"stopped {fitted.reason}" if not fitted.complete else "trained, but not scored: interrupted"
@@ -375,7 +409,7 @@ def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mi
     LOG.info("training ended at optimizer step %s: %s", f"{fitted.step:,}", fitted.reason)
     for name, score in scores_of_training(run, fitted, config.training).items():
         run.update_metrics(name, score)
-    # The weights are complete: whatever goes wrong now, the same command scores them without training again.
+    # The weights are complete: after an error from here on, the same command only scores them.
     with outcome_kept(run, State.INTERRUPTED, "trained, but not scored: "):
         metrics: dict[str, Any] = {}
         last = "test" if "test" in data.files else "dev"

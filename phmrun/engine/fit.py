@@ -1,4 +1,4 @@
-"""One call that trains a module from where it stands to its end, exactly resumable."""
+"""Training of a module from its last checkpoint to the end, with exact resume."""
 
 import logging
 import warnings
@@ -48,19 +48,25 @@ LOG = logging.getLogger("phmrun.engine")
 HISTORY_EVERY = 50
 """Optimizer steps between rows of the training loss in the history."""
 FIXED_ORDER = "ddp_find_unused_parameters_true"
-"""Lightning's name for DDP that keeps gradients where they are in the buffers that processes sum. DDP sorts them anew
-after the first step of a process otherwise, and the order in which three numbers or more are summed is one of place:
-the first step after a resume would sum in another order than the same step of a training that nobody interrupted."""
+"""Lightning's name for DDP with a fixed order of gradients in the buffers that processes sum.
+
+Other DDP reorders them after the first step of a process. The order of a sum of three or more numbers depends on their
+place, so the first step after a resume would differ from the same step of an uninterrupted training.
+"""
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """How training ended.
+    """End of a training.
 
     Attributes:
-        seconds: Seconds of training, over all the times that the run was continued.
-        complete: Whether there is nothing left to train.
-        signal: The signal that has come meanwhile, if one has.
+        step: Optimizer steps so far.
+        seconds: Seconds of training, summed over all continuations.
+        best: Best monitored score; ``None`` without a validation.
+        best_step: Optimizer step of the best score.
+        complete: True if nothing is left to train.
+        reason: Reason of the end in a phrase.
+        signal: Number of the signal that was received; ``None`` if there was none.
     """
 
     step: int
@@ -73,16 +79,19 @@ class Fitted:
 
 
 def total_steps(training: TrainingConfig, hardware: HardwareConfig, data: DataModule) -> int:
-    """Optimizer steps that training takes at most; where the epochs end before the steps asked for, a warning.
+    """Return the maximum number of optimizer steps.
+
+    Logs a warning if ``max_epochs`` is reached before ``max_steps``.
 
     Raises:
-        PhmrunError: Nothing limits them.
+        PhmrunError: (exit 2) Neither ``max_steps`` nor ``max_epochs`` is set.
     """
     limits = [] if training.max_steps is None else [training.max_steps]
     if training.max_epochs is not None:
         limits.append(data.steps_in_epochs(training.max_epochs, processes(training, hardware)))
     if not limits:
-        raise PhmrunError("training has no end", where="training.max_steps", hint="Give --max-steps or --max-epochs.")
+        what = "neither max_steps nor max_epochs is set"
+        raise PhmrunError(what, where="training.max_steps", hint="Give --max-steps or --max-epochs.")
     total = min(limits)
     if training.max_steps is not None and total < training.max_steps:
         what = "%s epochs are %s steps, fewer than training.max_steps: %s; for more, add --set training.max_epochs=null"
@@ -91,7 +100,7 @@ def total_steps(training: TrainingConfig, hardware: HardwareConfig, data: DataMo
 
 
 def processes(training: TrainingConfig, hardware: HardwareConfig) -> int:
-    """How many processes train together."""
+    """Return the number of processes of a distributed training."""
     return build_trainer(training, hardware, [], Path(), -1).world_size
 
 
@@ -109,23 +118,24 @@ def fit(
     before_writing: Callable[[], None] = lambda: None,
     died: Callable[[Death], None] = lambda _: None,
 ) -> Fitted:
-    """Trains until the last step, the end of patience or the time limit.
+    """Train until the last step, the end of patience, the time limit or a signal.
 
     Args:
-        module: What to train; its weights are replaced by the checkpoint's where there is one.
-        data: The prepared data.
-        training: Length, validation, checkpoints.
-        hardware: The machine.
-        directory: Where checkpoints go, and where a former process has left its own.
-        start: Another run's checkpoints, to start from where ``directory`` has none.
-        record: Takes history rows.
+        module: Module to train, in place; a checkpoint replaces its weights.
+        data: Prepared data.
+        training: Section ``training`` of the config.
+        hardware: Section ``hardware`` of the config.
+        directory: Directory of checkpoints; training continues from its ``last.ckpt`` if there is one.
+        start: Directory of another run's checkpoints, copied if ``directory`` has none.
+        record: Called with each history row.
         lines_every: Seconds between progress lines.
-        resumed: Told the step at which a former process left off, 0 where there is no checkpoint, before training.
-        before_writing: Called before each checkpoint; may refuse it.
-        died: Told of the death of another process of this training, before this one ends too.
+        resumed: Called before training with the step of the checkpoint, 0 without one.
+        before_writing: Called before each checkpoint; may raise to prevent it.
+        died: Called when another process of this training has died, before this one exits.
 
     Raises:
-        PhmrunError: (exit 4) The loss is no number, or memory ran out.
+        PhmrunError: (exit 4) The loss is not finite, or memory ran out; (exit 3) the checkpoint is damaged.
+        KeyboardInterrupt: A second signal was received.
     """
     total = total_steps(training, hardware, data)
     if not total:
@@ -145,7 +155,7 @@ def fit(
         patience=training.patience,
         averaging=averaging,
     )
-    if last is not None and not _taken_up(last, module, data, meter, validation):
+    if last is not None and not _load_progress(last, module, data, meter, validation):
         last = None
     remove_after(directory, data.start_step)
     resumed(data.start_step)
@@ -166,7 +176,7 @@ def fit(
     trainer = build_trainer(training, hardware, callbacks, directory, total, before_writing)
     if training.precision == "bf16-mixed" and trainer.strategy.root_device.type == "cpu" and not has_bf16():
         LOG.warning("this processor has no 16-bit arithmetic: bf16-mixed takes two to nine times as long as 32 on such")
-    trainer.precision_plugin.convert_module(module)  # before a checkpoint's weights come: they may have 64 bits
+    trainer.precision_plugin.convert_module(module)  # before loading a checkpoint, whose weights may have 64 bits
     keep_freed_memory()
     ended = follower_died(lambda: getattr(trainer.strategy.launcher, "procs", []))
     with ending_with(ended, died), stopping.listening():
@@ -185,12 +195,19 @@ def fit(
     )
 
 
-def _taken_up(last: Path, module: TrainingModule, data: DataModule, meter: Meter, validation: Validation) -> bool:
-    """Takes weights, place in the data and sums from a checkpoint; whether training goes on from it, or begins."""
+def _load_progress(last: Path, module: TrainingModule, data: DataModule, meter: Meter, validation: Validation) -> bool:
+    """Load weights, step, sums and best score from a checkpoint, in place.
+
+    Returns:
+        ``True`` if training continues; ``False`` if the checkpoint has only initial weights.
+
+    Raises:
+        PhmrunError: (exit 3) The checkpoint is damaged, incomplete, or of another network.
+    """
     checkpoint = load_checkpoint(last)
-    load_weights(module, weights_of(checkpoint, last), last)  # Lightning would not say whose file does not fit
+    load_weights(module, weights_of(checkpoint, last), last)  # Lightning's error would not name the file
     if checkpoint.keys() <= {"state_dict", "global_step"} and not checkpoint.get("global_step"):
-        return False  # of a run that was imported, or fitted, and never trained: weights alone
+        return False  # weights of an imported or fitted run that was never trained
     require_whole(checkpoint, last)
     data.start_step = checkpoint["global_step"]
     meter.load_state_dict(checkpoint["callbacks"][meter.state_key])
@@ -202,10 +219,10 @@ def _taken_up(last: Path, module: TrainingModule, data: DataModule, meter: Meter
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Lightning's checkpoint files, written beside, flushed to disk and renamed.
+    """Lightning's checkpoint files, written atomically with their layout.
 
     Args:
-        before_renaming: Called before that; may refuse it.
+        before_renaming: Called before each file is renamed into place; may raise to prevent it.
     """
 
     def __init__(self, before_renaming: Callable[[], None] | None = None) -> None:
@@ -213,7 +230,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         self.before_renaming = before_renaming
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
-        """Writes ``checkpoint`` to ``path``; a reader sees the old file or the new one."""
+        """Write ``checkpoint`` to ``path``; a reader sees the old or the new file."""
         write_checkpoint(Path(path), {**checkpoint, LAYOUT: layout(checkpoint)}, self.before_renaming)
 
 
@@ -225,7 +242,10 @@ def build_trainer(
     steps: int,
     before_writing: Callable[[], None] | None = None,
 ) -> pl.Trainer:
-    """Lightning's trainer, with everything that the runner does itself switched off."""
+    """Return Lightning's trainer without its own logging, validation, progress bar and checkpoints.
+
+    More than two processes by DDP sum gradients in a fixed order: see :data:`FIXED_ORDER`.
+    """
     build = partial(
         pl.Trainer,
         accelerator=hardware.accelerator,
@@ -249,17 +269,17 @@ def build_trainer(
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    # How many processes there are, only a trainer that has been built can tell.
+    # Only a built trainer knows the number of processes.
     trainer = build(strategy=hardware.strategy)
     several = isinstance(trainer.strategy, DDPStrategy) and trainer.world_size > 2
     return build(strategy=FIXED_ORDER) if several and hardware.strategy in ("auto", "ddp") else trainer
 
 
 def check_hardware(training: TrainingConfig, hardware: HardwareConfig) -> None:
-    """Refuses an accelerator, devices or a strategy that this machine does not have, before anything is written.
+    """Check that this machine has the configured accelerator, devices and strategy.
 
     Raises:
-        PhmrunError: (exit 2) In Lightning's words.
+        PhmrunError: (exit 2) It has not; the message contains Lightning's.
     """
     try:
         build_trainer(training, hardware, [], Path(), 1)
@@ -272,11 +292,11 @@ def check_hardware(training: TrainingConfig, hardware: HardwareConfig) -> None:
 
 
 def run_trainer(trainer: pl.Trainer, module: TrainingModule, data: DataModule, checkpoint: Path | None) -> None:
-    """``trainer.fit`` with its interruptions and lacks of memory as exceptions of ours.
+    """Call ``trainer.fit``, and raise phmrun's exceptions for interrupts and out of memory.
 
     Raises:
         PhmrunError: (exit 4) Memory ran out.
-        KeyboardInterrupt: The user interrupted; Lightning turns that into an exit of its own.
+        KeyboardInterrupt: The user interrupted; Lightning raises ``SystemExit`` instead.
     """
     try:
         with warnings.catch_warnings():
@@ -287,17 +307,17 @@ def run_trainer(trainer: pl.Trainer, module: TrainingModule, data: DataModule, c
             trainer.fit(
                 LightningTraining(module), datamodule=LightningData(data), ckpt_path=checkpoint, weights_only=True
             )
-    # Lightning makes an exit of Ctrl-C, whose context is the interruption.
+    # Lightning raises SystemExit on Ctrl-C, with the KeyboardInterrupt as its context.
     except SystemExit as error:
         if not trainer.interrupted:
             raise
         raise (error.__context__ if isinstance(error.__context__, KeyboardInterrupt) else KeyboardInterrupt) from error
     except (MemoryError, RuntimeError) as error:
-        said = str(error)
-        lacks = "can't allocate memory" in said or "not enough memory" in said
+        message = str(error)
+        lacks = "can't allocate memory" in message or "not enough memory" in message
         if lacks or isinstance(error, MemoryError | torch.OutOfMemoryError):
             raise PhmrunError(
-                f"out of memory: {said.splitlines()[0] if said else type(error).__name__}",
+                f"out of memory: {message.splitlines()[0] if message else type(error).__name__}",
                 hint="Halve --batch-size and double --accumulate: the optimizer steps stay the same.",
                 code=ExitCode.TRAINING,
             ) from error
@@ -308,6 +328,6 @@ def run_trainer(trainer: pl.Trainer, module: TrainingModule, data: DataModule, c
 
 
 def quiet_lightning(details: bool) -> None:
-    """Silences Lightning's own messages, which say what phmrun says itself."""
+    """Hide Lightning's own messages below errors, unless ``details``."""
     for name in ("pytorch_lightning", "lightning", "lightning.pytorch", "lightning.fabric", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.INFO if details else logging.ERROR)

@@ -1,8 +1,8 @@
-"""What every task's module has in common: one loss, weighted by tokens, and its optimiser. It needs no Lightning.
+"""Training modules: a network with its loss, optimizer and schedule, without Lightning.
 
-A module may learn from a trained network's predictions beside the data's (Hinton, Vinyals and Dean 2015). The loss of
-a unit is then (1 - w)·L + w·T²·KL(p ‖ q), where L is the task's own loss, and p and q are the softmax of the teacher's
-and of the student's logits / T; T² keeps the size of the gradients whatever T is (section 2 there). For translation
+With a teacher, a module learns from a trained network, too (distillation; Hinton, Vinyals and Dean 2015). The loss of
+a unit is then (1 - w)·L + w·T²·KL(p ‖ q), with the task's loss L, p = softmax(teacher's logits / T) and
+q = softmax(student's logits / T). T² keeps the size of gradients independent of T (section 2 there). For translation
 this is word-level distillation (Kim and Rush 2016, section 3.1).
 """
 
@@ -27,11 +27,11 @@ from phmrun.registry import TASKS
 
 
 class Prediction(NamedTuple):
-    """What a network predicts of each of some units.
+    """Predictions of a network for the units of a batch.
 
     Attributes:
-        vectors: What the logits are made from, ``[units, …]``.
-        logits: From vectors to logits ``[units, classes]``; -inf rules a class out.
+        vectors: Inputs of ``logits``, ``[units, …]``.
+        logits: Function from vectors to logits ``[units, classes]``; -inf excludes a class.
     """
 
     vectors: Tensor
@@ -39,61 +39,74 @@ class Prediction(NamedTuple):
 
 
 class Teacher:
-    """A trained module, from which another one learns.
+    """Trained module from which another one learns (distillation).
 
-    It is no part of the module that learns, nor of its checkpoints, but for what it remembers of the batches before.
+    It is not a submodule of the student. Checkpoints contain its state of earlier batches, not its weights.
 
     Args:
-        module: The trained module; its weights stay as they are.
-        weight: w.
-        temperature: T.
+        module: Trained module; its weights are frozen in place.
+        weight: w of the loss.
+        temperature: T of the loss.
     """
 
     def __init__(self, module: "TrainingModule", weight: float, temperature: float) -> None:
         self.module = module.requires_grad_(False)
-        self.module.train()  # it goes through the training batches: a language model remembers those apart
+        self.module.train()  # a language model has separate states for training batches
         self.module.network.eval()
         self.weight = weight
         self.temperature = temperature
 
     def taught(self, loss: Tensor, predictions: Sequence[Prediction], batch: Any) -> Tensor:
-        """The loss to minimise, summed over the units of a batch: of the task's own and the student's predictions."""
+        """Return the loss with distillation, summed over the units of a batch.
+
+        Moves the teacher to the loss's device.
+
+        Args:
+            loss: Task's own loss, summed.
+            predictions: Predictions of the student.
+            batch: Batch for the teacher.
+        """
         if self.module.device != loss.device:
             self.module.to(loss.device)
         with torch.no_grad():
-            wanted = [prediction.logits(prediction.vectors) for prediction in self.module.predictions(batch)]
+            targets = [prediction.logits(prediction.vectors) for prediction in self.module.predictions(batch)]
         distance = torch.zeros_like(loss)
-        for prediction, teacher in zip(predictions, wanted, strict=True):
+        for prediction, teacher in zip(predictions, targets, strict=True):
             distance = distance + divergence(prediction.logits(prediction.vectors), teacher, self.temperature)
         return (1 - self.weight) * loss + self.weight * distance
 
 
 def divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """Σ T²·KL(softmax(teacher / T) ‖ softmax(student / T)) over the rows of logits ``[units, classes]``."""
-    found = (student.float() / temperature).log_softmax(-1)
-    wanted = (teacher.float() / temperature).log_softmax(-1)
-    gap = torch.where(wanted.isfinite(), wanted - found, 0.0)  # what is ruled out adds nothing
-    return temperature**2 * (wanted.exp() * gap).sum()
+    """Return Σ T²·KL(softmax(teacher / T) ‖ softmax(student / T)) over rows.
+
+    Args:
+        student: Logits ``[units, classes]``.
+        teacher: Logits ``[units, classes]``; classes with -inf add 0.
+        temperature: T.
+    """
+    log_q = (student.float() / temperature).log_softmax(-1)
+    log_p = (teacher.float() / temperature).log_softmax(-1)
+    gap = torch.where(log_p.isfinite(), log_p - log_q, 0.0)
+    return temperature**2 * (log_p.exp() * gap).sum()
 
 
 class Batch(Protocol):
-    """What a training batch must say of itself."""
+    """Interface of a training batch."""
 
     @property
     def window_units(self) -> int:
-        """Units (target tokens, items) in the whole accumulation window that the batch belongs to, of all processes."""
+        """Units (target tokens, items) of the batch's whole accumulation window, over all processes."""
 
 
 class Loss(NamedTuple):
-    """The loss of one batch, summed.
+    """Summed loss of a batch.
 
     Attributes:
-        total: What is minimised, summed over ``units``, differentiable.
-        nll: Negative log-likelihood in nats, summed over ``units``; what is reported.
-        units: Number of units (target tokens, items) that the sums run over.
-        hits: By the name of a score, for how many of the units it is reached: ``{"accuracy": correct}``. Validation
-            divides them by the units.
-        predictions: What the loss was taken of; see :meth:`TrainingModule.predictions`.
+        total: Loss to minimize, summed over ``units``, differentiable.
+        nll: Negative log-likelihood in nats, summed over ``units``, for reports.
+        units: Number of units (target tokens, items).
+        hits: Number of hit units by name of a score: ``{"accuracy": correct}``. Validation divides it by the units.
+        predictions: Predictions behind the loss: see :meth:`TrainingModule.predictions`.
     """
 
     total: Tensor
@@ -104,20 +117,20 @@ class Loss(NamedTuple):
 
 
 class TrainingModule(nn.Module):
-    """A network with its objective; a task's module says what the loss of a batch is.
+    """Network with its loss, optimizer and schedule; tasks implement `loss`.
 
-    Every unit of a window weighs the same in the gradient, however the window is cut into micro-batches and processes:
-    a micro-batch's sum is divided by the units of the whole window.
+    The sum of a micro-batch is divided by the units of the whole accumulation window. Every unit therefore has the same
+    weight in the gradient, whatever the division into micro-batches and processes.
 
     Args:
-        network: What is trained.
-        optimizer: Builds the optimiser over the network's parameters, with learning rate 1, fused or not.
+        network: Network to train; shared parameters of its maps are tied in place.
+        optimizer: Builds the optimizer of the network's parameters with learning rate 1.
         schedule: Learning rate by optimizer step, counted from 1.
 
     Attributes:
-        counted: The names of the hits that the losses report.
-        trainer: Lightning's trainer while it trains the module, else ``None``.
-        teacher: A trained module that this one learns from beside the data.
+        counted: Names of the hits in losses.
+        trainer: Lightning's trainer during training, else ``None``.
+        teacher: Teacher for distillation; ``None`` without one.
     """
 
     counted: tuple[str, ...] = ()
@@ -134,35 +147,38 @@ class TrainingModule(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Device of the weights."""
         return next(self.parameters()).device
 
     def loss(self, batch: Any) -> Loss:
-        """The summed loss of one batch."""
+        """Return the summed loss of a batch."""
         raise NotImplementedError
 
     def predictions(self, batch: Any) -> Sequence[Prediction]:
-        """What the network predicts of a batch: the distributions that a teacher and its student compare.
+        """Return the predictions of a batch that teacher and student compare.
 
         Raises:
-            PhmrunError: The task's networks learn from no teacher.
+            PhmrunError: (exit 2) The task does not support distillation.
         """
         raise PhmrunError("the networks of this task learn from no teacher", where="distillation")
 
     def begin(self, data: Any) -> None:
-        """Takes from the data what the network starts from, before the first step of a run; nothing by default."""
+        """Initialize the network from the data before the first step of a run; does nothing by default."""
 
     def export_graph(self) -> ExportGraph:
-        """The trained network as one function of tensors, for ``phmrun export``.
+        """Return the trained network as a function of tensors, for ``phmrun export``.
 
         Raises:
-            PhmrunError: It cannot be exported.
+            PhmrunError: (exit 2) The task does not support export.
         """
         raise PhmrunError("the networks of this task cannot be exported")
 
     def training_step(self, batch: Batch, batch_index: int) -> dict[str, Any]:
-        """The share of the window's mean loss; Lightning divides by the micro-batches, and by processes, again."""
-        # Structures that change in the course of training are told how far it is, as a function of the step alone.
+        """Return the batch's share of the window's mean loss, its ``nll`` and its units.
+
+        The share is multiplied by the numbers of micro-batches and processes, because Lightning divides by them.
+        """
+        # Structures that change during training get its progress as a function of the step alone.
         for structure in self._changing if self.trainer.max_steps > 0 else ():
             structure.set_progress((self.trainer.global_step + 1) / self.trainer.max_steps)
         loss = self.loss(batch)
@@ -171,18 +187,18 @@ class TrainingModule(nn.Module):
         return {"loss": total * share, "nll": loss.nll.detach(), "units": loss.units}
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Told before each optimizer step, once the gradients are complete."""
+        """Hook before each optimizer step, when the gradients are complete."""
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Adds to a checkpoint what exact resume needs beyond the weights."""
+        """Add state for exact resume, beside the weights, to a checkpoint in place."""
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Takes up again what :meth:`on_save_checkpoint` added."""
+        """Restore the state of :meth:`on_save_checkpoint`."""
 
     def configure_optimizers(self) -> Any:
-        """The optimiser, with the schedule applied at every optimizer step."""
+        """Return the optimizer, and its schedule per optimizer step."""
         precision = str(self.trainer.precision)
-        # Gradients are scaled with 16-mixed alone. There Lightning cannot clip those of a fused optimizer.
+        # Only 16-mixed scales gradients, and Lightning cannot clip scaled gradients of a fused optimizer.
         optimizer = self.make_optimizer(self.network, fused=precision != "16-mixed")
         if precision == "bf16-mixed":
             optimizer._step_supports_amp_scaling = False  # type: ignore[attr-defined]
@@ -190,14 +206,14 @@ class TrainingModule(nn.Module):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def validation_scores(self, data: Any) -> dict[str, float]:
-        """Further scores on the validation data, too costly to take unless ``training.monitor`` names one of them."""
+        """Return expensive validation scores; called only if ``training.monitor`` names one."""
         return {}
 
     def validate(self, batches: Iterable[Any]) -> dict[str, float]:
-        """Mean over the units of ``batches`` and over all processes.
+        """Return mean validation scores over the units of ``batches`` and all processes.
 
         Returns:
-            ``loss``, the negative log-likelihood in nats, and the shares of the units that count as hits, by name.
+            ``loss`` (negative log-likelihood in nats), and the share of hit units (0 to 1) by name.
         """
         training, device = self.training, self.device
         self.eval()
@@ -217,17 +233,21 @@ class TrainingModule(nn.Module):
 
 
 def seed_everything(seed: int) -> None:
-    """Seeds torch, NumPy and Python, before the model is built."""
+    """Seed torch, NumPy and Python."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
 
 
 def build_module(config: Experiment, *sizes: int) -> TrainingModule:
-    """The module of an experiment, on the current default device.
+    """Build the module of an experiment on the current default device.
+
+    Args:
+        config: Resolved config.
+        *sizes: Sizes of vocabularies and label sets.
 
     Raises:
-        PhmrunError: Sizes, structures and names of maps that do not go together, or are too large.
+        PhmrunError: (exit 2) Sizes, structures or names of maps do not fit, or a matrix is too large.
     """
     task: Task = TASKS.get(config.task)
     try:
@@ -238,5 +258,5 @@ def build_module(config: Experiment, *sizes: int) -> TrainingModule:
         what = "a matrix of the network has more numbers than the machine can hold"
         raise PhmrunError(what, where="model", hint="`phmrun count-params` shows what a network has.") from error
     if config.maps:
-        replace_structures(module.network, {one.name: one.layer.arguments for one in config.maps})
+        replace_structures(module.network, {section.name: section.layer.arguments for section in config.maps})
     return module

@@ -1,4 +1,4 @@
-"""Networks of the registry, built for a configuration."""
+"""Construction of the registry's networks for a configuration."""
 
 from typing import Any, cast
 
@@ -8,11 +8,11 @@ from phmrun.registry import networks
 
 
 def build_network(family: str, config: Any, *sizes: int) -> nn.Module:
-    """Return the network that ``model.network`` names.
+    """Build the network that ``model.network`` names.
 
     Args:
         family: Family of networks, as in :func:`phmrun.registry.networks`.
-        config: The experiment; a class gets its model section and its structures, a function all of it.
+        config: Resolved config; a network class gets its model section and structures, a function all of it.
         *sizes: Sizes of vocabularies, and numbers of classes.
 
     Raises:

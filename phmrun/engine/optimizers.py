@@ -1,13 +1,15 @@
-"""Optimizers by the names of the registry, with one learning rate for all parameters, or one for each factor.
+"""Optimizers of the registry, with one learning rate for all parameters or one per factor.
 
-A step of Adam changes every number of a matrix by about the learning rate, so that an output that sums d_in products of
-it moves by lr·d_in. In a product of N factors each is to move the output by an N-th of what the dense matrix [k, d] in
-its place would: a factor of d_in gets lr·d / (d_in·N) (Qiu et al., "Compute better spent", ICML 2024, section 4, and
-their code). With gradient descent a step is as large as the gradient, and d_out/d_in takes the place of 1/d_in, as in
-µP (Yang et al. 2022). LAMB measures steps in parts of a parameter's norm (You et al. 2020), so that only N remains.
+A step of Adam changes each entry of a matrix by about lr, so an output that sums d_in products moves by lr·d_in. Each
+of the N factors of a structured matrix should move the output by an N-th of the dense matrix's change. With a dense
+matrix [k, d], the rate of a factor [d_out, d_in] is therefore:
 
-Decoupled weight decay takes lr·λ of every number at each step, and from a product of N factors N times as much: here it
-takes lr·λ/N of each factor, whatever its rate.
+- Adam: lr·d / (d_in·N) (Qiu et al., "Compute better spent", ICML 2024, section 4, and their code).
+- Gradient descent: lr·(d_out/d_in) / (k/d) / N, as in µP (Yang et al. 2022).
+- LAMB, whose steps are relative to a parameter's norm (You et al. 2020): lr / N.
+
+Decoupled weight decay removes the share lr·λ of each entry per step, and N times as much from a product of N factors.
+Each factor therefore decays by lr·λ/N, whatever its rate.
 """
 
 import inspect
@@ -29,15 +31,15 @@ from phmrun.registry import OPTIMIZERS, load
 
 @dataclass(frozen=True)
 class Kind:
-    """An optimizer and the facts that the engine needs about it; an optimizer announced without has the defaults.
+    """Optimizer with the facts that the engine needs; a bare optimizer in the registry has the defaults.
 
     Args:
-        optimizer: A `torch.optim.Optimizer`, or a function with its signature, or ``module:name`` of either.
-        state: Numbers that it keeps per weight: two, the running means of Adam.
-        shrinks: True if weight decay takes a share, lr·λ, of every number at each step.
-        rule: Size of a step, which the rates of factors follow: as large as the learning rate ("adam"), as the gradient
-            ("gradient"), or as the parameter's norm times the learning rate ("norm").
-        groups: Divides the parameters of a network into groups, if not all are treated alike.
+        optimizer: Subclass of `torch.optim.Optimizer`, function with its signature, or ``module:name`` of either.
+        state: Numbers of optimizer state per weight. Default: 2, as Adam.
+        shrinks: True if weight decay is decoupled: it removes the share lr·λ of each entry per step.
+        rule: Size of a step, for the rates of factors: learning rate ("adam"), gradient ("gradient"), or learning rate
+            times norm of the parameter ("norm").
+        groups: Returns the parameter groups of a network. Default: one group.
     """
 
     optimizer: str | Callable[..., Optimizer]
@@ -59,7 +61,7 @@ NADAM = Kind("torch.optim:NAdam")
 RADAM = Kind("torch.optim:RAdam")
 SGD = Kind("torch.optim:SGD", state=0, shrinks=True, rule="gradient")
 LAMB = Kind("pytorch_optimizer:Lamb", rule="norm")
-"""Comes with the extra ``optimizers``."""
+"""Needs the extra ``optimizers``."""
 LAZY_ADAM = Kind("phmrun.engine.lazy_adam:LazyAdam", groups=table_groups)
 
 
@@ -67,17 +69,17 @@ def optimizer_kind(name: str) -> Kind:
     """Return the optimizer of a name.
 
     Raises:
-        PhmrunError: There is no such optimizer.
+        PhmrunError: (exit 2) There is no such optimizer.
     """
     optimizer = OPTIMIZERS.get(name, where="training.optimizer.name")
     return optimizer if isinstance(optimizer, Kind) else Kind(optimizer)
 
 
 class OptimizerBuilder(Protocol):
-    """Builds the optimiser of some parameters."""
+    """Builder of an optimizer for parameters or a network."""
 
     def __call__(self, parameters: Iterable[nn.Parameter] | nn.Module, *, fused: bool = True) -> Optimizer:
-        """``fused``: whether one kernel updates all parameters."""
+        """Return the optimizer; with ``fused``, one kernel updates all parameters."""
 
 
 def build_optimizer(
@@ -91,20 +93,22 @@ def build_optimizer(
     clip_update: float = 0.0,
     fused: bool = True,
 ) -> Optimizer:
-    """An optimiser whose learning rate is 1, because the schedule gives the rate itself.
+    """Build an optimizer with learning rate 1, which the schedule multiplies.
+
+    Settings that the optimizer's signature does not have are ignored, except ``clip_update``.
 
     Args:
-        parameters: What to optimise: parameters, or a network with all of its.
-        name: A name of the registry: "adam", a variant of it, "sgd", "lamb" (You et al. 2020) …
+        parameters: Parameters, or a network.
+        name: Name in the registry: "adam", a variant of it, "sgd", "lamb" (You et al. 2020) …
         betas: Decay of the running means of the gradient and of its square.
-        eps: Added to the root in the update's denominator.
-        weight_decay: L2 penalty; per unit of learning rate (adamw); part of the update that is then scaled (lamb).
-        rates: "one" for all; "structure": of a network's factors, by their shapes.
-        clip_update: Greatest norm of the update of all parameters together, of "lazy-adam" only; 0: no limit.
-        fused: Whether one kernel updates all parameters, where the optimiser has one.
+        eps: Added to the denominator of the update.
+        weight_decay: L2 penalty; decoupled for adamw; part of the update before its scaling for lamb.
+        rates: "one" rate for all parameters, or rates by the shapes of factors ("structure"; networks only).
+        clip_update: Maximum norm of the update of all parameters together, for "lazy-adam" only; 0: no limit.
+        fused: Update all parameters by one kernel if the optimizer supports it.
 
     Raises:
-        PhmrunError: There is no such optimiser, or its package is not installed.
+        PhmrunError: (exit 2) There is no such optimizer, its package is not installed, or it cannot clip updates.
     """
     kind = optimizer_kind(name)
     try:
@@ -115,11 +119,11 @@ def build_optimizer(
             where="training.optimizer.name",
             hint="Install it with: pip install 'phmrun[optimizers]'",
         ) from error
-    known = inspect.signature(optimizer).parameters
-    wanted: dict[str, Any] = {"betas": betas, "eps": eps, "weight_decay": weight_decay, "fused": fused}
-    wanted["weight_decouple"] = False  # of Lamb only, which is then as published
-    wanted["clip_update"] = clip_update
-    if clip_update and "clip_update" not in known:
+    supported = inspect.signature(optimizer).parameters
+    settings: dict[str, Any] = {"betas": betas, "eps": eps, "weight_decay": weight_decay, "fused": fused}
+    settings["weight_decouple"] = False  # Lamb as published
+    settings["clip_update"] = clip_update
+    if clip_update and "clip_update" not in supported:
         what = f"the optimizer {name!r} clips no updates"
         hint = "Use training.optimizer.name=lazy-adam, or training.clip to clip gradients."
         raise PhmrunError(what, where="training.optimizer.clip_update", hint=hint)
@@ -129,11 +133,11 @@ def build_optimizer(
         trained = parameter_groups(parameters, name, weight_decay) if structured else parameters.parameters()
         if kind.groups and not structured:
             trained = kind.groups(parameters)
-    return optimizer(trained, lr=1.0, **{key: value for key, value in wanted.items() if key in known})
+    return optimizer(trained, lr=1.0, **{key: value for key, value in settings.items() if key in supported})
 
 
 def optimizer_from(config: OptimizerConfig) -> OptimizerBuilder:
-    """What builds the optimiser that a config describes."""
+    """Return the builder of a config's optimizer."""
     return partial(
         build_optimizer,
         name=config.name,
@@ -146,7 +150,13 @@ def optimizer_from(config: OptimizerConfig) -> OptimizerBuilder:
 
 
 class Rate(NamedTuple):
-    """What one parameter gets: what multiplies the learning rate, and what the weight decay."""
+    """Factors of one parameter.
+
+    Attributes:
+        name: Name of the parameter in the network.
+        rate: Factor of the learning rate.
+        decay: Factor of the weight decay.
+    """
 
     name: str
     rate: float
@@ -154,7 +164,7 @@ class Rate(NamedTuple):
 
 
 def rates(network: nn.Module, optimizer: str) -> Iterator[tuple[Rate, nn.Parameter]]:
-    """The rate of every parameter that is trained, shared ones once, in the order of the network."""
+    """Yield rate and parameter for each trainable parameter of a network, shared ones once."""
     seen: set[int] = set()
     for path, module in network.named_modules():
         factors = module.factors_read() if isinstance(module, Structure) else {}
@@ -170,7 +180,7 @@ def rates(network: nn.Module, optimizer: str) -> Iterator[tuple[Rate, nn.Paramet
 
 
 def parameter_groups(network: nn.Module, optimizer: str, weight_decay: float) -> list[dict[str, Any]]:
-    """The parameters in groups of equal rate and decay, as torch's optimizers take them, for a learning rate of 1."""
+    """Return torch's parameter groups of equal rate and decay, for a learning rate of 1."""
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for rate, parameter in rates(network, optimizer):
         groups.setdefault((rate.rate, rate.decay), []).append(parameter)
@@ -181,13 +191,13 @@ def parameter_groups(network: nn.Module, optimizer: str, weight_decay: float) ->
 
 
 def rate_table(network: nn.Module, optimizer: str) -> list[Rate]:
-    """The rates, the same place of every layer once: its number is a *."""
-    found = {re.sub(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)", "*", rate.name): rate for rate, _ in rates(network, optimizer)}
-    return [Rate(name, rate.rate, rate.decay) for name, rate in found.items()]
+    """Return the rates by parameter name, with layer numbers replaced by *."""
+    by_name = {re.sub(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)", "*", rate.name): rate for rate, _ in rates(network, optimizer)}
+    return [Rate(name, rate.rate, rate.decay) for name, rate in by_name.items()]
 
 
 def _rate(structure: Structure, d_out: int, d_in: int, factors: int, optimizer: str) -> float:
-    """What multiplies the learning rate of a factor ``[d_out, d_in]``, one of so many."""
+    """Return the factor of the learning rate for a matrix ``[d_out, d_in]``, one of ``factors``."""
     k, d = structure.out_features, structure.in_features
     rule = optimizer_kind(optimizer).rule
     if rule == "norm":

@@ -1,4 +1,4 @@
-"""What the processes that train together know of each other, and the memory that each keeps."""
+"""Processes of a distributed training: ranks, reductions, watch for deaths, memory."""
 
 import ctypes
 import functools
@@ -21,33 +21,44 @@ LOG = logging.getLogger("phmrun.engine")
 Value = TypeVar("Value")
 
 LOOK_EVERY = 0.25
-"""Seconds between two looks at whether the others live."""
+"""Seconds between two checks that the other processes are alive."""
 _LEADER = "PHMRUN_LEADER"
-"""The environment's name for the process that started this one to train with it."""
+"""Environment variable with the id of the process that started this one."""
 
 
 class Death(NamedTuple):
-    """The end of a process without which the others cannot go on: what has happened, and their exit code."""
+    """Death of a process of a distributed training.
+
+    Attributes:
+        what: Message.
+        code: Exit code for the other processes.
+    """
 
     what: str
     code: int
 
 
 @contextmanager
-def ending_with(death: Callable[[], Death | None], told: Callable[[Death], None] = lambda _: None) -> Iterator[None]:
-    """Ends this process as soon as another one has died that it trains with, with a line that says so.
+def ending_with(
+    death: Callable[[], Death | None], before_exit: Callable[[Death], None] = lambda _: None
+) -> Iterator[None]:
+    """Exit this process during the block if another process of the training dies.
 
-    They would wait for it otherwise, up to half an hour where they have not met yet. It is ended from a thread, since
-    the main one may be waiting inside a library. ``told`` is called before.
+    It would wait for the other otherwise, for up to half an hour. A thread checks every 0.25 seconds, logs an error and
+    calls ``os._exit``, because the main thread may be blocked inside a library.
+
+    Args:
+        death: Returns the death of a process, ``None`` if all are alive.
+        before_exit: Called before the exit.
     """
     left = threading.Event()
 
     def look() -> None:
         while not left.wait(LOOK_EVERY):
-            if found := death():
-                LOG.error("%s; the same command continues from the last checkpoint", found.what)
-                told(found)
-                os._exit(found.code)
+            if dead := death():
+                LOG.error("%s; the same command continues from the last checkpoint", dead.what)
+                before_exit(dead)
+                os._exit(dead.code)
 
     threading.Thread(target=look, name="watch-of-processes", daemon=True).start()
     try:
@@ -57,23 +68,29 @@ def ending_with(death: Callable[[], Death | None], told: Callable[[Death], None]
 
 
 def await_the_watch(error: RuntimeError) -> None:
-    """Gives way to :func:`ending_with` where an error only says that the connection to another process is lost."""
+    """Wait 10 seconds for :func:`ending_with` if an error is a lost connection to another process."""
     if isinstance(error, dist.DistError) or "gloo" in str(error):
         time.sleep(40 * LOOK_EVERY)
 
 
 def leader_died() -> Callable[[], Death | None]:
-    """Looks whether the process that started this one has ended; never, where none of ours did."""
+    """Return a check for :func:`ending_with`: has the process that started this one ended?
+
+    It returns ``None`` if phmrun did not start this process.
+    """
     leader = os.environ.get(_LEADER)
     what = "the first of the processes that train together has ended, and this one stops"
     return lambda: Death(what, ExitCode.TRAINING) if leader and str(os.getppid()) != leader else None
 
 
 def follower_died(launched: Callable[[], list["subprocess.Popen[bytes]"]]) -> Callable[[], Death | None]:
-    """Looks whether one of the processes that this one starts has ended by an error or a signal.
+    """Return a check for :func:`ending_with`: has a process that this one started failed?
+
+    Sets an environment variable by which the started processes know their leader.
 
     Args:
-        launched: Those that are there. The list is emptied: Lightning's own watch would kill this process unheard.
+        launched: Returns Lightning's list of started processes. The list is emptied, because Lightning's own watch
+            would kill this process silently.
     """
     os.environ[_LEADER] = str(os.getpid())
     followers: list[subprocess.Popen[bytes]] = []
@@ -82,8 +99,8 @@ def follower_died(launched: Callable[[], list["subprocess.Popen[bytes]"]]) -> Ca
         started = launched()
         followers.extend(started)
         started.clear()
-        for number, one in enumerate(followers, 2):
-            if code := one.poll():
+        for number, follower in enumerate(followers, 2):
+            if code := follower.poll():
                 how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
                 what = f"process {number} of those that train together {how}"
                 return Death(what, code if code > 0 else ExitCode.TRAINING)
@@ -93,27 +110,27 @@ def follower_died(launched: Callable[[], list["subprocess.Popen[bytes]"]]) -> Ca
 
 
 def is_distributed() -> bool:
-    """Whether this process trains with others."""
+    """True if this process trains with others."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
 def is_leader() -> bool:
-    """Whether this process is the one that writes: the first of its run, on all machines."""
+    """True if this process is the first of its run on all machines, the one that writes."""
     return all(os.environ.get(name, "0") == "0" for name in ("LOCAL_RANK", "NODE_RANK", "GROUP_RANK"))
 
 
 def rank() -> int:
-    """This process's number among those that train together, from 0."""
+    """Return the rank of this process, from 0."""
     return dist.get_rank() if is_distributed() else 0
 
 
 def world() -> int:
-    """How many processes train together."""
+    """Return the number of processes."""
     return dist.get_world_size() if is_distributed() else 1
 
 
 def all_gather(value: Value) -> list[Value]:
-    """Every process's value, in the order of their numbers; called by all of them at once."""
+    """Return the values of all processes by rank; all processes must call it."""
     if not is_distributed():
         return [value]
     values: list[Any] = [None] * world()
@@ -122,16 +139,19 @@ def all_gather(value: Value) -> list[Value]:
 
 
 class Agreement:
-    """Maximum of all processes' values, one call late, so that no process waits for another in every step.
+    """Maximum of all processes' values, one call late, so that no process waits in every step.
 
-    A reduction that is started in one call is read in the next. All processes call equally often.
+    A reduction that is started in one call is read in the next. All processes must call equally often.
     """
 
     def __init__(self) -> None:
         self._pending: tuple[dist.Work, torch.Tensor] | None = None
 
     def all_reduce_max(self, value: float, device: torch.device) -> float:
-        """Return the largest value of the call before, 0 at first; alone, this call's own value."""
+        """Return the largest value of the previous call, 0 at first.
+
+        A single process gets its present value.
+        """
         if not is_distributed():
             return value
         before = self._read()
@@ -150,17 +170,17 @@ class Agreement:
         return float(shared)
 
 
-_TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # of glibc's malloc.h
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # constants of glibc's malloc.h
 _MOST = 2**31 - 1
 
 
 @functools.cache
 def keep_freed_memory() -> bool:
-    """Lets the C library keep what is freed, for the rest of the process; says whether it could.
+    """Make glibc keep freed memory for the rest of the process; return ``True`` if it does.
 
-    glibc gives large blocks back to the system when they are freed, and the system clears every page of the next one:
-    up to 40 % of the CPU time of a training step whose tensors have tens of megabytes. The process's peak stays what
-    it was. Other C libraries are left as they are.
+    By default, glibc returns large freed blocks to the system, which clears each page of the next block. That takes up
+    to 40 % of the CPU time of a training step with tensors of tens of megabytes. Peak memory is unchanged. Other C
+    libraries are not changed.
     """
     try:
         set_option = ctypes.CDLL(None).mallopt

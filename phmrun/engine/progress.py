@@ -1,6 +1,6 @@
-"""How far training is: a bar on a terminal or a line every few seconds, and the rows of the training loss.
+"""Progress of training: a bar or log lines, and history rows of the training loss.
 
-The loss is summed in double precision; a loss that is no number stops the training.
+The loss is summed in double precision. A loss that is not finite stops training.
 """
 
 import logging
@@ -22,15 +22,18 @@ from phmrun.engine.processes import all_gather, rank, world
 
 LOG = logging.getLogger("phmrun.engine")
 MEMORY = 0.98
-"""How much of the shown loss is its earlier value, per optimizer step."""
+"""Weight of the previous value in the smoothed loss, per optimizer step."""
 PATIENCE_ON_GPU = 1000
-"""Batches whose losses stay on a GPU at most. Reading them waits for the GPU, so it is done with the history's rows."""
+"""Maximum batches whose losses stay on a GPU; reading them waits for it, so they are read with the history's rows."""
 Record = Callable[[dict[str, Any]], None]
-"""Takes a row of the history."""
+"""Function that is called with a row of the history."""
 
 
 def training_bar(total: int, console: Console) -> Progress:
-    """A bar of ``total`` optimizer steps; in a narrow terminal it shrinks first, then the text is cut at its end."""
+    """Return a progress bar of ``total`` optimizer steps.
+
+    In a narrow terminal the bar shrinks first, then the text is cut at its end.
+    """
 
     def fixed(width: int) -> Column:
         return Column(no_wrap=True, min_width=width)
@@ -46,12 +49,14 @@ def training_bar(total: int, console: Console) -> Progress:
 
 
 class TrainingProgress(Callback):
-    """Shows steps, loss (nats per unit, smoothed over about 50 steps), learning rate, units per second and time left.
+    """Display of steps, loss, learning rate, units per second and time left.
+
+    The loss is in nats per unit, smoothed over about 50 steps.
 
     Args:
-        every: Seconds between lines where stderr is no terminal.
-        unit: What is counted: "tokens", "items".
-        total: Optimizer steps that training will take at most.
+        every: Seconds between lines if stderr is not a terminal.
+        unit: Name of the units in the plural: "tokens", "items".
+        total: Maximum optimizer steps.
     """
 
     def __init__(self, every: float, unit: str, total: int) -> None:
@@ -65,7 +70,7 @@ class TrainingProgress(Callback):
         self._bar: Progress | None = None
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Opens the bar, or notes the time."""
+        """Start the clock, and the bar on a terminal."""
         self._last = time.monotonic()
         self._began = (self._last, trainer.global_step)
         if trainer.is_global_zero and sys.stderr.isatty():
@@ -74,14 +79,14 @@ class TrainingProgress(Callback):
             self._bar.start()
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, *_: Any) -> None:
-        """Moves the bar, or writes a line if the last one is old enough."""
+        """Update the bar twice a second, or log a line every ``every`` seconds."""
         self._units += outputs["units"] * trainer.world_size
         now = time.monotonic()
         ended = trainer.global_step == self.total
         due = ended or now - self._last >= (0.5 if self._bar else self.every)
         if not window_completed(trainer) or not trainer.is_global_zero:
             return
-        # On a GPU, reading the loss waits for all work in flight: only when it is to be shown.
+        # On a GPU, reading the loss waits for all queued work, so it is read only when shown.
         if reads_are_free(module) or due:
             value = float(outputs["nll"]) / outputs["units"]
             self.loss = value if self.loss is None else MEMORY * self.loss + (1 - MEMORY) * value
@@ -96,32 +101,32 @@ class TrainingProgress(Callback):
             LOG.info("step %s of %s · %s · %s left", trainer.global_step, self.total, text, self._left(now, trainer))
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Clears the bar away."""
+        """Remove the bar."""
         if self._bar:
             self._bar.stop()
             self._bar = None
 
     def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException) -> None:
-        """Clears the bar away, so that the error stands alone."""
+        """Remove the bar before the error is printed."""
         self.on_train_end(trainer, module)
 
     def _left(self, now: float, trainer: pl.Trainer) -> str:
-        """The time that the remaining steps will take at the pace so far, as h:mm:ss."""
+        """Return the remaining time at the average speed so far, as h:mm:ss."""
         began, first = self._began
         seconds = int((now - began) / max(trainer.global_step - first, 1) * (self.total - trainer.global_step))
         return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
 def reads_are_free(module: pl.LightningModule) -> bool:
-    """Return true on a CPU. On a GPU, reading a number waits for all work in flight."""
+    """True on a CPU; on a GPU, reading a number waits for all queued work."""
     return module.device.type == "cpu"
 
 
 class Meter(Callback):
-    """Sums the training loss, and writes a history row every so many optimizer steps.
+    """Sum of the training loss, with a history row every ``every`` optimizer steps.
 
     Args:
-        record: Takes a finished row.
+        record: Called with each row.
         every: Optimizer steps between rows.
     """
 
@@ -136,29 +141,32 @@ class Meter(Callback):
         self._marked = (0.0, 0)
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums since the last row, of every process, so that a resumed run writes the same rows.
+        """Return the sums since the last row of each process, and the seconds of training.
 
         Raises:
-            PhmrunError: (exit 4) A loss is no finite number; such weights are not worth a checkpoint.
+            PhmrunError: (exit 4) A loss is not finite.
         """
         self.settle()
         nll, units = zip(*all_gather((self.nll, self.units)), strict=True)
         return {"nll": list(nll), "units": list(units), "seconds": self.elapsed()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes this process's sums up again; those of processes that are no more go to the first."""
+        """Restore this process's sums.
+
+        If the number of processes has changed, the first one gets all sums.
+        """
         kept = [state_dict["nll"], state_dict["units"]]
-        nll, units = (each if isinstance(each, list) else [each] for each in kept)  # an earlier release kept one number
+        nll, units = (sums if isinstance(sums, list) else [sums] for sums in kept)  # a number in earlier releases
         mine = slice(rank(), rank() + 1) if len(nll) == world() else slice(None if rank() == 0 else len(nll), None)
         self.nll, self.units, self.seconds = sum(nll[mine]), sum(units[mine]), state_dict["seconds"]
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Starts the clock."""
+        """Start the clock."""
         self._since = time.monotonic()
         self._marked = (self.elapsed(), 0)
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, *_: Any) -> None:
-        """Adds the batch; at a due step, writes a row."""
+        """Add the loss of a batch, and record a row if one is due."""
         completed = window_completed(trainer)
         step = trainer.global_step if completed else trainer.global_step + 1
         self.pending.append((step, outputs["nll"], outputs["units"]))
@@ -172,10 +180,10 @@ class Meter(Callback):
             self._write(trainer)
 
     def settle(self) -> None:
-        """Adds the pending losses to the sums.
+        """Add the pending losses to the sums.
 
         Raises:
-            PhmrunError: (exit 4) One of them is no finite number.
+            PhmrunError: (exit 4) A loss is not finite.
         """
         if not self.pending:
             return
@@ -188,7 +196,7 @@ class Meter(Callback):
         self.pending.clear()
 
     def elapsed(self) -> float:
-        """Seconds of training, over all the times that the run was continued."""
+        """Return the seconds of training, summed over all continuations."""
         return self.seconds + time.monotonic() - self._since
 
     def _write(self, trainer: pl.Trainer) -> None:
@@ -210,6 +218,6 @@ class Meter(Callback):
 
 
 def current_rate(trainer: pl.Trainer) -> float:
-    """The learning rate of the step that has just been made."""
+    """Return the learning rate of the last completed optimizer step."""
     module = trainer.lightning_module.objective
     return float(module.schedule(max(trainer.global_step, 1)))  # type: ignore[operator, union-attr]

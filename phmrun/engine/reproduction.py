@@ -1,4 +1,4 @@
-"""A finished run trained anew from what its directory says, and both compared bit for bit."""
+"""Reproduction of a finished run: train it again and compare both bit by bit."""
 
 import itertools
 import math
@@ -29,12 +29,12 @@ EXTENDS = "extends"
 
 
 class WeightDifference(NamedTuple):
-    """A tensor that is not the same in both runs.
+    """Tensor that differs between two runs.
 
     Attributes:
-        checkpoint: The file.
-        name: The tensor's name; empty where the file is missing in one run, or only its checksum is on record.
-        largest: The largest absolute difference; NaN where shapes or kinds differ.
+        checkpoint: Name of the checkpoint file.
+        name: Name of the tensor; empty if one run lacks the file, or only its checksum is on record.
+        largest: Largest absolute difference; NaN if shapes or types differ, or the tensor cannot be compared.
     """
 
     checkpoint: str
@@ -43,7 +43,7 @@ class WeightDifference(NamedTuple):
 
 
 class ScoreDifference(NamedTuple):
-    """A score that is not the same in both runs; ``None`` where one run has none."""
+    """Score that differs between two runs; ``None`` stands for a missing value."""
 
     name: str
     before: float | None
@@ -52,10 +52,17 @@ class ScoreDifference(NamedTuple):
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A run and the same run trained anew.
+    """Comparison of a run with its repetition.
 
-    Of so many tensors compared ``weights`` differ, of the scores compared ``scores``; ``parted`` is the first step at
-    which the courses of training differ, if any does. What is on record that could explain it stands beside.
+    Attributes:
+        run: Original run.
+        again: Repeated run.
+        tensors: Number of compared tensors.
+        weights: Tensors that differ.
+        compared: Names of compared scores.
+        scores: Scores that differ.
+        parted: First step at which a figure of both histories differs; ``None`` if none does.
+        explanations: Recorded differences that may explain it; empty if weights and scores are equal.
     """
 
     run: Run
@@ -69,26 +76,28 @@ class Reproduction:
 
     @property
     def agreement(self) -> Agreement:
-        """Verdict on both runs."""
+        """Verdict on the agreement of both runs."""
         return agreement(self.run, self.again, identical=self.identical)
 
     @property
     def identical(self) -> bool:
-        """Whether all weights and all scores are the same, bit for bit."""
+        """True if all weights are equal bit by bit, and all compared scores are equal."""
         return not self.weights and not self.scores
 
 
 def reproduce(run: Run, directory: Path, *, plugins: Mapping[Path, str] | None = None) -> Reproduction:
-    """Trains a run anew, with its own config, data, threads and hardware settings, and compares.
+    """Train a run again with its own config, data, threads and hardware settings, and compare.
+
+    Time limits and W&B mirrors of the run are left out.
 
     Args:
-        run: The run; it must be done.
-        directory: Where the new run goes, under the same name. One that was interrupted there is continued, one that is
-            done there is begun anew.
-        plugins: SHA-256 of the user's own layers, by file.
+        run: Run in the state ``done``.
+        directory: Directory of the repeated run, which has the same id. An interrupted run there is continued, a done
+            one is trained from the start.
+        plugins: SHA-256 of the user's plug-in files, by file.
 
     Raises:
-        PhmrunError: The run is not done (exit 2), or its data are not here as they were (exit 3).
+        PhmrunError: The run is not done or ``directory`` is its own (exit 2), or data or code have changed (exit 3).
     """
     if run.status.state is not State.DONE:
         raise PhmrunError(
@@ -101,7 +110,7 @@ def reproduce(run: Run, directory: Path, *, plugins: Mapping[Path, str] | None =
     config = with_absolute_paths(_as_before(config_of(run), run.environment()))
     parent = _require_same(run, config, plugins or {})
     there = Run(directory / run.id)
-    # A run that is done there would otherwise be compared as it is, and not be trained.
+    # Without a restart, a run that is done there would not be trained again.
     anew = there.status_path.is_file() and there.status.state is State.DONE
     result = train(
         config,
@@ -115,26 +124,31 @@ def reproduce(run: Run, directory: Path, *, plugins: Mapping[Path, str] | None =
 
 
 def compare(run: Run, again: Run) -> Reproduction:
-    """Two runs of one experiment, tensor by tensor and score by score."""
+    """Compare two runs of one experiment, tensor by tensor and score by score.
+
+    Scores that the repetition lacks, scores of other files and speeds are left out.
+    """
     tensors, weights = _compared_weights(run, again)
-    one, other = run.metrics(), again.metrics()
-    # Left out are scores of the moment, and of files that are none of the run's.
-    names = [name for name in dict.fromkeys([*one, *other]) if name in other and not name.startswith(OTHER_FILE)]
+    before, after = run.metrics(), again.metrics()
+    names = [name for name in dict.fromkeys([*before, *after]) if name in after and not name.startswith(OTHER_FILE)]
     names = [name for name in names if not name.endswith("/sentences_per_second")]
-    pairs = [ScoreDifference(name, score_value(one.get(name)), score_value(other.get(name))) for name in names]
+    pairs = [ScoreDifference(name, score_value(before.get(name)), score_value(after.get(name))) for name in names]
     scores = tuple(pair for pair in pairs if not _same(pair.before, pair.again))
     explanations = tuple(_explanations(run, again)) if weights or scores else ()
     return Reproduction(run, again, tensors, weights, tuple(names), scores, _parting(run, again), explanations)
 
 
 def _as_before(config: Experiment, segments: Sequence[Mapping[str, Any]]) -> Experiment:
-    """The config with the hardware settings and threads of the run's first process; nothing is mirrored."""
+    """Return the config with hardware settings and threads of the run's first process.
+
+    W&B and the time limit are switched off.
+    """
     hardware = config.hardware
     if segments:
         first = segments[0]
-        known = {key: value for key, value in first.get("settings", {}).items() if key in HardwareConfig.model_fields}
+        settings = {k: value for k, value in first.get("settings", {}).items() if k in HardwareConfig.model_fields}
         hardware = HardwareConfig(
-            **{**known, "threads": first.get("threads", hardware.threads), "kernels": first.get("kernels", "torch")}
+            **{**settings, "threads": first.get("threads", hardware.threads), "kernels": first.get("kernels", "torch")}
         )
     return config.model_copy(
         update={
@@ -146,10 +160,13 @@ def _as_before(config: Experiment, segments: Sequence[Mapping[str, Any]]) -> Exp
 
 
 def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> Run | None:
-    """Refuses data and plug-ins that are not the run's own; returns the run that it extends, if it does.
+    """Check that data, plug-ins and packages are those of the run.
+
+    Returns:
+        Run that it extends; ``None`` if it extends none.
 
     Raises:
-        PhmrunError: (exit 3) Naming what has changed.
+        PhmrunError: (exit 3) Something has changed; names it.
     """
     record = run.data()
     kept = dict(record.fingerprints) if record else {}
@@ -157,7 +174,7 @@ def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> 
     parent = Run.find(run.path.parent, kept[EXTENDS]) if EXTENDS in kept else None
     if parent is not None:
         marks[EXTENDS] = parent.id
-    # The id has all that counts in it; the single checksums only tell what to name in the message.
+    # The id depends on all of them; single checksums are compared for the message only.
     if run_id(config, fingerprints=marks) == run.id:
         return parent
     names = dict.fromkeys([*kept, *marks])
@@ -175,26 +192,26 @@ def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> 
 def _compared_weights(run: Run, again: Run) -> tuple[int, tuple[WeightDifference, ...]]:
     if (run.path / WEIGHTS).is_file():
         return _compared_checksums(run, again)
-    count, found = 0, []
+    count, differing = 0, []
     for name in (LAST, BEST):
-        paths = [each.checkpoints / name for each in (run, again)]
+        paths = [side.checkpoints / name for side in (run, again)]
         if not any(path.is_file() for path in paths):
             continue
-        # One of the two has validated, or has lost a file.
+        # Only one run has validated, or the other has lost the file.
         if not all(path.is_file() for path in paths):
-            found.append(WeightDifference(name, "", math.nan))
+            differing.append(WeightDifference(name, "", math.nan))
             continue
-        one, other = (load_checkpoint(path)["state_dict"] for path in paths)
-        for tensor in dict.fromkeys([*one, *other]):
+        before, after = (load_checkpoint(path)["state_dict"] for path in paths)
+        for tensor in dict.fromkeys([*before, *after]):
             count += 1
-            largest = _largest_difference(one.get(tensor), other.get(tensor))
+            largest = _largest_difference(before.get(tensor), after.get(tensor))
             if largest is not None:
-                found.append(WeightDifference(name, tensor, largest))
-    return count, tuple(found)
+                differing.append(WeightDifference(name, tensor, largest))
+    return count, tuple(differing)
 
 
 def _compared_checksums(run: Run, again: Run) -> tuple[int, tuple[WeightDifference, ...]]:
-    """Of a run of which only the checksums of its weights are on record."""
+    """Compare the weights of a run that has only their checksums on record."""
     recorded = parsed(read_regular(run.path / WEIGHTS))
     paths = {name: again.checkpoints / name for name in recorded}
     same = {n: path.is_file() and weights_checksum(path) == recorded[n] for n, path in paths.items()}
@@ -203,7 +220,10 @@ def _compared_checksums(run: Run, again: Run) -> tuple[int, tuple[WeightDifferen
 
 
 def _largest_difference(one: Tensor | None, other: Tensor | None) -> float | None:
-    """``None`` where two tensors have the same bits; NaN where they cannot be compared."""
+    """Return the largest absolute difference of two tensors.
+
+    The result is ``None`` if their bits are equal, NaN if one is missing or shapes or types differ.
+    """
     if one is None or other is None or one.shape != other.shape or one.dtype != other.dtype:
         return math.nan
     bits = [tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (one, other)]
@@ -215,7 +235,7 @@ def _same(one: float | None, other: float | None) -> bool:
 
 
 def _parting(run: Run, again: Run) -> int | None:
-    """The first step at which a figure of both histories differs."""
+    """Return the first step at which a figure of both histories differs; ``None`` if none does."""
     others = _by_step(again)
     end: tuple[float, dict[str, Any]] = (math.inf, {})
     other_step, other = next(others, end)
@@ -228,13 +248,13 @@ def _parting(run: Run, again: Run) -> int | None:
 
 
 def _by_step(run: Run) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Figures of each optimizer step in a run's history, in order."""
+    """Yield each optimizer step of a run's history with its figures, in order."""
     for step, rows in itertools.groupby(run.history.rows(), key=itemgetter("step")):
         yield step, {name: value for row in rows for name, value in row.items() if "/" in name}
 
 
 def _explanations(run: Run, again: Run) -> Iterator[str]:
-    """What is on record that could have made a difference."""
+    """Yield recorded facts that may explain a difference."""
     segments, new = run.environment(), again.environment()
     if not segments:
         yield "the run has no environment.json, so nothing is known of what it was made on"

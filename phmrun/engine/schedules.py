@@ -1,6 +1,7 @@
-"""Learning-rate schedules: rates as functions of the optimizer step, found in the registry by name. Imports no torch.
+"""Learning-rate schedules of the registry: rates by optimizer step. Imports no torch.
 
-A schedule is a function of :class:`Settings`. All of ours rise linearly to the peak during the warm-up.
+The registry has functions from :class:`Settings` to a schedule. All built-in schedules rise linearly to the peak during
+the warm-up.
 """
 
 import math
@@ -19,15 +20,15 @@ class Settings:
     """Settings that a schedule may use.
 
     Args:
-        warmup: Length of the linear warm-up, in optimizer steps.
-        factor: Multiplies the noam schedule.
+        warmup: Optimizer steps of the linear warm-up.
+        factor: Factor of the rate, for noam.
         width: Width of the network, for noam.
-        lr: Peak learning rate, for all but noam.
-        milestones: Optimizer steps, in rising order.
-        decay: Factor of the rate after each milestone, or over each period.
-        period: Optimizer steps.
-        floor: Last rate of cosine and linear, as a share of the peak.
-        total: Optimizer step at which they reach it.
+        lr: Peak learning rate, for all schedules except noam.
+        milestones: Optimizer steps in ascending order, for steps.
+        decay: Factor of the rate after each milestone (steps) or over each period (exponential).
+        period: Optimizer steps of a period, for exponential.
+        floor: Last rate as a share of the peak, for cosine and linear.
+        total: Optimizer step at which the floor is reached, for cosine and linear.
     """
 
     warmup: int = 4000
@@ -42,7 +43,7 @@ class Settings:
 
     @property
     def peak(self) -> float:
-        """Highest rate."""
+        """Highest learning rate; 0 if ``lr`` is not set."""
         return self.lr or 0.0
 
     @property
@@ -55,46 +56,55 @@ class Settings:
         return self.peak * min(step / self.rise, 1.0)
 
     def done(self, step: int) -> float:
-        """Return the share of the steps after the warm-up that are done."""
+        """Return the completed share (0 to 1) of the steps after the warm-up."""
         return min(max(step - self.warmup, 0) / max(self.total - self.warmup, 1), 1.0)
 
     def falling(self, step: int, left: float) -> float:
-        """Return the rate of which the share ``left`` of the way to the floor is left."""
+        """Return the rate at which the share ``left`` of the way to the floor remains."""
         return self.warmed(step) * (self.floor + (1 - self.floor) * left)
 
 
 def noam(settings: Settings) -> Schedule:
-    """Factor · width^-0.5 · min(step^-0.5, step · warmup^-1.5) (Vaswani et al. 2017, section 5.3)."""
+    """Schedule factor · width^-0.5 · min(step^-0.5, step · warmup^-1.5).
+
+    Source: Vaswani et al. 2017, section 5.3.
+    """
     return lambda step: settings.factor * settings.width**-0.5 * min(step**-0.5, step * settings.rise**-1.5)
 
 
 def inverse_sqrt(settings: Settings) -> Schedule:
-    """Lr · √(warmup / step)."""
+    """Schedule lr · √(warmup / step) after the warm-up."""
     return lambda step: settings.peak * min(step / settings.rise, (settings.rise / step) ** 0.5)
 
 
 def constant(settings: Settings) -> Schedule:
-    """Lr."""
+    """Constant schedule lr after the warm-up."""
     return settings.warmed
 
 
 def steps(settings: Settings) -> Schedule:
-    """Lr · decay^m after m milestones."""
+    """Schedule lr · decay^m after m milestones."""
     return lambda step: settings.warmed(step) * settings.decay ** bisect_left(settings.milestones, step)
 
 
 def exponential(settings: Settings) -> Schedule:
-    """Lr · decay^(step / period)."""
+    """Schedule lr · decay^(step / period)."""
     return lambda step: settings.warmed(step) * settings.decay ** (step / settings.period)
 
 
 def cosine(settings: Settings) -> Schedule:
-    """Lr · (floor + (1 - floor) · (1 + cos(π·t)) / 2), where t is the share of the steps done."""
+    """Schedule lr · (floor + (1 - floor) · (1 + cos(π·t)) / 2).
+
+    t is the completed share of the steps after the warm-up.
+    """
     return lambda step: settings.falling(step, (1 + math.cos(math.pi * settings.done(step))) / 2)
 
 
 def linear(settings: Settings) -> Schedule:
-    """Lr · (floor + (1 - floor) · (1 - t)), where t is the share of the steps done."""
+    """Schedule lr · (floor + (1 - floor) · (1 - t)).
+
+    t is the completed share of the steps after the warm-up.
+    """
     return lambda step: settings.falling(step, 1 - settings.done(step))
 
 
@@ -102,18 +112,21 @@ def build_schedule(name: str = "noam", **settings: object) -> Schedule:
     """Return the learning rate as a function of the optimizer step, counted from 1.
 
     Args:
-        name: A name of the registry: "noam", "inverse-sqrt", "cosine" …
-        **settings: Those of :class:`Settings`.
+        name: Name in the registry: "noam", "inverse-sqrt", "cosine" …
+        **settings: Arguments of :class:`Settings`.
 
     Raises:
-        PhmrunError: There is no such schedule.
+        PhmrunError: (exit 2) There is no such schedule.
     """
     schedule: Schedule = SCHEDULES.get(name, where="training.schedule.name")(Settings(**settings))  # type: ignore[arg-type]
     return schedule
 
 
 def schedule_from(training: TrainingConfig, width: int) -> Schedule:
-    """Return the learning rate that a configuration describes, for a network of this width."""
+    """Return the schedule of a config for a network of this width.
+
+    Without ``max_steps``, the total is 1.
+    """
     return build_schedule(
         **training.schedule.model_dump(), width=width, lr=training.optimizer.lr, total=training.max_steps or 1
     )

@@ -1,4 +1,4 @@
-"""A run that has been trained: its weights, its vocabulary, its scores, its use."""
+"""Trained runs: loading of weights, prediction, evaluation."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -44,7 +44,12 @@ from phmrun.registry import OURS, TASKS
 
 
 class Answer(NamedTuple):
-    """What a model says to one piece of input: as it is printed, without the last line end, and as for ``--json``."""
+    """Output of a model for one input.
+
+    Attributes:
+        text: Printed text, without the last line end.
+        values: Content of the line for ``--json``.
+    """
 
     text: str
     values: dict[str, Any]
@@ -52,19 +57,19 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a split of the data gave.
+    """Evaluation of a model on a split of the data.
 
     Attributes:
-        scores: By name, with the baselines that need no model: "bleu", "bleu-of-copy".
-        predictions: The text of the file of predictions.
+        scores: Scores by name, with baselines that need no model: "bleu", "bleu-of-copy".
+        predictions: Text of the file of predictions.
         columns: Names of the columns of ``samples``.
-        samples: A few inputs with their predictions.
-        items: What was predicted: sentences.
-        units: How many smaller units these have: tokens.
-        unit: Their name, in the plural.
-        seconds: Time of the prediction.
-        signature: What that time depends on, as ``key:value`` pairs joined by ``|``.
-        ending: Of the file of predictions.
+        samples: Rows of a few inputs with their predictions.
+        items: Number of predicted items, such as sentences.
+        units: Number of units in these, such as tokens.
+        unit: Name of the units, in the plural.
+        seconds: Seconds of prediction.
+        signature: Settings that the time depends on: ``key:value`` pairs joined by ``|``.
+        ending: Suffix of the file of predictions.
     """
 
     scores: dict[str, Score]
@@ -80,29 +85,33 @@ class Evaluation:
 
 
 class Predictor(Protocol):
-    """A trained model with everything that it needs to be used on text.
+    """Trained model that answers to lines of text.
 
-    One that gives its input back, with something changed, has ``exact = True``: the carriage return of a line that ends
-    in CR LF is then part of the line.
+    A predictor that returns its input with changes has ``exact = True``: the carriage return of a line that ends in
+    CR LF is then part of the line.
 
     Attributes:
-        prompt: What to type, in one line.
+        prompt: Description of the expected input, in one line.
     """
 
     prompt: str
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
-        """Answers to a stream of lines, in order, each as soon as its batch is complete."""
+        """Yield the answers to a stream of lines in order, each as soon as its batch is complete."""
 
     def evaluate(self, data: DataModule, split: str) -> Evaluation:
-        """Predictions and scores of a split of the data."""
+        """Predict and score a split of the data."""
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A run with everything that is needed to use it.
+    """Opened run.
 
-    The vocabulary travels inside the run; the module's weights are loaded when one of the methods needs them.
+    Attributes:
+        run: Run directory.
+        config: Config of the run.
+        vocabulary: Vocabulary from the run directory.
+        module: Module of the run; `load` and `predictor` load its weights.
     """
 
     run: Run
@@ -111,20 +120,26 @@ class TrainedModel:
     module: TrainingModule
 
     def load(self, checkpoint: str | None = None, average: int | None = None) -> str:
-        """Loads weights into the module, and says which, for a score's signature.
+        """Load weights into the module, in place.
 
         Args:
-            checkpoint: "best", "last" or a file; unless given, what the config's ``training.average`` asks for.
-            average: Mean of so many last checkpoints; 0: none; ``None``: the config's.
+            checkpoint: "best", "last" or a file. Default: the mean of the config's ``training.average`` last
+                checkpoints, or the best checkpoint (the last one without a validation) if that is 0.
+            average: Number of last checkpoints to average; 0: none. Default: the config's, if ``checkpoint`` is not
+                set either.
+
+        Returns:
+            Name of the weights for a score's signature: "best@4000", "average5".
 
         Raises:
-            PhmrunError: The checkpoint is missing, damaged, or another network's.
+            PhmrunError: The run keeps fewer checkpoints than ``average`` (exit 2), or a checkpoint is missing,
+                damaged, or of another network (exit 3).
         """
         usual = average is None and checkpoint is None
         count = self.config.training.average if usual else average or 0
         if count:
             paths = step_checkpoints(self.run.checkpoints)[-count:]
-            if usual:  # a short training has made fewer, or keeps one
+            if usual:  # a short training has fewer
                 paths = paths or [self._path("last")]
             elif len(paths) < count:
                 raise PhmrunError(
@@ -152,24 +167,28 @@ class TrainedModel:
         batch_size: int | None = None,
         device: str = "auto",
     ) -> Predictor:
-        """The run as something that answers to text.
+        """Load weights and return a predictor.
 
         Args:
             decoding: Keys of the config's decoding section to replace.
             checkpoint: See :meth:`load`.
             average: See :meth:`load`.
-            batch_size: Items at a time.
+            batch_size: Items per batch. Default: the task's.
             device: "auto", "cpu", "cuda" …
 
         Raises:
-            PhmrunError: The task's decoding has no such key or value, or the checkpoint cannot be used.
+            PhmrunError: The task's decoding has no such key or value, the checkpoint cannot be used, or the device is
+                not on this machine.
         """
         config = with_decoding(self.config, decoding or {})
         weights = self.load(checkpoint, average)
         return replace(self, config=config).loaded(weights, batch_size=batch_size, device=choose_device(device))
 
     def loaded(self, weights: str, *, batch_size: int | None, device: str) -> Predictor:
-        """The run with the weights that its module has now, of this name in a score's signature."""
+        """Return a predictor with the module's present weights, named ``weights`` in signatures.
+
+        Makes glibc keep freed memory for the rest of the process.
+        """
         keep_freed_memory()
         task: Task = TASKS.get(self.config.task)
         kept = {"exports": self.run.path / "exports"} if task.converts else {}
@@ -183,13 +202,17 @@ class TrainedModel:
         return kernels_of(self.config, lambda: self.module.network, segments)
 
     def _path(self, checkpoint: str | None) -> Path:
-        """The file that a name stands for; the last checkpoint where no validation has chosen a best one."""
+        """Return the path of a checkpoint by name; by default the best, or the last without a validation.
+
+        Raises:
+            PhmrunError: (exit 3) The best checkpoint is missing although there was a validation.
+        """
         best, last = self.run.checkpoints / BEST, self.run.checkpoints / LAST
         if checkpoint is not None:
             return {"best": best, "last": last}.get(checkpoint, Path(checkpoint))
         if best.is_file():
             return best
-        # After a validation there must be a best one.
+        # A validation always saves a best checkpoint.
         if next(self.run.history.rows("val/"), None) is not None:
             raise PhmrunError(
                 "the weights of the best validation are missing",
@@ -201,34 +224,34 @@ class TrainedModel:
 
 
 def config_of(run: Run) -> Experiment:
-    """The config of a run.
+    """Return the config of a run.
 
-    The source of the user's own layers lies in the run directory, but is not executed from there unasked: a run may
-    come from somebody else.
+    The run directory has the source of its plug-ins, but their code is never executed from there: the run may come
+    from a third party.
 
     Raises:
-        PhmrunError: It is missing or damaged, or it uses a layer that is not loaded.
+        PhmrunError: The config is missing or damaged, or names a layer that is not loaded.
     """
     try:
         return load_run_config(run.config_path, options_of=options_of)
     except PhmrunError as error:
-        own = sorted((run.path / "plugins").glob("*.py"))
-        if not own:
+        plugins = sorted((run.path / "plugins").glob("*.py"))
+        if not plugins:
             raise
         raise PhmrunError(
             f"the run uses layers of its own: {error.what}",
             where=error.where,
-            hint=f"Read {own[0]}, and if you trust it, add --plugin {own[0]}.",
+            hint=f"Read {plugins[0]}, and if you trust it, add --plugin {plugins[0]}.",
         ) from error
 
 
 def require_unbroken(run: Run) -> None:
-    """Refuse a run of which a file is not as the run has written it; say if nothing is known of its files.
+    """Check the checksums of a run's files; print a note if the run has no manifest.
 
     Weights, predictions and the history are checked when they are read.
 
     Raises:
-        PhmrunError: (exit 3) Naming the broken link.
+        PhmrunError: (exit 3) A checksum differs or a file is missing; names the file.
     """
     if run.manifest.read() is None:
         note(f"{run.id} was made by a release without manifests: its files are used unchecked")
@@ -236,10 +259,10 @@ def require_unbroken(run: Run) -> None:
 
 
 def require_same_mathematics(run: Run, config: Experiment) -> None:
-    """Refuse a run of which a network, decoder or metric computes something else in this release.
+    """Check that network, decoder and metrics of a run have the same version in this release.
 
     Raises:
-        PhmrunError: (exit 3) Naming what has changed.
+        PhmrunError: (exit 3) A version differs; names it.
     """
     now = canonical_identity(config, run.fingerprints())
     record = run.manifest.read()
@@ -247,7 +270,7 @@ def require_same_mathematics(run: Run, config: Experiment) -> None:
         before = record.identity
     elif digits_of(now) == run.id.rpartition("-")[2]:
         return
-    else:  # a run without a manifest: of its id, only the checksum is known
+    else:  # a run without a manifest has only the checksum of its identity
         before = without_versions(now)
         if digits_of(before) != run.id.rpartition("-")[2]:
             return
@@ -261,10 +284,12 @@ def require_same_mathematics(run: Run, config: Experiment) -> None:
 
 
 def require_same_code(run: Run, config: Experiment) -> None:
-    """Refuse a run that other packages' or plug-ins' code has trained than is here; note changes of phmrun's own.
+    """Check that code of packages and plug-ins is that of the training.
+
+    Prints a note if code of phmrun itself has changed.
 
     Raises:
-        PhmrunError: (exit 3) Naming what has changed.
+        PhmrunError: (exit 3) Code of a package or plug-in differs; names it.
     """
     record, now = run.manifest.read(), code_of(config)
     before = record.code if record else {}
@@ -280,10 +305,13 @@ def require_same_code(run: Run, config: Experiment) -> None:
 
 
 def open_run(run: Run) -> TrainedModel:
-    """Opens a run for use; see :func:`config_of` for the user's own layers.
+    """Open a run for use, without loading weights.
+
+    Plug-ins of the run must be loaded: see :func:`config_of`.
 
     Raises:
-        PhmrunError: The run has no config or vocabulary yet, they are damaged, or it uses a layer that is not loaded.
+        PhmrunError: The run is not trained, was restored from a record without weights, or is damaged; its code or
+            mathematics has changed; or it names a layer that is not loaded.
     """
     require_unbroken(run)
     config = config_of(run)
@@ -317,29 +345,31 @@ def evaluate_run(
     files: Sequence[Path] = (),
     data: DataModule | None = None,
 ) -> dict[str, Any]:
-    """Scores a run on one split; writes ``metrics.json`` and the predictions into its directory.
+    """Score a run on one split, and write scores, predictions, samples and card into its directory.
 
-    The name of a score tells what was scored: ``test/bleu`` is of the test set whose checksum the run has recorded and
-    of nothing else, wherever its files lie now; scores of other files begin with ``file-``, the file's name and the
-    first digits of its checksum. The checksum is part of every score's signature.
+    Scores named ``test/…`` belong to the test set whose checksum the run has recorded, wherever its files are. Scores
+    of other files are named ``file-NAME-DIGITS/…``, with the first digits of the checksum. The checksum is part of
+    every score's signature.
+
+    If the directory cannot be written, a note is printed and the scores are returned; with ``data``, it is an error.
 
     Args:
-        trained: The opened run.
-        split: A split of its data that has references.
+        trained: Opened run.
+        split: Name of a split with references. Default: "test".
         decoding: Keys of the config's decoding section to replace.
         checkpoint: See :meth:`TrainedModel.load`.
         average: See :meth:`TrainedModel.load`.
-        batch_size: Items at a time.
+        batch_size: Items per batch. Default: the task's.
         device: "auto", "cpu", "cuda" …
-        files: A file to score instead of a split; of parallel text source and target.
-        data: The run's data, where they are at hand already.
+        files: File to score instead of a split; source and target for parallel text.
+        data: Prepared data of the run, passed by training.
 
     Returns:
-        The scores by name, ``test/bleu``; with the settings in the name, ``test-beam1/bleu``, where they are not the
-        config's.
+        Scores by name: ``test/bleu``. Settings that differ from the config's are part of the name:
+        ``test-beam1/bleu``.
 
     Raises:
-        PhmrunError: There is no such split, a file is missing, or the checkpoint cannot be used.
+        PhmrunError: There is no such split, a file is missing, the data have changed, or the checkpoint cannot be used.
     """
     run, config = trained.run, trained.config
     training = data is not None
@@ -367,7 +397,7 @@ def evaluate_run(
         if not name.startswith(OTHER_FILE):
             run.write_samples(evaluation.columns, evaluation.samples)
         write_card(run)
-    # The run may lie where nobody can write; its scores are worth showing all the same.
+    # The scores are shown even if the run directory is read-only.
     except (OSError, PhmrunError) as error:
         if training:
             raise
@@ -377,8 +407,11 @@ def evaluate_run(
 
 
 def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collection[str]) -> dict[str, Any]:
-    """Return the scores of metrics that no predictor computes: measured from the predictions, item by item."""
-    found = {}
+    """Return the scores of metrics that the predictor does not compute.
+
+    They are computed from the counts of each item in the file of predictions.
+    """
+    added = {}
     for metric in metrics_of(task):
         key = f"{name}/{metric.name}"
         if key in scores or metric.measure is None or metric.read_items is None:
@@ -387,8 +420,8 @@ def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collecti
         if items is not None and len(items.counts):
             value = float(metric.measure(items.counts.sum(axis=0, keepdims=True))[0])
             signature = f"items:{metric.name}" + (f"|data:{mark}" if mark else "")
-            found[key] = Score(metric.words, value, signature, len(items.counts), "items").to_json()
-    return found
+            added[key] = Score(metric.words, value, signature, len(items.counts), "items").to_json()
+    return added
 
 
 def _test_options(config: Experiment) -> str:
@@ -413,10 +446,13 @@ def _check_number_of_files(run: Run, config: Experiment, files: Sequence[Path]) 
 def _scored(
     trained: TrainedModel, split: str, files: Sequence[Path], data: DataModule | None
 ) -> tuple[DataModule, str, str, str]:
-    """What to score: the data, the split in them, the name of the scores, and the checksum in signatures.
+    """Return the data to score.
+
+    Returns:
+        Data, name of the split in them, prefix of the scores' names, and digits of the checksum for signatures.
 
     Raises:
-        PhmrunError: There is no such split, or a file is missing or not what the run has recorded.
+        PhmrunError: There is no such split (exit 2), or a file is missing or has changed (exit 3).
     """
     run, config = trained.run, trained.config
     build = TASKS.get(config.task).load("data")
@@ -441,20 +477,20 @@ def _scored(
             ) from error
     if split not in data.files:
         raise unknown("split", split, data.files, where="--split")
-    found, record = Split.of(data.sources(split)), run.data()
-    mark = found.mark if found.files else ""
+    present, record = Split.of(data.sources(split)), run.data()
+    mark = present.mark if present.files else ""
     if files:
-        # The content decides, not the path: the run's own test set under another name is still its test set.
-        same = record.name_of(found) if record else None
-        stem = re.sub(r"[^A-Za-z0-9._]+", "-", Path(found.files[-1].path).name.removesuffix(".gz")).strip("-.")
-        name = same or f"{OTHER_FILE}{stem or 'x'}-{found.sha256[:8]}"
+        # The content decides, not the path: a copy of the run's test set is its test set.
+        same = record.name_of(present) if record else None
+        stem = re.sub(r"[^A-Za-z0-9._]+", "-", Path(present.files[-1].path).name.removesuffix(".gz")).strip("-.")
+        name = same or f"{OTHER_FILE}{stem or 'x'}-{present.sha256[:8]}"
         note(f"{', '.join(map(str, files))}: " + (f"this is the run's split {same}" if same else f"scored as {name}"))
         return data, split, name, mark
-    known = record.splits.get(split) if record else None
-    if known is not None and known.sha256 != found.sha256:
-        where = ", ".join(file.path for file in found.files)
+    recorded = record.splits.get(split) if record else None
+    if recorded is not None and recorded.sha256 != present.sha256:
+        where = ", ".join(file.path for file in present.files)
         raise PhmrunError(
-            f"the data have changed since the run was trained: {split} ({found.mark}, recorded {known.mark})",
+            f"the data have changed since the run was trained: {split} ({present.mark}, recorded {recorded.mark})",
             where=where,
             hint=f"Put the old file back, or score this one under a name of its own: phmrun eval {run.id} "
             f"{_test_options(config)}.",
@@ -464,10 +500,10 @@ def _scored(
 
 
 def choose_device(name: str) -> str:
-    """The device that a name stands for; "auto" is a GPU where there is one.
+    """Return a device by name; "auto" is "cuda" if there is a GPU, else "cpu".
 
     Raises:
-        PhmrunError: The device is not on this machine.
+        PhmrunError: (exit 2) A CUDA device was named, and this machine has none.
     """
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
@@ -479,7 +515,7 @@ def choose_device(name: str) -> str:
 def _deviations(
     decoding: Mapping[str, Any], config: Experiment, checkpoint: str | None, average: int | None
 ) -> list[str]:
-    """What of an evaluation is not as the config has it, as parts of a name."""
+    """Return the settings of an evaluation that differ from the config's, as parts of a name."""
     usual = decoding_section(config)
     parts = [
         f"{name}{value:g}" if isinstance(value, int | float) else f"{name}-{value}"
