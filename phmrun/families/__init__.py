@@ -1,1 +1,1 @@
-"""What tasks of one kind share: configuration, data, module and predictor, one folder a family."""
+"""Shared parts of similar tasks: configuration, data, module and predictor, one package per family."""

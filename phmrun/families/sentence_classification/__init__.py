@@ -1,1 +1,1 @@
-"""One sentence or two in, a class out: agreement and natural language inference."""
+"""Sentence classification: number agreement and natural language inference."""

@@ -1,4 +1,4 @@
-"""What tasks configure that label sentences, one or two to an item: the data, their words, what is watched."""
+"""Configuration of tasks that classify sentences or sentence pairs."""
 
 from typing import Literal, Self
 
@@ -9,7 +9,7 @@ from phmrun.config.sections import ClassTrainingConfig, Section, SplitFilesConfi
 
 
 class WordsConfig(Section):
-    """How sentences become words, and which of these are known."""
+    """Splitting of sentences into words, and the vocabulary."""
 
     size: int = Field(20_000, ge=8, description="Most entries of the vocabulary, special tokens included.")
     min_frequency: int = Field(1, ge=1, description="Words that are rarer in the training data are unknown.")
@@ -24,7 +24,7 @@ class WordsConfig(Section):
 
 
 class ClassificationDataConfig(SplitFilesConfig):
-    """Which labelled sentences, as which words."""
+    """Labeled sentences and their words."""
 
     reduced: bool = Field(
         False,
@@ -44,7 +44,7 @@ class ClassificationDataConfig(SplitFilesConfig):
 
 
 class ClassificationExperiment(Experiment):
-    """Configuration of a task that labels sentences; a task narrows ``task`` to its own name."""
+    """Base configuration of classification tasks; a task restricts ``task`` to its name."""
 
     data: ClassificationDataConfig = Field(
         ClassificationDataConfig(), description="Labelled sentences and their words."
@@ -55,12 +55,12 @@ class ClassificationExperiment(Experiment):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The classes in the order of their indices."""
+        """Classes in the order of their indices."""
         raise NotImplementedError
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Words, as many as are asked for, and classes."""
+        """Requested size of the vocabulary, rounded up to ``multiple_of``, and number of classes."""
         words = self.data.vocabulary
         return -(-words.size // words.multiple_of) * words.multiple_of, len(self.labels)
 

@@ -1,4 +1,4 @@
-"""Labelled sentences, one or two to an item, as training batches."""
+"""Labeled sentences or sentence pairs as training batches."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,22 +25,31 @@ from phmrun.text.batches import Batch
 from phmrun.text.store import Prepared
 from phmrun.text.vocabulary import SPECIALS
 
-Baseline = Callable[[Sequence[Item]], list[str]]  # labels items without a model, and without looking at their labels
+Baseline = Callable[[Sequence[Item]], list[str]]  # labels items without a model and without their gold labels
 
 
 @dataclass(frozen=True)
 class ClassificationCorpus:
-    """Labelled sentences on this machine."""
+    """Corpus of labeled sentences on this machine.
 
-    readers: Mapping[str, Reader]  # how each split is read; "train" and "dev" are needed
-    sources: Sequence[Path]  # the files that they read
-    fingerprints: Mapping[str, str]  # checksums that identify the data
-    labels: Sequence[str]  # the classes in the order of their indices
-    sentences: int  # sentences of an item, 1 or 2
-    # what else the items depend on, by name; part of every score's signature
+    Attributes:
+        readers: Readers by split; "train" and "dev" are required.
+        sources: Files that are read.
+        fingerprints: Checksums that identify the data.
+        labels: Classes in the order of their indices.
+        sentences: Sentences per item, 1 or 2.
+        reading: Further settings that the items depend on, by name; part of every score's signature.
+        baselines: Baselines without a model, by name.
+        split_sources: Files of each split; a split that is missing here is read from all files.
+    """
+
+    readers: Mapping[str, Reader]
+    sources: Sequence[Path]
+    fingerprints: Mapping[str, str]
+    labels: Sequence[str]
+    sentences: int
     reading: Mapping[str, str] = field(default_factory=dict)
-    baselines: Mapping[str, Baseline] = field(default_factory=dict)  # labels that need no model, by name
-    # of `sources` those that a split is read from; all for a split that is not named
+    baselines: Mapping[str, Baseline] = field(default_factory=dict)
     split_sources: Mapping[str, Sequence[Path]] = field(default_factory=dict)
 
 
@@ -55,24 +64,42 @@ def corpus_of(
     whole: bool = True,
     **reading: str,
 ) -> ClassificationCorpus:
-    """``paths`` are the files by split; of a corpus that is not ``whole``, each split is read from all of them."""
+    """Build a corpus.
+
+    Args:
+        readers: Readers by split.
+        paths: Files by split.
+        fingerprints: Checksums that identify the data.
+        labels: Classes in the order of their indices.
+        sentences: Sentences per item, 1 or 2.
+        baselines: Baselines without a model, by name.
+        whole: True if each split is read from its own file, False if from all files.
+        **reading: Further settings that the items depend on.
+    """
     sources = {split: [path] for split, path in paths.items()} if whole else {}
     files = list(paths.values())
     return ClassificationCorpus(readers, files, fingerprints, labels, sentences, reading, baselines or {}, sources)
 
 
 class ClassificationBatch(NamedTuple):
-    """Labelled sentences as tensors."""
+    """Batch of labeled sentences.
 
-    sentences: tuple[Sentences, ...]  # the first sentences of the items, then the second ones, if there are any
-    labels: Tensor  # indices of the classes, `[batch]`
+    Attributes:
+        sentences: First sentences of the items, then the second sentences of pairs.
+        labels: Indices of the classes, ``[batch]``.
+        units: Number of items.
+        window_units: Items in the whole accumulation window, over all processes.
+    """
+
+    sentences: tuple[Sentences, ...]
+    labels: Tensor
     units: int
-    window_units: int  # items in the whole accumulation window, over all processes
+    window_units: int
 
 
 @dataclass(frozen=True)
 class ClassificationBatches(Dataset[ClassificationBatch]):
-    """Turns a :class:`Batch` of item numbers into tensors."""
+    """Dataset that converts a :class:`Batch` of item numbers to tensors."""
 
     store: ItemStore
 
@@ -84,10 +111,16 @@ class ClassificationBatches(Dataset[ClassificationBatch]):
 
 
 class ClassificationData(BucketedData[ClassificationVocabulary]):
-    """Labelled sentences, encoded once and read from memory-mapped stores.
+    """Data module of labeled sentences, encoded once and read from memory-mapped stores.
 
-    Training items with a sentence of more than ``max_length`` words are left out. ``vectors`` is a file of pretrained
-    word vectors, which must have ``vector_width`` numbers.
+    Args:
+        corpus: Corpus to read.
+        words: Settings of the vocabulary.
+        max_length: Training items with a sentence of more words are left out.
+        batching: Settings of the batches.
+        cache: Directory of prepared data.
+        vectors: File of pretrained word vectors, or None.
+        vector_width: Required width of the vectors; None: any.
     """
 
     def __init__(
@@ -106,17 +139,17 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
         self.vectors, self.vector_width = vectors, vector_width
 
     def sources(self, split: str) -> Sequence[Path]:
-        """The files that a split is read from."""
+        """Return the files that a split is read from."""
         return self.corpus.split_sources.get(split, self.corpus.sources)
 
     def fingerprints(self) -> dict[str, str]:
-        """SHA-256 sums by the names under which they count in the run id."""
+        """Return SHA-256 sums by their names in the run id."""
         vectors = {} if self.vectors is None else {"vectors": sha256_of(self.vectors)}
         return {**super().fingerprints(), **vectors}
 
     @cached_property
     def prepared(self) -> Prepared[ClassificationVocabulary, ItemStore]:
-        """The encoded items; made on first use."""
+        """Encoded items, prepared on first use."""
         return prepare_items(
             {split: self.corpus.readers[split] for split in (TRAIN, DEV)},
             self.corpus.sources,
@@ -130,10 +163,10 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
 
     @cached_property
     def pretrained(self) -> Found | None:
-        """The pretrained vectors of the vocabulary's words, by their ids.
+        """Pretrained vectors of the vocabulary's words by id; None without a file.
 
         Raises:
-            PhmrunError: (exit 3) Their file is missing or malformed, or they are not of the network's width.
+            PhmrunError: (exit 3) The file is missing or malformed, or the vectors do not have the network's width.
         """
         if self.vectors is None:
             return None
@@ -143,11 +176,11 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
             hint = f"Add --embedding projective --set embedding.width={stored.width}: a linear map then brings them "
             hint += "to the network's width."
             raise PhmrunError(what, where=str(self.vectors), hint=hint, code=ExitCode.DATA)
-        found = stored.find(self.vocabulary.words.tokens[len(SPECIALS) :])
-        return Found(found.places + len(SPECIALS), found.vectors)
+        vectors = stored.find(self.vocabulary.words.tokens[len(SPECIALS) :])
+        return Found(vectors.places + len(SPECIALS), vectors.vectors)
 
     def prepare(self) -> None:
-        """Encodes the items unless the cache has them, and says how many words have pretrained vectors."""
+        """Encode the items unless they are cached, and print the coverage of pretrained vectors."""
         super().prepare()
         if self.pretrained is not None:
             types, tokens = (f"{self.coverage[key]:.1%}" for key in ("types", "train_tokens"))
@@ -155,36 +188,36 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
 
     @property
     def coverage(self) -> dict[str, float]:
-        """Shares of the vocabulary's words, and of the tokens of each split, that have a pretrained vector."""
-        known = np.zeros(len(self.vocabulary.words), dtype=bool)
+        """Shares, 0 to 1, of the vocabulary's words and each split's tokens with a pretrained vector."""
+        covered = np.zeros(len(self.vocabulary.words), dtype=bool)
         if self.pretrained is not None:
-            known[self.pretrained.places] = True
+            covered[self.pretrained.places] = True
         words = max(1, self.vocabulary.words.entries - len(SPECIALS))
         tokens = {
-            f"{split}_tokens": float(np.mean(known[np.concatenate([side.flat for side in store.sentences])]))
+            f"{split}_tokens": float(np.mean(covered[np.concatenate([side.flat for side in store.sentences])]))
             for split, store in self.prepared.stores.items()
         }
-        return {"types": int(known.sum()) / words, **tokens}
+        return {"types": int(covered.sum()) / words, **tokens}
 
     def statistics(self) -> dict[str, Any]:
-        """Items, labels and words by split, the vocabulary's size, and what pretrained vectors cover."""
+        """Return items, labels and words by split, the vocabulary's size, and the vectors' coverage."""
         vectors = {} if self.vectors is None else {"vectors": {"file": self.vectors.name, **self.coverage}}
         return {**super().statistics(), **vectors}
 
     def batches(self, split: str) -> ClassificationBatches:
-        """Turns item numbers into tensors."""
+        """Return the dataset of a split."""
         return ClassificationBatches(self.prepared.stores[split])
 
     def lengths(self, split: str) -> tuple[ArrayLike, ...]:
-        """Tokens of each item's sentences."""
+        """Return the lengths in tokens of the first and, for pairs, the second sentences."""
         return tuple(side.lengths for side in self.prepared.stores[split].sentences)
 
     def weights(self) -> ArrayLike:
-        """Every item weighs the same."""
+        """Return 1 for each training item."""
         return np.ones(len(self.prepared.stores[TRAIN]))
 
     def inputs(self, split: str) -> Iterator[str]:
-        """The items of a split, with a tab between two sentences."""
+        """Yield the items of a split, with a tab between two sentences."""
         return ("\t".join(item.sentences) for item in self.files[split]() if isinstance(item, Item))
 
 
@@ -196,8 +229,8 @@ def build_classification_data(
     vectors: Path | None = None,
     vector_width: int | None = None,
 ) -> ClassificationData:
-    """The data module of an experiment; see :class:`ClassificationData`."""
-    if config.data.hold_out:  # a share of the training items are the validation items
+    """Build the data module of an experiment; see :class:`ClassificationData`."""
+    if config.data.hold_out:  # hold out a share of the training items for validation
         held = min(99, max(1, round(100 * config.data.hold_out)))
         parts = divided(corpus.readers[TRAIN], {TRAIN: 100 - held, DEV: held})
         sources = {**corpus.split_sources, DEV: corpus.split_sources.get(TRAIN, corpus.sources)}

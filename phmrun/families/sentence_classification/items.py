@@ -1,6 +1,6 @@
-"""Sentences with a label: what an item is, and many of them as numbers on disk, made once per content.
+"""Labeled items: readers, and encoded items on disk, prepared once per content.
 
-The result lies in ``cache/<hash>/``: ``vocabulary/``, and by split a token store per sentence of an item
+Prepared items are in ``cache/<hash>/``: ``vocabulary/``, and for each split a token store per sentence of an item
 (``sentence-1/``, ``sentence-2/``) and ``labels.npy``.
 """
 
@@ -22,33 +22,43 @@ from phmrun.progress import note, progress
 from phmrun.text.store import REMOVE, TRAIN, Prepared, TokenStore, TokenStoreWriter, prepare
 from phmrun.text.vocabulary import spaced, train_words
 
-VERSION = 1  # raised whenever the same text and settings would give other ids or another layout
+VERSION = 1  # increase when the same text and settings result in other ids or another layout
 DEV = "dev"
 
 
 class Item(NamedTuple):
-    """What is classified."""
+    """Labeled item.
 
-    sentences: tuple[str, ...]  # one sentence, or two that are compared
-    label: str  # its class
-    part: str = ""  # the part of its split that is scored by itself, too; empty: none
+    Attributes:
+        sentences: A sentence, or the two sentences of a pair.
+        label: Class.
+        part: Part of the split that is also scored separately; empty: none.
+    """
+
+    sentences: tuple[str, ...]
+    label: str
+    part: str = ""
 
 
 class LeftOut(NamedTuple):
-    """Items that a reader passes over."""
+    """Items that a reader skips."""
 
-    reason: str  # why: "no gold label"
-    items: int = 1  # how many
+    reason: str  # such as "no gold label"
+    items: int = 1  # number of items
 
 
 Reader = Callable[[], Iterable[Item | LeftOut]]  # reads a split from its start
 
 
 class ItemStore:
-    """The encoded items of one split, of so many sentences each, in a directory.
+    """Encoded items of a split, in a directory.
+
+    Args:
+        path: Directory of the split.
+        sentences: Sentences per item.
 
     Raises:
-        PhmrunError: (exit 3) The directory holds no complete store.
+        PhmrunError: (exit 3) The directory does not contain a complete store.
     """
 
     def __init__(self, path: Path, sentences: int) -> None:
@@ -61,7 +71,7 @@ class ItemStore:
         return len(self.labels)
 
     def __reduce__(self) -> tuple[type["ItemStore"], tuple[Path, int]]:
-        """Loader processes get the path and map the files themselves."""
+        """Return the path, so that loader processes map the files themselves."""
         return ItemStore, (self.path, len(self.sentences))
 
 
@@ -76,11 +86,17 @@ def prepare_items(
     reading: Mapping[str, Any],
     cache: Path,
 ) -> Prepared[ClassificationVocabulary, ItemStore]:
-    """Learns the vocabulary from, and encodes, a training and a validation split; or finds it done in the cache.
+    """Learn the vocabulary and encode all splits, or return them from the cache.
 
-    ``readers`` read the splits, "train" among them, from ``sources``, whose contents name the result; ``reading``
-    (JSON) is what else they depend on. Training items with a sentence of more than ``max_length`` words are left out
-    and counted; other splits keep all.
+    Args:
+        readers: Readers by split, including "train".
+        sources: Files that are read; their contents identify the result.
+        labels: Classes in the order of their indices.
+        sentences: Sentences per item.
+        words: Settings of the vocabulary.
+        max_length: Training items with a sentence of more words are left out and counted; other splits keep all.
+        reading: Further settings that the items depend on, as JSON values.
+        cache: Directory of prepared data.
 
     Raises:
         PhmrunError: (exit 3) A file is missing or malformed, or a split has no items.
@@ -89,7 +105,7 @@ def prepare_items(
         "version": VERSION,
         "sources": list(sources),
         "reading": dict(reading),
-        # in their order, which numbers the classes
+        # the order determines the indices of the classes
         "labels": list(labels),
         "words": vars(words),
         "max_length": max_length,
@@ -117,7 +133,7 @@ def prepare_items(
 
 
 def _learn(reader: Reader, labels: Sequence[str], settings: WordSettings) -> ClassificationVocabulary:
-    """The vocabulary of the training split."""
+    """Learn the vocabulary from the training split."""
 
     def lines() -> Iterator[str]:
         with progress("reading text for the vocabulary", None, "items") as advance:
@@ -135,7 +151,7 @@ def _learn(reader: Reader, labels: Sequence[str], settings: WordSettings) -> Cla
 def _encode(
     split: str, reader: Reader, vocabulary: ClassificationVocabulary, sentences: int, limit: int | None, path: Path
 ) -> dict[str, Any]:
-    """Streams one split into its stores and returns its statistics."""
+    """Write a split to its stores, item by item, and return its statistics."""
     index = {label: number for number, label in enumerate(vocabulary.labels)}
     left_out: Counter[str] = Counter()
     labels: list[int] = []
@@ -148,8 +164,7 @@ def _encode(
             if isinstance(item, LeftOut):
                 left_out[item.reason] += item.items
                 continue
-            # All sentences of an item are encoded and measured before the first is written, so that item k stays at
-            # place k in every store and among the labels.
+            # Encode and measure all sentences of an item before writing, so that item k has index k in every store.
             encoded = [vocabulary.encode(text) for text in item.sentences]
             if limit is not None and max(map(len, encoded)) > limit:
                 left_out[f"more than {limit} words"] += 1
@@ -174,18 +189,18 @@ def _encode(
 
 
 def divided(reader: Reader, shares: Mapping[str, int], *, without: Iterable[Reader] = ()) -> dict[str, Reader]:
-    """Readers of the splits of one file, for data whose training file is not at hand.
+    """Divide a file into splits, and return a reader for each.
 
-    Which split an item belongs to depends on the text of its first sentence alone: the same in every order of the file,
-    on every machine, and for all items that share the sentence.
+    The split of an item depends only on the text of its first sentence. It is the same for any order of the file, on
+    every machine, and for all items that share the sentence.
 
     Args:
-        reader: Reads the file.
-        shares: By split its share of the items in per cent, 100 in all.
-        without: Readers of items that must not occur in any of the splits; what is left out of each is counted.
+        reader: Reader of the file.
+        shares: Share of the items by split, in percent; the sum must be 100.
+        without: Readers of items to exclude from all splits; excluded items are counted as left out.
 
     Raises:
-        ValueError: The shares are not 100 in all.
+        ValueError: The sum of the shares is not 100.
     """
     if sum(shares.values()) != 100:
         raise ValueError(f"shares of {dict(shares)} per cent are not 100 in all")
@@ -198,23 +213,23 @@ def divided(reader: Reader, shares: Mapping[str, int], *, without: Iterable[Read
 
 
 def in_parts(reader: Reader, parts: Path) -> Iterator[Item | LeftOut]:
-    """The items, each of the part that a file names in its place."""
+    """Yield the items with their parts, read from a file with a name per item."""
     names = iter(parts.read_text(encoding="utf-8").split())
     return (item._replace(part=next(names)) if isinstance(item, Item) else item for item in reader())
 
 
 def hundredth(sentence: str) -> int:
-    """A number from 0 to 99 that depends on a text alone."""
+    """Return a number from 0 to 99 that depends on the text only."""
     return int.from_bytes(hashlib.sha256(sentence.encode()).digest()[:8], "big") % 100
 
 
 def _share(reader: Reader, wanted: range, without: tuple[Reader, ...]) -> Iterator[Item | LeftOut]:
-    """The items whose number is wanted, and how many of these occur elsewhere."""
+    """Yield the items whose :func:`hundredth` is wanted, then the number of those excluded."""
     elsewhere = {item.sentences for other in without for item in other() if isinstance(item, Item)}
     doubled = 0
     for item in reader():
         if isinstance(item, LeftOut):
-            if wanted.start == 0:  # what the file itself leaves out is told once
+            if wanted.start == 0:  # report items left out of the file itself for the first split only
                 yield item
         elif hundredth(item.sentences[0]) in wanted:
             if item.sentences in elsewhere:

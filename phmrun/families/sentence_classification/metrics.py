@@ -1,4 +1,4 @@
-"""Accuracy and the baselines of tasks that label sentences."""
+"""Accuracy and baselines of classification tasks."""
 
 from functools import partial
 

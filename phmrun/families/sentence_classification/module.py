@@ -1,4 +1,4 @@
-"""Learning to label: the cross-entropy of a network's class scores; and a classifier as an export graph."""
+"""Training module of sentence classifiers, and their export graph."""
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,15 @@ from phmrun.text.vocabulary import EOS, PAD
 
 
 class ClassificationModule(TrainingModule):
-    """A network from sentences to class logits ``[batch, classes]``, trained on the smoothed loss of each item."""
+    """Training module of a network from sentences to class logits ``[batch, classes]``.
+
+    Args:
+        network: Network to train.
+        optimizer: Builder of the optimizer.
+        schedule: Learning-rate schedule.
+        smoothing: Label smoothing ε, in training only.
+        criterion: Loss function, in training only.
+    """
 
     counted = ("accuracy",)
 
@@ -39,7 +47,7 @@ class ClassificationModule(TrainingModule):
         self.criterion = criterion
 
     def loss(self, batch: ClassificationBatch) -> Loss:
-        """Summed over the items of the batch."""
+        """Return the loss and the number of correct labels, summed over the items of the batch."""
         (prediction,) = predictions = self.predictions(batch)
         logits = prediction.vectors
         total = nll = F.cross_entropy(logits, batch.labels, reduction="sum")
@@ -49,25 +57,27 @@ class ClassificationModule(TrainingModule):
         return Loss(total, nll, batch.units, {"accuracy": hits}, predictions)
 
     def predictions(self, batch: ClassificationBatch) -> list[Prediction]:
-        """Of each item of the batch."""
+        """Return the logits of the batch as a prediction with an identity output map."""
         return [Prediction(self.network(*batch.sentences), nn.Identity())]
 
     def export_graph(self) -> ExportGraph:
-        """From the tokens of the sentences to the scores of the classes."""
+        """Return the export graph from tokens to class scores."""
         return classification_graph(self.network, getattr(self.network, "sentences", 1))
 
     def begin(self, data: ClassificationData) -> None:
-        """Puts pretrained word vectors, where the data bring some, into the network's own."""
+        """Copy the data's pretrained word vectors, if any, to the network's embedding."""
         if data.pretrained is not None:
             place_vectors(self.network.get_submodule("embedding"), data.pretrained)
 
 
 @torch.no_grad()
 def place_vectors(embedding: nn.Module, pretrained: Found) -> None:
-    """Gives words their pretrained vectors in an embedding of one dense table; the others get random ones of that size.
+    """Copy pretrained vectors to an embedding with a single dense table, in place.
+
+    The other rows are drawn with the standard deviation of the pretrained vectors.
 
     Raises:
-        PhmrunError: The embedding has no such table, or one of another width.
+        PhmrunError: The embedding has no single dense table, or its width differs.
     """
     tables = own_vectors(embedding)
     structure = tables[0].structure
@@ -83,9 +93,9 @@ def place_vectors(embedding: nn.Module, pretrained: Found) -> None:
 
 
 class ScoresOfClasses(nn.Module):
-    """A classifier as a function of the tokens of its sentences, each ended by the end token.
+    """Classifier as a function of token tensors, with an end token after each sentence.
 
-    Padding is masked always, so that nothing in a graph depends on what the batch holds.
+    Padding is always masked, so that the graph does not depend on the contents of a batch.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -93,7 +103,7 @@ class ScoresOfClasses(nn.Module):
         self.network = network
 
     def forward(self, *tokens: Tensor) -> Tensor:
-        """``[batch, length]`` of each sentence ``-> [batch, classes]``."""
+        """Return class scores ``[batch, classes]`` from the tokens ``[batch, length]`` of each sentence."""
         inside = [part.ne(PAD) for part in tokens]
         parts = zip(tokens, inside, strict=True)
         scores: Tensor = self.network(*(Sentences(part, seen.sum(1), seen[:, None, None, :]) for part, seen in parts))
@@ -101,14 +111,19 @@ class ScoresOfClasses(nn.Module):
 
 
 def classification_graph(network: nn.Module, sentences: int = 1) -> ExportGraph:
-    """From the tokens of one sentence or two to a score for each class; the network has an ``embedding``."""
+    """Build the export graph from tokens to class scores.
+
+    Args:
+        network: Classifier with an attribute ``embedding``.
+        sentences: Sentences per item, 1 or 2.
+    """
     plain = folded(network)
     plain.embedding = table_of(plain.get_submodule("embedding"))
     vocabulary = plain.embedding.num_embeddings
     generator = torch.Generator().manual_seed(1)
     examples = []
-    # The first is traced, and torch.export takes a size of 1 for a constant; on all of them outputs are compared. Two
-    # sentences have different lengths, so that one which is used in the place of the other shows.
+    # The first example is traced, and torch.export takes sizes of 1 as constants; outputs are compared on all examples.
+    # Two sentences have different lengths, so that swapped inputs are detected.
     for batch, length in ((2, 7), (1, 1), (3, 21)):
         tokens = [random_tokens(generator, vocabulary, batch, length + number) for number in range(sentences)]
         for part in tokens:

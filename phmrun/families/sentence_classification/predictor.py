@@ -1,4 +1,4 @@
-"""A trained classifier of sentences at work: labels and probabilities for text, accuracy on a split."""
+"""Predictor of sentence classifiers: labels and probabilities of text, accuracy of a split."""
 
 import time
 from collections import Counter
@@ -26,25 +26,34 @@ from phmrun.progress import note, progress
 
 SAMPLES = 8
 BATCH = 256
-CHUNK = 4096  # items that are sorted by length and classified together
+CHUNK = 4096  # items sorted by length and classified together
 
 
 class Classified(NamedTuple):
-    """What became of some items."""
+    """Classified items.
 
-    best: np.ndarray  # index of the most probable label of each, `[items]`
-    probabilities: np.ndarray  # `[items, labels]`
-    tokens: int  # words and end tokens read
+    Attributes:
+        best: Index of the most probable label, ``[items]``.
+        probabilities: ``[items, labels]``.
+        tokens: Number of words and end tokens read.
+    """
+
+    best: np.ndarray
+    probabilities: np.ndarray
+    tokens: int
 
 
 class SentenceClassifier:
-    """Labels sentences, or pairs of sentences, with a trained network.
+    """Classifier of sentences or sentence pairs with a trained network.
 
     Args:
-        network: The trained network; it is copied, not changed.
-        prompt: What to type, in one line; the sentences of an item have names and are separated by tabs.
-        names: Of the sentences of an item: ("premise", "hypothesis").
-        weights: Which of the run's weights these are, for the signature of a score.
+        network: Trained network; it is copied, not changed.
+        vocabulary: Words and labels.
+        prompt: Description of an input line; the sentences of an item are separated by tabs.
+        names: Names of the sentences of an item: ("premise", "hypothesis").
+        weights: Name of the run's weights, for the signature of scores.
+        batch: Items per batch; default: 256.
+        device: Device of the network.
     """
 
     def __init__(
@@ -64,23 +73,28 @@ class SentenceClassifier:
         self.batch = batch or BATCH
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
-        """The label of each line and its probability; with ``--json`` the probabilities of all labels.
+        """Yield the label of each line and its probability; values have the probabilities of all labels.
 
         Raises:
-            PhmrunError: (exit 3) A line does not have as many sentences as an item.
+            PhmrunError: (exit 3) A line does not have the number of sentences of an item.
         """
         stream = enumerate(lines, 1)
         size = 1 if self.batch == 1 else max(CHUNK, self.batch)
         while chunk := list(islice(stream, size)):
-            found = self.classify([self._item(line, number) for number, line in chunk])
-            for best, row in zip(found.best.tolist(), found.probabilities.tolist(), strict=True):
+            classified = self.classify([self._item(line, number) for number, line in chunk])
+            for best, row in zip(classified.best.tolist(), classified.probabilities.tolist(), strict=True):
                 label = self.vocabulary.labels[best]
                 shares = {name: round(share, 6) for name, share in zip(self.vocabulary.labels, row, strict=True)}
                 values = {"prediction": label, "probability": shares[label], "probabilities": shares}
                 yield Answer(f"{label}\t{shares[label]:.4f}", values)
 
     def evaluate(self, data: ClassificationData, split: str) -> Evaluation:
-        """Labels a split and scores it: "accuracy", "accuracy-<part>", and both of the baselines, "…-of-majority"."""
+        """Classify a split and score it.
+
+        Returns:
+            Scores "accuracy" and "accuracy-<part>", and those of all baselines, such as "accuracy-of-majority".
+            Baselines whose package is not installed are left out with a note.
+        """
         counts, left_out = Counter[Outcome](), Counter[str]()
         baselines = {name: Counter[Outcome]() for name in data.corpus.baselines}
         samples: list[tuple[str, ...]] = []
@@ -90,13 +104,13 @@ class SentenceClassifier:
         with progress(f"labelling {split}", None, "items") as advance:
             items = _scored(data.files[split](), left_out)
             while chunk := list(islice(items, CHUNK)):
-                # Only the classifier is timed, not reading the file, and not the baselines.
+                # The time excludes reading the file and the baselines.
                 began = time.perf_counter()
-                found = self.classify([item.sentences for item in chunk])
+                classified = self.classify([item.sentences for item in chunk])
                 seconds += time.perf_counter() - began
-                tokens += found.tokens
-                shares = found.probabilities.max(1).tolist()
-                for item, best, share in zip(chunk, found.best.tolist(), shares, strict=True):
+                tokens += classified.tokens
+                shares = classified.probabilities.max(1).tolist()
+                for item, best, share in zip(chunk, classified.best.tolist(), shares, strict=True):
                     predicted, probability = labels[best], f"{share:.4f}"
                     counts[Outcome(item.label, predicted, item.part)] += 1
                     rows.append(f"{predicted}\t{probability}\t{item.label}\t{item.part}\n")
@@ -130,7 +144,7 @@ class SentenceClassifier:
 
     @torch.inference_mode()
     def classify(self, items: Sequence[Sequence[str]]) -> Classified:
-        """The probabilities of all labels for each of some items, given as their sentences."""
+        """Compute the probabilities of all labels for items, given as their sentences."""
         sides = [
             [np.array(self.vocabulary.encode(text), dtype=np.int64) for text in side]
             for side in zip(*items, strict=True)
@@ -145,18 +159,18 @@ class SentenceClassifier:
         return Classified(probabilities.argmax(1), probabilities, int(lengths.sum()) + lengths.size)
 
     def _item(self, line: str, number: int) -> list[str]:
-        """The sentences on a line."""
+        """Split a line into its sentences; raise an error for a wrong number of them."""
         sentences = line.split("\t")
         if len(sentences) != len(self.names):
-            found, wanted = counted(len(sentences), "column"), len(self.names)
-            what = f"the line has {found} instead of {wanted}: {', '.join(self.names)}"
+            columns, wanted = counted(len(sentences), "column"), len(self.names)
+            what = f"the line has {columns} instead of {wanted}: {', '.join(self.names)}"
             hint = "Put a tab between them." if len(sentences) < wanted else "Leave out labels and whatever else."
             raise PhmrunError(what, where=f"input:{number}", hint=hint, code=ExitCode.DATA)
         return sentences
 
 
 def _scored(items: Iterable[Item | LeftOut], left_out: Counter[str]) -> Iterator[Item]:
-    """The items; what is left out is counted."""
+    """Yield the items, and count those left out by reason."""
     for item in items:
         if isinstance(item, LeftOut):
             left_out[item.reason] += item.items
@@ -165,8 +179,8 @@ def _scored(items: Iterable[Item | LeftOut], left_out: Counter[str]) -> Iterator
 
 
 def _signed(scores: Mapping[str, Score], *settings: Mapping[str, str], **more: str) -> dict[str, Score]:
-    """The scores with further parts of their signature."""
-    extra = "".join(f"|{key}:{value}" for each in (*settings, more) for key, value in each.items())
+    """Return the scores with additional settings in their signatures."""
+    extra = "".join(f"|{key}:{value}" for pairs in (*settings, more) for key, value in pairs.items())
     return {name: replace(score, signature=f"{score.signature}{extra}") for name, score in scores.items()}
 
 
@@ -178,5 +192,5 @@ def build_predictor(
     batch_size: int | None,
     **options: Any,
 ) -> SentenceClassifier:
-    """The predictor of a trained module; ``options`` are the other arguments of :class:`SentenceClassifier`."""
+    """Build the predictor of a trained module; ``options`` are further arguments of :class:`SentenceClassifier`."""
     return SentenceClassifier(module.network, vocabulary, batch=batch_size, **options)

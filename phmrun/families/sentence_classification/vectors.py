@@ -1,8 +1,7 @@
-"""Pretrained word vectors in the text format of GloVe: a word and its numbers on a line, separated by single spaces.
+"""Pretrained word vectors in the text format of GloVe: a word and its numbers per line.
 
-A file is read once and kept in the cache by its content, as a list of words and a memory-mapped array, so that the
-next experiment looks up what it needs without reading the text again. A first line of two whole numbers (how many
-words, how many numbers), as word2vec and fastText write it, is passed over.
+Numbers are separated by single spaces. A file is read once and cached by its content, as a list of words and a
+memory-mapped array. A first line of two integers (number of words and width), as in word2vec and fastText, is skipped.
 """
 
 from collections.abc import Sequence
@@ -20,16 +19,16 @@ from phmrun.progress import progress
 from phmrun.text.lines import malformed, numbered_lines
 from phmrun.text.store import build_once
 
-VERSION = 1  # raised whenever the same file would give another result
-CHUNK = 2048  # lines that are read at a time
+VERSION = 1  # increase when the same file results in other contents
+CHUNK = 2048  # lines read at a time
 
 Vectors = NDArray[np.float32]
 
 
 class Found(NamedTuple):
-    """The vectors of some words."""
+    """Vectors of those words that have one."""
 
-    places: NDArray[np.int64]  # which of the words have one, `[found]`
+    places: NDArray[np.int64]  # indices of the words, `[found]`
     vectors: Vectors  # `[found, width]`
 
 
@@ -37,14 +36,14 @@ class Found(NamedTuple):
 class WordVectors:
     """Word vectors on disk."""
 
-    path: Path  # their directory in the cache
-    words: int  # how many there are
+    path: Path  # directory in the cache
+    words: int  # number of words
     width: int  # numbers of a vector
 
     def find(self, words: Sequence[str]) -> Found:
-        """The vectors of the words that have one: their own, or else that of the word in lower case.
+        """Return the vectors of words, falling back to the word in lower case.
 
-        Of a word that stands in the file twice, the first vector counts.
+        If a word occurs twice in the file, its first vector is used.
         """
         wanted = set(words) | {word.lower() for word in words}
         rows: dict[str, int] = {}
@@ -53,19 +52,19 @@ class WordVectors:
                 word = line[:-1]
                 if word in wanted:
                     rows.setdefault(word, row)
-        found = [(place, rows.get(word, rows.get(word.lower()))) for place, word in enumerate(words)]
-        places = np.array([place for place, row in found if row is not None], dtype=np.int64)
-        chosen = np.array([row for _, row in found if row is not None], dtype=np.int64)
+        matches = [(place, rows.get(word, rows.get(word.lower()))) for place, word in enumerate(words)]
+        places = np.array([place for place, row in matches if row is not None], dtype=np.int64)
+        chosen = np.array([row for _, row in matches if row is not None], dtype=np.int64)
         stored = np.memmap(self.path / "vectors.bin", dtype="<f4", mode="r", shape=(self.words, self.width))
         return Found(places, np.asarray(stored[chosen], dtype=np.float32))
 
 
 def open_vectors(path: Path, cache: Path) -> WordVectors:
-    """The vectors of a file, UTF-8, plain or gzip, read now or found in the cache.
+    """Open the vectors of a file (UTF-8, plain or gzip); convert it unless it is cached.
 
     Raises:
-        PhmrunError: (exit 3) The file is missing or damaged, a line has another number of numbers than the first, or
-            something that is no finite number; file and line are named.
+        PhmrunError: (exit 3) The file is missing or damaged, a line has a different width than the first, or a value
+            is not a finite number. The error names file and line.
     """
     content = {"vectors": VERSION, "sha256": path}
     place, description = build_once(cache, content, lambda directory: _convert(path, directory), "vectors.json")
@@ -77,7 +76,7 @@ def open_vectors(path: Path, cache: Path) -> WordVectors:
 
 
 def _convert(path: Path, directory: Path) -> dict[str, int]:
-    """Reads the text file into ``directory``; how many words there are, and their width."""
+    """Convert the text file to ``directory``; return the number of words and the width."""
     count = width = 0
     with (
         progress(f"reading {path.name}", None, "words") as advance,
@@ -106,18 +105,18 @@ def _convert(path: Path, directory: Path) -> dict[str, int]:
 
 
 def _divided(line: str, width: int, where: str) -> tuple[str, str]:
-    """A line's word, which may hold spaces itself, and its numbers as text."""
+    """Split a line into its word, which may contain spaces, and its numbers as text."""
     line = line.rstrip()
     if line.count(" ") == width:
         word, _, numbers = line.partition(" ")
     else:
         cells = line.rsplit(" ", width)
         word, numbers = cells[0].strip(), " ".join(cells[1:])
-        # numbers too many are taken for parts of the word at first
+        # additional numbers end up in the word
         more = takewhile(_is_number, reversed(word.split(" ")[1:]))
-        given = len(cells) - 1 if len(cells) <= width else width + len(list(more))
-        if given != width:
-            raise malformed(f"the line has {given} numbers where the first line has {width}", where)
+        size = len(cells) - 1 if len(cells) <= width else width + len(list(more))
+        if size != width:
+            raise malformed(f"the line has {size} numbers where the first line has {width}", where)
     if not word or not width:
         raise malformed("the line is not a word and its numbers", where)
     return word, numbers
@@ -132,7 +131,7 @@ def _is_number(text: str) -> bool:
 
 
 def _numbers(texts: Sequence[str], width: int) -> Vectors | None:
-    """``[lines, width]``; ``None`` where some text is no number."""
+    """Parse numbers to ``[lines, width]``; None if a text is not a number."""
     try:
         read = np.loadtxt(texts, dtype=np.float32, delimiter=" ", comments=None, ndmin=2)
     except ValueError:
@@ -141,7 +140,7 @@ def _numbers(texts: Sequence[str], width: int) -> Vectors | None:
 
 
 def _first_fault(path: Path, chunk: Sequence[tuple[int, str]], texts: Sequence[str], width: int) -> PhmrunError:
-    """The error for the first line of a chunk whose numbers cannot be used."""
+    """Return the error for the first invalid line of a chunk."""
     for (number, _), text in zip(chunk, texts, strict=True):
         for cell in text.split(" "):
             if not _is_number(cell):

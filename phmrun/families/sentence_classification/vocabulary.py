@@ -1,4 +1,4 @@
-"""Words and labels: what turns a sentence into numbers, and a number into the name of a class."""
+"""Vocabulary of words and labels of sentence classifiers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,18 +12,25 @@ from phmrun.text.vocabulary import Splitting, WordVocabulary, spaced
 
 @dataclass(frozen=True)
 class WordSettings:
-    """How sentences become words, and which of these are known."""
+    """Splitting of sentences into words, and the vocabulary.
 
-    size: int = 20_000  # entries of the vocabulary
-    min_frequency: int = 1  # words rarer than this in training are unknown
-    lowercase: bool = False  # whether case is dropped
-    # words stand between white space ("space"), or marks and clitics are words, too ("punctuation")
+    Attributes:
+        size: Largest number of entries.
+        min_frequency: Words that are rarer in the training data are unknown.
+        lowercase: True to drop case.
+        splitting: "space": words are separated by white space; "punctuation": marks and clitics are words, too.
+        multiple_of: The size is padded to a multiple of this.
+    """
+
+    size: int = 20_000
+    min_frequency: int = 1
+    lowercase: bool = False
     splitting: Splitting = "space"
-    multiple_of: int = 1  # the size is padded to a multiple of this
+    multiple_of: int = 1
 
 
 class ClassificationVocabulary:
-    """The words of the sentences, split as :class:`WordSettings` says, and the classes in their order."""
+    """Vocabulary of words and, in the order of their indices, classes; see :class:`WordSettings`."""
 
     def __init__(
         self, words: WordVocabulary, labels: Sequence[str], *, lowercase: bool = False, splitting: Splitting = "space"
@@ -35,25 +42,25 @@ class ClassificationVocabulary:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Rows of an embedding, and classes."""
+        """Rows of an embedding, and number of classes."""
         return len(self.words), len(self.labels)
 
     def encode(self, sentence: str) -> list[int]:
-        """Ids of a sentence's words, with neither a beginning nor an end."""
+        """Return the ids of a sentence's words, without beginning and end tokens."""
         return self.words.encode(spaced(sentence, self.lowercase, self.splitting))
 
     def save(self, directory: Path) -> None:
-        """Writes ``words/`` and ``labels.json`` into ``directory``."""
+        """Save ``words/`` and ``labels.json`` to ``directory``."""
         self.words.save(directory / "words")
         description = {"labels": list(self.labels), "lowercase": self.lowercase, "splitting": self.splitting}
         write_json(directory / "labels.json", description)
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        """Reads what :meth:`save` wrote.
+        """Load a vocabulary written by :meth:`save`.
 
         Raises:
-            PhmrunError: (exit 3) The directory holds no such vocabulary, or a damaged one.
+            PhmrunError: (exit 3) The vocabulary is missing or damaged.
         """
         path = directory / "labels.json"
         with intact("the vocabulary is", path):

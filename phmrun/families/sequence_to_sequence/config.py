@@ -1,4 +1,4 @@
-"""What sequence-to-sequence tasks configure: sentence pairs, vocabularies, the Transformer, the search for outputs."""
+"""Configuration of sequence-to-sequence tasks: data, vocabularies, network and decoding."""
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -12,11 +12,11 @@ from phmrun.models.options import TransformerOptions
 _FILES = tuple(f"{split}_{side}" for split in ("train", "dev", "test") for side in ("source", "target"))
 
 MOST_ENTRIES = 10_000_000
-"""Of a vocabulary; SentencePiece counts in 32 bits."""
+"""Largest size of a vocabulary; SentencePiece counts in 32 bits."""
 
 
 class VocabularyConfig(Section):
-    """How text becomes tokens."""
+    """Tokenization and vocabularies."""
 
     kind: Literal["unigram", "bpe", "word"] = Field("unigram", description="SentencePiece unigrams or BPE, or words.")
     size: int = Field(2000, ge=8, le=MOST_ENTRIES, description="Entries of a vocabulary, special tokens included.")
@@ -33,7 +33,7 @@ class VocabularyConfig(Section):
 
 
 class ParallelDataConfig(DataConfig):
-    """Which sentence pairs, in which direction, as which tokens."""
+    """Sentence pairs, direction and vocabularies."""
 
     files = ("prefix", *_FILES)
 
@@ -61,23 +61,23 @@ class ParallelDataConfig(DataConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        given = [key for key in _FILES if getattr(self, key) is not None]
+        named = [key for key in _FILES if getattr(self, key) is not None]
         if self.source == self.target:
             raise ValueError(f"source and target are the same language, {self.source!r}")
-        if self.name != "files" and (given or self.prefix):
-            raise ValueError(f"{', '.join(given or ['prefix'])} needs name=files, not name={self.name}")
+        if self.name != "files" and (named or self.prefix):
+            raise ValueError(f"{', '.join(named or ['prefix'])} needs name=files, not name={self.name}")
         if self.name != "files":
             return self
-        if self.prefix and given:
-            raise ValueError(f"give either prefix or the files themselves, not both ({', '.join(given)})")
+        if self.prefix and named:
+            raise ValueError(f"give either prefix or the files themselves, not both ({', '.join(named)})")
         if not self.prefix:
-            self.check_validation(given, ("train_source", "train_target", "dev_source", "dev_target"))
+            self.check_validation(named, ("train_source", "train_target", "dev_source", "dev_target"))
         if (self.test_source is None) != (self.test_target is None):
             raise ValueError("test_source and test_target belong together")
         return self
 
     def testing(self, *paths: Path) -> Self:
-        """The section with source and target of the user's own as the test set and nothing to learn from."""
+        """Return a copy with source and target files as the test set and without training data."""
         nothing = dict.fromkeys((*_FILES, "prefix"))
         source, target = paths
         nothing |= {"name": "files", "hold_out": 0.0}
@@ -85,7 +85,7 @@ class ParallelDataConfig(DataConfig):
 
 
 class DecodingConfig(Section):
-    """How translations are searched for in the final evaluation."""
+    """Decoding settings of evaluation and prediction."""
 
     beam: int = Field(5, ge=1, description="Hypotheses kept per sentence; 1 is greedy.")
     alpha: float = Field(0.6, ge=0, description="Strength of the length penalty; 0: none.")
@@ -130,7 +130,7 @@ class DecodingConfig(Section):
 
 
 class SequenceToSequenceExperiment(Experiment):
-    """Configuration of a task that turns text into text; a task narrows ``task`` to its own name."""
+    """Base configuration of sequence-to-sequence tasks; a task restricts ``task`` to its name."""
 
     data: ParallelDataConfig = Field(ParallelDataConfig(), description="Sentence pairs and their tokens.")
     model: TransformerOptions = Field(TransformerOptions(), description="Shape of the Transformer.")
@@ -141,7 +141,7 @@ class SequenceToSequenceExperiment(Experiment):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Source and target vocabulary entries, as many as are asked for."""
+        """Requested sizes of the source and target vocabularies, rounded up to ``multiple_of``."""
         vocabulary = self.data.vocabulary
         source, target = (
             -(-size // vocabulary.multiple_of) * vocabulary.multiple_of

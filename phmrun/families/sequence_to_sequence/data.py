@@ -1,4 +1,4 @@
-"""Sentence pairs: where an experiment's come from (built-in, a dataset, the user's files), and training batches."""
+"""Sentence pairs from built-in corpora, datasets or user files, and training batches."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,22 +33,22 @@ SIDES = ("source", "target")
 Files = dict[str, tuple[Path, Path]]
 """(source, target) by split."""
 Baseline = Callable[[Sequence[str]], list[str]]
-"""Turns source sentences into outputs without a model."""
+"""Function of source sentences that returns outputs without a model."""
 OutputMeasure = Callable[[Sequence[str], Sequence[str]], Score]
-"""Scores outputs by their sources, without a reference; a ModuleNotFoundError leaves it out."""
+"""Reference-free score of sources and outputs; left out if it raises a ModuleNotFoundError."""
 
 
 class ParallelBatch(NamedTuple):
-    """Sentence pairs as tensors.
+    """Batch of sentence pairs.
 
     Attributes:
-        source: Tokens with the end token, padded, ``[batch, source]``.
-        mask: ``[batch, 1, 1, source]``, true at tokens; ``None`` where nothing is padded.
+        source: Source tokens with the end token, padded, ``[batch, source]``.
+        mask: ``[batch, 1, 1, source]``, True at tokens; None without padding.
         target: The beginning token and the target tokens, padded, ``[batch, target]``.
-        positions: Where in the flattened ``target`` a next token is wanted, ``[units]``.
-        wanted: These next tokens, the end token included, ``[units]``.
-        units: How many they are.
-        window_units: How many they are in the whole accumulation window, over all processes.
+        positions: Positions in the flattened ``target`` that predict a token, ``[units]``.
+        wanted: Tokens to predict, including the end token, ``[units]``.
+        units: Number of tokens to predict.
+        window_units: Tokens to predict in the whole accumulation window, over all processes.
     """
 
     source: Tensor
@@ -61,13 +61,13 @@ class ParallelBatch(NamedTuple):
 
 
 class ParallelBatches(Dataset[ParallelBatch]):
-    """Turns a :class:`Batch` of sentence numbers into tensors."""
+    """Dataset that converts a :class:`Batch` of sentence numbers to tensors."""
 
     def __init__(self, store: ParallelStore) -> None:
         self.store = store
 
     def __getitem__(self, batch: Batch) -> ParallelBatch:
-        """The batch's sentences."""
+        """Return the sentence pairs of a batch."""
         numbers = batch.indices.tolist()
         sources = [self.store.source[number] for number in numbers]
         targets = [self.store.target[number] for number in numbers]
@@ -80,7 +80,7 @@ class ParallelBatches(Dataset[ParallelBatch]):
             shifted[row, 1 : len(target) + 1] = target
             wanted[row, : len(target)] = target
             wanted[row, len(target)] = EOS
-        # No wanted token has the number of padding, so the padded places drop out, and take no part in the output map.
+        # PAD is 0, so nonzero entries are the tokens to predict; padding is not passed to the output map.
         positions = np.flatnonzero(wanted)
         return ParallelBatch(
             source,
@@ -94,7 +94,7 @@ class ParallelBatches(Dataset[ParallelBatch]):
 
 
 def padded_sources(sources: list[NDArray[Any]]) -> tuple[Tensor, Tensor | None]:
-    """Source tokens with the end token, padded, ``[batch, source]``, and their mask if anything is padded."""
+    """Return source tokens with the end token, padded, ``[batch, source]``, and their mask if there is padding."""
     lengths = np.array([len(source) + 1 for source in sources])
     tokens = np.full((len(sources), lengths.max()), PAD, dtype=np.int64)
     for row, source in enumerate(sources):
@@ -106,17 +106,17 @@ def padded_sources(sources: list[NDArray[Any]]) -> tuple[Tensor, Tensor | None]:
 
 
 class ParallelData(BucketedData[Vocabularies]):
-    """Sentence pairs from two files per split, encoded once and read from memory-mapped stores.
+    """Data module of sentence pairs, encoded once and read from memory-mapped stores.
 
     Args:
-        files: (source, target) text by split: "train", "dev" and any test sets.
+        files: (source, target) files by split: "train", "dev" and any test sets.
         fingerprints: SHA-256 sums that identify the text.
-        parts: By split a file that names, line by line, the part of the split that a pair belongs to.
-        baselines: Outputs that need no model, by name; scored beside it. Copying the source always is one.
-        vocabulary: How the vocabularies are learnt.
-        vocabularies: To be used instead of learning any.
-        max_length: Training pairs with a longer side (tokens) are left out.
-        batching: How items become batches.
+        parts: Files by split that name, line by line, the part of each pair.
+        baselines: Baselines without a model, by name; "copy" is always added.
+        vocabulary: Settings of the vocabularies.
+        vocabularies: Vocabularies to use instead of learning them.
+        max_length: Training pairs with more tokens on a side are left out.
+        batching: Settings of the batches.
         cache: Directory of prepared corpora.
     """
 
@@ -135,8 +135,8 @@ class ParallelData(BucketedData[Vocabularies]):
         batching: Batching,
         cache: Path,
     ) -> None:
-        given = {} if vocabularies is None else {"source": vocabularies.source, "target": vocabularies.target}
-        sums = {f"vocabulary {side}": each.sha256 for side, each in given.items()}
+        sides = {} if vocabularies is None else {"source": vocabularies.source, "target": vocabularies.target}
+        sums = {f"vocabulary {side}": words.sha256 for side, words in sides.items()}
         super().__init__(batching, files, {**fingerprints, **sums})
         self.parts = dict(parts or {})
         self.baselines: dict[str, Baseline] = {"copy": list, **(baselines or {})}
@@ -148,29 +148,29 @@ class ParallelData(BucketedData[Vocabularies]):
 
     @cached_property
     def prepared(self) -> Prepared[Vocabularies, ParallelStore]:
-        """The encoded corpus; made on first use."""
+        """Encoded corpus, prepared on first use."""
         needed = {split: self.files[split] for split in ("train", "dev")}
         return prepare_parallel(
             needed, self.settings, max_length=self.max_length, cache=self.cache, vocabularies=self.given
         )
 
     def batches(self, split: str) -> ParallelBatches:
-        """Turns sentence numbers into tensors."""
+        """Return the dataset of a split."""
         return ParallelBatches(self.prepared.stores[split])
 
     def lengths(self, split: str) -> tuple[ArrayLike, ArrayLike]:
-        """Tokens of both sides of each pair."""
+        """Return the lengths in tokens of both sides of each pair."""
         store = self.prepared.stores[split]
         return store.source.lengths, store.target.lengths
 
     def inputs(self, split: str) -> Iterator[str]:
-        """The source sentences of a split."""
+        """Yield the source sentences of a split."""
         return (source for source, _ in read_parallel(*self.files[split]))
 
 
 @dataclass(frozen=True)
 class ParallelCorpus:
-    """Sentence pairs on this machine; see :class:`ParallelData`."""
+    """Corpus of sentence pairs on this machine; see :class:`ParallelData`."""
 
     files: Files
     fingerprints: dict[str, str]
@@ -179,29 +179,29 @@ class ParallelCorpus:
 
 
 Builtin = Callable[[ParallelDataConfig, Path], ParallelCorpus]
-"""Writes the task's built-in corpus below a cache directory, unless it is there."""
+"""Function that writes the task's built-in corpus to a cache directory, unless it is there."""
 
 
 def build_parallel_data(config: SequenceToSequenceExperiment, cache: Path, builtin: Builtin) -> ParallelData:
-    """The data module of an experiment.
+    """Build the data module of an experiment.
 
     Raises:
-        PhmrunError: (exit 3) A file or dataset is not on this machine.
+        PhmrunError: A file or dataset is not on this machine (exit 3), or lacks a language (exit 2).
     """
-    found = corpus(config.data, cache, builtin)
-    files = found.files
+    pairs = corpus(config.data, cache, builtin)
+    files = pairs.files
     if config.data.empty == "drop":
         files = {split: without_empty(pair, cache) for split, pair in files.items()}
-    # After empty lines are gone, so that the share is of what is learnt from.
+    # Hold out after dropping empty pairs, so that the share refers to the remaining pairs.
     if config.data.hold_out:
         train, dev = held_out(files["train"], config.data.hold_out, cache)
         files = {**files, "train": train, "dev": dev}
     vocabulary = config.data.vocabulary
     return ParallelData(
         files,
-        found.fingerprints,
-        parts=found.parts,
-        baselines=found.baselines,
+        pairs.fingerprints,
+        parts=pairs.parts,
+        baselines=pairs.baselines,
         vocabulary=VocabularySettings(**vocabulary.model_dump(exclude={"path"})),
         vocabularies=Vocabularies.load(vocabulary.path) if vocabulary.path else None,
         max_length=config.data.max_length,
@@ -211,10 +211,12 @@ def build_parallel_data(config: SequenceToSequenceExperiment, cache: Path, built
 
 
 def corpus(data: ParallelDataConfig, cache: Path, builtin: Builtin) -> ParallelCorpus:
-    """The corpus that a data section names.
+    """Return the corpus of a data section: built-in, user files or a dataset.
+
+    A warning is logged if source and target of a split have the same content.
 
     Raises:
-        PhmrunError: It is not on this machine (exit 3), or lacks one of the languages (exit 2).
+        PhmrunError: It is not on this machine (exit 3), or lacks a language (exit 2).
     """
     if data.name == "builtin":
         return builtin(data, cache)
@@ -234,10 +236,12 @@ def corpus(data: ParallelDataConfig, cache: Path, builtin: Builtin) -> ParallelC
 
 
 def own_files(data: ParallelDataConfig) -> Files:
-    """The user's own files, named one by one or by their common prefix.
+    """Return the user's files by split, from their names or their common prefix.
+
+    Files of the test set are optional, as are those of the validation set with ``hold_out``.
 
     Raises:
-        PhmrunError: (exit 3) One of them does not exist; only the two of the test set may both be missing.
+        PhmrunError: (exit 3) A required file does not exist, or a split has a single side.
     """
     files: Files = {}
     for split in SPLITS:
@@ -253,17 +257,17 @@ def own_files(data: ParallelDataConfig) -> Files:
 
 
 def _file(data: ParallelDataConfig, split: str, side: str, language: str) -> Path | None:
-    """One file of the user's; ``None`` where there is no such set."""
+    """Return a side of a split; None if the split is optional and missing."""
     key = f"{split}_{side}"
-    given: Path | None = getattr(data, key)
+    named: Path | None = getattr(data, key)
     if data.prefix:
         candidates = [Path(f"{data.prefix}{split}.{language}{ending}") for ending in ("", ".gz")]
     else:
-        candidates = [given] if given else []
+        candidates = [named] if named else []
     for path in candidates:
         if path.is_file():
             return path
-    # A prefix stands for whatever sets there are; a file that was named by itself must be there.
+    # A prefix names all sets that exist; a file that is named explicitly must exist.
     optional = split == "test" or (split == "dev" and data.hold_out)
     if not candidates or (optional and data.prefix):
         return None
@@ -276,10 +280,10 @@ def _file(data: ParallelDataConfig, split: str, side: str, language: str) -> Pat
 
 
 def require_languages(data: ParallelDataConfig, languages: tuple[str, ...]) -> None:
-    """Refuses languages that a corpus does not have.
+    """Check that a corpus has both languages.
 
     Raises:
-        PhmrunError: (exit 2) Naming those it has.
+        PhmrunError: (exit 2) A language is missing; the error names those available.
     """
     for key in SIDES:
         if getattr(data, key) not in languages:

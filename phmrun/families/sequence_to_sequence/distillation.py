@@ -1,4 +1,4 @@
-"""Sequence-level distillation (Kim and Rush 2016, section 3.2): a trained translator's outputs as training targets."""
+"""Sequence-level distillation: a trained model's outputs as targets (Kim and Rush 2016, section 3.2)."""
 
 import hashlib
 from dataclasses import replace
@@ -17,13 +17,18 @@ from phmrun.text.lines import read_parallel
 
 
 def with_outputs_of(trained: TrainedModel, config: Experiment, weights: str) -> Experiment:
-    """The config with a trained run's outputs for the training sources as targets, and with its vocabulary.
+    """Return a config with a trained run's outputs as training targets, and with its vocabulary.
 
-    They are found once by the engine CTranslate2, by the run's own search, and kept in the run's folder ``outputs``;
-    in the place of an empty one stands the data's target.
+    The outputs for the run's training sources are computed once by CTranslate2, with the run's search settings, and
+    stored in the run's folder ``outputs``. An empty output is replaced by the data's target.
+
+    Args:
+        trained: Trained run.
+        config: Config to change; it is copied.
+        weights: Name of the run's weights.
 
     Raises:
-        PhmrunError: The task has no outputs of text, or the engine is missing.
+        PhmrunError: The task is not sequence-to-sequence, or the engine is missing.
     """
     task: Task = TASKS.get(config.task)
     if not task.converts:
@@ -33,7 +38,7 @@ def with_outputs_of(trained: TrainedModel, config: Experiment, weights: str) -> 
     fast = replace(trained, config=with_decoding(trained.config, {"engine": "ctranslate2"}))
     translator = cast(Translator, fast.loaded(weights, batch_size=None, device="cpu"))
     lines = hashlib.sha256("\n".join(sources).encode()).hexdigest()
-    # Outputs are found once for the same weights, search and sources, and never taken for those of others.
+    # The file name identifies weights, search and sources.
     mark = f"{digest_of(trained.module)} {translator.signature} {lines}"
     path = trained.run.path / "outputs" / f"train-{hashlib.sha256(mark.encode()).hexdigest()[:12]}.txt"
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""Export graphs of a trained translator: the Transformer as one function of both sides, and two that a search calls."""
+"""Export graphs of a trained translator: the whole Transformer, and encoder and decoder step for a search."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -17,21 +17,26 @@ TOKENS = {"pad": str(PAD), "bos": str(BOS), "eos": str(EOS)}
 
 
 class NextTargetToken(nn.Module):
-    """A Transformer as a function of two token tensors, the target beginning with the beginning token."""
+    """Transformer as a function of source and target tokens; targets start with the beginning token."""
 
     def __init__(self, network: EncoderDecoder) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """``[batch, source]``, ``[batch, target] -> [batch, target, vocabulary]``: logits of the next tokens."""
+        """Return the logits of the next tokens, ``[batch, target, vocabulary]``.
+
+        Args:
+            source: ``[batch, source]``.
+            target: ``[batch, target]``.
+        """
         mask = source.ne(PAD)[:, None, None, :]
         logits: Tensor = self.network.output(self.network(source, mask, target))
         return logits
 
 
 class SourceEncoder(nn.Module):
-    """What decoding needs of the sources: keys and values of each decoder layer's attention to them."""
+    """Encoder, with the keys and values of each decoder layer's attention to the source."""
 
     def __init__(self, model: IncrementalTransformer) -> None:
         super().__init__()
@@ -39,14 +44,18 @@ class SourceEncoder(nn.Module):
         self.cross = model.cross
 
     def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """``[batch, source] -> `` keys and values, each ``[layers, batch, heads, source, head_width]``."""
+        """Return keys and values of ``source [batch, source]``.
+
+        Returns:
+            Two tensors ``[layers, batch, heads, source, head_width]``.
+        """
         memory = self.network.encode(source, source.ne(PAD)[:, None, None, :])
         pairs = [cast(CrossProjections, cross).project_memory(memory) for cross in self.cross]
         return torch.stack([keys for keys, _ in pairs]), torch.stack([values for _, values in pairs])
 
 
 class DecoderStep(nn.Module):
-    """One more target token of every hypothesis, beside the keys and values of those before it."""
+    """Decoder step: the next target token of every hypothesis, with cached keys and values."""
 
     def __init__(self, model: IncrementalTransformer) -> None:
         super().__init__()
@@ -62,18 +71,18 @@ class DecoderStep(nn.Module):
         past_keys: Tensor,
         past_values: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Reads a token.
+        """Read a token of every hypothesis.
 
         Args:
-            tokens: ``[batch]``, the beginning token first.
+            tokens: Newest tokens ``[batch]``; in the first step the beginning token.
             source: ``[batch, source]``.
-            memory_keys: Of the encoder, ``[layers, batch, heads, source, head_width]``.
-            memory_values: Likewise.
-            past_keys: Of the tokens before, ``[layers, batch, heads, past, head_width]``; at first past is 0.
-            past_values: Likewise.
+            memory_keys: Keys of the source, ``[layers, batch, heads, source, head_width]``.
+            memory_values: Values of the source, same shape.
+            past_keys: Keys of earlier tokens, ``[layers, batch, heads, past, head_width]``; past is 0 at first.
+            past_values: Values of earlier tokens, same shape.
 
         Returns:
-            Logits of the next token ``[batch, vocabulary]``, and keys and values with this token's.
+            Logits of the next token ``[batch, vocabulary]``, and keys and values of all tokens including this one.
         """
         network, past = self.network, past_keys.shape[3]
         hidden = network.target_embedding(tokens).unsqueeze(1) * network.scale
@@ -82,7 +91,7 @@ class DecoderStep(nn.Module):
         places = torch.arange(past + 1, device=tokens.device)
         relative = None if network.decoder_positions is None else network.decoder_positions(places[-1:], places)
         mask = source.ne(PAD)[:, None, None, :]
-        # All state goes in and out: a graph keeps none, and the caller may reorder the rows of a beam.
+        # All state is passed in and out: a graph keeps none, and the caller may reorder the rows of a beam.
         all_keys, all_values = [], []
         for number, layer in enumerate(cast(list[DecoderLayer], list(network.decoder))):
             attention = cast(MultiheadAttention, layer.attention.block)
@@ -91,8 +100,8 @@ class DecoderStep(nn.Module):
             hidden = layer.attention.leave(hidden, attended(attention, query, keys, values, relative))
             cross = cast(MultiheadAttention, layer.cross.block)
             query = cross.split(cast(CrossProjections, self.cross[number]).query(layer.cross.enter(hidden)))
-            found = attended(cross, query, memory_keys[number], memory_values[number], mask)
-            hidden = layer.feedforward(layer.cross.leave(hidden, found))
+            context = attended(cross, query, memory_keys[number], memory_values[number], mask)
+            hidden = layer.feedforward(layer.cross.leave(hidden, context))
             all_keys.append(keys)
             all_values.append(values)
         logits: Tensor = network.output(network.decoder_norm(hidden))[:, 0]
@@ -100,21 +109,21 @@ class DecoderStep(nn.Module):
 
 
 def attended(attention: MultiheadAttention, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """The output of an attention block of given queries, keys and values, ``[batch, length, width]``."""
+    """Compute the output of an attention block from queries, keys and values, ``[batch, length, width]``."""
     context = F.scaled_dot_product_attention(query, keys, values, mask)
     outputs: Tensor = attention.output(context.transpose(1, 2).flatten(2))
     return outputs
 
 
 def translation_graph(network: EncoderDecoder) -> ExportGraph:
-    """Tokens of both sides to the logits of the next target tokens; in parts, what a search calls."""
+    """Build the export graph from tokens to next-token logits, with the graphs of a search as parts."""
     plain = with_tables(folded(network))
     sizes = [cast(nn.Embedding, table).num_embeddings for table in (plain.source_embedding, plain.target_embedding)]
     generator = torch.Generator().manual_seed(1)
     examples = []
     for batch, length, target_length in ((2, 7, 5), (1, 5, 1), (3, 17, 9), (2, 8, 21)):
         source = random_tokens(generator, sizes[0], batch, length)
-        # One padded row in each, so that the mask is traced too.
+        # Each example has a padded row, so that the mask is traced too.
         source[-1, length // 2 + 1 :] = PAD
         examples.append((source, random_tokens(generator, sizes[1], batch, target_length)))
     return ExportGraph(
@@ -132,13 +141,13 @@ def translation_graph(network: EncoderDecoder) -> ExportGraph:
 
 @torch.no_grad()
 def search_graphs(network: EncoderDecoder, examples: list[tuple[Tensor, Tensor]]) -> Mapping[str, ExportGraph]:
-    """The encoder, and the decoder of one token beside the cache of those before it."""
+    """Build the export graphs of the encoder and of a decoder step with a cache."""
     model = IncrementalTransformer(network, PAD).eval()
     encoder, decoder = SourceEncoder(model).eval(), DecoderStep(model).eval()
     steps = []
     for source, target in examples:
         memory = encoder(source)
-        # No token has been read yet: the cache has the sizes of the memory, but no length.
+        # Empty cache: the shape of the memory with length 0.
         past = memory[0][:, :, :, :0]
         cache = (past, past.clone())
         for token in target[:, :-1].unbind(1):
@@ -158,11 +167,11 @@ def search_graphs(network: EncoderDecoder, examples: list[tuple[Tensor, Tensor]]
     }
 
     def by_the_network(tokens: Tensor, source: Tensor, *cache: Tensor) -> tuple[Tensor, ...]:
-        """The trained network's own answer, for the whole target at once."""
-        found = decoder(tokens, source, *cache)
+        """Return the trained network's logits for the whole target, with the decoder's keys and values."""
+        outputs = decoder(tokens, source, *cache)
         target = next(target for of, target in examples if of is source)
         logits = NextTargetToken(network)(source, target)[:, -1]
-        return logits, *found[1:]
+        return logits, *outputs[1:]
 
     return {
         "encoder": ExportGraph(

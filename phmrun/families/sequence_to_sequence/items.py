@@ -1,4 +1,4 @@
-"""Counts that each translation of a finished run adds to BLEU."""
+"""BLEU counts of the translations of a finished run, per sentence."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,11 @@ from phmrun.text.lines import read_parallel
 
 
 def read_items(run: Run, split: str, part: str) -> Items | None:
-    """Counts of BLEU of each translation, of all or of one part; ``None`` if the data do not have that part."""
+    """Count the BLEU statistics of each translation of a split, or of a part of it.
+
+    Returns:
+        The counts; None if the data have no parts for this split.
+    """
     outputs = (run.predictions / f"{split}.txt").read_text(encoding="utf-8").split("\n")[:-1]
     data = build_data(load_run_config(run.config_path))
     references = [target for _, target in read_parallel(*data.files[split])]

@@ -1,4 +1,4 @@
-"""Metrics and baselines of tasks from text to text."""
+"""Metrics and baselines of sequence-to-sequence tasks."""
 
 from phmrun.metric import Baseline, Deferred, Metric
 

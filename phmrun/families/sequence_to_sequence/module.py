@@ -1,4 +1,4 @@
-"""Sequence-to-sequence learning: the loss over target tokens, and outputs for text. Translation and style share it."""
+"""Training module of encoder–decoder networks, shared by translation and style transfer."""
 
 from typing import cast
 
@@ -20,7 +20,15 @@ from phmrun.text.lines import read_parallel
 
 
 class SequenceToSequenceModule(TrainingModule):
-    """An encoder–decoder trained on the label-smoothed loss of each target token."""
+    """Training module of an encoder–decoder, with the label-smoothed loss of target tokens.
+
+    Args:
+        network: Network to train.
+        optimizer: Builder of the optimizer.
+        schedule: Learning-rate schedule.
+        smoothing: Label smoothing ε, in training only.
+        criterion: Loss function, in training only.
+    """
 
     network: EncoderDecoder
 
@@ -38,7 +46,7 @@ class SequenceToSequenceModule(TrainingModule):
         self.criterion = criterion
 
     def loss(self, batch: ParallelBatch) -> Loss:
-        """Summed over the target tokens of the batch; padding costs nothing, not even the output map."""
+        """Return the loss summed over the target tokens of the batch; padding is not computed by the output map."""
         (prediction,) = predictions = self.predictions(batch)
         output = self.network.output
         smoothing = self.smoothing if self.training else 0.0
@@ -50,18 +58,18 @@ class SequenceToSequenceModule(TrainingModule):
         return Loss(total, nll, batch.units, predictions=predictions)
 
     def predictions(self, batch: ParallelBatch) -> list[Prediction]:
-        """Of each target token of the batch."""
+        """Return the hidden vectors of all target tokens of the batch, with the output map."""
         hidden = self.network(batch.source, batch.mask, batch.target)
         return [Prediction(hidden.flatten(0, 1).index_select(0, batch.positions), self.network.output)]
 
     def validation_scores(self, data: ParallelData) -> dict[str, float]:
-        """BLEU of greedy outputs on the validation pairs."""
+        """Compute BLEU of greedy outputs on the validation pairs, in percent."""
         translator = Translator(self.network, data.vocabulary, Search(beam=1), device=self.device)
         sources, references = zip(*read_parallel(*data.files["dev"]), strict=True)
         return {"bleu": bleu(translator.translate(sources), references, resamples=0).value}
 
     def export_graph(self) -> ExportGraph:
-        """From the tokens of both sides to the logits of the next target tokens."""
+        """Return the export graph from tokens of both sides to logits of the next target tokens."""
         from phmrun.families.sequence_to_sequence.graph import translation_graph
 
         return translation_graph(self.network)
@@ -70,10 +78,10 @@ class SequenceToSequenceModule(TrainingModule):
 def build_sequence_to_sequence(
     config: SequenceToSequenceExperiment, source_size: int, target_size: int
 ) -> SequenceToSequenceModule:
-    """The module of an experiment, for so many entries of the vocabularies.
+    """Build the training module of an experiment for these vocabulary sizes.
 
     Raises:
-        PhmrunError: Sizes, structures and tying that do not go together.
+        PhmrunError: Sizes, structures and tying do not fit together.
     """
     training = config.training
     return SequenceToSequenceModule(

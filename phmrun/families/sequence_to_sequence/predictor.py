@@ -1,4 +1,4 @@
-"""A trained sequence-to-sequence model at work: text in, text out, and scores of a test set."""
+"""Predictor of sequence-to-sequence models: outputs for text, and scores of a test set."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,15 +33,15 @@ Kernels = Literal["measured", "fixed"]
 
 SAMPLES = 8
 CHUNK = 512
-"""Lines of a stream that are sorted by length and translated together."""
+"""Lines of a stream sorted by length and translated together."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """How outputs are searched for; see :class:`DecodingConfig`, whose names these are.
+    """Settings of the search, with the names and meanings of :class:`DecodingConfig`.
 
-    ``batch`` does not change the results. ``kernels`` says whether predictions take the kernels that are measured to be
-    the fastest; scores never do.
+    ``batch`` does not change the results. ``kernels`` "measured" lets predictions use the fastest kernels; scores never
+    do.
     """
 
     beam: int = 5
@@ -57,22 +57,22 @@ class Search:
     kernels: Kernels = "measured"
 
     def resolved(self) -> "Search":
-        """The same search with ``application`` decided, and the penalty that the engine knows."""
+        """Return a copy with ``application`` resolved, and with the penalty "power" for CTranslate2."""
         application = resolve_application(self.application, self.batch * self.beam)
         return replace(self, application=application, penalty="power" if self.engine == "ctranslate2" else self.penalty)
 
     def parts(self) -> tuple[Choice, Choice]:
-        """How decoder and encoder apply their weights; one sentence is few enough tokens for factors, more are not."""
+        """Return the forms of decoder and encoder; the encoder is dense unless ``batch`` is 1."""
         decoder = resolve_application(self.application, self.batch * self.beam)
         return decoder, decoder if self.batch == 1 else "dense"
 
     @property
     def directory(self) -> str:
-        """The name of the directory of a model that is converted for the engine."""
+        """Name of the directory of a model that is converted for the engine."""
         return self.engine if self.quantization == "none" else f"{self.engine}-{self.quantization}"
 
     def signature(self) -> str:
-        """What of the search a score depends on, as ``key:value`` pairs."""
+        """Return the search settings that affect scores, as ``key:value`` pairs."""
         penalty = "" if self.penalty == "gnmt" else f"|penalty:{self.penalty}"
         limit = f"{self.max_length_ratio:g}x+{self.max_length_offset}"
         application = self.application if self.parts()[1] == "dense" else f"{self.application}-throughout"
@@ -81,13 +81,16 @@ class Search:
 
 
 class Translator:
-    """Translates text with a trained Transformer.
+    """Translator of text with a trained encoder–decoder.
 
     Args:
-        network: The trained network; it is copied, not changed.
-        weights: Which of the run's weights these are, for the signature of a score.
-        sentence_bleu: Whether to score the mean BLEU of single sentences too.
-        exports: Where a model that is converted for another engine is kept.
+        network: Trained network; it is copied, not changed.
+        vocabularies: Vocabularies of both sides.
+        search: Settings of the search.
+        weights: Name of the run's weights, for the signature of scores.
+        device: Device of the network.
+        sentence_bleu: Score the mean BLEU of single sentences too.
+        exports: Directory of models that are converted for another engine.
     """
 
     prompt = "one sentence a line"
@@ -116,14 +119,20 @@ class Translator:
 
     @property
     def signature(self) -> str:
-        """What of the search and of its engine a score depends on, as ``key:value`` pairs."""
+        """Settings of search and engine that affect scores, as ``key:value`` pairs."""
         engine = f"|{self.decoder.signature}" if isinstance(self.decoder, CTranslate2Model) else ""
         return f"{self.search.signature()}{engine}"
 
     def hypotheses(
         self, lines: Sequence[str], label: str = "translating", kernels: Kernels = "fixed"
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses of each line, best first; a blank line has the empty one."""
+        """Return the hypotheses of each line, best first; a blank line has the empty hypothesis.
+
+        Args:
+            lines: Source sentences.
+            label: Label of the progress display.
+            kernels: "measured" lets dense maps on a CPU use the fastest kernels.
+        """
         encoded = self.vocabularies.source.encode_all(list(lines))
         sources = [[*tokens, EOS] if tokens else [] for tokens in encoded]
         search, decoder = self.search, self.decoder
@@ -137,7 +146,7 @@ class Translator:
                 offset=search.max_length_offset,
                 label=label,
             )
-        # Kernels chosen by measuring depend on the machine; scores take the fixed ones.
+        # Measured kernels depend on the machine; scores use fixed ones.
         decoder.measured_kernels = kernels == "measured"
         return translate(
             decoder,
@@ -157,30 +166,32 @@ class Translator:
         )
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
-        """Translations of a stream of lines, in order; several lines each where several hypotheses are asked for."""
+        """Yield the translation of each line, in order; ``nbest`` lines each if that is more than 1."""
         stream = iter(lines)
         size = 1 if self.search.batch == 1 else max(CHUNK, self.search.batch)
         while chunk := list(islice(stream, size)):
-            for found in self.hypotheses(chunk, kernels=self.search.kernels):
-                texts = [self.vocabularies.target.decode(hypothesis.tokens) for hypothesis in found]
+            for hypotheses in self.hypotheses(chunk, kernels=self.search.kernels):
+                texts = [self.vocabularies.target.decode(hypothesis.tokens) for hypothesis in hypotheses]
                 yield Answer("\n".join(texts), {"prediction": texts if self.search.nbest > 1 else texts[0]})
 
     def translate(self, lines: Sequence[str]) -> list[str]:
-        """The best translation of each line."""
-        return [self.vocabularies.target.decode(found[0].tokens) for found in self.hypotheses(lines)]
+        """Return the best translation of each line."""
+        return [self.vocabularies.target.decode(best[0].tokens) for best in self.hypotheses(lines)]
 
     def evaluate(self, data: ParallelData, split: str) -> Evaluation:
-        """Translates a split and scores it: "bleu", "chrf", "bleu-<part>", "bleu-of-<baseline>".
+        """Translate a split and score it.
 
-        Then what the task measures of outputs by their sources, also of baselines and references; and where they are
-        asked for, "sentence-bleu", "sentence-bleu-nltk" and those of the baselines.
+        Returns:
+            Scores "bleu", "chrf", "bleu-<part>" and "bleu-of-<baseline>"; with ``sentence_bleu`` also "sentence-bleu",
+            "sentence-bleu-nltk" and those of the baselines; and the task's reference-free scores of outputs, baselines
+            and references.
         """
         pairs = list(read_parallel(*data.files[split]))
         sources, references = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         began = time.perf_counter()
-        found = self.hypotheses(sources)
+        hypotheses = self.hypotheses(sources)
         seconds = time.perf_counter() - began
-        outputs = [self.vocabularies.target.decode(hypotheses[0].tokens) for hypotheses in found]
+        outputs = [self.vocabularies.target.decode(best[0].tokens) for best in hypotheses]
         scores = self._scores(outputs, references, data.parts.get(split))
         beside = {name: baseline(sources) for name, baseline in data.baselines.items()}
         for name, unlearnt in beside.items():
@@ -192,7 +203,7 @@ class Translator:
             columns=("source", "reference", "translation"),
             samples=list(zip(sources, references, outputs, strict=True))[:SAMPLES],
             items=len(outputs),
-            units=sum(len(best[0].tokens) + 1 for best in found),
+            units=sum(len(best[0].tokens) + 1 for best in hypotheses),
             unit="tokens",
             seconds=seconds,
             signature=f"{self.signature}|batch:{self.search.batch}",
@@ -211,22 +222,25 @@ class Translator:
     def _source_scores(
         self, data: ParallelData, sources: Sequence[str], texts: Mapping[str, Sequence[str]]
     ) -> dict[str, Score]:
-        """What the task measures of outputs by their sources, of each of these texts by name; the model's has none."""
+        """Compute the task's reference-free scores of texts by name; the model's outputs have the name "".
+
+        Scores whose package is not installed are left out with a note.
+        """
         scores: dict[str, Score] = {}
         for key, measure in data.measures.items():
             try:
-                found = {name: measure(sources, text) for name, text in texts.items()}
+                measured = {name: measure(sources, text) for name, text in texts.items()}
             except ModuleNotFoundError as error:
                 note(f"without the score {key}: it needs {error.name} (pip install 'phmrun[baselines]')")
                 continue
-            signature = f"{found[''].signature}|{self.signature}|weights:{self.weights}"
-            scores |= {f"{key}-of-{name}": score for name, score in found.items() if name}
-            scores[key] = replace(found[""], signature=signature)
+            signature = f"{measured[''].signature}|{self.signature}|weights:{self.weights}"
+            scores |= {f"{key}-of-{name}": score for name, score in measured.items() if name}
+            scores[key] = replace(measured[""], signature=signature)
         return scores
 
     @property
     def _measures(self) -> dict[str, Measure]:
-        """What baselines are scored by too."""
+        """Measures of both the model and the baselines, by name."""
         sentences: dict[str, Measure] = {"sentence-bleu": sentence_bleu, "sentence-bleu-nltk": sentence_bleu_nltk}
         return {"bleu": bleu, **(sentences if self.sentence_bleu else {})}
 
@@ -238,10 +252,10 @@ def converted_model(
     quantization: Quantization,
     device: torch.device | str = "cpu",
 ) -> CTranslate2Model:
-    """The network in the engine CTranslate2, converted once and kept in ``directory``.
+    """Load the network into CTranslate2; it is converted once and stored in ``directory``.
 
     Raises:
-        PhmrunError: The library is missing.
+        PhmrunError: The library is missing, or the network is not a Transformer.
     """
     return CTranslate2Model(
         converted(network, vocabularies, directory, quantization),
@@ -253,7 +267,7 @@ def converted_model(
 
 
 def search_from(decoding: DecodingConfig, batch_size: int | None = None) -> Search:
-    """The search that a config's decoding section describes; ``batch_size`` replaces its batch."""
+    """Return the search settings of a decoding section; ``batch_size`` replaces its batch."""
     values = decoding.model_dump(exclude={"sentence_bleu"})
     return Search(**{**values, "batch": batch_size or decoding.batch})
 
@@ -268,6 +282,6 @@ def build_translator(
     device: str,
     exports: Path,
 ) -> Translator:
-    """The predictor of a sequence-to-sequence task; of ``batch_size`` sentences at a time, where that is given."""
+    """Build the predictor of a sequence-to-sequence task; ``batch_size`` overrides the config."""
     search, sentence_bleu = search_from(config.decoding, batch_size), config.decoding.sentence_bleu
     return Translator(cast(EncoderDecoder, module.network), vocabulary, search, weights, device, sentence_bleu, exports)

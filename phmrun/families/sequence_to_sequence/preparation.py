@@ -1,4 +1,4 @@
-"""From raw parallel text to vocabularies and token stores; see :mod:`phmrun.text.store`."""
+"""Preparation of parallel text: vocabularies and token stores; see :mod:`phmrun.text.store`."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,23 +14,29 @@ from phmrun.text.store import TRAIN, ParallelStore, Prepared, TokenStoreWriter, 
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
 
 VERSION = 1
-"""Raised whenever the same text and settings would give other ids or another layout."""
+"""Version of the format; increase it when the same text and settings result in other ids or another layout."""
 CHUNK = 1024
 """Sentence pairs encoded at a time."""
 SAMPLE = 100_000_000
-"""Characters, of both sides, that a subword vocabulary is learnt from at most, in pairs evenly spaced over the corpus.
-SentencePiece holds them in memory, at about 20 bytes each."""
+"""Largest number of characters of both sides for learning a subword vocabulary, in evenly spaced pairs.
+
+SentencePiece keeps them in memory, at about 20 bytes each.
+"""
 NOISY = 1_000_000
-"""From this many pairs on, the rarest 0.01 % of characters are left out of the alphabet, as web text needs."""
+"""Number of pairs from which the rarest 0.01 % of characters are left out of the alphabet: web text is noisy."""
 
 
 @dataclass(frozen=True)
 class VocabularySettings:
-    """How the vocabularies are learnt; see :func:`phmrun.text.vocabularies.train_vocabulary`.
+    """Settings of the vocabularies; see :func:`phmrun.text.vocabularies.train_vocabulary`.
 
     Args:
-        joint: One vocabulary for both sides, learnt from both.
-        target_size: Entries of the target's own, where it is of another size.
+        kind: "unigram", "bpe" or "word".
+        size: Entries of a vocabulary.
+        joint: Learn one vocabulary from both sides.
+        multiple_of: The size is padded to a multiple of this.
+        min_frequency: Words that are rarer are unknown.
+        target_size: Entries of a separate target vocabulary; default: ``size``.
     """
 
     kind: str = "unigram"
@@ -52,16 +58,16 @@ def prepare_parallel(
     cache: Path,
     vocabularies: Vocabularies | None = None,
 ) -> Prepared[Vocabularies, ParallelStore]:
-    """Checks, learns vocabularies from, and encodes a parallel corpus; or finds it done in the cache.
+    """Check a parallel corpus, learn its vocabularies and encode it, or return it from the cache.
 
-    Memory does not grow with the corpus. A second process that wants the same waits for the first.
+    Memory does not grow with the corpus. A second process with the same corpus waits for the first.
 
     Args:
-        files: (source, target) files by split; ``train`` is needed unless ``vocabularies`` are given.
-        settings: How the vocabularies are learnt.
-        max_length: Pairs of ``train`` with a side of more tokens are left out and counted; other splits keep all.
+        files: (source, target) files by split; ``train`` is required unless ``vocabularies`` are passed.
+        settings: Settings of the vocabularies.
+        max_length: Pairs of ``train`` with more tokens on a side are left out and counted; other splits keep all.
         cache: Directory of prepared corpora.
-        vocabularies: Vocabularies to encode with instead of learning any, such as those of a finished run.
+        vocabularies: Vocabularies to use instead of learning them, such as those of a finished run.
 
     Raises:
         PhmrunError: A file is missing or malformed (exit 3), or a setting is out of range (exit 2).
@@ -70,7 +76,7 @@ def prepare_parallel(
         raise PhmrunError("there is no training split to learn a vocabulary from", code=ExitCode.DATA)
     if vocabularies is not None:
         settings = VocabularySettings("given", 0, vocabularies.joint)
-    # Everything that the result depends on, and nothing else, is in its name in the cache.
+    # The name in the cache is a hash of everything that the result depends on.
     content = {
         "version": VERSION,
         "files": dict(files),
@@ -82,7 +88,7 @@ def prepare_parallel(
     sizes: dict[str, tuple[int, int]] = {}
 
     def learn() -> Vocabularies:
-        """Checks all text first, so that a fault in the last line is known before the long work."""
+        """Check all text first, so that a fault in the last line shows before the long work."""
         sizes.update({split: _measure(split, *sides) for split, sides in files.items()})
         return vocabularies or _learn(files[TRAIN], *sizes[TRAIN], settings)
 
@@ -94,7 +100,7 @@ def prepare_parallel(
 
 
 def _measure(split: str, source: Path, target: Path) -> tuple[int, int]:
-    """Pairs of a split, and characters of both sides; reads all of it and so raises every fault of the text."""
+    """Count the pairs of a split and the characters of both sides; reading raises all faults of the text."""
     pairs = characters = 0
     with progress(f"checking {split}", None, "sentences") as advance:
         for left, right in read_parallel(source, target):
@@ -106,7 +112,7 @@ def _measure(split: str, source: Path, target: Path) -> tuple[int, int]:
 
 
 def _learn(sides: tuple[Path, Path], pairs: int, characters: int, settings: VocabularySettings) -> Vocabularies:
-    """Vocabularies of the training split; words are counted in all of it, subwords in a sample."""
+    """Learn the vocabularies of the training split: words from all pairs, subwords from a sample."""
     subwords = settings.kind != "word"
     sample = max(1, pairs * SAMPLE // characters) if subwords and characters > SAMPLE else pairs
     coverage = 0.9999 if pairs >= NOISY else 1.0
@@ -116,7 +122,7 @@ def _learn(sides: tuple[Path, Path], pairs: int, characters: int, settings: Voca
     def lines(*columns: int) -> Iterator[str]:
         with progress("reading text for the vocabulary", pairs, "sentences") as advance:
             for number, pair in enumerate(read_parallel(*sides)):
-                # True for ``sample`` of the pairs, evenly spaced, without knowing more than the pair's number.
+                # True for ``sample`` of the pairs, evenly spaced.
                 if (number + 1) * sample // pairs > number * sample // pairs:
                     yield from (pair[column] for column in columns)
                 advance(1)
@@ -145,7 +151,7 @@ def _learn(sides: tuple[Path, Path], pairs: int, characters: int, settings: Voca
 def _encode(
     split: str, sides: tuple[Path, Path], pairs: int, vocabularies: Vocabularies, max_length: int, path: Path
 ) -> dict[str, Any]:
-    """Streams one split into its two stores and returns its statistics."""
+    """Write a split to its two stores, chunk by chunk, and return its statistics."""
     kept = dropped = 0
     text = read_parallel(*sides)
     with (
@@ -157,7 +163,7 @@ def _encode(
             left = vocabularies.source.encode_all([source for source, _ in chunk])
             right = vocabularies.target.encode_all([target for _, target in chunk])
             for source, target in zip(left, right, strict=True):
-                # Sets that are scored keep their long pairs: leaving them out would raise the score.
+                # Scored splits keep long pairs: leaving them out would raise the score.
                 if split == TRAIN and max(len(source), len(target)) > max_length:
                     dropped += 1
                     continue
@@ -172,9 +178,9 @@ def _encode(
 
 
 def _described(vocabularies: Vocabularies) -> dict[str, Any]:
-    """The vocabularies' part of the statistics."""
+    """Return the statistics of the vocabularies."""
     sizes = {
-        side: {"size": len(each), "entries": each.entries, "requested": each.requested}
-        for side, each in (("source", vocabularies.source), ("target", vocabularies.target))
+        side: {"size": len(vocabulary), "entries": vocabulary.entries, "requested": vocabulary.requested}
+        for side, vocabulary in (("source", vocabularies.source), ("target", vocabularies.target))
     }
     return {"kind": vocabularies.source.kind, "joint": vocabularies.joint, **sizes}
