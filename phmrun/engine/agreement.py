@@ -66,7 +66,7 @@ class Agreement:
 
 
 def agreement(run: Run, again: Run, *, identical: bool) -> Agreement:
-    """Return the agreement of a run with its repetition by histories and main scores.
+    """Compare histories and main scores of a run and its repetition.
 
     Args:
         run: Original run.
@@ -91,7 +91,10 @@ def agreement(run: Run, again: Run, *, identical: bool) -> Agreement:
 
 
 def _common_course(run: Run, again: Run) -> tuple[int | None, bool]:
-    """Return the last step of equal losses up to rounding, and whether they differ afterwards."""
+    """Return the last step with equal losses, and whether they differ afterwards.
+
+    Losses are equal if they agree up to rounding.
+    """
     other = {row["step"]: row for row in again.history.rows() if "step" in row}
     until = None
     for row in run.history.rows():

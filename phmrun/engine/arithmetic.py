@@ -35,7 +35,10 @@ def set_threads(threads: int = 0, segments: Sequence[Mapping[str, Any]] = ()) ->
 
 
 def _free_threads() -> int:
-    """Return the number of free cores, at most torch's own choice, at least 1; log it if it is smaller."""
+    """Return the number of free cores, between 1 and torch's default.
+
+    It is logged if it is smaller than torch's default.
+    """
     usual, busy = torch.get_num_threads(), busy_cores()
     free = max(1, min(usual, usable_cores() - busy))
     if free < usual:
@@ -49,7 +52,9 @@ def _free_threads() -> int:
 def kernels_of(
     config: Experiment, network: Callable[[], nn.Module], segments: Sequence[Mapping[str, Any]] = ()
 ) -> Choice:
-    """Choose the library of a run's float32 matrix products; log it unless it is torch's default.
+    """Choose the library of a run's float32 matrix products.
+
+    It is logged unless it is torch's default.
 
     Args:
         config: Resolved config.
@@ -70,7 +75,7 @@ def kernels_of(
 
 
 def _not_concerned(config: Experiment) -> str:
-    """Return the reason why a run has no float32 products on the CPU; empty if it has."""
+    """Return why a run has no float32 products on the CPU, if so."""
     if config.training.precision != "32":
         return f"the precision is {config.training.precision}"
     if config.hardware.compile:

@@ -83,8 +83,9 @@ def tell_validation(row: Mapping[str, Any]) -> None:
 
 @contextmanager
 def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> Iterator[None]:
-    """Write the state and its reason into the status if the block raises, and re-raise.
+    """Write the state and its reason into the status if the block raises.
 
+    The exception is raised again.
     Interrupts and broken pipes give ``interrupted``, errors give ``failed``. A run that is no longer ``running`` is
     left unchanged.
 
@@ -111,7 +112,7 @@ def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> It
 
 
 def set_outcome(run: Run, state: State, reason: str) -> None:
-    """Write the state of a running run; a failure to write is logged, not raised."""
+    """Write the state of a running run; a failure is logged, not raised."""
     try:
         if is_leader() and run.status.state is State.RUNNING:
             run.set_state(state, reason)
@@ -131,9 +132,9 @@ class _LogFile(logging.FileHandler):
 
 @contextmanager
 def log_file(run: Run) -> Iterator[None]:
-    """Append phmrun's messages, and the error that ends the block, to the run's ``train.log``.
+    """Append phmrun's messages within the block to the run's ``train.log``.
 
-    It does nothing on processes other than the leader.
+    An error that ends the block is appended, too. It does nothing on processes other than the leader.
     """
     if not is_leader():
         yield
@@ -166,7 +167,7 @@ def has_begun(run: Run) -> bool:
 
 
 def clear(run: Run, config_yaml: str) -> None:
-    """Delete everything in a run directory except its lock, and create the run again."""
+    """Empty a run directory except for its lock, and create the run again."""
     for path in run.path.iterdir():
         if path.name == "lock":
             continue
@@ -214,9 +215,10 @@ def arithmetic() -> dict[str, Any]:
 
 @contextmanager
 def recorded(run: Run, config: Experiment, kernels: Choice, leader: bool) -> Iterator[Segment | None]:
-    """Record the block in ``environment.json``; yields the entry, ``None`` unless this is the leader.
+    """Record the block in ``environment.json``, and yield the entry.
 
-    The entry ends with the state of the run: "interrupted" or "failed" if the block raises.
+    Processes other than the leader record nothing and yield ``None``. The entry ends
+    with the state of the run: "interrupted" or "failed" if the block raises.
     """
     if not leader:
         yield None

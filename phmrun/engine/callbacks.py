@@ -61,7 +61,7 @@ class Stopping(Callback):
                 signal.signal(which, handler)
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Restore the SIGTERM handler, which Lightning replaces by one that exits without a checkpoint."""
+        """Restore the SIGTERM handler: Lightning's exits without a checkpoint."""
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._note)
 
@@ -104,7 +104,10 @@ class TimeLimit(Callback):
         self._began = time.monotonic()
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        """Stop after an optimizer step if the longest time of all processes reaches the limit."""
+        """Stop after an optimizer step at the limit.
+
+        The longest time of all processes counts.
+        """
         if self.seconds is None or not window_completed(trainer):
             return
         taken = self._agreement.all_reduce_max(time.monotonic() - self._began, trainer.strategy.root_device)
@@ -128,7 +131,10 @@ class Randomness(Callback):
         return {"states": all_gather(random_states())}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Keep this process's states for the first batch; without any, its present states remain."""
+        """Keep this process's states for the first batch.
+
+        A process without saved states keeps its present ones.
+        """
         states = state_dict["states"]
         states = states if isinstance(states, list) else [states]
         self._restored = states[rank()] if rank() < len(states) else None
@@ -281,7 +287,7 @@ class Validation(Callback):
             self.validate(trainer, module)
 
     def validate(self, trainer: pl.Trainer, module: Any) -> None:
-        """Score the model, save it if it is the best, and stop training if patience has run out.
+        """Score the model, save the best weights, and stop training without patience.
 
         Raises:
             PhmrunError: (exit 4) The loss is not finite, or the monitored score is NaN.

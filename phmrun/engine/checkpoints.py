@@ -90,7 +90,7 @@ def step_checkpoints(directory: Path) -> list[Path]:
 
 
 def remove_after(directory: Path, step: int) -> None:
-    """Remove leftovers of a killed process: weights of later steps than ``step``, temporary files."""
+    """Remove temporary files, and weights of later steps than ``step``."""
     for path in step_checkpoints(directory):
         if int(path.stem.removeprefix("step-")) > step:
             path.unlink(missing_ok=True)
@@ -146,8 +146,9 @@ def _unreadable(path: Path, reason: str) -> PhmrunError:
 
 
 def layout(content: Any, place: str = "") -> dict[str, str]:
-    """Return the kind ("dict", "list", "tensor", a type's name) of each value by its path.
+    """Return the kind of each value of a checkpoint by its path.
 
+    A kind is "dict", "list", "tensor", or a type's name.
     Elements of lists longer than 64 are left out.
     """
     if not isinstance(content, Mapping | list | tuple):

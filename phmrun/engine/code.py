@@ -27,7 +27,7 @@ Code = dict[str, dict[str, str]]
 
 
 def code_of(config: Experiment) -> Code:
-    """Return the code of all registered objects that a config names, and of the task's metrics."""
+    """Return the code of a config's registered objects and the task's metrics."""
     code: Code = {}
     for registry, name in _names(config):
         if name in registry:
@@ -48,7 +48,7 @@ def foreign_marks(config: Experiment) -> dict[str, str]:
 
 
 def _names(section: Section) -> Iterator[tuple[Registry, str]]:
-    """Yield registry and name of each object that a section or its subsections name."""
+    """Yield registry and name of each object that a section names."""
     if isinstance(section, Experiment):
         yield TASKS, section.task
         network = getattr(section.model, "network", None)

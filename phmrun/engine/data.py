@@ -1,4 +1,4 @@
-"""Data modules: interface of a task's data, batching of prepared items, checks of their figures."""
+"""Data modules: interface of tasks' data, batching, checks of figures."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,10 @@ from phmrun.text.store import Kept, Prepared
 
 
 class Vocabulary(Kept, Protocol):
-    """Mapping of a task's text to numbers; it is saved in the run directory."""
+    """Mapping of a task's text to numbers.
+
+    It is saved in the run directory.
+    """
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -56,7 +59,10 @@ class DataModule(Generic[V]):
 
     @property
     def pinned(self) -> bool:
-        """True if training runs on a GPU, which copies page-locked batches while it computes."""
+        """True if training runs on a GPU.
+
+        Batches are then page-locked, so that they are copied during computation.
+        """
         strategy = getattr(self.trainer, "strategy", None)
         return strategy is not None and strategy.root_device.type == "cuda"
 
@@ -85,7 +91,7 @@ class DataModule(Generic[V]):
         return [path for path in paths if isinstance(path, Path)]
 
     def fingerprints(self) -> dict[str, str]:
-        """Return the SHA-256 sums by name that the run id depends on beside the config."""
+        """Return SHA-256 sums that the run id depends on, by name."""
         return self._fingerprints
 
     @cached_property
@@ -95,7 +101,10 @@ class DataModule(Generic[V]):
 
     @property
     def prepared_path(self) -> Path | None:
-        """Directory of the prepared data in the cache; ``None`` if the task keeps none."""
+        """Directory of the prepared data in the cache.
+
+        The value is ``None`` if the task keeps none.
+        """
         try:
             return self.prepared.path
         except NotImplementedError:
@@ -115,11 +124,14 @@ class DataModule(Generic[V]):
         return self.prepared.statistics
 
     def steps_in_epochs(self, epochs: int, world: int) -> int:
-        """Return the optimizer steps of ``world`` processes in ``epochs`` passes over the training data."""
+        """Return the optimizer steps of ``world`` processes in ``epochs`` epochs."""
         raise NotImplementedError
 
     def inputs(self, split: str) -> Iterator[str]:
-        """Yield the input lines of a split for ``phmrun predict``; an item may have several."""
+        """Yield the input lines of a split for ``phmrun predict``.
+
+        An item may have several.
+        """
         raise NotImplementedError
 
     def train_dataloader(self) -> Iterable[Any]:
@@ -167,7 +179,10 @@ def batching_of(config: Experiment) -> Batching:
 
 
 class BucketedData(DataModule[V]):
-    """Data in batches of similar length or in file order; shuffling depends on seed and epoch only."""
+    """Data in batches of similar length, or in file order.
+
+    The order of batches depends on seed and epoch only.
+    """
 
     def __init__(
         self,
@@ -208,7 +223,7 @@ class BucketedData(DataModule[V]):
         return BatchStream(self.plan, seed=seed, start=start, accumulate=accumulate, rank=rank, world=world)
 
     def steps_in_epochs(self, epochs: int, world: int) -> int:
-        """Return the optimizer steps of ``world`` processes in ``epochs`` passes over the training data."""
+        """Return the optimizer steps of ``world`` processes in ``epochs`` epochs."""
         return self._stream(world=world).steps_in_epochs(epochs)
 
     def train_dataloader(self) -> DataLoader[Any]:
@@ -230,7 +245,9 @@ class BucketedData(DataModule[V]):
 def loader(
     sampler: Any, dataset: Dataset[Any], *, seed: int, workers: int = 0, pinned: bool = False
 ) -> DataLoader[Any]:
-    """Return a loader of whole batches; the global random state is not used.
+    """Return a loader of whole batches.
+
+    The global random state is not used.
 
     Args:
         sampler: Yields the indices of batches.

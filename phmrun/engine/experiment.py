@@ -181,7 +181,9 @@ def train(
     derivation: Derivation | None = None,
     verbosity: int = 0,
 ) -> TrainResult:
-    """Train a model and score it, or continue an interrupted training of the same experiment.
+    """Train a model and score it.
+
+    An interrupted training of the same experiment is continued.
 
     Args:
         config: Resolved config.
@@ -335,7 +337,9 @@ def _train(
 
 
 def _prepare(config: Experiment, data: DataModule) -> None:
-    """Check a dataset's published sizes and the splits to score, prepare the data, and log warnings.
+    """Check and prepare the data, and log warnings about them.
+
+    Sizes of datasets are compared with the published ones.
 
     Raises:
         PhmrunError: The data differ from the published sizes or are malformed (exit 3), or lack a split (exit 2).

@@ -16,7 +16,7 @@ from phmrun.layers.structures.dense import Dense
 
 
 class LazyAdam(Optimizer):
-    """Adam with ε inside the root, lazy rows and a limit on the norm of the whole update.
+    """Adam with ε inside the root, lazy rows and clipped updates.
 
     Args:
         params: Parameters or parameter groups. In a group with ``lazy=True``, rows whose gradient is zero are not
@@ -84,7 +84,7 @@ class LazyAdam(Optimizer):
 
 
 def table_groups(network: nn.Module) -> list[dict[str, Any]]:
-    """Return a network's parameters in two groups: dense embedding tables (lazy) and the rest."""
+    """Return two parameter groups: dense embedding tables (lazy), and the rest."""
     tables = {
         id(module.structure.matrix)
         for module in network.modules()

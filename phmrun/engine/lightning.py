@@ -82,7 +82,10 @@ class LightningTraining(pl.LightningModule):
         self.objective = objective
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute; skips torch's checks for the name of the running hook, set 40 times a step."""
+        """Set an attribute, without torch's checks for the running hook's name.
+
+        Lightning sets that name 40 times a step.
+        """
         if name == "_current_fx_name":
             self.__dict__[name] = value
         else:

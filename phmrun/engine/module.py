@@ -163,7 +163,10 @@ class TrainingModule(nn.Module):
         raise PhmrunError("the networks of this task learn from no teacher", where="distillation")
 
     def begin(self, data: Any) -> None:
-        """Initialize the network from the data before the first step of a run; does nothing by default."""
+        """Initialize the network from the data before a run's first step.
+
+        It does nothing by default.
+        """
 
     def export_graph(self) -> ExportGraph:
         """Return the trained network as a function of tensors, for ``phmrun export``.

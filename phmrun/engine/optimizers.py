@@ -31,7 +31,9 @@ from phmrun.registry import OPTIMIZERS, load
 
 @dataclass(frozen=True)
 class Kind:
-    """Optimizer with the facts that the engine needs; a bare optimizer in the registry has the defaults.
+    """Optimizer with the facts that the engine needs.
+
+    An optimizer that is registered without a `Kind` has the defaults.
 
     Args:
         optimizer: Subclass of `torch.optim.Optimizer`, function with its signature, or ``module:name`` of either.
@@ -164,7 +166,7 @@ class Rate(NamedTuple):
 
 
 def rates(network: nn.Module, optimizer: str) -> Iterator[tuple[Rate, nn.Parameter]]:
-    """Yield rate and parameter for each trainable parameter of a network, shared ones once."""
+    """Yield the rate of each trainable parameter, shared ones once."""
     seen: set[int] = set()
     for path, module in network.named_modules():
         factors = module.factors_read() if isinstance(module, Structure) else {}
@@ -180,7 +182,7 @@ def rates(network: nn.Module, optimizer: str) -> Iterator[tuple[Rate, nn.Paramet
 
 
 def parameter_groups(network: nn.Module, optimizer: str, weight_decay: float) -> list[dict[str, Any]]:
-    """Return torch's parameter groups of equal rate and decay, for a learning rate of 1."""
+    """Return parameter groups of equal rate and decay for lr = 1."""
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for rate, parameter in rates(network, optimizer):
         groups.setdefault((rate.rate, rate.decay), []).append(parameter)
@@ -197,7 +199,7 @@ def rate_table(network: nn.Module, optimizer: str) -> list[Rate]:
 
 
 def _rate(structure: Structure, d_out: int, d_in: int, factors: int, optimizer: str) -> float:
-    """Return the factor of the learning rate for a matrix ``[d_out, d_in]``, one of ``factors``."""
+    """Return the learning rate's factor for one of ``factors`` matrices ``[d_out, d_in]``."""
     k, d = structure.out_features, structure.in_features
     rule = optimizer_kind(optimizer).rule
     if rule == "norm":

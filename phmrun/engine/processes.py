@@ -68,7 +68,10 @@ def ending_with(
 
 
 def await_the_watch(error: RuntimeError) -> None:
-    """Wait 10 seconds for :func:`ending_with` if an error is a lost connection to another process."""
+    """Wait for :func:`ending_with` after a lost connection to another process.
+
+    Other errors return at once; the wait is 10 seconds.
+    """
     if isinstance(error, dist.DistError) or "gloo" in str(error):
         time.sleep(40 * LOOK_EVERY)
 
@@ -115,7 +118,7 @@ def is_distributed() -> bool:
 
 
 def is_leader() -> bool:
-    """True if this process is the first of its run on all machines, the one that writes."""
+    """True if this process is the first on all machines, which writes."""
     return all(os.environ.get(name, "0") == "0" for name in ("LOCAL_RANK", "NODE_RANK", "GROUP_RANK"))
 
 
@@ -130,7 +133,10 @@ def world() -> int:
 
 
 def all_gather(value: Value) -> list[Value]:
-    """Return the values of all processes by rank; all processes must call it."""
+    """Return the values of all processes by rank.
+
+    All processes must call it.
+    """
     if not is_distributed():
         return [value]
     values: list[Any] = [None] * world()
@@ -139,9 +145,10 @@ def all_gather(value: Value) -> list[Value]:
 
 
 class Agreement:
-    """Maximum of all processes' values, one call late, so that no process waits in every step.
+    """Maximum of all processes' values, one call late.
 
-    A reduction that is started in one call is read in the next. All processes must call equally often.
+    No process has to wait in every step. A reduction that is started in one call is read in the next.
+    All processes must call equally often.
     """
 
     def __init__(self) -> None:
@@ -176,8 +183,9 @@ _MOST = 2**31 - 1
 
 @functools.cache
 def keep_freed_memory() -> bool:
-    """Make glibc keep freed memory for the rest of the process; return ``True`` if it does.
+    """Make glibc keep freed memory for the rest of the process.
 
+    Returns ``True`` if it does.
     By default, glibc returns large freed blocks to the system, which clears each page of the next block. That takes up
     to 40 % of the CPU time of a training step with tensors of tens of megabytes. Peak memory is unchanged. Other C
     libraries are not changed.

@@ -118,7 +118,7 @@ class TrainingProgress(Callback):
 
 
 def reads_are_free(module: pl.LightningModule) -> bool:
-    """True on a CPU; on a GPU, reading a number waits for all queued work."""
+    """True on a CPU; a read from a GPU waits for all queued work."""
     return module.device.type == "cpu"
 
 

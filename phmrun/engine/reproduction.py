@@ -81,13 +81,14 @@ class Reproduction:
 
     @property
     def identical(self) -> bool:
-        """True if all weights are equal bit by bit, and all compared scores are equal."""
+        """True if all weights (bit by bit) and compared scores are equal."""
         return not self.weights and not self.scores
 
 
 def reproduce(run: Run, directory: Path, *, plugins: Mapping[Path, str] | None = None) -> Reproduction:
-    """Train a run again with its own config, data, threads and hardware settings, and compare.
+    """Train a run again with its own settings, and compare both.
 
+    Config, data, threads and hardware settings are those of the run.
     Time limits and W&B mirrors of the run are left out.
 
     Args:
@@ -235,7 +236,7 @@ def _same(one: float | None, other: float | None) -> bool:
 
 
 def _parting(run: Run, again: Run) -> int | None:
-    """Return the first step at which a figure of both histories differs; ``None`` if none does."""
+    """Return the first step with different figures; ``None`` if all are equal."""
     others = _by_step(again)
     end: tuple[float, dict[str, Any]] = (math.inf, {})
     other_step, other = next(others, end)

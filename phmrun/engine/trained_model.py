@@ -97,7 +97,7 @@ class Predictor(Protocol):
     prompt: str
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
-        """Yield the answers to a stream of lines in order, each as soon as its batch is complete."""
+        """Yield the answers to lines in order, batch by batch."""
 
     def evaluate(self, data: DataModule, split: str) -> Evaluation:
         """Predict and score a split of the data."""
@@ -198,11 +198,13 @@ class TrainedModel:
         return predictor
 
     def kernels(self, segments: Sequence[Mapping[str, Any]] = ()) -> Choice:
-        """Choose the library of matrix products: that of ``segments``, else the fastest with float32 accuracy."""
+        """Choose the library of matrix products: see :func:`kernels_of`."""
         return kernels_of(self.config, lambda: self.module.network, segments)
 
     def _path(self, checkpoint: str | None) -> Path:
-        """Return the path of a checkpoint by name; by default the best, or the last without a validation.
+        """Return the path of a checkpoint by name.
+
+        The default is the best checkpoint, or the last one without a validation.
 
         Raises:
             PhmrunError: (exit 3) The best checkpoint is missing although there was a validation.
@@ -246,9 +248,9 @@ def config_of(run: Run) -> Experiment:
 
 
 def require_unbroken(run: Run) -> None:
-    """Check the checksums of a run's files; print a note if the run has no manifest.
+    """Check the checksums of a run's files.
 
-    Weights, predictions and the history are checked when they are read.
+    A note is printed if the run has no manifest. Weights, predictions and the history are checked when they are read.
 
     Raises:
         PhmrunError: (exit 3) A checksum differs or a file is missing; names the file.
@@ -259,7 +261,9 @@ def require_unbroken(run: Run) -> None:
 
 
 def require_same_mathematics(run: Run, config: Experiment) -> None:
-    """Check that network, decoder and metrics of a run have the same version in this release.
+    """Check that this release has the same mathematics as a run.
+
+    Networks, decoders and metrics have versions, which change with what they compute.
 
     Raises:
         PhmrunError: (exit 3) A version differs; names it.
@@ -345,7 +349,9 @@ def evaluate_run(
     files: Sequence[Path] = (),
     data: DataModule | None = None,
 ) -> dict[str, Any]:
-    """Score a run on one split, and write scores, predictions, samples and card into its directory.
+    """Score a run on one split, and write the results into its directory.
+
+    Written are scores, predictions, samples and card.
 
     Scores named ``test/…`` belong to the test set whose checksum the run has recorded, wherever its files are. Scores
     of other files are named ``file-NAME-DIGITS/…``, with the first digits of the checksum. The checksum is part of
@@ -500,7 +506,9 @@ def _scored(
 
 
 def choose_device(name: str) -> str:
-    """Return a device by name; "auto" is "cuda" if there is a GPU, else "cpu".
+    """Return a device by name.
+
+    "auto" is "cuda" if there is a GPU, else "cpu".
 
     Raises:
         PhmrunError: (exit 2) A CUDA device was named, and this machine has none.
@@ -515,7 +523,7 @@ def choose_device(name: str) -> str:
 def _deviations(
     decoding: Mapping[str, Any], config: Experiment, checkpoint: str | None, average: int | None
 ) -> list[str]:
-    """Return the settings of an evaluation that differ from the config's, as parts of a name."""
+    """Return an evaluation's settings that differ from the config's, for names."""
     usual = decoding_section(config)
     parts = [
         f"{name}{value:g}" if isinstance(value, int | float) else f"{name}-{value}"
