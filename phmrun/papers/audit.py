@@ -218,7 +218,7 @@ def _fitted(row: PaperRow, heading: str) -> str:
 
 
 def _of(verdict: Verdict, fitted: bool) -> Verdict:
-    """Return FITTED instead of an agreement if an option was chosen to match the number."""
+    """Return FITTED if an option was chosen to match the number."""
     return Verdict.FITTED if fitted and verdict in (Verdict.FOLLOWS, Verdict.ROUNDED) else verdict
 
 
@@ -280,7 +280,10 @@ def _derived(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
 def _from_percent(
     networks: _Networks, row: PaperRow, heading: str, printed: Printed, verdict: Verdict, remark: str
 ) -> tuple[Verdict, str]:
-    """Return verdict and note of a fold that the paper may have derived from its rounded percentage."""
+    """Return verdict and note of a fold derived from a percentage.
+
+    The paper may have derived it from its own rounded percentage.
+    """
     column = networks.table.columns[heading]
     for name, other in networks.table.columns.items():
         if name in row.published and (other.derived, other.of, other.against) == ("percent", column.of, column.against):

@@ -42,7 +42,7 @@ def judge(printed: Printed, computed: Fraction | int) -> Match:
 
 
 def headline(verdicts: Sequence[str]) -> str:
-    """Return a one-line count of verdicts: figures that follow, then the others by verdict."""
+    """Return a one-line count of verdicts."""
     counts = {name: verdicts.count(name) for name in (str(verdict) for verdict in Verdict)}
     others = ", ".join(f"{count} {name}" for name, count in counts.items() if count and name != Verdict.FOLLOWS)
     follow = f"{counts[Verdict.FOLLOWS]} of {len(verdicts)} figures follow from the settings"

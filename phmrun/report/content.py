@@ -28,7 +28,9 @@ MOST_DIFFERENCES = 12
 def write_report(
     plan: Plan, statuses: Sequence[CellStatus], table: ResultTable, differences: Differences, path: Path
 ) -> list[Path]:
-    """Write the report as HTML and Markdown with its pictures, and return the written files.
+    """Write the report and its pictures, and return the written files.
+
+    The report is HTML and Markdown.
 
     Args:
         plan: Plan of the sweep.
@@ -76,7 +78,7 @@ def _pareto(table: ResultTable, path: Path) -> Iterable[Picture]:
 
 
 def _curves(statuses: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
-    """Draw the training curves of each cell's first finished seed, one picture per task."""
+    """Draw the training curves of first seeds, by task."""
     first: dict[tuple[Any, ...], CellStatus] = {}
     for status in statuses:
         if status.run and status.cell.config and status.state is CellState.DONE:

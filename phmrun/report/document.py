@@ -88,7 +88,7 @@ class Document:
 
 
 def to_html(document: Document) -> str:
-    """Return the page as HTML with embedded pictures; it loads nothing from the network."""
+    """Return the page as self-contained HTML."""
     body = [f"<h1>{escaped(document.title)}</h1>", *map(_html, document.opening)]
     for section in document.sections:
         body += [f"<h2>{escaped(section.title)}</h2>", *map(_html, section.parts)]

@@ -223,7 +223,7 @@ class _Answer:
 
 
 def save_pictures(page: Page) -> None:
-    """Draw the pictures of a page, each for the first score of its comparisons."""
+    """Draw the pictures of a page, for their first scores."""
     for path, compared in page.pictures.items():
         score = compared[0].score
         save_figure(draw_effects([item.effect for item in compared if item.score == score], score), path)

@@ -1,4 +1,4 @@
-"""Baselines as rows of a table: trivial systems scored on the same test items."""
+"""Baselines as rows of a table: trivial systems on the same items."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,9 +63,10 @@ def _of_column(table: ResultTable, column: int) -> dict[str, float]:
 
 
 def shortfall(metrics: Mapping[str, Any]) -> str | None:
-    """Return a warning if a run's main score does not beat its best floor significantly, else ``None``.
+    """Return a warning if a run does not beat its best floor.
 
-    The interval over test items decides if the score has one, else its value.
+    The main score counts. The interval over test items decides if the score has one, else its value. Returns ``None``
+    if the floor is beaten.
     """
     score = next((name for name in metrics if OF not in name and name.startswith("test/")), None)
     floors = {name: value for name in floors_of(score) if (value := _value(metrics, name)) is not None} if score else {}

@@ -107,7 +107,10 @@ def compare_cells(
     margin: float | None = None,
     reader: RunItems | None = None,
 ) -> dict[Place, RowComparison]:
-    """Compare cells with one dense cell; cells scored on other items are left out."""
+    """Compare cells with one dense cell.
+
+    Cells scored on other items are left out.
+    """
     metric = metric_of(score)
     question = Question((metric.margin if margin is None else margin) or None, metric.lower_is_better)
     reference, reader = scored(dense, score), reader or RunItems()
@@ -160,7 +163,10 @@ def scored(figure: Figure, score: str) -> Scored:
 
 
 def floor_scores(figure: Figure, score: str) -> dict[str, list[float]]:
-    """Return the scores of the metric's floors in a cell's runs, by name; one value if constant."""
+    """Return the floors' scores in a cell's runs, by name.
+
+    A constant floor has a single value.
+    """
     floors: dict[str, list[float]] = {}
     for name in floors_of(score):
         values = [entry.run.score(name) for entry in figure.entries if entry.run]
@@ -211,7 +217,7 @@ def _item_variance(row: Scored, reference: Scored, score: str, reader: RunItems)
 
 
 def pairs(table: ResultTable, baseline: Mapping[str, Any] | None = None) -> Iterator[tuple[Place, Figure, Figure, str]]:
-    """Yield each cell with its place, its baseline cell, and the name of the score."""
+    """Yield each cell with place, baseline cell, and score."""
     for place, figure, candidates, score in _candidates(table, baseline):
         alike = (other for other in candidates if other.lengths == figure.lengths)
         if (other := next(alike, None)) is not None:
@@ -219,7 +225,7 @@ def pairs(table: ResultTable, baseline: Mapping[str, Any] | None = None) -> Iter
 
 
 def withheld(table: ResultTable) -> dict[Place, str]:
-    """Return the reason for each cell that is not compared because its length of training differs."""
+    """Return reasons of cells not compared for their training length."""
     return {
         place: f"not compared: trained for {_listed(figure)}, dense for {_listed(candidates[0])}"
         for place, figure, candidates, _ in _candidates(table)
@@ -230,7 +236,10 @@ def withheld(table: ResultTable) -> dict[Place, str]:
 def _candidates(
     table: ResultTable, baseline: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[Place, Figure, list[Figure], str]]:
-    """Yield each cell that is no baseline with all baselines of its score and data, nearest first."""
+    """Yield each cell with its possible baselines, nearest first.
+
+    They have its score and data.
+    """
     for row, figures in enumerate(table.figures):
         for column, figure in enumerate(figures):
             score = table.headings[column].scores[0]

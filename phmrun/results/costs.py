@@ -55,7 +55,7 @@ def require_cost(name: str, where: str) -> str:
 
 
 def points_of(table: ResultTable, column: int, cost: str = "parameters") -> list[Point]:
-    """Return the rows of a table that have a cost and a score in a column.
+    """Return a table's rows with a cost and a score in a column.
 
     They are labeled by the keys that differ between rows.
     """
@@ -71,9 +71,9 @@ def points_of(table: ResultTable, column: int, cost: str = "parameters") -> list
 
 
 def frontier(points: Sequence[Point], *, lower: bool = False) -> list[Point]:
-    """Return the Pareto-optimal points: none is at most as large and better, or smaller and as good.
+    """Return the Pareto-optimal points.
 
-    ``lower``: lower scores are better.
+    No other point is at most as large and better, or smaller and as good. ``lower``: lower scores are better.
     """
     sign = -1 if lower else 1
     kept: list[Point] = []
@@ -84,7 +84,7 @@ def frontier(points: Sequence[Point], *, lower: bool = False) -> list[Point]:
 
 
 def meanings(figures: Iterable[Figure], names: Sequence[str]) -> Iterable[str]:
-    """Yield the notes on the costs of a table, and on the machines that measured step times."""
+    """Yield the notes on costs, and on the machines of step times."""
     for name in names:
         if COSTS[name].meaning:
             yield f"{COSTS[name].heading}: {COSTS[name].meaning}"

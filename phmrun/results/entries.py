@@ -1,4 +1,4 @@
-"""Experiments of a table: identity, labels, and the keys that separate them.
+"""Experiments of a table: identity, labels, keys that separate them.
 
 Imports no torch.
 """
@@ -44,12 +44,10 @@ class Entry:
     diverged: bool = False  # True if training stopped at a loss or weight that is NaN or infinite
 
     def label(self, key: str) -> str:
-        """Return its value at a key of the sweep or a dotted key of the configuration.
+        """Return its value at a key of sweep or configuration.
 
-        The result is empty if it has none.
-
-        "layer" covers all parts of the network that are not dense. "data" of the user's own files is their name and the
-        start of their checksum.
+        Keys of the configuration are dotted. The result is empty if it has no value. "layer" covers all parts of the
+        network that are not dense. "data" of the user's own files is their name and the start of their checksum.
         """
         if key in self.at:
             return self.at[key]
@@ -78,7 +76,7 @@ class Entry:
 
     @property
     def length(self) -> str:
-        """Length of training: as configured if done, else the steps made.
+        """Length of training: as configured if done, else steps made.
 
         It is empty if not on record.
         """
@@ -111,7 +109,10 @@ class Entry:
         return all(_dense(section) for section in self.config.values() if isinstance(section, Mapping))
 
     def matches(self, where: Mapping[str, Any]) -> bool:
-        """True if it has these values at these keys: keys of :meth:`label`, or ``state``."""
+        """True if it has these values at these keys.
+
+        Keys are those of :meth:`label`, or ``state``.
+        """
         state = self.run.state if self.run else None
         return all(str(value) == (state if key == "state" else self.label(key)) for key, value in where.items())
 
@@ -252,7 +253,7 @@ def _identities(entries: Sequence[Entry]) -> list[str]:
 
 
 def _dense(section: Mapping[str, Any]) -> bool:
-    """True if a section builds dense matrices, also if there is one for each cluster of words."""
+    """True if a section builds dense matrices, possibly by cluster of words."""
     usual = LayerConfig().structure
     structure = section.get("structure") or usual
     if structure in EMBEDDINGS:

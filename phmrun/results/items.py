@@ -1,6 +1,7 @@
-"""Counts that each test item adds to a run's score, from predictions or as recorded.
+"""Counts that each test item adds to a run's score.
 
-Imports torch to read predictions, which are compared with the task's data.
+They are computed from predictions, or recorded. Imports torch to read predictions, which are compared with the task's
+data.
 """
 
 import base64
@@ -81,7 +82,10 @@ def from_json(content: Mapping[str, Any]) -> Items:
 
 
 def _packed(column: Counts) -> str:
-    """Return a column of counts as compressed text, each number in as few bits as the greatest needs."""
+    """Return a column of counts as compressed text.
+
+    Each number has as few bits as the greatest needs.
+    """
     whole = column.astype(np.int64)
     if not np.array_equal(whole, column) or (whole < 0).any():
         raise ValueError("counts are natural numbers")

@@ -1,4 +1,4 @@
-"""Layout of a table of results as text: scores, published values, marks, notes.
+"""Layout of a table of results as text, with notes.
 
 Imports no torch.
 """
@@ -100,7 +100,10 @@ def lay_out(
 
 
 def _verdicts(table: ResultTable, differences: Differences) -> tuple[list[str], list[list[str]]]:
-    """Return headings and rows of the verdicts' table, with costs; both empty without comparisons."""
+    """Return headings and rows of the verdicts' table.
+
+    Both are empty without comparisons.
+    """
     several = len(table.headings) > 1
     names = list(VERDICT_COSTS)
     columns = ["row", *(["score"] if several else []), *HEADINGS, *(COSTS[name].heading for name in names)]
@@ -117,7 +120,7 @@ def _row_name(table: ResultTable, row: int) -> str:
 
 
 def _baseline_line(row: BaselineRow, table: ResultTable, columns: Sequence[str]) -> list[Any]:
-    """Return the line of a baseline: its name first, its scores below their headings."""
+    """Return the line of a baseline: name, then scores."""
     line: list[Any] = [""] * len(columns)
     line[0] = row.label
     for heading, value in zip(table.headings, row.values, strict=True):
@@ -131,7 +134,7 @@ def _costs(entries: Sequence[Entry], names: Sequence[str]) -> list[str]:
 
 
 def _front(table: ResultTable, column: int, cost: str) -> set[int]:
-    """Return the rows on the Pareto front of cost and score in a column."""
+    """Return the rows on the Pareto front of a column."""
     points = []
     for number, figures in enumerate(table.figures):
         size, mean = cost_of(figures[column].entries, cost), figures[column].numbers[0].mean
@@ -142,7 +145,10 @@ def _front(table: ResultTable, column: int, cost: str) -> set[int]:
 
 
 def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, Any]]:
-    """Return one object per cell and score with unrounded numbers, for JSON and spreadsheets."""
+    """Return one object per cell and score, for JSON and spreadsheets.
+
+    Numbers are not rounded.
+    """
     cells, reasons = [], withheld(table)
     for number, labels in enumerate(table.rows):
         for place, (heading, figure) in enumerate(zip(table.headings, table.figures[number], strict=True)):
@@ -192,7 +198,10 @@ def _shown(numbers: Numbers, how: str) -> str:
 
 
 def _delta(figure: Figure) -> str:
-    """Return our mean minus the published value, in brackets if the two are not comparable."""
+    """Return our mean minus the published value.
+
+    It is in brackets if the two are not comparable.
+    """
     deltas = [numbers.delta for numbers in figure.numbers]
     if not any(delta is not None for delta in deltas):
         return MISSING
@@ -207,7 +216,7 @@ def _parameters(counts: tuple[int, ...]) -> Any:
 
 
 def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterable[str]:
-    """Yield the notes on marks, verdicts and tuning, and the signatures of all scores."""
+    """Yield the notes on marks, verdicts, tuning and signatures."""
     if table.reduced:
         yield f"{REDUCED} reduced settings: {table.reduced}"
     unfinished = [entry.unfinished for row in range(len(table.rows)) for entry in table.entries(row)]
@@ -249,7 +258,10 @@ def _diverged(table: ResultTable) -> Iterable[str]:
 
 
 def _tuned(table: ResultTable) -> Iterable[str]:
-    """Yield the tuned values of rows without columns for them, and the meaning of the edge mark."""
+    """Yield the tuned values of rows without columns for them.
+
+    The last note explains the edge mark.
+    """
     edge = False
     for number in range(len(table.rows)):
         entries = table.entries(number)

@@ -51,7 +51,7 @@ class Results:
 
     @classmethod
     def load(cls, source: "Path | str | Iterable[RunSummary]", options_of: OptionsOf | None = None) -> "Results":
-        """Load the results of a directory of runs, a folder of small results, or some runs.
+        """Load the results of a directory, small results, or runs.
 
         Without ``options_of``, options of a structure that are at their defaults count as settings.
 
@@ -77,7 +77,7 @@ class Results:
         return len(self.entries)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield one row for each run and score: facts of the run, value, signature."""
+        """Yield one row for each run and score."""
         for entry in self.entries:
             run = entry.run
             if run is None:
@@ -200,9 +200,10 @@ def done(runs: Iterable[RunSummary]) -> list[RunSummary]:
 
 
 def restore_folder(folder: Path, runs_dir: Path, *, durable: bool = True) -> list[Run]:
-    """Create a run directory for each small result below a folder of sweeps, or in one sweep's folder.
+    """Create a run directory for each small result below a folder.
 
-    Copies of a run are merged. See :func:`phmrun.ledger.record.restore`.
+    The folder is one of sweeps, or one sweep's own. Copies of a run are merged. See
+    :func:`phmrun.ledger.record.restore`.
 
     Raises:
         PhmrunError: There is no result, or one is damaged (exit code 3).

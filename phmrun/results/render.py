@@ -1,4 +1,7 @@
-"""Tables as Markdown, LaTeX, HTML and CSV, with home paths shortened except in CSV."""
+"""Tables as Markdown, LaTeX, HTML and CSV.
+
+Paths in the user's home are shortened except in CSV.
+"""
 
 import csv
 import html

@@ -156,7 +156,9 @@ def tabulate(
 
 
 def score_headings(entries: Sequence[Entry], keys: Sequence[str], scores: Sequence[str]) -> list[Heading]:
-    """Return the columns: values of keys times scores, by default each experiment's main score.
+    """Return the columns: values of keys times scores.
+
+    By default, the scores are each experiment's main score.
 
     Raises:
         PhmrunError: No run has one of the scores.
@@ -202,7 +204,10 @@ def _figure(heading: Heading, entries: Iterable[Entry], row: str, reduced: str) 
 
 
 def _published(printed: str | None, count: int) -> list[float | None]:
-    """Return the numbers of a printed cell, "71.82 / 71.89"; ``None`` each if their count differs."""
+    """Return the numbers of a printed cell, "71.82 / 71.89".
+
+    Each is ``None`` if the cell has another count of numbers.
+    """
     parts = (printed or "").split("/")
     if len(parts) == count:
         with suppress(PhmrunError):
@@ -211,7 +216,7 @@ def _published(printed: str | None, count: int) -> list[float | None]:
 
 
 def _signature(run: RunSummary, score: str) -> str:
-    """Return the signature of a score without the checkpoint's step, which differs between seeds."""
+    """Return the signature of a score without the checkpoint's step."""
     entry = run.entry(score)
     return re.sub(r"@\d+", "", str(entry.get("signature", ""))) if isinstance(entry, Mapping) else ""
 

@@ -94,7 +94,7 @@ def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) ->
 
 
 def _remarks(comparison: RowComparison) -> list[str]:
-    """Return further facts of a row: reason, Fisher's p, interval over items, seeds needed."""
+    """Return further facts of a row: reason, items, seeds needed."""
     judgement, remarks = comparison.judgement, []
     if judgement.reason:
         floor = comparison.floor
@@ -110,7 +110,10 @@ def _remarks(comparison: RowComparison) -> list[str]:
 
 
 def facts(comparison: RowComparison | None) -> dict[str, Any]:
-    """Return a comparison for JSON, with all keys of :data:`FACTS`; each ``None`` if not compared."""
+    """Return a comparison for JSON, with all keys of :data:`FACTS`.
+
+    Without a comparison, each is ``None``.
+    """
     if comparison is None:
         return dict.fromkeys(FACTS)
     judgement, question = comparison.judgement, comparison.question

@@ -40,7 +40,7 @@ class Link(NamedTuple):
 
 
 def verify_run(run: Run) -> Iterator[Link]:
-    """Yield the links of a run in the chain's order, up to the first broken one."""
+    """Yield the links of a chain, up to the first broken one."""
     checks: dict[str, Callable[[Run, Record | None], Link | str]] = {
         "manifest": _manifest,
         "raw data": _raw_data,
@@ -126,7 +126,10 @@ def _config(run: Run, record: Record | None) -> Link | str:
 
 
 def _at(values: Mapping[str, Any], key: str) -> tuple[bool, Any]:
-    """Return if a dotted key exists, and its value; a key may have been renamed since it was hashed."""
+    """Return if a dotted key exists, and its value.
+
+    A key may have been renamed since it was hashed.
+    """
     value: Any = values
     for part in key.split("."):
         if not isinstance(value, Mapping) or part not in value:
@@ -165,7 +168,7 @@ def _record(run: Run, _: Record | None) -> Link | str:
 
 
 def _scores(run: Run, record: Record | None) -> Link | str:
-    """Compare each score that adds up over test items with the one recomputed from their counts."""
+    """Compare each additive score with the one recomputed from items."""
     items, again, kept = RunItems(), 0, 0
     for name, score in run.metrics().items():
         split, metric_name = name.partition("/")[::2]

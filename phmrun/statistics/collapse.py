@@ -24,7 +24,10 @@ FALSE_FLAGS = 0.01  # share of rows of normal scores in which seeds are flagged
 
 
 def collapsed(scores: Sequence[float], *, lower_is_better: bool = False) -> list[int]:
-    """Return the indices of the collapsed seeds, ascending; those that are not finite always are."""
+    """Return the indices of the collapsed seeds, ascending.
+
+    Scores that are not finite always count.
+    """
     broken = [place for place, score in enumerate(scores) if not math.isfinite(score)]
     gains = [(-score if lower_is_better else score, place) for place, score in enumerate(scores) if place not in broken]
     gains.sort()

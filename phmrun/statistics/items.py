@@ -75,7 +75,9 @@ def variance_of_means(system: Sequence[Array], reference: Sequence[Array]) -> It
 def resampled_variance(
     system: Sequence[Array], reference: Sequence[Array], measure: Measure, draws: int = DRAWS
 ) -> ItemVariance:
-    """Return the variance over items of a corpus score, by bootstrap with a fixed seed.
+    """Return the variance of a corpus score over items, by bootstrap.
+
+    The bootstrap has a fixed seed.
 
     Args:
         system: Counts ``[items, kinds]`` of each seed.

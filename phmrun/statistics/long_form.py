@@ -62,9 +62,10 @@ def read_rows(files: Sequence[str]) -> list[Row]:
 
 
 def read_file(path: Path, system: str = "") -> list[Row]:
-    """Read the rows of a file in long form (CSV, JSON lines), or of a harness file.
+    """Read a file in long form, or of the harness.
 
-    The content decides. ``system`` is only used for a harness file; by default the name of its folder.
+    Long form is CSV or JSON lines; the content decides. ``system`` is only used for a harness file; by default the name
+    of its folder.
 
     Raises:
         PhmrunError: The file cannot be read, or is not in long form.
@@ -134,7 +135,10 @@ def _rows_of(records: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Row]:
 
 
 def _samples(records: Iterable[tuple[str, Mapping[str, Any]]], path: Path, system: str) -> list[Row]:
-    """Return the rows of a harness file; a metric is called TASK/METRIC, with its filter if there are several."""
+    """Return the rows of a harness file.
+
+    A metric is called TASK/METRIC, with its filter if there are several.
+    """
     task = path.name.removeprefix(SAMPLES).removesuffix(".jsonl").rpartition("_")[0] or path.stem
     kept = list(records)
     several = len({str(record.get("filter", "none")) for _, record in kept}) > 1
@@ -161,7 +165,10 @@ def _number(value: Any, where: str) -> float:
 
 
 def _text(value: Any) -> str:
-    """Return a label as text; floats with integer values lose their ".0", and NaN is empty."""
+    """Return a label as text.
+
+    Integral floats lose their ".0"; None and NaN are empty.
+    """
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, float) and value.is_integer():

@@ -68,7 +68,10 @@ def _node(step: int) -> float:
 
 @lru_cache(maxsize=1024)
 def _nominal(looks: tuple[int, ...], level: float) -> tuple[float, ...]:
-    """Return the nominal level of each look, by integrating the density of continuing paths."""
+    """Return the nominal level of each look.
+
+    The density of continuing paths is integrated from look to look.
+    """
     first = level * looks[0] / looks[-1]
     bound = t_quantile(1 - first / 2, math.inf)
     levels, spent, before = [first], first, looks[0]

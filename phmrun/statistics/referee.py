@@ -162,7 +162,9 @@ def decide(
 
 
 def _chosen(rows: Sequence[Row], metric: str, choose_by: str | None, *, lower_is_better: bool) -> list[Row]:
-    """Return the rows of the metric; if a seed has several trials, those of the best one by validation.
+    """Return the rows of the metric, of each seed's best trial.
+
+    The best trial is chosen by validation.
 
     Raises:
         PhmrunError: A seed has several trials without ``choose_by``, or a trial has no validation score.
@@ -227,7 +229,7 @@ def _system(name: str, rows: Sequence[Row]) -> System:
 
 
 def _shared_items(system: System, reference: System) -> ItemVariance | None:
-    """Return the variance over the items of all runs of both systems.
+    """Return the variance over the items of both systems.
 
     Returns ``None`` without items.
 

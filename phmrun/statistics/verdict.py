@@ -102,7 +102,9 @@ def judge(
     floors: Sequence[Sequence[float]] = (),
     items: Mapping[str, ItemVariance] | None = None,
 ) -> dict[str, Judgement]:
-    """Judge every system by the scores of its seeds, in the order of the seeds.
+    """Judge every system by the scores of its seeds.
+
+    Scores are in the order of the seeds.
 
     Args:
         systems: Scores by system; NaN marks a diverged seed.
@@ -127,7 +129,7 @@ def _first_decided(
     floors: Sequence[Sequence[float]],
     items: ItemVariance | None,
 ) -> Judgement:
-    """Return the judgement at the first look that decides, else at the last one.
+    """Return the judgement at the first deciding look, else the last.
 
     Repeated confidence intervals allow any stopping rule.
     """
@@ -140,9 +142,9 @@ def _first_decided(
 
 
 def beats_floors(scores: Sequence[float], floors: Sequence[Sequence[float]], *, lower_is_better: bool) -> bool | None:
-    """True if the mean over seeds beats every floor with 95 % confidence.
+    """True if the mean beats every floor with 95 % confidence.
 
-    Returns ``None`` without floors. A single run beats a floor if its score is better.
+    A single run beats a floor if its score is better. Returns ``None`` without floors.
     """
     if not floors:
         return None
@@ -210,7 +212,10 @@ def _over_seeds(
     design: Design,
     items: ItemVariance | None,
 ) -> tuple[Difference | None, str]:
-    """Return the difference over seeds (and items, for both), or the reason why there is none."""
+    """Return the difference over seeds, or the reason for none.
+
+    If the population is both, items are included.
+    """
     least = min(len(scores), len(reference))
     if least < 2:
         return None, "a single seed has no spread over training"
@@ -257,7 +262,10 @@ def _verdict(shown: Difference, question: Question, trained: tuple[bool | None, 
 def _needed(
     scores: Sequence[float], reference: Sequence[float], shown: Difference, question: Question, design: Design
 ) -> int | None:
-    """Return the fewest seeds that likely show the measured difference, or that it is within the margin."""
+    """Return the fewest seeds likely to decide.
+
+    They show the measured difference, or that it is within the margin.
+    """
     gain = -shown.value if question.lower_is_better else shown.value
     targets = [abs(shown.value)]
     if question.margin:

@@ -49,7 +49,10 @@ class Design:
         return 1 - (1 - self.level) ** (1 / self.rows)
 
     def nominal(self, look: int | None) -> float:
-        """Return the two-sided nominal level of one row at a look; ``None``: a single look."""
+        """Return the two-sided nominal level of one row at a look.
+
+        ``None`` is a single look.
+        """
         if look is None:
             return self.row_level
         return nominal_levels(self.looks, self.row_level)[self.looks.index(look)]
@@ -154,18 +157,20 @@ def studentised(
 
 
 def noncentrality(critical: float, freedom: float, power: float = POWER) -> float:
-    """Return the true difference, in standard errors, that exceeds a critical value with this power.
+    """Return the difference, in standard errors, with this power.
 
-    Uses the normal approximation of the noncentral t distribution (Abramowitz and Stegun 26.7.10).
+    It is the true difference that exceeds the critical value with this power. Uses the normal approximation of the
+    noncentral t distribution (Abramowitz and Stegun 26.7.10).
     """
     spread = math.sqrt(1 + critical**2 / (2 * freedom))
     return critical * (1 - 1 / (4 * freedom)) + t_quantile(power, math.inf) * spread
 
 
 def seeds_needed(system: Sequence[float], reference: Sequence[float], target: float, design: Design) -> int | None:
-    """Return the seeds per system that detect ``target`` with a power of 80 %, by the spread so far.
+    """Return the seeds per system that detect ``target``.
 
-    ``None`` if more than :data:`MOST_SEEDS` are needed, ``target`` is not positive, or there is no spread.
+    The power is 80 %, at the spread so far. Returns ``None`` if more than :data:`MOST_SEEDS` are needed, ``target`` is
+    not positive, or there is no spread.
     """
     spreads = [variance(side) for side in (system, reference)]
     if target <= 0 or not sum(spreads):

@@ -1,6 +1,6 @@
-"""State of a sweep's cells, and the time left, from the run directories.
+"""State of a sweep's cells, and estimate of the time left.
 
-Imports no torch.
+Read from the run directories. Imports no torch.
 """
 
 import json
@@ -61,17 +61,17 @@ class CellStatus:
 
     @property
     def diverged(self) -> bool:
-        """True if training stopped at a loss or weight that is NaN or infinite."""
+        """True if training stopped at NaN or infinity."""
         return self.state is CellState.FAILED and DIVERGED in self.reason
 
     @property
     def parameters(self) -> int | None:
-        """Parameters of the trained network, or of the configured one if no run has a count."""
+        """Parameters of the trained network, else of the configured one."""
         return self.cell.parameters if self._trained is None else self._trained
 
     @property
     def size(self) -> str | int | None:
-        """Number of parameters, as text with "≤" if it is for the largest possible vocabulary."""
+        """Number of parameters; "≤ N" for the largest possible vocabulary."""
         parameters = self.parameters
         exact = self.cell.exact or self._trained is not None
         return parameters if exact or parameters is None else f"≤ {parameters:,}"
@@ -157,9 +157,9 @@ class Estimate:
         return next((fmean(seconds) for seconds in measured if seconds), None)
 
     def left(self, status: CellStatus) -> float | None:
-        """Return the seconds left for a cell, from its own pace if it has started.
+        """Return the seconds left for a cell.
 
-        Returns ``None`` if unknown.
+        A cell that has started is estimated by its own pace. Returns ``None`` if unknown.
         """
         if status.state not in LEFT:
             return 0.0
@@ -172,7 +172,7 @@ class Estimate:
         return None if whole is None else max(0.0, whole - spent)
 
     def total(self, statuses: Iterable[CellStatus], slots: int) -> float | None:
-        """Return the seconds until all are done with this number of slots.
+        """Return the seconds until all are done in parallel slots.
 
         Returns ``None`` if any is unknown.
         """
@@ -193,7 +193,10 @@ def progress(status: CellStatus) -> float | None:
 
 
 def _likenesses(cell: Cell) -> tuple[str, ...]:
-    """Keys of similar cells, closest first: all settings except the seed; task and steps; task."""
+    """Keys of similar cells, closest first.
+
+    They are: all settings except the seed; task and steps; task.
+    """
     if cell.config is None:
         return ("",)
     task, values = cell.config.task, semantic_values(cell.config)

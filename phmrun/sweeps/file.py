@@ -194,7 +194,7 @@ def _placed(file: SweepFile, path: Path) -> SweepFile:
 
 
 def _with_data(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Resolve the data paths in settings relative to a folder, if the files exist."""
+    """Resolve data paths in settings relative to a folder."""
     return {key: _files(value, folder) if key.partition(".")[0] == "data" else value for key, value in settings.items()}
 
 
@@ -207,7 +207,7 @@ def _files(value: Any, folder: Path) -> Any:
 
 
 def _beside(name: str, folder: Path) -> str:
-    """Return a path below a folder if such a file exists, else the name unchanged."""
+    """Return a path below a folder if it exists, else the name."""
     path = folder / name
     try:
         return str(path) if path.is_file() or any(path.parent.glob(f"{path.name}.*")) else name

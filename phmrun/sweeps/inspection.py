@@ -91,9 +91,10 @@ def _learnt_sizes(data: DataModule) -> tuple[int, ...] | None:
 
 
 def recorded_data(runs_dir: Path, options_of: OptionsOf) -> Recorded:
-    """Return a lookup of recorded checksums in a directory of runs, read at the first call.
+    """Return a lookup of recorded checksums in a directory of runs.
 
-    The lookup raises a `PhmrunError` if runs with the same data settings have different checksums.
+    The runs are read at the first call. The lookup raises a `PhmrunError` if runs with the same data settings have
+    different checksums.
     """
 
     @cache

@@ -1,4 +1,4 @@
-"""A paper's table as a file: the settings of each row, and every cell as printed.
+"""Paper's table as a file: settings of rows, printed cells.
 
 Imports no torch.
 """
@@ -18,7 +18,7 @@ File = TypeVar("File", bound=Section)
 
 
 class Column(Section):
-    """Column of a paper's table: a parameter count, a value derived from one, or a score."""
+    """Column of a paper's table: a count, a derived value, or a score."""
 
     counts: str | list[str] | None = Field(
         None,
@@ -105,7 +105,7 @@ class PaperRow(Section):
         return self.missing if isinstance(self.missing, str) else self.missing.get(column, "")
 
     def quoted_in(self, column: str) -> str:
-        """Return the source of a cell's number if it is not the paper's own; else empty."""
+        """Return the source of a quoted cell; empty for the paper's own."""
         return self.quoted if isinstance(self.quoted, str) else self.quoted.get(column, "")
 
     def note_on(self, column: str) -> str:
@@ -165,11 +165,16 @@ class PaperTable(Section):
             raise ValueError(f"row {row.name}: something is missing, but no other reading is given")
 
     def sources(self, where: str) -> list[Source]:
-        """Return the sources below all rows: the files of this table only, no task defaults."""
+        """Return the sources below all rows: the table's files.
+
+        A task's defaults are not among them.
+        """
         return [*(config_source(name) for name in self.config), self.source(where, self.base)]
 
     def row_sources(self, row: PaperRow, where: str, column: str | None = None) -> list[Source]:
-        """Return the sources of a row or one of its cells, above the table's own.
+        """Return the sources of a row or one of its cells.
+
+        They override the table's own.
 
         Args:
             row: The row.

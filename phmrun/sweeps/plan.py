@@ -1,9 +1,7 @@
-"""Plan of a sweep: all cells resolved, named and checked before any starts.
+"""Plan of a sweep: cells resolved, named and checked before the start.
 
-Imports no torch.
-
-Callers pass in the two parts that need torch: the options of structures, and an inspector that counts parameters and
-checksums data. The inspector may cache its answers.
+Imports no torch. Callers pass in the two parts that need torch: the options of structures, and an inspector that counts
+parameters and checksums data. The inspector may cache its answers.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -97,7 +95,7 @@ class Plan:
 
     @property
     def runs(self) -> dict[str, Cell]:
-        """Cells that can be run, by run id; if cells share an id, the first."""
+        """Cells that can be run, by run id (the first of each)."""
         by_id: dict[str, Cell] = {}
         for cell in self.cells:
             if cell.run_id is not None:
@@ -153,7 +151,7 @@ def plan(
 
 
 def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: OptionsOf) -> Cell:
-    """Return a cell with further values by dotted key: resolved, named and checked again.
+    """Return a cell with other values: resolved, named and checked again.
 
     Raises:
         ValueError: The cell has no valid configuration.
@@ -168,7 +166,10 @@ def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: 
 
 
 def label_of(value: Any) -> str:
-    """Return the short text of a grid value; a layer's section with all its options."""
+    """Return the short text of a grid value.
+
+    A layer's section is shown with all its options.
+    """
     if isinstance(value, Mapping):
         if "structure" in value:
             return str(layer_label(value, words=True))
@@ -200,7 +201,7 @@ def reseeded(cell: Cell, seed: int) -> Cell:
 def _resolved(
     at: dict[str, Any], task: str, sources: list[Source], options_of: OptionsOf, published: Sequence[Source] = ()
 ) -> Cell:
-    """Return a cell that is not inspected yet, with its fault if it is invalid.
+    """Return a cell that is not inspected yet, or its fault.
 
     ``published`` are the sources of a paper's row without the sweep's own.
     """
@@ -264,7 +265,7 @@ def _combinations(sweep: Sweep, options_of: OptionsOf) -> Iterator[dict[str, Any
 def _foreign_options(
     grid: Mapping[str, Sequence[Any]], options_of: OptionsOf
 ) -> Iterator[tuple[str, Any, Sequence[str]]]:
-    """Yield for each layer of the grid the grid keys that are options of other layers only."""
+    """Yield each layer with the grid keys that only other layers have."""
     for key in LAYERS & grid.keys():
         of_layer: list[tuple[Any, set[str]]] = []
         for value in grid[key]:
@@ -280,7 +281,10 @@ def _foreign_options(
 
 
 def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source], options_of: OptionsOf) -> Iterator[Cell]:
-    """Yield the cells of a paper's table: rows times columns, with columns of the same experiment merged."""
+    """Yield the cells of a paper's table: rows times columns.
+
+    Columns of the same experiment are merged.
+    """
     file, task = sweep.file, str(table.task)
     where = str(file.table)
     columns = list(dict.fromkeys(column_groups(table, file.columns).values()))
@@ -300,7 +304,10 @@ def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source], options_o
 
 
 def is_trained(row: PaperRow) -> bool:
-    """True if a row is an experiment of ours: not quoted, and no network outside the task."""
+    """True if a row is an experiment of ours.
+
+    Rows that are quoted or have a network outside the task are not.
+    """
     return row.network is None and not isinstance(row.quoted, str)
 
 
@@ -342,7 +349,7 @@ def read_selection(texts: Iterable[str]) -> dict[str, list[Any]]:
 
 
 def fits(at: Mapping[str, Any], config: Experiment | None, wanted: Selection) -> bool:
-    """True if a cell has one of the wanted values at each wanted key.
+    """True if a cell has a wanted value at each wanted key.
 
     A key is a grid key, ``row``, ``column``, or a dotted key of the configuration. A section with a name or a structure
     also matches by that: ``layer=phm``, ``data=multi30k``.
@@ -354,7 +361,7 @@ def fits(at: Mapping[str, Any], config: Experiment | None, wanted: Selection) ->
 
 
 def _there(at: Mapping[str, Any], config: Experiment | None, key: str) -> list[Any]:
-    """Return a cell's values at a key, from the sweep and from its configuration."""
+    """Return a cell's values at a key, in sweep and configuration."""
     values = [at[key]] if key in at else []
     value: Any = config
     for part in key.split("."):
@@ -368,7 +375,7 @@ def _there(at: Mapping[str, Any], config: Experiment | None, key: str) -> list[A
 
 
 def _is(there: Any, wanted: Any) -> bool:
-    """True if a value equals the wanted one, as a value or as text."""
+    """True if a value equals the wanted one, possibly as text."""
     if isinstance(there, LayerConfig):
         there = {"structure": there.structure, **there.options}
     elif isinstance(there, Section):

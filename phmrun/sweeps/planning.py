@@ -22,7 +22,9 @@ from phmrun.sweeps.tuning import Tuned, settled, with_choices
 def planned(
     file: str, only: Sequence[str] | None = None, seeds: int | None = None, *, ledger: Path | None = None
 ) -> Plan:
-    """Return the plan of a sweep's file, with its networks counted and its data inspected.
+    """Return the plan of a sweep's file.
+
+    Networks are counted and data inspected.
 
     Args:
         file: Path of the sweep's file.
@@ -63,19 +65,25 @@ def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, Options
 
 
 def maker(made: Plan, ledger: Path | None = None) -> Callable[[Cell, Mapping[str, Any]], Cell]:
-    """Return a function that builds a trial's cell from a cell and the trial's values."""
+    """Return a function that builds trial cells."""
     inspect, options_of = by_torch(made.sweep, ledger)
     return lambda cell, values: recorded_cell(varied(cell, values, inspect, options_of), made.ledger)
 
 
 def tuned_rows(made: Plan, runs_dir: Path) -> list[Tuned]:
-    """Return the rows of a sweep with their trials; none if it tunes nothing."""
+    """Return the rows of a sweep with their trials.
+
+    The result is empty if the sweep tunes nothing.
+    """
     tune = made.sweep.file.tune
     return settled(made, runs_dir, tune, maker(made, runs_dir), replicates=made.sweep.file.replicates) if tune else []
 
 
 def chosen(made: Plan, runs_dir: Path) -> Plan:
-    """Return the plan with the best trials' values; unchanged if the sweep tunes nothing."""
+    """Return the plan with the best trials' values.
+
+    The plan is unchanged if the sweep tunes nothing.
+    """
     rows = tuned_rows(made, runs_dir)
     return with_choices(made, rows, maker(made, runs_dir)) if rows else made
 
@@ -94,7 +102,10 @@ def recorded(file: str, runs_dir: Path, only: Sequence[str] | None = None, seeds
 
 
 def with_recorded_seeds(made: Plan, runs_dir: Path, only: Sequence[str] | None = None) -> Plan:
-    """Return the plan with all further seeds that have a run; every row gets all of them."""
+    """Return the plan with all further seeds that have a run.
+
+    Every row gets all of them.
+    """
     rows: dict[tuple[str, ...], list[Cell]] = {}
     for cell in made.cells:
         rows.setdefault(tuple(text for key, text in cell.labels.items() if key != SEED), []).append(cell)

@@ -51,7 +51,11 @@ class View:
     statuses: Sequence[CellStatus] = ()  # cells of a sweep, without seeds that are no longer needed
 
     def differences(self, margin: float | None = None) -> Differences:
-        """Return comparisons with the dense cells: sequential decisions if there are any, else one test of all runs."""
+        """Return comparisons with the dense cells.
+
+        They are the decisions of the looks if there are any, else one test of all runs. Cells of other training lengths
+        are left out.
+        """
         if self.looked is None:
             return differences(self.table, margin)
         unequal = withheld(self.table)
@@ -73,7 +77,7 @@ class View:
 
 
 def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> View:
-    """Return the results of a sweep's file, of named runs, or of all finished runs.
+    """Return the results of a sweep's file, named runs, or all finished runs.
 
     Raises:
         PhmrunError: A name does not exist, no run is done, or another design is on record.
@@ -114,7 +118,10 @@ def view_of_sweep(file: str, runs_dir: Path, asked: Asked) -> tuple[View, Plan]:
 
 
 def results_of(plan: Plan, statuses: Iterable[CellStatus]) -> Results:
-    """Return the results of a sweep's cells; for a paper's table, in its shape."""
+    """Return the results of a sweep's cells.
+
+    A paper's table keeps its shape.
+    """
     entries = tuple(_entry(status) for status in statuses)
     keys = tuple(dict.fromkeys(key for entry in entries for key in entry.at if key != SEED))
     sweep, table, shape = plan.sweep, plan.sweep.table, None

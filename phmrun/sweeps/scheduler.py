@@ -88,7 +88,10 @@ class Scheduler:
                 claim.release()
 
     def _step(self) -> bool:
-        """Handle ended runs, start new ones if there is room; return True if any are left."""
+        """Handle ended runs, and start new ones if there is room.
+
+        Returns True if any are left.
+        """
         if self.deadline is not None and time.monotonic() >= self.deadline:
             return False
         for ended in self.executor.poll():
@@ -144,7 +147,10 @@ class Scheduler:
         return job
 
     def _wanted(self, status: CellStatus) -> bool:
-        """True if a cell must run now; running cells are awaited, finished ones reported."""
+        """True if a cell must run now.
+
+        Running cells are awaited, finished ones reported.
+        """
         name = str(status.cell.run_id)
         tried = self._attempts.get(name, 0) > 0
         if status.state is CellState.RUNNING:
@@ -158,7 +164,10 @@ class Scheduler:
         return True
 
     def _settle(self, ended: Ended, *, stopped: bool = False) -> None:
-        """Handle the end of a process; one that this planner stopped counts as interrupted, not as failed."""
+        """Handle the end of a process.
+
+        One that this planner stopped counts as interrupted, not as failed.
+        """
         cell, claim, began = self._mine.pop(ended.run_id)
         try:
             if not stopped:
@@ -198,7 +207,10 @@ class Cancelled:
 
 
 def cancel(workplace: Workplace, statuses: Sequence[CellStatus]) -> Cancelled:
-    """Interrupt the planners of a sweep on this machine, then its runs, which can be resumed."""
+    """Interrupt a sweep's planners on this machine, then its runs.
+
+    They can be resumed.
+    """
     before = [status for status in statuses if status.state is CellState.RUNNING]
     # Planners first: they interrupt their own runs, and would start the next ones in the place of any that ended.
     planners = [holder for holder in workplace.planners() if _is_here(holder)]
@@ -220,7 +232,10 @@ def cancel(workplace: Workplace, statuses: Sequence[CellStatus]) -> Cancelled:
 
 
 def _end(holders: Sequence[Holder], which: signal.Signals, seconds: float, *, group: bool) -> None:
-    """Signal processes, or the groups that they lead, and wait until they end or time out."""
+    """Signal processes, or their groups, and wait for their end.
+
+    ``seconds`` is the maximum time to wait.
+    """
     for holder in holders:
         # it may have ended, or belong to another user; the caller checks again
         with suppress(ProcessLookupError, PermissionError):

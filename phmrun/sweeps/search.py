@@ -24,7 +24,10 @@ _WHOLE = re.compile(r"[+-]?\d+")
 
 @dataclass(frozen=True)
 class Interval:
-    """Range of a number; logarithmic if the upper end is at least ten times the lower one."""
+    """Range of a number.
+
+    It is logarithmic if the upper end is at least ten times a positive lower end.
+    """
 
     key: str  # dotted key of the configuration
     low: float  # least value
@@ -166,7 +169,10 @@ class Search:
         return open_[:count]
 
     def settle(self, trial: Trial, status: CellStatus) -> bool:
-        """Record the score of a trial; return False if its run has not ended."""
+        """Record the score of a trial.
+
+        Returns False if its run has not ended.
+        """
         if status.state not in (CellState.DONE, CellState.FAILED, CellState.INVALID, CellState.BLOCKED):
             return False
         score = status.run.score(BEST) if status.run and status.state is CellState.DONE else None

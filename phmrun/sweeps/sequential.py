@@ -72,7 +72,7 @@ class Known:
 
     @property
     def looked_at(self) -> int:
-        """Seeds at the deciding look, or at the last one so far; 0 before the first."""
+        """Seeds at the deciding or last look; 0 before the first."""
         shown = self.judgement.difference
         if shown is not None and shown.look is not None:
             return shown.look
@@ -81,7 +81,10 @@ class Known:
 
 @dataclass(frozen=True)
 class Terms:
-    """Design of a sweep, fixed before the first look and kept in the sweep's folder."""
+    """Design of a sweep, fixed before the first look.
+
+    It is kept in the sweep's folder.
+    """
 
     max_seeds: int  # maximum of seeds of a row
     # δ; ``None``: the default of the score; 0: test for differences only
@@ -131,7 +134,10 @@ def kept_terms(folder: Path, file: str | None = None) -> Terms | None:
 
 
 def write_design(folder: Path, terms: Terms, statuses: Sequence[CellStatus]) -> Path:
-    """Write a sweep's design to a folder of small results, and return the file's path."""
+    """Write a sweep's design to a folder, and return the path.
+
+    The folder holds small results, and the design travels with them.
+    """
     dropped = int(any(status.cell.chose_settings for status in statuses))
     question = terms.question(main_score(statuses), dropped)
     rows = max((len(family.rows) for family in families(statuses)), default=0)
@@ -225,7 +231,10 @@ def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
 
 
 def wanted(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
-    """Return the unfinished cells up to the next look, of open rows and their baselines."""
+    """Return the unfinished cells up to the next look.
+
+    They are of rows that are open, and of their baselines.
+    """
     chosen: list[CellStatus] = []
     for family in families(statuses):
         if family.baseline is None:
@@ -244,9 +253,10 @@ def wanted(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
 
 
 def replayed(table: ResultTable, statuses: Sequence[CellStatus], terms: Terms) -> dict[tuple[int, int], RowComparison]:
-    """Return the sequential comparisons by row and column of a table, for the main score only.
+    """Return the sequential comparisons by row and column of a table.
 
-    ``statuses`` are all cells of the sweep, since rows outside the table share the level, too.
+    Only columns of the main score have them. ``statuses`` are all cells of the sweep, since rows outside the table
+    share the level, too.
     """
     score, compared = main_score(statuses), {}
     by_run = {
@@ -272,7 +282,10 @@ def counted_seeds(row: Row) -> list[CellStatus]:
 
 
 def scores_of(row: Row) -> list[float]:
-    """Return the scores of a row's counted seeds, up to the first missing one; NaN if diverged."""
+    """Return a row's counted scores, up to the first missing one.
+
+    Diverged seeds are NaN.
+    """
     values = []
     for status in counted_seeds(row):
         run = status.run if status.state is CellState.DONE else None
@@ -285,7 +298,10 @@ def scores_of(row: Row) -> list[float]:
 
 
 def _floors(row: Row, score: str) -> dict[str, list[float]]:
-    """Return the scores of the metric's floors in a row's runs, by name; one value if constant."""
+    """Return the floors' scores in a row's runs, by name.
+
+    A constant floor has a single value.
+    """
     floors = {}
     for name in floors_of(score) if score else ():
         values = [status.run.score(name) for status in row.statuses if status.run]

@@ -1,4 +1,4 @@
-"""Equal tuning effort: the same number of trials for each row, chosen on validation, never on test.
+"""Equal tuning effort: as many trials for each row, compared on validation.
 
 Trials are normal runs of the first seed; no other state is kept. If the best value of any row lies at an edge of its
 space, the spaces of all rows are extended, at most twice. After that, the row is marked.
@@ -68,9 +68,9 @@ class Tuned:
 
 
 def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make, *, replicates: bool = False) -> list[Tuned]:
-    """Return the rows that can be run, with their trials in the spaces extended so far.
+    """Return the rows that can be run, with their trials so far.
 
-    Trials that are not done are the ones to run next.
+    Spaces are extended as far as needed. Trials that are not done are the ones to run next.
     """
     by_row: dict[tuple[str, ...], list[Cell]] = {}
     for cell in plan.cells:
@@ -116,9 +116,9 @@ def _replicates(row: Tuned, runs_dir: Path, make: Make) -> Iterator[Tuned]:
 
 
 def extended(rows: Sequence[Tuned]) -> list[Space] | None:
-    """Return the rows' spaces with one more value at each edge that is best in any row.
+    """Return the rows' spaces, extended at edges with a best value.
 
-    Returns ``None`` if none is.
+    Returns ``None`` if no row has its best value at an edge.
     """
     spaces = [
         {key: sorted(values) if _numbers(values) else values for key, values in row.space.items()} for row in rows
@@ -134,7 +134,10 @@ def extended(rows: Sequence[Tuned]) -> list[Space] | None:
 
 
 def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
-    """Return the plan with each row's best values; rows without a choice stay unchanged."""
+    """Return the plan with each row's best values.
+
+    Rows without a choice stay unchanged.
+    """
     chosen = {cell.run_id: row for row in rows if row.values is not None for cell in row.cells}
     cells = []
     for cell in plan.cells:
@@ -151,7 +154,10 @@ def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
 
 
 def _replicate(row: Tuned, cell: Cell, make: Make) -> Iterator[Cell]:
-    """Yield the cell of a replicate with its seed's choice; nothing for the pilot."""
+    """Yield the cell of a replicate with its seed's choice.
+
+    The pilot has none.
+    """
     for chosen in row.replicates:
         if chosen.cells[0].run_id == cell.run_id:
             (key,) = chosen.space
@@ -174,13 +180,13 @@ def _around(cell: Cell) -> Space:
 
 
 def _beside(row: Tuned) -> list[Mapping[str, Any]]:
-    """Return the learning rates half a step on either side of a row's best."""
+    """Return the learning rates half a step beside a row's best."""
     best = (row.values or {})[RATE]
     return [{RATE: _rounded(best * STEP**power)} for power in (-0.5, 0.5)]
 
 
 def _tried(row: Tuned, runs_dir: Path, make: Make, further: Sequence[Mapping[str, Any]] = ()) -> Tuned:
-    """Return a row with the states of its trials, and the best one if all have ended."""
+    """Return a row with its trials, and the best if all have ended."""
     combinations = [dict(zip(row.space, values, strict=True)) for values in product(*row.space.values())]
     trials = [(values, look(make(row.cells[0], values), runs_dir)) for values in [*combinations, *further]]
     row = replace(row, trials=tuple(trials), values=None, at_edge=())

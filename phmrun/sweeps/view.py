@@ -1,4 +1,7 @@
-"""Progress of a sweep on stderr: a live table on a terminal, plain lines elsewhere."""
+"""Progress of a sweep on stderr, live on a terminal.
+
+Without a terminal it is plain lines.
+"""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -54,7 +57,10 @@ class Tracker:
                 self._overheads.append(max(0.0, event.seconds - status.run.status.seconds))
 
     def refresh(self) -> list[CellStatus]:
-        """Read the running cells again and return them, with started ones that hold no lock yet."""
+        """Read the running cells again, and return them.
+
+        Started ones that hold no lock yet are included.
+        """
         for name, status in self.statuses.items():
             if status.state is CellState.RUNNING:
                 seen = look(status.cell, self.runs_dir)
@@ -63,9 +69,9 @@ class Tracker:
         return [status for status in self.statuses.values() if status.state is CellState.RUNNING]
 
     def left(self) -> float | None:
-        """Return the seconds left, with the measured overhead of start-up and evaluation.
+        """Return the seconds left.
 
-        Returns ``None`` if unknown.
+        They include the measured overhead of start-up and evaluation. Returns ``None`` if unknown.
         """
         open_ones = [s for s in self.statuses.values() if s.state in (*NOT_BEGUN, CellState.RUNNING)]
         training = self.estimate.total(open_ones, self.slots)
@@ -93,7 +99,7 @@ View = Callable[[Event | None], None]  # shows an event; None: time has passed
 
 @contextmanager
 def shown(tracker: Tracker, console: Console) -> Iterator[View]:
-    """Yield a view of a sweep: live if the console is a terminal, else lines."""
+    """Yield a view of a sweep, live if the console is a terminal."""
     looked = time.monotonic()
 
     def lines(event: Event | None) -> None:

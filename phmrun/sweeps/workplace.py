@@ -72,13 +72,16 @@ class Workplace:
         return directory_of(self.runs_dir, run_id) / LOG
 
     def claim(self, cell: Cell) -> Lock:
-        """Return the lock of the planner that starts a cell; create its run directory if missing."""
+        """Return the lock of the planner that starts a cell.
+
+        Creates its run directory if missing.
+        """
         path = directory_of(self.runs_dir, str(cell.run_id))
         path.mkdir(parents=True, exist_ok=True)
         return Lock(path / CLAIM, f"the run {cell.run_id}")
 
     def registration(self) -> Lock:
-        """Return the lock that registers this process as a planner, for ``phmrun sweep cancel``."""
+        """Return the lock that registers this planner for ``phmrun sweep cancel``."""
         folder = self.path / "planners"
         folder.mkdir(parents=True, exist_ok=True)
         return Lock(folder / f"{socket.gethostname()}-{os.getpid()}", "this planner's own registration")

@@ -95,7 +95,7 @@ def test_models_at_the_floor_are_untrained_and_never_equivalent():
 
 def test_one_seed_and_no_spread_are_undecided_with_the_reason():
     question = Question(margin=1.0)
-    assert "one seed" in judge({"row": [3.0]}, DENSE, question)["row"].reason
+    assert "a single seed" in judge({"row": [3.0]}, DENSE, question)["row"].reason
     flat = judge({"row": [30.0] * 4}, [31.0] * 4, question)["row"]
     assert (flat.verdict, flat.difference.p) == (Verdict.UNDECIDED, 1.0)
     assert "no spread" in flat.reason

@@ -24,7 +24,10 @@ ACROSS = 3  # panels side by side at most
 
 
 class Panel(NamedTuple):
-    """Map EᵀE ``[m, m]``, scaled to 0–1, with the number of groups of its dimensions."""
+    """Map EᵀE ``[m, m]``, scaled to 0–1.
+
+    ``groups`` is the number of groups of its dimensions.
+    """
 
     title: str
     map: NDArray[np.float64]
@@ -47,9 +50,9 @@ def correlation_map(tables: Iterator[Tensor]) -> NDArray[np.float64]:
 
 @torch.no_grad()
 def correlation_panels(network: nn.Module) -> list[Panel]:
-    """Return the maps of a network's embeddings, one per layer of a deep one.
+    """Return the maps of a network's embeddings.
 
-    Sets the network to evaluation mode.
+    A deep one has a map per layer. Sets the network to evaluation mode.
 
     Raises:
         PhmrunError: The network has no embedding.
@@ -67,7 +70,7 @@ def correlation_panels(network: nn.Module) -> list[Panel]:
 
 
 def draw_correlation(panels: list[Panel], title: str) -> Figure:
-    """Draw the maps side by side, with lines between the groups of a transform."""
+    """Draw the maps side by side, with lines between groups."""
     across = min(len(panels), ACROSS)
     down = -(-len(panels) // across)
     figure = new_figure(PANEL * across + 0.8, PANEL * down + 0.6)
@@ -95,7 +98,10 @@ def draw_correlation(panels: list[Panel], title: str) -> Figure:
 
 
 def _embeddings(network: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Yield the input tables with their names, each once; a deep one includes its mapping."""
+    """Yield the distinct input tables with their names.
+
+    A deep one includes its mapping.
+    """
     seen: set[int] = set()
     children = dict(network.named_children())
     for name in ("define", *(name for name in children if name.endswith("embedding"))):

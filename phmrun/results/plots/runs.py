@@ -39,7 +39,7 @@ def heading(runs: Sequence[Run]) -> str:
 
 
 def labels(runs: Sequence[Run]) -> list[str]:
-    """Return a label per run: its network ("dense", "phm n=2"), then the settings that differ."""
+    """Return a label per run: its network, then settings that differ."""
     networks = [str(run.status.about.get("network") or run.status.about.get("layer") or PLAIN) for run in runs]
     try:
         settings = [semantic_values(load_run_config(run.config_path, options_of=options_of)) for run in runs]
@@ -63,7 +63,7 @@ def labels(runs: Sequence[Run]) -> list[str]:
 
 
 def default_name(runs: Sequence[Run], kind: str) -> Path:
-    """Return the default path of a picture: in the working directory, named after the first run."""
+    """Return a picture's default path: the working directory, the first run's name."""
     return Path(f"{kind}-{runs[0].id}.png")
 
 
@@ -145,7 +145,10 @@ def pace_of(run: Run, label: str) -> Pace:
 
 
 def draw_speed(paces: Sequence[Pace], heading: str = "") -> Figure:
-    """Draw bars of training and prediction speed per run, labeled "not recorded" if missing."""
+    """Draw bars of training and prediction speed per run.
+
+    Missing speeds are labeled "not recorded".
+    """
     lines = sum(1 + pace.label.count("\n") for pace in paces)
     figure = new_figure(9.0, 1.3 + 0.3 * lines)
     figure.suptitle(words(heading), fontsize=10)

@@ -1,4 +1,4 @@
-"""Plots of a sweep's rows: score against cost, differences from dense, value of trials."""
+"""Plots of a sweep: scores by cost, differences, value of trials."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from phmrun.statistics.expected_best import expected_best
 
 
 def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters", heading: str = "") -> Figure:
-    """Draw a score against a cost, with spreads and the Pareto front as a line."""
+    """Draw a score by cost, with spreads and the Pareto front."""
     figure = new_figure(7.0, 4.6)
     figure.suptitle(fill(words(heading), 90), fontsize=10)
     axes = figure.subplots()
@@ -65,7 +65,7 @@ def short(value: float) -> str:
 
 
 def draw_effects(effects: Sequence[Effect], score: str) -> Figure:
-    """Draw the difference from dense and its interval for each row; zero is the dense network.
+    """Draw each row's difference from dense with its interval.
 
     Points of significantly different rows are filled.
     """
@@ -94,7 +94,7 @@ class Effort(NamedTuple):
 
 
 def draw_tuning(efforts: Sequence[Effort], score: str, heading: str = "") -> Figure:
-    """Draw the expected best validation score over the number of trials (Dodge et al. 2019)."""
+    """Draw the expected best score by trials (Dodge et al. 2019)."""
     figure = new_figure(7.0, 4.2)
     axes = figure.subplots()
     for number, effort in enumerate(efforts):

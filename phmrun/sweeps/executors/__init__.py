@@ -1,4 +1,4 @@
-"""Executors: run each job in its own process, on this machine, a SLURM or a Ray cluster."""
+"""Executors: jobs on this machine, a SLURM or a Ray cluster."""
 
 import signal
 import subprocess
@@ -46,9 +46,9 @@ class Executor(Protocol):
 
 
 def start(job: Job, where: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Start a job as a child process in its own session, with output appended to its log.
+    """Start a job as a child process in its own session.
 
-    The terminal's Ctrl-C therefore reaches the job only through its planner.
+    Output is appended to its log. The terminal's Ctrl-C reaches the job only through its planner.
 
     Args:
         job: The job.

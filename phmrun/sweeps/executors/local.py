@@ -1,4 +1,4 @@
-"""Local executor: as many runs at a time as slots, each in its own process group.
+"""Local executor: runs in slots, each in its own process group.
 
 A run survives a killed planner: it keeps the lock of its run directory and ends by itself. A planner that is
 interrupted stops its runs.

@@ -81,7 +81,10 @@ class RayExecutor:
             self._ray.wait(list(self._running), num_returns=len(self._running), timeout=WAIT)
 
     def _code(self, reference: Any) -> int:
-        """Return the exit code of an ended task; minus a signal if it was cancelled or lost."""
+        """Return the exit code of an ended task.
+
+        It is minus a signal if the task was cancelled or lost.
+        """
         try:
             return int(self._ray.get(reference))
         except self._ray.exceptions.TaskCancelledError:
@@ -91,12 +94,12 @@ class RayExecutor:
 
 
 def carry_out(job: Job) -> int:
-    """Run a job in a child process on the task's machine, and return its exit code.
+    """Run a job on the task's machine, and return its exit code.
 
-    If the task is cancelled, it ends its child.
+    The job is a child process, which ends if the task is cancelled.
 
     Raises:
-        KeyboardInterrupt: The task was cancelled, and the child survived all signals.
+        KeyboardInterrupt: The task was cancelled, and the child had ended or survived all signals.
     """
     # Ray blocks SIGINT, and a child would inherit that.
     blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])

@@ -1,4 +1,4 @@
-"""SLURM executor: one array job, with a script that can be edited before submission.
+"""SLURM executor: one array job with an editable script.
 
 SLURM queues the jobs itself, so no planner stays behind. Before its time limit each task gets a signal. It then stops
 its run, requeues itself, and resumes from the last checkpoint.
@@ -65,7 +65,9 @@ class Slurm:
     options: Sequence[str] = ()
 
     def write(self, jobs: Sequence[Job]) -> Path:
-        """Write the script of one array job with its lists of commands and runs; return its path.
+        """Write the script of one array job, and return its path.
+
+        Lists of its commands and runs are written beside it.
 
         Raises:
             PhmrunError: An option has a line end or another unprintable character.
@@ -99,7 +101,9 @@ class Slurm:
         return folder / SCRIPT
 
     def submit(self, script: Path) -> str:
-        """Submit a script and return SLURM's job number, which is also written beside it.
+        """Submit a script, and return SLURM's job number.
+
+        The number is also written beside the script.
 
         Raises:
             PhmrunError: sbatch is missing or refuses the script.
