@@ -280,7 +280,10 @@ class _Book:
         self._tensor: Tensor | None = None
 
     def at_limit(self, step: int) -> list[bool]:
-        """Return True for each row whose length limit is this step; an empty list if there is none."""
+        """Return True for each row whose length limit is this step.
+
+        An empty list if there is none.
+        """
         if step not in self._last_steps:
             return []
         return [self.limits[sentence] == step for sentence in self.sentences]
@@ -308,7 +311,10 @@ class _Book:
             self._tensor = None
 
     def close(self, rows: list[bool], step: int) -> None:
-        """Finish the rows that are True; until they are removed, their hypotheses have no effect."""
+        """Finish the rows that are True.
+
+        Until they are removed, their hypotheses have no effect.
+        """
         for row, done in enumerate(rows):
             if not done or self.thresholds[row] == _CLOSED:
                 continue

@@ -93,7 +93,10 @@ class FewRows:
         return apply(inputs)
 
     def _chosen(self, rows: int) -> Map:
-        """Return the fastest map for this number of rows; numbers up to the same power of two share a kernel."""
+        """Return the fastest map for this number of rows.
+
+        Numbers up to the same power of two share a kernel.
+        """
         size = 1 << max(0, rows - 1).bit_length()
         if size not in self._by_rows:
             plain = self.weight.device.type != "cpu" or self.weight.dtype != torch.float32

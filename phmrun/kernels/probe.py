@@ -57,7 +57,10 @@ def largest_error(products: Iterable[Product]) -> float:
 
 
 def _error(left: Tensor, right: Tensor) -> float:
-    """Return the relative error of a product; a batch of one is computed as a plain product."""
+    """Return the relative error of a product.
+
+    A batch of one is computed as a plain product.
+    """
     if len(left) == 1:
         left, right = left[0], right[0]
     exact = left.double() @ right.double()

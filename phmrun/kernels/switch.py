@@ -53,7 +53,10 @@ def onednn_products(active: bool = True) -> Iterator[None]:
 
 @contextmanager
 def tf32_products(active: bool = True) -> Iterator[None]:
-    """Compute float32 products on a GPU in TensorFloat-32 inside the block; change nothing unless ``active``."""
+    """Compute float32 products on a GPU in TensorFloat-32 inside the block.
+
+    Change nothing unless ``active``.
+    """
     if not active:
         yield
         return

@@ -286,7 +286,10 @@ class AdaptiveSoftmax(nn.Module):
 
 
 def _projections(clusters: Sequence[Cluster], width: int, layer: dict[str, Any]) -> nn.ModuleList:
-    """Build a map from each cluster's width to the model's; identity if they are equal."""
+    """Build a map from each cluster's width to the model's.
+
+    Identity if they are equal.
+    """
     return nn.ModuleList(
         nn.Identity() if cluster.width == width else _map(cluster.width, width, False, **layer) for cluster in clusters
     )
@@ -342,7 +345,10 @@ class TiedOutput(nn.Module):
         return F.linear(*self.reduced(inputs), self.bias)
 
     def plain(self) -> nn.Sequential:
-        """Return a sequence of linear maps with the same outputs; W is built once."""
+        """Return a sequence of linear maps with the same outputs.
+
+        W is built once.
+        """
         maps: list[nn.Module] = [] if self.project is None else [self.project]
         table, projection = self.words.tables[0], self.words.projections[0]
         weight = cast(Tensor, table.weight)

@@ -68,7 +68,10 @@ class Biaffine(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw W so that inputs of unit variance have scores of unit variance; u, v and c are zero."""
+        """Draw W so that inputs of unit variance have scores of unit variance.
+
+        The terms u, v and c are zero.
+        """
         for structure in self.maps:
             structure.reset_parameters(1 / self.in_features)  # type: ignore[operator]
         for parameter in (self.u, self.v, self.c):
@@ -132,7 +135,10 @@ class Biaffine(nn.Module):
         return scores if self.v is None else scores + self._of_y(y)
 
     def plain(self) -> "Biaffine":
-        """Return an equivalent with copies of the dense matrices; u, v and c are shared."""
+        """Return an equivalent with copies of the dense matrices.
+
+        The terms u, v and c are shared.
+        """
         with torch.device("meta"):
             plain = Biaffine(self.in_features, self.out_features)
         for structure, weight in zip(plain.maps, self.weight, strict=True):

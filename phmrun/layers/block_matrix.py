@@ -14,7 +14,10 @@ from phmrun.shares import share_of
 
 
 def block_size(size: int, blocks: int) -> int:
-    """Return the number of features per block; the last block is padded if ``blocks`` does not divide ``size``."""
+    """Return the number of features per block.
+
+    The last block is padded if ``blocks`` does not divide ``size``.
+    """
     return -(-size // blocks)
 
 

@@ -100,7 +100,10 @@ _TRIED: set[type] = set()
 
 
 def _without_memory(trial: Any) -> torch.Tensor | None:
-    """Return W on the meta device; None if an operation needs real numbers."""
+    """Return W on the meta device.
+
+    None if an operation needs real numbers.
+    """
     try:
         matrix: torch.Tensor = trial.materialize()
     except NotImplementedError:
@@ -113,7 +116,10 @@ def _without_memory(trial: Any) -> torch.Tensor | None:
 
 
 def _attempt(structure: type, where: str, action: Callable[[], Result]) -> Result:
-    """Return the result of ``action``; report its Python errors as faults of the class."""
+    """Return the result of ``action``.
+
+    Report its Python errors as faults of the class.
+    """
     try:
         return action()
     except SLIPS as error:

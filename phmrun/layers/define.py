@@ -219,7 +219,10 @@ class _Watched(NamedTuple):
 
 
 def _version(parameter: nn.Parameter) -> int:
-    """Return the number of in-place changes of a parameter; 0 if created in inference mode."""
+    """Return the number of in-place changes of a parameter.
+
+    0 if created in inference mode.
+    """
     return 0 if parameter.is_inference() else parameter._version
 
 
@@ -334,7 +337,10 @@ class DeFINE(nn.Module):
         return super().train(mode)
 
     def _current_table(self) -> Tensor:
-        """Return the cached table; compute it if there is none or a parameter has changed."""
+        """Return the cached table.
+
+        Compute it if there is none or a parameter has changed.
+        """
         if self._table is None or any(
             place[name] is not parameter or _version(parameter) != version
             for place, name, parameter, version in self._table_of

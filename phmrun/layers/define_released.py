@@ -35,7 +35,10 @@ def released_groups(depth: int, max_groups: int) -> list[int]:
 
 
 def released_maps(start: int, widest: int, end: int, depth: int, max_groups: int) -> list[GroupMap]:
-    """Return the sizes of the N group transforms; all except the first also read the ``start`` inputs."""
+    """Return the sizes of the N group transforms.
+
+    All except the first also read the ``start`` inputs.
+    """
     groups = released_groups(depth, max_groups)
     maps, inputs = [], start
     for step in range(depth - 1):

@@ -274,7 +274,10 @@ def _first_factors(weight: Tensor, covariance: Tensor, b: Tensor, p: int, q: int
 
 
 def _solve(gram: Tensor, right: Tensor) -> Tensor:
-    """Return gram⁻¹ · right of a symmetric system; the solution of least norm if it is singular."""
+    """Return gram⁻¹ · right of a symmetric system.
+
+    If it is singular, return the solution of least norm.
+    """
     factor, failed = torch.linalg.cholesky_ex(gram)
     if not int(failed):
         solution: Tensor = torch.cholesky_solve(right, factor)

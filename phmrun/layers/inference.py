@@ -49,7 +49,10 @@ def factors_pay(structure: Structure) -> bool:
 
 @runtime_checkable
 class Foldable(Protocol):
-    """Module with an equivalent of plain modules; ``Linear`` and ``Embedding`` are handled separately."""
+    """Module with an equivalent of plain modules.
+
+    ``Linear`` and ``Embedding`` are handled separately.
+    """
 
     def plain(self) -> nn.Module:
         """Return the equivalent for evaluation; it may share parameters with the module."""
@@ -143,7 +146,10 @@ def table_of(embedding: nn.Module) -> nn.Embedding:
 
 
 def replaced(module: Model, replace: Callable[[nn.Module], nn.Module]) -> Model:
-    """Apply ``replace`` to all submodules, in place, then to ``module``; shared modules stay shared."""
+    """Apply ``replace`` to all submodules, in place, then to ``module``.
+
+    Shared modules stay shared.
+    """
     done: dict[nn.Module, nn.Module] = {}
 
     def visit(module: nn.Module) -> nn.Module:

@@ -106,7 +106,10 @@ def glorot_std(in_features: int, out_features: int) -> float:
 
 
 def on_device(device: torch.device | str | None) -> AbstractContextManager[Any]:
-    """Return a context that creates tensors on ``device``; None keeps the default device."""
+    """Return a context that creates tensors on ``device``.
+
+    None keeps the default device.
+    """
     return nullcontext() if device is None else torch.device(device)
 
 

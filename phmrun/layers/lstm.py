@@ -350,7 +350,10 @@ class LSTM(nn.Module):
         return outputs, (h, c)
 
     def _drop(self, vectors: Tensor, share: float, batch_sizes: Tensor | None, time: int | None = None) -> Tensor:
-        """Apply dropout to a layer's inputs; if variational, with one mask per sequence along ``time``."""
+        """Apply dropout to a layer's inputs.
+
+        Variational dropout has one mask per sequence along ``time``.
+        """
         if not (share and self.training):
             return vectors
         if not self.variational:
@@ -412,7 +415,10 @@ def _rows(vectors: Tensor, order: Tensor) -> Tensor:
 
 
 def packed_rows(batch_sizes: Tensor) -> Tensor:
-    """Return the sequence number of each vector of packed data; step t has rows 0 … ``batch_sizes[t]`` - 1."""
+    """Return the sequence number of each vector of packed data.
+
+    Step t has rows 0 … ``batch_sizes[t]`` - 1.
+    """
     starts = (batch_sizes.cumsum(0) - batch_sizes).repeat_interleave(batch_sizes)
     return torch.arange(len(starts)) - starts
 

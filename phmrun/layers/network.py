@@ -52,7 +52,10 @@ def replace_structures(network: nn.Module, layers: Mapping[str, Mapping[str, Any
 
 
 def made_for(old: Structure, layer: Mapping[str, Any]) -> Structure:
-    """Build a structure with the sizes of ``old``; its parameters are not initialized."""
+    """Build a structure with the sizes of ``old``.
+
+    Its parameters are not initialized.
+    """
     options = dict(layer)
     return build_structure(options.pop("structure"), old.out_features, old.in_features, **options)
 

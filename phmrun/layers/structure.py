@@ -69,7 +69,10 @@ class Structure(nn.Module):
     constraint: ClassVar[str] = "none"
     source: ClassVar[str] = ""
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
-    """Options of the generic tests; they fit sizes that are multiples of 16."""
+    """Options of the generic tests.
+
+    They fit sizes that are multiples of 16.
+    """
     application: Application = "dense"
     """Default application in ``Linear``; "factored" if that is cheaper in training too."""
     pays_from: float = 640 * 2**10
@@ -81,7 +84,10 @@ class Structure(nn.Module):
     square: ClassVar[bool] = False
     """True if W must be square. Parsers' classifiers then have the linear terms of Matsuno et al. (2018)."""
     half_precision: ClassVar[bool] = True
-    """True if the structure can compute in 16 bits; a Fourier transform cannot."""
+    """True if the structure can compute in 16 bits.
+
+    A Fourier transform cannot.
+    """
     bilinear: ClassVar[BilinearForm | None] = None
     """Bilinear form for biaffine layers without W; None: build W."""
 
@@ -162,7 +168,10 @@ class Structure(nn.Module):
         raise NotImplementedError
 
     def rows(self, index: Tensor) -> Tensor:
-        """Return rows of ``W`` by number, ``[…] -> […, in_features]``; override if W need not be built."""
+        """Return rows of ``W`` by number, ``[…] -> […, in_features]``.
+
+        Override if W need not be built.
+        """
         return F.embedding(index, build_weight(self))
 
     def apply_factored(self, inputs: Tensor) -> Tensor:

@@ -36,7 +36,10 @@ def adaptive(
     width: Annotated[int | None, "n, numbers of a frequent word's vector (default: m)"] = None,
     inside: Inside = None,
 ) -> AdaptiveInput:
-    """Clusters of words by frequency; rarer words have narrower vectors, mapped to the full width."""
+    """Clusters of words by frequency.
+
+    Rarer words have narrower vectors, mapped to the full width.
+    """
     if cutoffs is None:
         cutoffs = tuple(round(share * num_embeddings) for share in SHARES)
     return AdaptiveInput(num_embeddings, embedding_dim, cutoffs, div_value, width=width, **(inside or {}))

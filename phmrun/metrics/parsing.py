@@ -39,7 +39,10 @@ WORDS, HEADS, ARCS, LABELS, CONTENT, CONTENT_ARCS = range(6)
 
 
 def share(counts: Counts, of: int, among: int) -> Counts:
-    """Return 100 · counts[of] / counts[among] of summed counts ``[…, kinds]``; 0 if the divisor is 0."""
+    """Return 100 · counts[of] / counts[among] of summed counts ``[…, kinds]``.
+
+    0 if the divisor is 0.
+    """
     return 100 * counts[..., of] / np.maximum(counts[..., among], 1)
 
 

@@ -216,7 +216,10 @@ def _set_feedforward(spec: Any, sublayer: Sublayer) -> None:
 
 
 def _page(vocabularies: Vocabularies) -> str:
-    """Return a Markdown page on the use of a converted model; its code runs in the model's directory."""
+    """Return a Markdown page on the use of a converted model.
+
+    Its code runs in the model's directory.
+    """
     if not has_model(vocabularies.source):
         setup, encode, decode = "", "line.split()", '" ".join(tokens)'
     else:

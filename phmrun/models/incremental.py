@@ -162,7 +162,10 @@ class IncrementalTransformer(nn.Module):
         return state
 
     def _direct(self, module: nn.Module) -> Map:
-        """Return a map as a function; dense ones use measured kernels if ``measured_kernels`` is set."""
+        """Return a map as a function.
+
+        Dense ones use measured kernels if ``measured_kernels`` is set.
+        """
         if not (self.measured_kernels and isinstance(module, nn.Linear)):
             return direct(module)
         if module not in self._few_rows:

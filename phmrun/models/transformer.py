@@ -64,7 +64,10 @@ class Sublayer(nn.Module):
         return total if self.pre else self.norm(total)
 
     def forward(self, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """Apply the sublayer to ``[batch, length, width]``; further arguments go to the block."""
+        """Apply the sublayer to ``[batch, length, width]``.
+
+        Further arguments go to the block.
+        """
         return self.leave(inputs, self.block(self.enter(inputs), *args, **kwargs))
 
 
@@ -142,7 +145,10 @@ class RelativePositions(nn.Module):
         return self.table[bucket].permute(2, 0, 1).unsqueeze(0)
 
     def within(self, length: int) -> Tensor:
-        """Return the biases of self-attention, ``[1, heads, length, length]``; -inf for future keys of a decoder."""
+        """Return the biases of self-attention, ``[1, heads, length, length]``.
+
+        They are -inf for future keys of a decoder.
+        """
         positions = torch.arange(length, device=self.table.device)
         scores: Tensor = self(positions, positions)
         if self.both_ways:

@@ -159,7 +159,10 @@ class SentenceClassifier:
         return Classified(probabilities.argmax(1), probabilities, int(lengths.sum()) + lengths.size)
 
     def _item(self, line: str, number: int) -> list[str]:
-        """Split a line into its sentences; raise an error for a wrong number of them."""
+        """Split a line into its sentences.
+
+        Raise an error for a wrong number of them.
+        """
         sentences = line.split("\t")
         if len(sentences) != len(self.names):
             columns, wanted = counted(len(sentences), "column"), len(self.names)
@@ -192,5 +195,8 @@ def build_predictor(
     batch_size: int | None,
     **options: Any,
 ) -> SentenceClassifier:
-    """Build the predictor of a trained module; ``options`` are further arguments of :class:`SentenceClassifier`."""
+    """Build the predictor of a trained module.
+
+    ``options`` are further arguments of :class:`SentenceClassifier`.
+    """
     return SentenceClassifier(module.network, vocabulary, batch=batch_size, **options)

@@ -76,7 +76,10 @@ def open_vectors(path: Path, cache: Path) -> WordVectors:
 
 
 def _convert(path: Path, directory: Path) -> dict[str, int]:
-    """Convert the text file to ``directory``; return the number of words and the width."""
+    """Convert the text file to ``directory``.
+
+    Return the number of words and the width.
+    """
     count = width = 0
     with (
         progress(f"reading {path.name}", None, "words") as advance,
@@ -131,7 +134,10 @@ def _is_number(text: str) -> bool:
 
 
 def _numbers(texts: Sequence[str], width: int) -> Vectors | None:
-    """Parse numbers to ``[lines, width]``; None if a text is not a number."""
+    """Parse numbers to ``[lines, width]``.
+
+    None if a text is not a number.
+    """
     try:
         read = np.loadtxt(texts, dtype=np.float32, delimiter=" ", comments=None, ndmin=2)
     except ValueError:

@@ -257,7 +257,10 @@ def own_files(data: ParallelDataConfig) -> Files:
 
 
 def _file(data: ParallelDataConfig, split: str, side: str, language: str) -> Path | None:
-    """Return a side of a split; None if the split is optional and missing."""
+    """Return a side of a split.
+
+    None if the split is optional and missing.
+    """
     key = f"{split}_{side}"
     named: Path | None = getattr(data, key)
     if data.prefix:

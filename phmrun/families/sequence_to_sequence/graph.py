@@ -17,7 +17,10 @@ TOKENS = {"pad": str(PAD), "bos": str(BOS), "eos": str(EOS)}
 
 
 class NextTargetToken(nn.Module):
-    """Transformer as a function of source and target tokens; targets start with the beginning token."""
+    """Transformer as a function of source and target tokens.
+
+    Targets start with the beginning token.
+    """
 
     def __init__(self, network: EncoderDecoder) -> None:
         super().__init__()

@@ -46,7 +46,10 @@ class SequenceToSequenceModule(TrainingModule):
         self.criterion = criterion
 
     def loss(self, batch: ParallelBatch) -> Loss:
-        """Return the loss summed over the target tokens of the batch; padding is not computed by the output map."""
+        """Return the loss summed over the target tokens of the batch.
+
+        Padding is not computed by the output map.
+        """
         (prediction,) = predictions = self.predictions(batch)
         output = self.network.output
         smoothing = self.smoothing if self.training else 0.0

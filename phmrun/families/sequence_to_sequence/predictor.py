@@ -62,7 +62,10 @@ class Search:
         return replace(self, application=application, penalty="power" if self.engine == "ctranslate2" else self.penalty)
 
     def parts(self) -> tuple[Choice, Choice]:
-        """Return the forms of decoder and encoder; the encoder is dense unless ``batch`` is 1."""
+        """Return the forms of decoder and encoder.
+
+        The encoder is dense unless ``batch`` is 1.
+        """
         decoder = resolve_application(self.application, self.batch * self.beam)
         return decoder, decoder if self.batch == 1 else "dense"
 
@@ -166,7 +169,10 @@ class Translator:
         )
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
-        """Yield the translation of each line, in order; ``nbest`` lines each if that is more than 1."""
+        """Yield the translation of each line, in order.
+
+        ``nbest`` lines each if that is more than 1.
+        """
         stream = iter(lines)
         size = 1 if self.search.batch == 1 else max(CHUNK, self.search.batch)
         while chunk := list(islice(stream, size)):

@@ -100,7 +100,10 @@ def prepare_parallel(
 
 
 def _measure(split: str, source: Path, target: Path) -> tuple[int, int]:
-    """Count the pairs of a split and the characters of both sides; reading raises all faults of the text."""
+    """Count the pairs of a split and the characters of both sides.
+
+    Reading raises all faults of the text.
+    """
     pairs = characters = 0
     with progress(f"checking {split}", None, "sentences") as advance:
         for left, right in read_parallel(source, target):

@@ -64,7 +64,10 @@ class BlockCirculant(Structure):
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Average the diagonals of each block; with a covariance, regress each row of blocks."""
+        """Average the diagonals of each block.
+
+        With a covariance, regress each row of blocks.
+        """
         self.columns.copy_(best_circulant_blocks(weight, self.size, covariance))
 
     def materialize(self) -> Tensor:

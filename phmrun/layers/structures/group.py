@@ -80,7 +80,10 @@ class Group(Structure):
         self.block.copy_(torch.linalg.solve(gram, cross, left=False))
 
     def blocks(self) -> Tensor:
-        """Return all blocks ``[g, k/g, d/g]``; a shared block is expanded without a copy."""
+        """Return all blocks ``[g, k/g, d/g]``.
+
+        A shared block is expanded without a copy.
+        """
         return self.block.expand(self.groups, -1, -1)
 
     def materialize(self) -> Tensor:

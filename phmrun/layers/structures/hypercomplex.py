@@ -78,7 +78,10 @@ class Hypercomplex(Structure):
         return f"the {ORDERS[algebra]} parts of {algebra} numbers do not divide both sizes; valid algebras: {valid}"
 
     def reset_parameters(self, std: float) -> None:
-        """Draw S by ``init``; its entries have standard deviation ``std`` on average over the parts."""
+        """Draw S by ``init``.
+
+        Its entries have standard deviation ``std`` on average over the parts.
+        """
         if self.init == "uniform":
             nn.init.uniform_(self.s, -math.sqrt(3) * std, math.sqrt(3) * std)
             return
@@ -91,7 +94,10 @@ class Hypercomplex(Structure):
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Fit by linear least squares; without a covariance, each part is a signed mean of entries."""
+        """Fit by linear least squares.
+
+        Without a covariance, each part is a signed mean of entries.
+        """
         n = len(self.a)
         if self.layout == "interleaved":  # permute inputs and outputs to the layout "blocks"
             rows, columns = (torch.arange(size).view(-1, n).t().flatten() for size in weight.shape)

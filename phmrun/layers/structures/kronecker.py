@@ -140,7 +140,10 @@ class Kronecker(Structure):
         return multiplications(*self._terms())
 
     def packed(self) -> nn.Module | None:
-        """Return a module that applies A and B; None if they take over twice the multiplications of W."""
+        """Return a module that applies A and B.
+
+        None if they take over twice the multiplications of W.
+        """
         if multiplications(*self._terms()) > 2 * self.out_features * self.in_features:
             return None
         mixer, weight, mixer_first = factors(*self._terms())
@@ -153,7 +156,10 @@ class Kronecker(Structure):
         return f"{super().extra_repr()}, factors={p}×{q} ⊗ {s}×{t}"
 
     def _terms(self) -> tuple[Tensor, Tensor]:
-        """Return A ``[r, p, q]`` and B ``[r, s, t]``; stored by rows, so that a lookup reads contiguous memory."""
+        """Return A ``[r, p, q]`` and B ``[r, s, t]``.
+
+        Stored by rows, so that a lookup reads contiguous memory.
+        """
         return self.a.permute(2, 0, 1), self.b.transpose(0, 1)
 
 
@@ -178,7 +184,10 @@ def ceil_shapes(out_features: int, in_features: int) -> Shapes:
 
 @functools.lru_cache(maxsize=1024)
 def nearest_shapes(out_features: int, in_features: int) -> Shapes:
-    """Return the shapes with the smallest a + b, a·b = k·d; pad W if a and b differ too much."""
+    """Return the shapes with the smallest a + b, a·b = k·d.
+
+    Pad W if a and b differ too much.
+    """
     pairs = [(p, q) for p in divisors(out_features) for q in divisors(in_features)]
 
     def cost(pair: tuple[int, int]) -> tuple[int, float]:

@@ -62,7 +62,10 @@ class LowRank(Structure):
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Fit by truncated singular value decomposition; with a covariance, of the whitened matrix."""
+        """Fit by truncated singular value decomposition.
+
+        With a covariance, the matrix is whitened first.
+        """
         u, v = best_low_rank(weight, self.rank, covariance)
         self.u.copy_(u)
         self.v.copy_(v)
