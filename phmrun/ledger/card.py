@@ -27,21 +27,21 @@ from phmrun.registry import TASKS
 
 LOG = logging.getLogger("phmrun.ledger")
 _CONTENTS = {
-    "README.md": "this run described",
-    "config.yaml": "the resolved config",
-    "status.json": "what the run is doing",
+    "README.md": "description of the run",
+    "config.yaml": "resolved config",
+    "status.json": "state of the run",
     "metrics.json": "scores with their signatures",
     "parameters.json": "parameter counts",
     "data.json": "files and checksums of the data",
-    "environment.json": "what it was made on, process by process",
-    "bench.json": "its speed, by `phmrun bench run` and `phmrun bench table`",
-    "history.jsonl": "the course of training",
-    "train.log": "what training said",
-    "vocabulary": "the vocabulary",
+    "environment.json": "environment of each process",
+    "bench.json": "speeds measured by `phmrun bench run` and `phmrun bench table`",
+    "history.jsonl": "training history",
+    "train.log": "log of training",
+    "vocabulary": "vocabulary",
     "checkpoints": "weights and training states",
     "predictions": "outputs of the model",
-    "wandb": "the W&B mirror",
-    LOCK: "the process that holds the run",
+    "wandb": "W&B mirror",
+    LOCK: "process that holds the run",
 }
 ROWS_OF_HISTORY = 5
 _NUMBER = re.compile(r"[(]?[-+−]?[\d,]+(\.\d+)?( ± [\d.]+)?[)*‡≈]*")
@@ -183,7 +183,7 @@ def card(description: Description) -> str:
             "The model knows what its training data taught it and nothing else; "
             "check its outputs before relying on them.",
         ],
-        "Provenance of the settings": _table(("said in the paper, released or ours", "settings"), sources),
+        "Provenance of the settings": _table(("source", "settings"), sources),
         "Configuration": [fenced(shared(run.config), "yaml")] if run.config else [],
         "Files": ["| file | what it is |", "|---|---|", *(f"| `{file.name}` | {file.meaning} |" for file in files)],
     }
