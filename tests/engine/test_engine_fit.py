@@ -43,7 +43,7 @@ def test_several_processes_share_an_epoch(monkeypatch):
 
 
 def test_no_end():
-    with pytest.raises(PhmrunError, match="no end") as caught:
+    with pytest.raises(PhmrunError, match="neither max_steps nor max_epochs") as caught:
         steps()
     assert "--max-steps" in caught.value.hint
 
