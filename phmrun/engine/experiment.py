@@ -207,6 +207,7 @@ def train(
 
     quiet_lightning(verbosity > 0)
     check_hardware(config.training, config.hardware)
+    _check_steps(config, derivation)
     config = with_absolute_paths(config)
     data = build_data(config)
     data.require("train")
@@ -254,6 +255,17 @@ def build_data(config: Experiment) -> DataModule:
     task: Task = TASKS.get(config.task)
     data: DataModule = task.load("data")(config, cache_dir())
     return data
+
+
+def _check_steps(config: Experiment, derivation: Derivation | None) -> None:
+    """Raise a `PhmrunError` if no step is to be trained and no trained weights are to start from."""
+    if config.training.max_steps == 0 and not (derivation and derivation.start):
+        raise PhmrunError(
+            "no optimizer step is to be trained: max_steps is 0",
+            where="training.max_steps",
+            valid=("1 or more",),
+            hint=f"`phmrun train {config.task} --dry-run` prints the plan and trains nothing.",
+        )
 
 
 def plugin_marks(plugins: Mapping[Path, str]) -> dict[str, str]:
@@ -413,14 +425,15 @@ def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mi
     LOG.info("training ended at optimizer step %s: %s", f"{fitted.step:,}", fitted.reason)
     for name, score in scores_of_training(run, fitted, config.training).items():
         run.update_metrics(name, score)
+    if not fitted.complete:
+        return _close_unfinished(run, fitted, mirror)
     # The weights are complete: after an error from here on, the same command only scores them.
     with outcome_kept(run, State.INTERRUPTED, "trained, but not scored: "):
         metrics: dict[str, Any] = {}
         last = "test" if "test" in data.files else "dev"
         for split in (*(name for name in config.score_on if name != last), last):
             metrics |= evaluate_run(open_run(run), split=split, data=data)
-    state = State.DONE if fitted.complete else State.INTERRUPTED
-    run.set_state(state, fitted.reason, step=fitted.step, seconds=fitted.seconds)
+    run.set_state(State.DONE, fitted.reason, step=fitted.step, seconds=fitted.seconds)
     samples = run.samples()
     if samples:
         mirror.table("samples", samples["columns"], samples["rows"])
@@ -432,4 +445,13 @@ def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mi
             LOG.info("mirrored in %s", write_mirror(run, name))
         except PhmrunError as error:
             LOG.warning("not mirrored: %s", error)
-    return TrainResult(run.id, run.path, metrics, state)
+    return TrainResult(run.id, run.path, metrics, State.DONE)
+
+
+def _close_unfinished(run: Run, fitted: "Fitted", mirror: Mirror) -> TrainResult:
+    """Close run and mirror at the time limit; the test set is scored when training is complete."""
+    run.set_state(State.INTERRUPTED, fitted.reason, step=fitted.step, seconds=fitted.seconds)
+    mirror.finish()
+    write_card(run)
+    LOG.info("not scored; to score it as it is: phmrun eval %s --runs-dir %s", run.id, run.path.parent)
+    return TrainResult(run.id, run.path, {}, State.INTERRUPTED)

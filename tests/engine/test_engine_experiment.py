@@ -368,3 +368,29 @@ def test_a_run_is_not_extended_to_a_step_that_it_has_passed(tmp_path):
         with pytest.raises(PhmrunError, match="has 20 optimizer steps already"):
             run_experiment(asked, tmp_path / "runs", extend=parent.id)
     assert [path.name for path in (tmp_path / "runs").iterdir()] == [parent.id]
+
+
+def test_no_step_is_refused_before_a_run_begins(tmp_path):
+    with pytest.raises(PhmrunError, match="no optimizer step is to be trained") as refused:
+        run_experiment(configured("sva", tmp_path / "corpus", {"training": {"max_steps": 0}}), tmp_path / "runs")
+    assert refused.value.code == ExitCode.USAGE
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_at_its_time_limit_is_scored_when_it_is_complete(tmp_path, monkeypatch, caplog):
+    config = configured("sva", tmp_path / "corpus", {"training": {"max_steps": 3}})
+    straight = run_experiment(config, tmp_path / "straight")
+    scored = []
+    evaluate = experiment.evaluate_run
+    monkeypatch.setattr(experiment, "evaluate_run", lambda *args, **more: scored.append(1) or evaluate(*args, **more))
+    with monkeypatch.context() as limited:
+        limited.setattr(type(config.training), "max_seconds", 0)
+        for step in (1, 2):
+            with caplog.at_level("INFO", logger="phmrun"):
+                stopped = run_experiment(config, tmp_path / "runs")
+            assert (stopped.state, stopped.metrics, scored) == (State.INTERRUPTED, {}, [])
+            assert run_of(stopped).status.step == step
+            assert f"phmrun eval {stopped.run_id} --runs-dir" in caplog.text
+    done = run_experiment(config, tmp_path / "runs")
+    assert (done.state, len(scored)) == (State.DONE, 1)
+    assert done.metrics["test/accuracy"] == straight.metrics["test/accuracy"]
