@@ -74,10 +74,11 @@ docs: $(STAMP)  ## Build the documentation, strictly, into site/
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
-lint: $(STAMP)  ## Run ruff and mypy
+lint: $(STAMP)  ## Run ruff, mypy and the check of wording
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.words
 
 package: $(STAMP)  ## Build wheel and sdist into dist/, check them, and run the wheel in an empty environment
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt build twine

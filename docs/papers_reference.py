@@ -50,9 +50,9 @@ def sections() -> Iterator[tuple[str, dict[str, tuple[Any, str]]]]:
         yield file, settings([(values, values["provenance"])])
     for name in names:
         table = load_table(name)
-        given = [table.base, *(column.set for column in table.columns.values())]
-        given += [values for row in table.rows for values in (row.set, *row.cells.values())]
-        yield name, settings([(values, {**table.provenance, **values.get("provenance", {})}) for values in given])
+        arguments = [table.base, *(column.set for column in table.columns.values())]
+        arguments += [values for row in table.rows for values in (row.set, *row.cells.values())]
+        yield name, settings([(values, {**table.provenance, **values.get("provenance", {})}) for values in arguments])
 
 
 def row_files(table: PaperTable) -> list[str]:
@@ -62,15 +62,15 @@ def row_files(table: PaperTable) -> list[str]:
 
 def settings(given: Iterable[tuple[Mapping[str, Any], Mapping[str, str]]]) -> dict[str, tuple[Any, str]]:
     """Values and provenance by key; several values of a key are listed, each once."""
-    found: dict[str, tuple[list[str], str]] = {}
-    for values, known in given:
+    actual: dict[str, tuple[list[str], str]] = {}
+    for values, reference in given:
         for key in setting_names(values):
             value: Any = values
             for part in key.split("."):
                 value = value[part]
-            texts, _ = found.setdefault(key, ([], provenance_of(key, known) or ""))
+            texts, _ = actual.setdefault(key, ([], provenance_of(key, reference) or ""))
             texts += [str(value)] if str(value) not in texts else []
-    return {key: (" / ".join(texts), text) for key, (texts, text) in found.items()}
+    return {key: (" / ".join(texts), text) for key, (texts, text) in actual.items()}
 
 
 def rows(section: Mapping[str, tuple[Any, str]]) -> str:

@@ -113,13 +113,13 @@ class Clone:
 def clone(tmp_path_factory):
     """A clone in which recipes are followed one after another."""
     pytest.importorskip("setuptools")
-    made = Clone(tmp_path_factory.mktemp("recipes"))
-    made.tree.mkdir()
-    made.install()
-    write_agreement(Path(made.environment["PHMRUN_DATA"]) / "made-up")
-    place = made.run(f"{made.bin}/python -c 'import phmrun; print(phmrun.__file__)'", cwd=made.bin)
-    assert place.startswith(str(made.tree))
-    return made
+    created = Clone(tmp_path_factory.mktemp("recipes"))
+    created.tree.mkdir()
+    created.install()
+    write_agreement(Path(created.environment["PHMRUN_DATA"]) / "made-up")
+    place = created.run(f"{created.bin}/python -c 'import phmrun; print(phmrun.__file__)'", cwd=created.bin)
+    assert place.startswith(str(created.tree))
+    return created
 
 
 @pytest.mark.slow

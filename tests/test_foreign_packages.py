@@ -109,21 +109,21 @@ def test_names_follow_a_grammar(name):
 def test_an_announced_name_outside_the_grammar_is_left_out_and_told(install):
     install(points="two words = mine_layers:Mine")
     assert "two words" not in STRUCTURES
-    assert [each.point.name for each in registry.misnamed()] == ["two words"]
+    assert [item.point.name for item in registry.misnamed()] == ["two words"]
 
 
 def test_doctor_lists_the_origin_of_every_foreign_name(install, capsys):
     from phmrun.cli.doctor import _extensions
 
     install()
-    found = {check.name: check for check in _extensions()}
-    assert found["structures mine"].status == "ok"
-    assert found["structures mine"].found == "from mine 1.0 (mine_layers:Mine)"
+    actual = {check.name: check for check in _extensions()}
+    assert actual["structures mine"].status == "ok"
+    assert actual["structures mine"].found == "from mine 1.0 (mine_layers:Mine)"
     install(distribution="other", name="phm")
-    found = {check.name: check for check in _extensions()}
-    assert found["structures phm"].status == "failed"
-    assert "other 1.0" in found["structures phm"].found
-    assert "phmrun" in found["structures phm"].found
+    actual = {check.name: check for check in _extensions()}
+    assert actual["structures phm"].status == "failed"
+    assert "other 1.0" in actual["structures phm"].found
+    assert "phmrun" in actual["structures phm"].found
 
 
 def test_the_code_of_a_package_is_part_of_the_run_id_and_compared_later(install, tmp_path):

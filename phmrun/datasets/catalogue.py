@@ -106,8 +106,8 @@ class Catalogue:
 
     def names(self, task: str | None = None) -> list[str]:
         """Sorted names of all datasets, or of those for a task."""
-        known = {**{name: self.get(name) for name in self._announced}, **self._datasets}
-        return sorted(name for name, dataset in known.items() if task is None or task in dataset.tasks)
+        datasets = {**{name: self.get(name) for name in self._announced}, **self._datasets}
+        return sorted(name for name, dataset in datasets.items() if task is None or task in dataset.tasks)
 
     def get(self, name: str, *, where: str | None = None) -> Dataset:
         """Dataset of that name.

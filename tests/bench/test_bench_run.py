@@ -91,9 +91,9 @@ def test_the_engine_generates_just_so_many_tokens(trained, tmp_path):
 
 
 def test_each_phase_is_told_when_it_is_measured(run):
-    told = []
-    report = bench_run(run, amount=AMOUNT, finished=lambda part: told.append([phase.name for phase in part.phases]))
-    assert told == [[phase.name] for phase in report.phases]
+    output = []
+    report = bench_run(run, amount=AMOUNT, finished=lambda part: output.append([phase.name for phase in part.phases]))
+    assert output == [[phase.name] for phase in report.phases]
     assert {"blas", "instruction_set"} <= report.machine.keys()
 
 

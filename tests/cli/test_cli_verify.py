@@ -49,12 +49,12 @@ def links(result):
 def test_a_whole_run(phmrun, copied):
     result = phmrun("verify", str(copied.path), "--json")
     assert (result.code, result.err) == (0, "")
-    found = links(result)
-    assert list(found) == [
+    actual = links(result)
+    assert list(actual) == [
         *("manifest", "raw data", "prepared data", "config and id", "weights", "predictions", "record", "scores")
     ]
-    assert {link["state"] for link in found.values()} == {"intact"}
-    assert found["scores"]["detail"].startswith("1 of 1 score computed again")
+    assert {link["state"] for link in actual.values()} == {"intact"}
+    assert actual["scores"]["detail"].startswith("1 of 1 score computed again")
     text = phmrun("verify", copied.id, "--runs-dir", str(copied.path.parent)).out
     assert text.count("✓") == 8
 
@@ -77,9 +77,9 @@ def test_the_first_broken_link_is_named(phmrun, copied, file, link):
     flip(copied.path / file)
     result = phmrun("verify", str(copied.path), "--json")
     assert result.code == 3
-    found = links(result)
-    assert list(found)[-1] == link
-    assert found[link]["state"] == "broken"
+    actual = links(result)
+    assert list(actual)[-1] == link
+    assert actual[link]["state"] == "broken"
     assert f"the chain is broken at {link}" in result.err
 
 
@@ -120,9 +120,9 @@ def test_a_run_without_a_manifest_is_told_and_checked_as_far_as_can_be(phmrun, c
     (copied.path / MANIFEST).unlink()
     result = phmrun("verify", str(copied.path), "--json")
     assert result.code == 0
-    found = links(result)
-    assert found["manifest"]["state"] == "absent"
-    assert found["config and id"] == {
+    actual = links(result)
+    assert actual["manifest"]["state"] == "absent"
+    assert actual["config and id"] == {
         "name": "config and id", "state": "intact", "detail": "the id computed again from the config"
     }  # fmt: skip
 
@@ -133,9 +133,9 @@ def test_runs_and_results_of_a_folder(phmrun, copied, tmp_path):
     assert phmrun("results", "add", copied.id, "--runs-dir", runs, "--to", str(tmp_path / "results" / "mine")).code == 0
     result = phmrun("verify", str(tmp_path / "results"), "--json")
     assert (result.code, result.err) == (0, "")
-    found = links(result)
-    assert found["results file"]["state"] == "intact"
-    assert found["scores"]["detail"].startswith("1 of 1 score computed again")
+    actual = links(result)
+    assert actual["results file"]["state"] == "intact"
+    assert actual["scores"]["detail"].startswith("1 of 1 score computed again")
     flip(next((tmp_path / "results" / "mine").glob("*.json")), 900)
     result = phmrun("verify", str(tmp_path / "results"))
     assert result.code == 3

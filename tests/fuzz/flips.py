@@ -121,10 +121,10 @@ class Laboratory:
             logger.addHandler(self.notes)
             outcomes = self._verbs(area, copy)
         text = "\n".join(self.notes.lines)
-        told = any(word in text for word in ("made again", "broken", "damaged", "checksum"))
+        output = any(word in text for word in ("made again", "broken", "damaged", "checksum"))
         silent = [verb for verb, result in outcomes.items() if result != self.whole[area][verb] and result[0] == "done"]
-        noticed = told or any(result[0] == "refused" for result in outcomes.values())
-        outcome = "silent" if silent and not told else "noticed" if noticed else "identical"
+        noticed = output or any(result[0] == "refused" for result in outcomes.values())
+        outcome = "silent" if silent and not output else "noticed" if noticed else "identical"
         if outcome == "silent":
             tally.silent.append(f"{area} {number}: bit {bit} of {file}: {', '.join(silent)}")
         tally.outcomes[area, outcome] += 1

@@ -13,9 +13,7 @@ SMALL = [name for name in packaged_names() if name.startswith("configs/papers/")
 
 def lacking(values, *known):
     """Settings without a complete provenance."""
-    texts = {
-        key: next(filter(None, (provenance_of(key, given) for given in known)), "") for key in setting_names(values)
-    }
+    texts = {key: next(filter(None, (provenance_of(key, item) for item in known)), "") for key in setting_names(values)}
     return [f"{key}: {text}" for key, text in texts.items() if not is_complete(text)]
 
 
@@ -31,10 +29,10 @@ def sections(table):
 @pytest.mark.parametrize("name", table_names())
 def test_every_key_of_a_table_has_a_provenance(name):
     table = load_table(name)
-    found = {
+    actual = {
         where: lacking(values, values.get("provenance", {}), table.provenance) for where, values in sections(table)
     }
-    assert {where: keys for where, keys in found.items() if keys} == {}
+    assert {where: keys for where, keys in actual.items() if keys} == {}
     for file in {*table.config, *(file for row in table.rows for file in row.config)}:
         values = config_source(file).values
         assert lacking(values, values.get("provenance", {})) == [], file
@@ -67,9 +65,9 @@ def test_forms():
 
 
 def test_the_longest_beginning_of_a_key_holds():
-    given = {"training": "said 5", "training.clip": "ours, none", "model.cell": "ours, the default"}
+    arguments = {"training": "said 5", "training.clip": "ours, none", "model.cell": "ours, the default"}
     keys = ["training.clip", "training.lr", "batch.size"]
-    assert spread(given, keys) == {
+    assert spread(arguments, keys) == {
         "training.clip": "ours, none",
         "training.lr": "said 5",
         "model.cell": "ours, the default",
@@ -84,8 +82,8 @@ def test_provenance_is_read_and_carried_by_the_configuration():
     name = "configs/papers/shapeshifter/table4.yaml"
     table = load_table(name)
     config = row_config(table, table.row("DeLighT"), name)
-    found = config.provenance_values()
-    assert found["training.max_steps"][0] == 30000
-    assert found["training.max_steps"][1].startswith("released sacmehta/delight")
-    assert found["decoding.alpha"] == (0.6, "ours, the table's, one search for all rows")
+    actual = config.provenance_values()
+    assert actual["training.max_steps"][0] == 30000
+    assert actual["training.max_steps"][1].startswith("released sacmehta/delight")
+    assert actual["decoding.alpha"] == (0.6, "ours, the table's, one search for all rows")
     assert yaml.safe_load(yaml.safe_dump(config.provenance)) == config.provenance

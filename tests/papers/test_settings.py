@@ -72,12 +72,12 @@ def test_no_cell_inherits_a_quick_start_or_leaves_a_setting_to_chance(name):
 @pytest.mark.parametrize("name", TRAINED)
 def test_every_value_that_a_source_sets_has_a_provenance_in_the_run(name):
     for row, heading, resolved in cells(name):
-        found = resolved.config.provenance_values()
+        actual = resolved.config.provenance_values()
         unused = ("logging", "hardware", "provenance")  # no part of an experiment
         named = [key for key, label in resolved.origin.items() if label not in ("default", "implied by other keys")]
-        lacking = [key for key in named if key.partition(".")[0] not in unused and key not in found]
+        lacking = [key for key in named if key.partition(".")[0] not in unused and key not in actual]
         assert lacking == [], f"{row}, {heading}"
-        assert [key for key, (_, text) in found.items() if not is_complete(text)] == [], f"{row}, {heading}"
+        assert [key for key, (_, text) in actual.items() if not is_complete(text)] == [], f"{row}, {heading}"
 
 
 def settings(name, row, heading):

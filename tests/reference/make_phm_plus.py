@@ -128,8 +128,8 @@ def main(git_directory: str) -> None:
     for number, line in enumerate(([5, 6, 7, EOS], [8, 9, EOS], [11, 4, 4, 6, 10, EOS])):
         tokens = torch.tensor([line]).t()
         mask = torch.zeros(len(line), len(line), dtype=torch.bool)
-        found = names["beam_search"](model, tokens, mask, len(line) + 6, BOS, beam_size=3, alpha=0.6)
-        numbers |= {f"search/{number}/source": tokens.flatten(), f"search/{number}/output": found.flatten()}
+        actual = names["beam_search"](model, tokens, mask, len(line) + 6, BOS, beam_size=3, alpha=0.6)
+        numbers |= {f"search/{number}/source": tokens.flatten(), f"search/{number}/output": actual.flatten()}
     torch.optim.AdamW(model.parameters(), lr=0.0001, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.05).step()
     numbers |= {f"after/{name}": value for name, value in renamed(dict(model.named_parameters())).items()}
     record("phm-plus", SOURCE, numbers)

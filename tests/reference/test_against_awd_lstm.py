@@ -27,9 +27,9 @@ def test_losses_gradient_and_a_step_are_those_of_the_authors_code():
         for number in range(2):
             network.zero_grad()
             words = numbers["tokens"][:, number * LENGTH : (number + 1) * LENGTH + 1]
-            found = module.loss(batch_of(words, first=number == 0))
-            loss = found.total / found.units
-            torch.testing.assert_close(found.nll / found.units, numbers[f"nll/{number}"], atol=1e-12, rtol=0)
+            actual = module.loss(batch_of(words, first=number == 0))
+            loss = actual.total / actual.units
+            torch.testing.assert_close(actual.nll / actual.units, numbers[f"nll/{number}"], atol=1e-12, rtol=0)
             torch.testing.assert_close(loss, numbers[f"loss/{number}"], atol=1e-12, rtol=0)
         loss.backward()
         gradients = {name: value.grad for name, value in network.named_parameters()}

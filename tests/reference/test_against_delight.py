@@ -38,4 +38,4 @@ def test_outputs_gradients_and_a_step_are_those_of_the_authors_code(numbers, nam
 )
 def test_sizes_and_groups_are_those_of_the_authors_code(numbers, name, plan):
     for kind, field in (("in", "inputs"), ("out", "outputs"), ("groups", "groups")):
-        assert [getattr(each, field) for each in plan] == numbers[f"{name}/plan/{kind}"].tolist()
+        assert [getattr(item, field) for item in plan] == numbers[f"{name}/plan/{kind}"].tolist()

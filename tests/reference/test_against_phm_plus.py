@@ -67,8 +67,8 @@ def test_outputs_of_the_search_are_those_of_the_notebook(numbers):
         batch = torch.tensor([source + [PAD] * (longest - len(source)) for source in sources])
         settings = {"beam": 3, "alpha": 0.6, "bos": BOS, "eos": EOS}
         decoder = IncrementalTransformer(model, PAD, "dense", "dense")
-        found = stepwise_search(decoder, batch, **settings, max_lengths=limits)
-        assert [best[0].tokens for best in found] == wanted
+        actual = stepwise_search(decoder, batch, **settings, max_lengths=limits)
+        assert [best[0].tokens for best in actual] == wanted
         for source, limit, output in zip(sources, limits, wanted, strict=True):
             alone = stepwise_search(decoder, torch.tensor([source]), **settings, max_lengths=[limit])
             assert alone[0][0].tokens == output

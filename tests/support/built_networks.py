@@ -22,5 +22,5 @@ def built(
     """
     places = {"layer": layer, "embedding": embedding, "output": output}
     structures = {place: structure for place, structure in places.items() if structure is not None}
-    own = {name: options.pop(name) for name in list(options) if name not in network.options.model_fields}  # type: ignore[attr-defined]
-    return network(network.options(**options), sizes, structures, **own)  # type: ignore[attr-defined, call-arg]
+    ours = {name: options.pop(name) for name in list(options) if name not in network.options.model_fields}  # type: ignore[attr-defined]
+    return network(network.options(**options), sizes, structures, **ours)  # type: ignore[attr-defined, call-arg]
