@@ -17,6 +17,7 @@ from typing import Any, Literal, cast, get_args
 import torch
 from torch import Tensor
 
+from phmrun.config import decoding_section
 from phmrun.engine.export_graph import ExportGraph, Run, outputs_of
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import ExitCode, PhmrunError, unknown
@@ -28,6 +29,9 @@ Format = Literal["safetensors", "torch-export", "onnx"]
 FORMATS: tuple[str, ...] = get_args(Format)
 ENDINGS = {"safetensors": ".safetensors", "torch-export": ".pt2", "onnx": ".onnx"}
 TOKENS = "tokens.json"  # names of all tokens by id, beside the graphs that a search calls
+MARK = "phmrun.json"  # weights and search settings of an exported directory
+SEARCH = ("beam", "alpha", "penalty", "max_length_ratio", "max_length_offset")
+"""Settings of the search that translations depend on."""
 TOLERANCE = 1e-4
 """Largest accepted difference of an output, relative to its largest absolute value."""
 
@@ -68,8 +72,7 @@ def export(trained: TrainedModel, path: Path | None, kind: str, **weights: Any) 
         raise PhmrunError(f"this network cannot be traced: {program.untraceable}", where=trained.run.id, hint=hint)
     facts = {"run": trained.run.id, "weights": label}
     if kind == "onnx" and program.parts:
-        vocabularies = cast(Vocabularies, trained.vocabulary)
-        return _export_parts(program, path or trained.run.path / "exports" / kind, vocabularies, facts)
+        return _export_parts(program, path or trained.run.path / "exports" / kind, trained, facts)
     return _export_file(program, path or trained.run.path / "exports" / f"model{ENDINGS[kind]}", kind, facts)
 
 
@@ -85,17 +88,19 @@ def _export_file(program: ExportGraph, path: Path, kind: str, facts: Mapping[str
     return Exported(path, kind, path.stat().st_size, difference, program.inputs, program.outputs)
 
 
-def _export_parts(
-    program: ExportGraph, directory: Path, vocabularies: Vocabularies, facts: Mapping[str, str]
-) -> Exported:
-    """Write the graphs that a search calls into a directory, with the vocabularies and token names."""
+def _export_parts(program: ExportGraph, directory: Path, trained: TrainedModel, facts: Mapping[str, str]) -> Exported:
+    """Write the graphs that a search calls into a directory, with vocabularies, token names and search settings."""
+    vocabularies = cast(Vocabularies, trained.vocabulary)
+    decoding = decoding_section(trained.config)
+    search = {name: getattr(decoding, name) for name in SEARCH if hasattr(decoding, name)}
     with replacing_directory(directory) as beside:
         parts = {
             name: _export_file(part, beside / f"{name}.onnx", "onnx", facts) for name, part in program.parts.items()
         }
         write_models(vocabularies, beside)
         names = {"source": token_names(vocabularies.source), "target": token_names(vocabularies.target)}
-        write_json(beside / TOKENS, names)
+        write_json(beside / TOKENS, {**names, "search": search})
+        write_json(beside / MARK, {**facts, "search": search})
     parts = {name: replace(part, path=directory / part.path.name) for name, part in parts.items()}
     size = sum(path.stat().st_size for path in directory.iterdir())
     difference = max(part.difference for part in parts.values())

@@ -1,6 +1,7 @@
 """The documented beam search over onnxruntime: its outputs are those of our own search, from files alone."""
 
 import importlib.util
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from random_transformers import network
 from phmrun.export.formats import export
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.families.sequence_to_sequence.predictor import Search, Translator
+from phmrun.tasks.nmt.config import TranslationExperiment
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
 from phmrun.text.vocabulary import EOS
 
@@ -38,14 +40,20 @@ def test_it_finds_what_our_search_finds(example, tmp_path):
         ours.output.bias[EOS] += 1.0
     module = SequenceToSequenceModule(ours, None, None, smoothing=0.0)
     run = SimpleNamespace(id="nmt-test", path=tmp_path)
-    exported = export(
-        SimpleNamespace(run=run, load=lambda **_: "last@1", module=module, vocabulary=vocabularies), None, "onnx"
-    )
+    settings = {"beam": 3, "alpha": 1.0, "penalty": "power", "max_length_ratio": 0.5, "max_length_offset": 2}
+    config = TranslationExperiment(decoding=settings)
+    trained = SimpleNamespace(run=run, load=lambda **_: "last@1", module=module, vocabulary=vocabularies, config=config)
+    exported = export(trained, None, "onnx")
     assert exported.difference < 1e-4
     assert list(exported.parts) == ["encoder", "decoder"]
     assert exported.path == tmp_path / "exports" / "onnx"
     model = example.Model(exported.path)
+    of_run = Translator(ours, vocabularies, Search(**settings)).translate(LINES)
+    assert [model.translate(line) for line in LINES] == of_run
+    assert of_run != Translator(ours, vocabularies, Search()).translate(LINES)
+    for name in ("tokens.json", "phmrun.json"):
+        assert json.loads((exported.path / name).read_text())["search"] == settings
     for alpha in (0.0, 2.0):
-        wanted = Translator(ours, vocabularies, Search(beam=4, alpha=alpha)).translate(LINES)
+        wanted = Translator(ours, vocabularies, Search(**{**settings, "beam": 4, "alpha": alpha})).translate(LINES)
         assert [model.translate(line, beam=4, alpha=alpha) for line in LINES] == wanted
         assert sum(map(len, wanted)) > 20
