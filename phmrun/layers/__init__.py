@@ -6,10 +6,12 @@ from phmrun.layers.biaffine import Biaffine
 from phmrun.layers.conversion import convert
 from phmrun.layers.define import HGT, DeFINE
 from phmrun.layers.embedding import Embedding, build_embedding, register_embedding
+from phmrun.layers.factored_file import load, save
 from phmrun.layers.inference import folded, for_inference
 from phmrun.layers.linear import FeedForward, Linear
 from phmrun.layers.lstm import LSTM
 from phmrun.layers.network import share_parameters, tied_output
+from phmrun.layers.report import ConversionReport, conversion_report
 from phmrun.layers.structure import Option, Structure, build_structure, options_of, register
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "AdaptiveInput",
     "AdaptiveSoftmax",
     "Biaffine",
+    "ConversionReport",
     "DeFINE",
     "Embedding",
     "FeedForward",
@@ -27,12 +30,15 @@ __all__ = [
     "Structure",
     "build_embedding",
     "build_structure",
+    "conversion_report",
     "convert",
     "folded",
     "for_inference",
+    "load",
     "options_of",
     "register",
     "register_embedding",
+    "save",
     "share_parameters",
     "tied_output",
 ]

@@ -1,7 +1,8 @@
 """Conversion of ``torch.nn`` layers of a model to structures; ``folded`` is the inverse."""
 
 import copy
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeVar, cast
 
@@ -12,13 +13,19 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from phmrun.errors import PhmrunError, nearest
 from phmrun.layers.embedding import Embedding
 from phmrun.layers.inference import replaced
-from phmrun.layers.linear import Linear
+from phmrun.layers.linear import Linear, glorot_std
 from phmrun.layers.lstm import LSTM, GateMaps
-from phmrun.layers.structure import Structure
+from phmrun.layers.report import ATTRIBUTE, ConversionReport, ConvertedLayer, LeftLayer, parameter_count
+from phmrun.layers.structure import Structure, build_structure, options_of
+from phmrun.layers.torch_attention import MAPS, StructuredAttention, structured
+from phmrun.registry import STRUCTURES
 
+_LOG = logging.getLogger(__name__)
 Model = TypeVar("Model", bound=nn.Module)
-KINDS = (nn.Linear, NonDynamicallyQuantizableLinear, nn.Embedding, nn.LSTM)
+KINDS = (nn.Linear, NonDynamicallyQuantizableLinear, nn.Embedding, nn.LSTM, nn.MultiheadAttention)
 """Layers that are converted; subclasses are not, because they may compute something else."""
+STRUCTURED = (Linear, Embedding, LSTM, StructuredAttention, Structure)
+CONVERTIBLE = "nn.Linear, nn.Embedding, nn.LSTM, nn.MultiheadAttention or Conv1D of transformers"
 
 
 def convert(
@@ -30,11 +37,12 @@ def convert(
     weights: Literal["new", "nearest"] = "new",
     **options: Any,
 ) -> Model:
-    """Return a copy of ``model`` whose linear, embedding and LSTM layers have a structure.
+    """Return a copy of ``model`` whose linear, embedding, attention and LSTM layers have a structure.
 
-    Tied matrices stay tied. Each layer keeps its device, type, training mode and ``requires_grad``.
-    ``nn.MultiheadAttention`` keeps its joint map of Q, K and V, which is not an ``nn.Linear``. Create the optimizer
-    after the copy.
+    Converted are ``nn.Linear``, ``nn.Embedding``, ``nn.LSTM``, the matrices of ``nn.MultiheadAttention`` (the joint
+    map of Q, K and V is one matrix) and transformers' ``Conv1D``. Tied parameters stay tied. Each layer keeps its
+    device, type, training mode and ``requires_grad``. Create the optimizer after the copy.
+    A log line names the layers that were left; :func:`conversion_report` has the details.
 
     Args:
         model: Any module.
@@ -46,51 +54,172 @@ def convert(
         **options: Options of the structure, such as ``n=4``.
 
     Raises:
-        PhmrunError: No layer matches. Or all layers that cannot be converted: a size does not fit, a setting has no
-            counterpart, or a weight is tied to an unchanged layer.
+        PhmrunError: No layer matches, or a pattern matches only layers that cannot be converted. Or all layers that
+            fail: a size does not fit, a setting has no counterpart, or a weight is tied to an unchanged layer.
     """
+    patterns = [(part,) if isinstance(part, str) else tuple(part) for part in (names, but)]
+    before = parameter_count(model)
     duplicate = copy.deepcopy(model)
-    chosen = _chosen(duplicate, names, but)
+    chosen = _chosen(duplicate, *patterns)
+    duplicate, converted = convert_layers(duplicate, chosen, structure, options, near=weights == "nearest")
+    report = attach_report(duplicate, converted, before, patterns[1])
+    # A warning, because Python prints warnings even if the program has not set up logging.
+    _LOG.warning("%s", report.line())
+    return duplicate
+
+
+def convert_layers(
+    model: Model, chosen: Mapping[nn.Module, str], structure: str, options: Mapping[str, Any], *, near: bool = False
+) -> tuple[Model, list[ConvertedLayer]]:
+    """Convert layers of ``model`` in place; return the model, which is another one if it is such a layer itself.
+
+    Args:
+        model: Module to change.
+        chosen: Layers to convert, with their names.
+        structure: A registered name.
+        options: Its options.
+        near: True to approximate the present weights.
+
+    Raises:
+        PhmrunError: All layers that cannot be converted.
+    """
     owners: dict[int, list[tuple[nn.Module, str]]] = {}  # modules and names of each parameter, by its id
-    for prefix, module in duplicate.named_modules():
+    for prefix, module in model.named_modules():
         for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
             owners.setdefault(id(parameter), []).append((module, f"{prefix}.{name}"))
     shared: dict[int, Structure] = {}
-    converted: dict[nn.Module, nn.Module] = {}
+    layers: dict[nn.Module, nn.Module] = {}
+    records = []
     problems = []
+    settings = {**{option.name: option.default for option in options_of(structure)}, **options}
+    if settings.get("freeze") == "none" and "freeze" not in STRUCTURES.get(structure).defaults():
+        del settings["freeze"]
     for module, name in chosen.items():
-        places = [place for parameter in module.parameters(recurse=False) for place in owners[id(parameter)]]
-        outside = [place for owner, place in places if owner not in chosen]
+        places = [place for parameter in _matrices(module) for place in owners[id(parameter)]]
+        outside = [place for owner, place in places if owner not in chosen or is_conv1d(owner) != is_conv1d(module)]
         if outside:
             problems.append(f"{name}: its weight is tied to {outside[0]}, which is not converted")
             continue
+        kind, before = type(module).__name__, _own_parameters(module)
         try:
-            converted[module] = _converted(module, structure, shared, weights == "nearest", options)
+            layers[module] = _converted(module, structure, shared, near, dict(options))
         except PhmrunError as error:
             problems.append(f"{name}: {error.what}")
+            continue
+        records.append(ConvertedLayer(name, kind, structure, settings, before, _own_parameters(layers[module])))
     if problems:
         raise PhmrunError(
             f"{len(problems)} of {len(chosen)} layers cannot be converted:\n  " + "\n  ".join(problems),
             hint="Other sizes or options, or leave them as they are: but=[…].",
         )
-    return replaced(duplicate, lambda module: converted.get(module, module))
+    return replaced(model, lambda module: layers.get(module, module)), records
 
 
-def _chosen(model: nn.Module, names: str | Iterable[str], but: str | Iterable[str]) -> dict[nn.Module, str]:
+def attach_report(
+    model: nn.Module, converted: Iterable[ConvertedLayer], before: int, but: Iterable[str] = ()
+) -> ConversionReport:
+    """Build the report of a conversion and keep it with the model; earlier conversions are included.
+
+    Args:
+        model: Converted model.
+        converted: Layers that were converted now.
+        before: Parameters of the model before.
+        but: Patterns of layers that the caller has excluded.
+    """
+    earlier = model.__dict__.get(ATTRIBUTE)
+    records = [*(earlier.converted if earlier else ()), *converted]
+    report = ConversionReport(records, _left(model, but), earlier.before if earlier else before, parameter_count(model))
+    model.__dict__[ATTRIBUTE] = report
+    return report
+
+
+def is_supported(module: nn.Module) -> bool:
+    """True if :func:`convert` can convert a layer of this class."""
+    return type(module) in KINDS or is_conv1d(module)
+
+
+def is_conv1d(module: nn.Module) -> bool:
+    """True for ``Conv1D`` of transformers, a linear map with weight ``[in, out]``, without importing the package."""
+    weight, sizes = getattr(module, "weight", None), (getattr(module, "nx", None), getattr(module, "nf", None))
+    return type(module).__name__ == "Conv1D" and isinstance(weight, Tensor) and tuple(weight.shape) == sizes
+
+
+def _matrices(module: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters that the conversion replaces; those of a linear map's bias stay the same object."""
+    keep = ("bias", "in_proj_bias", "bias_k", "bias_v")
+    return [parameter for name, parameter in module.named_parameters(recurse=False) if name not in keep]
+
+
+def _own_parameters(module: nn.Module) -> int:
+    """Number of parameters of a layer; ``nn.MultiheadAttention`` without its output map, a layer of its own."""
+    if isinstance(module, nn.MultiheadAttention):
+        parameters = list(module.parameters(recurse=False))
+        parameters += list(module.maps.parameters()) if isinstance(module, StructuredAttention) else []
+        return sum(parameter.numel() for parameter in parameters)
+    return parameter_count(module)
+
+
+def _chosen(model: nn.Module, names: tuple[str, ...], but: tuple[str, ...]) -> dict[nn.Module, str]:
     """Return the layers to convert, with their names."""
-    wanted, spared = ((patterns,) if isinstance(patterns, str) else tuple(patterns) for patterns in (names, but))
-    layers = {module: name for name, module in model.named_modules() if type(module) in KINDS}
-    chosen = {
-        module: name
-        for module, name in layers.items()
-        if any(fnmatchcase(name, pattern) for pattern in wanted)
-        and not any(fnmatchcase(name, pattern) for pattern in spared)
-    }
+    layers = {module: name for name, module in model.named_modules() if is_supported(module)}
+    for pattern in names:
+        others = [
+            f"{name} ({type(module).__name__}: {_reason(module, but, name)})"
+            for name, module in model.named_modules()
+            if module not in layers and _has_parameters(module) and fnmatchcase(name, pattern)
+        ]
+        if others and not any(fnmatchcase(name, pattern) for name in layers.values()):
+            more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+            raise PhmrunError(
+                f"{pattern!r} matches only layers that cannot be converted: {', '.join(others[:3])}{more}",
+                hint=f"Converted are {CONVERTIBLE}.",
+            )
+    chosen = {module: name for module, name in layers.items() if _matches(name, names) and not _matches(name, but)}
     if not chosen:
-        what = f"no nn.Linear, nn.Embedding or nn.LSTM of the model is called {' or '.join(wanted)}"
-        close = nearest(wanted[0], layers.values()) if wanted else []
+        what = f"no {CONVERTIBLE} of the model is called {' or '.join(names)}"
+        inside = [name for name in names if any(layer.startswith(f"{name}.") for layer in layers.values())]
+        close = [f"{name}.*" for name in inside] or (nearest(names[0], layers.values()) if names else [])
         raise PhmrunError(what, hint=f"Did you mean {' or '.join(close)}?" if close else None)
     return chosen
+
+
+def _left(model: nn.Module, but: Iterable[str]) -> list[LeftLayer]:
+    """Return all modules with parameters that have no structure."""
+    inside = {part for module in model.modules() if isinstance(module, STRUCTURED) for part in _parts(module)}
+    left = []
+    for name, module in model.named_modules():
+        parameters = list(module.parameters(recurse=False))
+        if parameters and module not in inside:
+            matrix = any(parameter.dim() > 1 for parameter in parameters)
+            count = sum(parameter.numel() for parameter in parameters)
+            left.append(LeftLayer(name, type(module).__name__, _reason(module, but, name), count, matrix))
+    return left
+
+
+def _parts(module: nn.Module) -> Iterable[nn.Module]:
+    """Return the modules that make up a structured layer; the output map of attention is a layer of its own."""
+    return (module, *module.maps.modules()) if isinstance(module, StructuredAttention) else module.modules()
+
+
+def _reason(module: nn.Module, but: Iterable[str], name: str) -> str:
+    """Return why a module is left as it is."""
+    if is_supported(module):
+        return "excluded by `but`" if _matches(name, but) else "not selected by `names`"
+    if isinstance(module, STRUCTURED):
+        return "has a structure"
+    if isinstance(module, KINDS):
+        return "subclasses may compute something else"
+    if any(parameter.dim() > 1 for parameter in module.parameters(recurse=False)):
+        return "not supported"
+    return "vectors only"
+
+
+def _has_parameters(module: nn.Module) -> bool:
+    return isinstance(module, STRUCTURED) or any(True for _ in module.parameters(recurse=False))
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _converted(
@@ -100,29 +229,84 @@ def _converted(
 
     ``shared`` maps ids of dense weights to their structures, and is extended in place.
     """
-    layer: Linear | Embedding | LSTM
+    trained, training = next(iter(_matrices(module))).requires_grad, module.training
+    layer: nn.Module
     if isinstance(module, nn.LSTM):
         layer = _lstm(module, structure, near, options)
-    elif isinstance(module, nn.Linear | nn.Embedding):
-        weight, ready = module.weight, shared.get(id(module.weight))
-        settings: dict[str, Any] = {"device": weight.device, "dtype": weight.dtype, "structure": ready or structure}
-        settings |= {} if ready else options
-        if isinstance(module, nn.Linear):
-            layer = Linear(module.in_features, module.out_features, module.bias is not None, **settings)
-            if near and layer.bias is not None:
-                layer.bias.data.copy_(module.bias.data)
-        elif module.max_norm is not None or module.scale_grad_by_freq or module.sparse:
-            raise PhmrunError("an embedding with max_norm, scale_grad_by_freq or sparse gradients has no counterpart")
-        else:
-            layer = Embedding(module.num_embeddings, module.embedding_dim, module.padding_idx, **settings)
-        if not ready:
-            shared[id(weight)] = layer.structure
-            if near:
-                layer.structure.fit(weight.detach())
+        layer.requires_grad_(trained)
+    elif isinstance(module, nn.MultiheadAttention):
+        layer = _attention(module, structure, near, options)
+    elif isinstance(module, nn.Embedding):
+        layer = _embedding(module, structure, shared, near, options)
+    else:
+        layer = _linear(module, structure, shared, near, options)
     # A structure's parameters have no counterparts in the dense matrix: its requires_grad applies to all of them.
-    for parameter in layer.parameters():
-        parameter.requires_grad_(next(module.parameters()).requires_grad)
-    return layer.train(module.training)
+    for part in layer.modules():
+        if isinstance(part, Structure) and not trained:
+            part.requires_grad_(False)
+    return layer.train(training)
+
+
+def _linear(
+    module: nn.Module, structure: str, shared: dict[int, Structure], near: bool, options: dict[str, Any]
+) -> Linear:
+    """Return the counterpart of an ``nn.Linear`` or ``Conv1D``; the bias stays the same parameter."""
+    weight, bias = cast(Tensor, module.weight), cast(nn.Parameter | None, module.bias)
+    ready = shared.get(id(weight))
+    settings: dict[str, Any] = {"device": weight.device, "dtype": weight.dtype, "structure": ready or structure}
+    settings |= {} if ready else options
+    transposed = is_conv1d(module)
+    rows, columns = reversed(weight.shape) if transposed else weight.shape
+    layer = Linear(columns, rows, bias is not None, **settings)
+    # Others read the weight of attention's output map, so inference keeps it.
+    layer.keeps_weight = isinstance(module, NonDynamicallyQuantizableLinear)
+    if transposed and not ready:
+        layer.reset_parameters(0.02, zero_bias=True)  # as Conv1D draws its own
+    if bias is not None:
+        if not near:
+            bias.data.copy_(cast(Tensor, layer.bias).data)
+        layer.bias = bias
+    if not ready:
+        shared[id(weight)] = layer.structure
+        if near:
+            layer.structure.fit(weight.detach().t().contiguous() if transposed else weight.detach())
+    return layer
+
+
+def _embedding(
+    module: nn.Embedding, structure: str, shared: dict[int, Structure], near: bool, options: dict[str, Any]
+) -> Embedding:
+    """Return the counterpart of an ``nn.Embedding``."""
+    if module.max_norm is not None or module.scale_grad_by_freq or module.sparse:
+        raise PhmrunError("an embedding with max_norm, scale_grad_by_freq or sparse gradients has no counterpart")
+    weight, ready = module.weight, shared.get(id(module.weight))
+    settings: dict[str, Any] = {"device": weight.device, "dtype": weight.dtype, "structure": ready or structure}
+    settings |= {} if ready else options
+    layer = Embedding(module.num_embeddings, module.embedding_dim, module.padding_idx, **settings)
+    if not ready:
+        shared[id(weight)] = layer.structure
+        if near:
+            layer.structure.fit(weight.detach())
+    return layer
+
+
+@torch.no_grad()
+def _attention(
+    module: nn.MultiheadAttention, structure: str, near: bool, options: dict[str, Any]
+) -> StructuredAttention:
+    """Give the matrices of Q, K and V a structure, in place; the output map is a layer of its own."""
+    maps = {}
+    for name in MAPS:
+        weight = getattr(module, name)
+        if weight is not None:
+            rows, columns = weight.shape
+            maps[name] = build_structure(structure, rows, columns, **options).to(weight.device, weight.dtype)
+            maps[name].reset_parameters(glorot_std(columns, rows))  # xavier_uniform_, as nn.MultiheadAttention
+            if near:
+                maps[name].fit(weight.detach())
+    if not near and module.in_proj_bias is not None:
+        module.in_proj_bias.zero_()
+    return structured(module, maps)
 
 
 @torch.no_grad()

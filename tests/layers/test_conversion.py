@@ -1,11 +1,13 @@
 """Existing models with other structures: what is replaced, what stays tied, and the way back."""
 
+import logging
+
 import pytest
 import torch
 from torch import nn
 
 from phmrun.errors import PhmrunError
-from phmrun.layers import LSTM, Embedding, Linear, convert, folded
+from phmrun.layers import LSTM, Embedding, Linear, conversion_report, convert, folded, for_inference
 
 
 class Reader(nn.Module):
@@ -93,3 +95,89 @@ def test_no_such_layer(model):
     with pytest.raises(PhmrunError, match="is called narow") as caught:
         convert(model, "phm", names="narow")
     assert "narrow" in caught.value.hint
+
+
+class Conv1D(nn.Module):
+    """The linear map of GPT-2 in transformers, whose weight is [in, out]."""
+
+    def __init__(self, nf, nx):
+        super().__init__()
+        self.nf, self.nx = nf, nx
+        self.weight = nn.Parameter(torch.randn(nx, nf))
+        self.bias = nn.Parameter(torch.randn(nf))
+
+    def forward(self, inputs):
+        return inputs @ self.weight + self.bias
+
+
+@torch.no_grad()
+def test_transposed_linear_maps_are_converted():
+    plain = nn.Sequential(Conv1D(12, 8))
+    copy = convert(plain, "dense", weights="nearest")
+    inputs = torch.randn(3, 8)
+    torch.testing.assert_close(copy(inputs), plain(inputs))
+    assert convert(plain, "phm", n=4)[0].weight.std() < 0.1
+
+
+@pytest.mark.parametrize("sizes", [{}, {"kdim": 12, "vdim": 4}])
+@torch.no_grad()
+def test_attention_s_maps_are_converted_and_folded(sizes):
+    plain = nn.Sequential(nn.MultiheadAttention(8, 2, batch_first=True, **sizes)).eval()
+    copy = convert(plain, "dense", weights="nearest")
+    query, key, value = (
+        torch.randn(2, 3, 8),
+        torch.randn(2, 5, sizes.get("kdim", 8)),
+        torch.randn(2, 5, sizes.get("vdim", 8)),
+    )
+    expected = plain[0](query, key, value)[0]
+    torch.testing.assert_close(copy[0](query, key, value)[0], expected)
+    small = convert(plain, "phm", n=2)
+    assert sum(parameter.numel() for parameter in small.parameters()) < sum(p.numel() for p in plain.parameters())
+    for other in (folded(small), for_inference(small, "factored")):
+        torch.testing.assert_close(other[0](query, key, value)[0], small[0](query, key, value)[0])
+    assert type(folded(small)[0]) is nn.MultiheadAttention
+
+
+def test_attention_s_maps_are_trained():
+    layer = convert(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), "phm", n=2)
+    layer(torch.randn(2, 3, 8)).pow(3).sum().backward()
+    assert all(parameter.grad is not None for parameter in layer.parameters())
+
+
+def test_report_names_what_was_left_and_why(caplog):
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Linear(8, 8), nn.Linear(8, 4), nn.LayerNorm(4))
+    with caplog.at_level(logging.WARNING, "phmrun"):
+        report = conversion_report(convert(model, "phm", n=4, but="2"))
+    assert [(layer.name, layer.kind) for layer in report.converted] == [("1", "Linear")]
+    assert [(layer.name, layer.reason, layer.parameters) for layer in report.left] == [
+        ("0", "not supported", 3 * 8 * 9 + 8),
+        ("2", "excluded by `but`", 8 * 4 + 4),
+        ("3", "vectors only", 8),
+    ]
+    assert report.before == sum(parameter.numel() for parameter in model.parameters())
+    assert report.before - report.after == 64 - (4 * 4 * 4 + 4 * 2 * 2)  # the factors of so small a map are larger
+    (record,) = caplog.records
+    assert "left: 0 (Conv2d: not supported)" in record.getMessage()
+    assert "LayerNorm left" in str(report)
+    with pytest.raises(PhmrunError, match="was not converted"):
+        conversion_report(model)
+
+
+def test_pattern_of_an_unsupported_layer_suggests_no_other():
+    model = nn.Sequential()
+    model.conv, model.conf = nn.Conv2d(3, 8, 3), nn.Linear(8, 8)
+    with pytest.raises(PhmrunError, match=r"'conv' matches only .*conv \(Conv2d: not supported\)") as caught:
+        convert(model, "phm", names=["conf", "conv"])
+    assert "Did you mean" not in caught.value.hint
+
+
+def test_frozen_parameters_of_a_structure_stay_frozen():
+    copy = convert(nn.Sequential(nn.Linear(8, 8)), "phm", n=4, freeze="a")
+    assert [name for name, each in copy.named_parameters() if not each.requires_grad] == ["0.structure.a"]
+
+
+def test_biases_stay_tied():
+    model = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8))
+    model[1].bias = model[0].bias
+    copy = convert(model, "phm", n=2)
+    assert copy[0].bias is copy[1].bias

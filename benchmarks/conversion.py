@@ -1,0 +1,106 @@
+"""Conversion of networks of transformers: share of block parameters converted, size, file, equality after loading.
+
+The networks have random weights and two small blocks. Run from a checkout::
+
+    python -m benchmarks.conversion
+    python -m benchmarks.conversion --structure low-rank --option rank=8
+"""
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from phmrun.layers import conversion_report, convert, load, save
+
+SIZES = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
+
+
+class Architecture(NamedTuple):
+    """Network of transformers.
+
+    Args:
+        build: Builds it with random weights.
+        blocks: Part of the names of the modules inside its blocks.
+        inputs: Arguments of ``forward``.
+    """
+
+    build: Callable[[], nn.Module]
+    blocks: str
+    inputs: dict[str, Tensor]
+
+
+def architectures() -> dict[str, Architecture]:
+    """Return GPT-2, BERT, Llama, ViT and T5 with two small blocks each."""
+    import transformers as hf
+
+    tokens = {"input_ids": torch.arange(20).view(2, 10) + 3}
+    gpt2 = hf.GPT2Config(vocab_size=256, n_positions=32, n_embd=64, n_layer=2, n_head=4)
+    bert = hf.BertConfig(vocab_size=256, max_position_embeddings=32, **SIZES)
+    llama = hf.LlamaConfig(vocab_size=256, max_position_embeddings=32, **SIZES)
+    vit = hf.ViTConfig(image_size=32, patch_size=8, num_labels=8, **SIZES)
+    t5 = hf.T5Config(vocab_size=256, d_model=64, d_kv=16, d_ff=256, num_layers=2, num_heads=4)
+    pixels = torch.linspace(-1, 1, 2 * 3 * 32 * 32).view(2, 3, 32, 32)
+    return {
+        "GPT-2": Architecture(lambda: hf.GPT2LMHeadModel(gpt2), ".h.", tokens),
+        "BERT": Architecture(lambda: hf.BertForMaskedLM(bert), ".layer.", tokens),
+        "Llama": Architecture(lambda: hf.LlamaForCausalLM(llama), ".layers.", tokens),
+        "ViT": Architecture(lambda: hf.ViTForImageClassification(vit), ".layer.", {"pixel_values": pixels}),
+        "T5": Architecture(
+            lambda: hf.T5ForConditionalGeneration(t5), ".block.", {**tokens, "decoder_input_ids": tokens["input_ids"]}
+        ),
+    }
+
+
+def block_share(model: nn.Module, blocks: str) -> float:
+    """Share of the parameters in the blocks of the plain model that belonged to layers with a structure now."""
+    report = conversion_report(model)
+    inside = sum(layer.before for layer in report.converted if blocks in layer.name)
+    return inside / (inside + sum(layer.parameters for layer in report.left if blocks in layer.name))
+
+
+def measure(architecture: Architecture, structure: str, options: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the figures of one architecture."""
+    torch.manual_seed(0)
+    model = convert(architecture.build(), structure, but="*.token_type_embeddings", **options).eval()
+    path = save(model, folder / "model.safetensors")
+    loaded = load(architecture.build, path).eval()
+    with torch.no_grad():
+        logits = [network(**architecture.inputs).logits for network in (model, loaded)]
+    report = conversion_report(model)
+    return {
+        "converted": len(report.converted),
+        "share": block_share(model, architecture.blocks),
+        "left": sorted({layer.kind for layer in report.left}),
+        "before": report.before,
+        "after": report.after,
+        "bytes": path.stat().st_size,
+        "equal": torch.equal(*logits),
+    }
+
+
+def main() -> None:
+    """Print the table of the documentation."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--structure", default="phm", help="name of the structure")
+    options.add_argument("--option", action="append", default=[], metavar="NAME=NUMBER", help="option of the structure")
+    args = options.parse_args()
+    numbers = {name: int(value) for name, _, value in (option.partition("=") for option in args.option or ["n=4"])}
+    print("| network | layers converted | of the blocks' parameters | left | parameters | file, bytes | equal logits |")
+    print("|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, architecture in architectures().items():
+            row = measure(architecture, args.structure, numbers, Path(folder))
+            size = f"{row['bytes']:,} ({row['bytes'] / row['after']:.2f} × parameters)"
+            counts = f"{row['before']:,} → {row['after']:,}"
+            equal = "yes" if row["equal"] else "no"
+            left = ", ".join(row["left"])
+            print(f"| {name} | {row['converted']} | {row['share']:.1%} | {left} | {counts} | {size} | {equal} |")
+
+
+if __name__ == "__main__":
+    main()

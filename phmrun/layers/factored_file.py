@@ -1,0 +1,266 @@
+"""Converted models on disk: one safetensors file with the factors, and in its metadata the recipe of the conversion.
+
+The metadata entry ``phmrun`` is JSON::
+
+    {"format": 1, "steps": [{"structure": "phm", "options": {"n": 4, …}, "places": ["encoder.0", …]}],
+     "tied": {"output.structure.a": "table.structure.a"}}
+
+The file holds numbers and names only; reading it executes nothing.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import torch
+from torch import Tensor, nn
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import disk_errors, replacing
+from phmrun.layers.conversion import attach_report, convert_layers, is_supported
+from phmrun.layers.report import conversions, parameter_count
+from phmrun.layers.structure import Application, Structure, checked_options
+from phmrun.registry import STRUCTURES
+
+Model = TypeVar("Model", bound=nn.Module)
+KEY = "phmrun"
+"""Metadata entry with the recipe."""
+FORMAT = 1
+"""Version of the recipe."""
+
+
+def save(model: nn.Module, path: str | Path) -> Path:
+    """Write a converted model as one safetensors file: its factors, other tensors and the recipe.
+
+    Tied tensors are stored once. Parameters of training only (the dense matrix of ``guided``) are not stored.
+
+    Args:
+        model: Result of :func:`phmrun.layers.convert`, or a module that holds such results.
+        path: File to write; it is replaced as a whole.
+
+    Raises:
+        PhmrunError: A converted layer has no structure any more, or the model's state is not all tensors.
+    """
+    library = _safetensors()
+    path = Path(path)
+    steps: dict[str, dict[str, Any]] = {}
+    modules = dict(model.named_modules())
+    for layer in conversions(model):
+        if not any(isinstance(part, Structure) for part in modules.get(layer.name, nn.Module()).modules()):
+            hint = "Save the model that phmrun.layers.convert returned, not a folded copy."
+            raise PhmrunError(f"layer {layer.name!r} was converted but has no structure now", hint=hint)
+        step = {"structure": layer.structure, "options": dict(layer.options), "places": []}
+        steps.setdefault(json.dumps(step, sort_keys=True), step)["places"].append(layer.name)
+    tensors: dict[str, Tensor] = {}
+    tied: dict[str, str] = {}
+    names: dict[int, str] = {}
+    memory: set[int] = set()
+    skipped = _temporary(model)
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if not isinstance(tensor, Tensor):
+            raise PhmrunError(f"the state {name!r} is a {type(tensor).__name__}, not a tensor, and cannot be saved")
+        if name in skipped:
+            continue
+        if id(tensor) in names:
+            tied[name] = names[id(tensor)]
+            continue
+        names[id(tensor)] = name
+        values = tensor.detach().cpu().contiguous()
+        address = values.untyped_storage().data_ptr()
+        tensors[name] = values.clone() if address in memory else values  # the format refuses shared memory
+        memory.add(address)
+    recipe = {"format": FORMAT, "steps": list(steps.values()), "tied": tied}
+    content = library.save(tensors, metadata={KEY: json.dumps(recipe, separators=(",", ":"))})
+    with disk_errors(), replacing(path) as unfinished:
+        unfinished.write_bytes(content)
+    return path
+
+
+def load(factory: Callable[[], Model], path: str | Path) -> Model:
+    """Build the plain model, convert it by the file's recipe, and load the factors strictly.
+
+    The model is on the factory's devices, with the types of the file. Parameters of training only start anew and have
+    no effect.
+
+    Args:
+        factory: Builds the model as it was before the conversion; called once.
+        path: File written by :func:`save`; it may come from an untrusted source.
+
+    Raises:
+        PhmrunError: (exit 3) The file is missing or damaged, its structure is unknown, or it does not fit the model.
+    """
+    library = _safetensors()
+    from safetensors import SafetensorError
+
+    path = Path(path)
+    if not path.is_file():
+        raise _fault(path, "no such file")
+    plain = factory()
+    try:
+        with library.safe_open(path, framework="pt") as file:
+            recipe = _recipe(path, file.metadata())
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            model = _built(plain, recipe, path, shapes)
+            state = model.state_dict(keep_vars=True)
+            _check_shapes(path, state, shapes, _aliases(path, recipe, shapes), _temporary(model))
+            for name in shapes:
+                values = file.get_tensor(name)
+                if values.is_floating_point() != state[name].is_floating_point():
+                    raise _fault(path, f"{name} is {values.dtype}, in the model {state[name].dtype}")
+                state[name].data = values.to(state[name].device)
+            for name, source in recipe["tied"].items():
+                if state[name] is not state[source]:  # tied by the converted model, but not by the factory's
+                    state[name].data = state[source].data.clone()
+    except (SafetensorError, OSError, RuntimeError) as error:
+        raise _fault(path, f"the file is damaged or does not fit: {error}") from error
+    for module in model.modules():
+        if isinstance(module, Structure) and module.temporary:
+            module.set_progress(1.0)
+    return model
+
+
+def _built(model: Model, recipe: Mapping[str, Any], path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Model:
+    """Convert the factory's model by a recipe; sizes are checked before memory is allocated."""
+    before = parameter_count(model)
+    stored = sum(torch.Size(shape).numel() for shape in shapes.values())
+    for step in recipe["steps"]:
+        layers = dict(model.named_modules())
+        try:
+            options = _options(step["structure"], step["options"])
+            for place in step["places"]:
+                if place not in layers or not is_supported(layers[place]):
+                    raise _fault(path, f"the factory's model has no layer {place!r} that can be converted")
+                _check_memory(path, layers[place], place, step["structure"], options, stored)
+            chosen = {layers[place]: place for place in step["places"]}
+            model, converted = convert_layers(model, chosen, step["structure"], options)
+        except PhmrunError as error:
+            if error.code == ExitCode.DATA:
+                raise
+            hint = None if step["structure"] in STRUCTURES else "Import the plug-in that defines this structure first."
+            raise PhmrunError(error.what, where=str(path), valid=error.valid, hint=hint, code=ExitCode.DATA) from error
+        attach_report(model, converted, before)
+    return model
+
+
+def _check_memory(
+    path: Path, layer: nn.Module, place: str, structure: str, options: Mapping[str, Any], stored: int
+) -> None:
+    """Refuse options that would build more numbers than the file has."""
+    cls = STRUCTURES.get(structure)
+    options = {name: value for name, value in options.items() if name in cls.defaults()}
+    matrices = [parameter.shape for parameter in layer.parameters(recurse=False) if parameter.dim() == 2]
+    if matrices:
+        rows, columns = matrices[0]
+        kept = cls.count(rows // 4 if isinstance(layer, nn.LSTM) else rows, columns, **options)
+        if kept > stored:
+            raise _fault(path, f"layer {place!r} would have {kept:,} parameters, the file has {stored:,} numbers")
+
+
+def _options(structure: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return validated options; ``application`` is an argument of ``Linear``."""
+    application = options.get("application")
+    chosen = {"application": application} if application in get_args(Application) else {}
+    return checked_options(structure, {name: options[name] for name in options if name not in chosen}) | chosen
+
+
+def _recipe(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any]:
+    """Return the recipe in a file's metadata, after validation of its form."""
+    text = (metadata or {}).get(KEY)
+    if text is None:
+        raise _fault(path, "the file has no recipe", hint="Write it with phmrun.layers.save.")
+    try:
+        recipe = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _fault(path, f"the recipe is damaged: {error}") from error
+    if isinstance(recipe, dict) and recipe.get("format") not in (FORMAT, None):
+        raise _fault(path, f"the recipe has format {recipe['format']!r}; valid: {FORMAT}", hint="Update phmrun.")
+    if not _is_recipe(recipe):
+        raise _fault(path, "the recipe is damaged: steps with structure, options and places are expected")
+    checked: dict[str, Any] = recipe
+    return checked
+
+
+def _is_recipe(recipe: Any) -> bool:
+    """True if a recipe has all keys, each of the right type."""
+
+    def is_step(step: Any) -> bool:
+        return (
+            isinstance(step, dict)
+            and isinstance(step.get("structure"), str)
+            and isinstance(step.get("options"), dict)
+            and isinstance(step.get("places"), list)
+            and all(isinstance(place, str) for place in step["places"])
+        )
+
+    return (
+        isinstance(recipe, dict)
+        and recipe.get("format") == FORMAT
+        and isinstance(recipe.get("steps"), list)
+        and all(is_step(step) for step in recipe["steps"])
+        and isinstance(recipe.get("tied"), dict)
+        and all(isinstance(name, str) for name in recipe["tied"].values())
+    )
+
+
+def _aliases(
+    path: Path, recipe: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of tied tensors, by their further names."""
+    for name, source in recipe["tied"].items():
+        if source not in shapes or name in shapes:
+            raise _fault(path, f"the recipe is damaged: {name!r} is tied to {source!r}, which the file does not hold")
+    return {name: shapes[source] for name, source in recipe["tied"].items()}
+
+
+def _check_shapes(
+    path: Path,
+    state: Mapping[str, Any],
+    shapes: Mapping[str, tuple[int, ...]],
+    aliases: Mapping[str, tuple[int, ...]],
+    optional: set[str],
+) -> None:
+    """Compare names and shapes of model and file, and report all differences at once."""
+    tensors: dict[int, str] = {}
+    problems = [
+        f"{name} and {tensors[id(state[name])]} are one tensor in the model, two in the file"
+        for name in shapes
+        if name in state and tensors.setdefault(id(state[name]), name) != name
+    ]
+    shapes = {**shapes, **aliases}
+    problems += [f"{name} is missing" for name in state if name not in shapes and name not in optional]
+    problems += [f"{name} is not in the model" for name in shapes if name not in state]
+    problems += [
+        f"{name} is {list(shape)}, in the model {list(state[name].shape)}"
+        for name, shape in shapes.items()
+        if name in state and tuple(state[name].shape) != shape
+    ]
+    if problems:
+        more = f"\n  and {len(problems) - 5} more" if len(problems) > 5 else ""
+        hint = "The factory must build the model as it was before the conversion."
+        raise _fault(path, "the file does not fit the model:\n  " + "\n  ".join(problems[:5]) + more, hint=hint)
+
+
+def _temporary(model: nn.Module) -> set[str]:
+    """Return the names of parameters of training only."""
+    return {
+        f"{prefix}.{name}".lstrip(".")
+        for prefix, module in model.named_modules(remove_duplicate=False)
+        if isinstance(module, Structure)
+        for name, _ in module.named_parameters(remove_duplicate=False)
+        if name in module.temporary
+    }
+
+
+def _fault(path: Path, what: str, hint: str | None = None) -> PhmrunError:
+    return PhmrunError(what, where=str(path), hint=hint, code=ExitCode.DATA)
+
+
+def _safetensors() -> Any:
+    """Return the module ``safetensors.torch``."""
+    try:
+        import safetensors.torch
+    except ImportError as error:
+        hint = 'Run: pip install "phmrun[export]"'
+        raise PhmrunError("the package 'safetensors' is not installed", hint=hint) from error
+    return safetensors.torch

@@ -1,0 +1,134 @@
+"""Record of a conversion: converted layers, layers left with the reason, parameters before and after."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from phmrun.errors import PhmrunError, counted
+
+ATTRIBUTE = "_phmrun_conversion"
+"""Attribute of a converted model that holds its report."""
+
+
+@dataclass(frozen=True)
+class ConvertedLayer:
+    """Layer that has a structure now.
+
+    Args:
+        name: Name in ``model.named_modules()``.
+        kind: Class before the conversion, such as "Linear".
+        structure: Name of the structure.
+        options: All options of the structure.
+        before: Parameters of the layer before the conversion, without those of its children.
+        after: Parameters after it.
+    """
+
+    name: str
+    kind: str
+    structure: str
+    options: Mapping[str, Any]
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class LeftLayer:
+    """Module with parameters that was left unchanged.
+
+    Args:
+        name: Name in ``model.named_modules()``; "" for the model itself.
+        kind: Its class.
+        reason: Why it was left.
+        parameters: Its parameters, without those of its children.
+        matrix: True if a parameter has two or more dimensions; False for norms and other vectors.
+    """
+
+    name: str
+    kind: str
+    reason: str
+    parameters: int
+    matrix: bool
+
+
+@dataclass(frozen=True)
+class ConversionReport:
+    """Result of one or several calls of ``convert``.
+
+    Args:
+        converted: Layers with a structure.
+        left: All other modules with parameters.
+        before: Parameters of the model before the first conversion; tied ones count once.
+        after: Parameters after the last one.
+    """
+
+    converted: Sequence[ConvertedLayer]
+    left: Sequence[LeftLayer]
+    before: int
+    after: int
+
+    def line(self) -> str:
+        """Return the report in one line; vectors (norms, biases) are left out."""
+        counts = f"{counted(self.before, 'parameter')} before, {self.after:,} after"
+        kinds = Counter(layer.kind for layer in self.converted)
+        text = f"converted {_list(f'{number} {kind}' for kind, number in kinds.items())}; {counts}"
+        reasons: dict[tuple[str, str], list[str]] = {}
+        for layer in self.left:
+            if layer.matrix:
+                reasons.setdefault((layer.kind, layer.reason), []).append(layer.name or "the model itself")
+        for (kind, reason), names in reasons.items():
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            text += f"; left: {names[0]}{more} ({kind}: {reason})"
+        return text
+
+    def __str__(self) -> str:
+        """Return one row per module."""
+        rows = [self.line().partition(";")[0] + f"; {self.before:,} parameters before, {self.after:,} after"]
+        rows += [
+            f"  {layer.name}: {layer.kind} to {layer.structure}, {layer.before:,} to {layer.after:,} parameters"
+            for layer in self.converted
+        ]
+        rows += [
+            f"  {layer.name or 'the model itself'}: {layer.kind} left, {layer.parameters:,} parameters: {layer.reason}"
+            for layer in self.left
+        ]
+        return "\n".join(rows)
+
+
+def conversion_report(model: nn.Module) -> ConversionReport:
+    """Return what :func:`phmrun.layers.convert` changed in a model, and what it left.
+
+    Args:
+        model: Result of ``convert`` or ``load``.
+
+    Raises:
+        PhmrunError: The model was not converted.
+    """
+    report = model.__dict__.get(ATTRIBUTE)
+    if not isinstance(report, ConversionReport):
+        raise PhmrunError(
+            f"this {type(model).__name__} was not converted", hint="Use the model that phmrun.layers.convert returns."
+        )
+    return report
+
+
+def conversions(model: nn.Module) -> list[ConvertedLayer]:
+    """Return all converted layers of a model and of converted models inside, with names from the outer model."""
+    layers = []
+    for prefix, module in model.named_modules():
+        report = module.__dict__.get(ATTRIBUTE)
+        for layer in report.converted if isinstance(report, ConversionReport) else ():
+            name = ".".join(part for part in (prefix, layer.name) if part)
+            layers.append(ConvertedLayer(name, layer.kind, layer.structure, layer.options, layer.before, layer.after))
+    return layers
+
+
+def parameter_count(model: nn.Module) -> int:
+    """Number of parameters of a model; tied ones count once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _list(parts: Iterator[str]) -> str:
+    return ", ".join(parts) or "nothing"

@@ -1,0 +1,75 @@
+"""``nn.MultiheadAttention`` whose joint map of Q, K and V, or whose three maps, have a structure."""
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from phmrun.layers.structure import Structure, build_weight
+
+MAPS = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight")
+"""Matrices of ``nn.MultiheadAttention`` beside ``out_proj``: the joint map, or three maps for inputs of other sizes."""
+
+
+class StructuredAttention(nn.MultiheadAttention):
+    """``nn.MultiheadAttention`` over structures; built from an existing one by :func:`structured`.
+
+    torch's code reads the dense matrices as attributes; here they are built from ``maps`` at each access.
+    """
+
+    maps: nn.ModuleDict
+
+    @property
+    def in_proj_weight(self) -> Tensor | None:  # type: ignore[override]
+        """Joint matrix of Q, K and V ``[3 · embed_dim, embed_dim]``; ``None`` if the three are separate."""
+        return self._weight("in_proj_weight")
+
+    @property
+    def q_proj_weight(self) -> Tensor | None:  # type: ignore[override]
+        """Matrix of the queries ``[embed_dim, embed_dim]``; ``None`` if the map is joint."""
+        return self._weight("q_proj_weight")
+
+    @property
+    def k_proj_weight(self) -> Tensor | None:  # type: ignore[override]
+        """Matrix of the keys ``[embed_dim, kdim]``; ``None`` if the map is joint."""
+        return self._weight("k_proj_weight")
+
+    @property
+    def v_proj_weight(self) -> Tensor | None:  # type: ignore[override]
+        """Matrix of the values ``[embed_dim, vdim]``; ``None`` if the map is joint."""
+        return self._weight("v_proj_weight")
+
+    def _weight(self, name: str) -> Tensor | None:
+        maps = self._modules.get("maps")
+        if not isinstance(maps, nn.ModuleDict) or name not in maps:
+            return None
+        return build_weight(cast(Structure, maps[name]))
+
+    @torch.no_grad()
+    def plain(self) -> nn.Module:
+        """Return the equivalent ``nn.MultiheadAttention`` with dense matrices."""
+        weights = {name: getattr(self, name) for name in self.maps}
+        plain: nn.Module = nn.MultiheadAttention.__new__(nn.MultiheadAttention)
+        plain.__dict__ = {**self.__dict__}
+        plain._modules = {name: child for name, child in self._modules.items() if name != "maps"}
+        plain._parameters = dict(self._parameters)
+        for name in MAPS:
+            weight = weights.get(name)
+            value = None if weight is None else nn.Parameter(weight.detach().clone(), requires_grad=False)
+            plain.register_parameter(name, value)
+        return plain
+
+
+def structured(attention: nn.MultiheadAttention, maps: dict[str, Structure]) -> StructuredAttention:
+    """Turn an ``nn.MultiheadAttention`` into a :class:`StructuredAttention`, in place.
+
+    Args:
+        attention: Module to change; its ``out_proj`` and biases stay.
+        maps: Structure of each matrix, by its name in :data:`MAPS`.
+    """
+    for name in MAPS:
+        attention._parameters.pop(name)
+    attention.__class__ = StructuredAttention
+    changed = cast(StructuredAttention, attention)
+    changed.maps = nn.ModuleDict(maps)
+    return changed

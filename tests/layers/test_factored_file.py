@@ -1,0 +1,141 @@
+"""Converted models on disk: equal outputs after loading, small files, and files that are damaged or do not fit."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from benchmarks.conversion import architectures, block_share
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.layers import conversion_report, convert, load, save
+
+safetensors = pytest.importorskip("safetensors.torch")
+
+
+class Reader(nn.Module):
+    """A tied language model with attention, an LSTM and a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(48, 16)
+        self.lstm = nn.LSTM(16, 16, batch_first=True)
+        self.block = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+        self.output = nn.Linear(16, 48)
+        self.output.weight = self.table.weight
+        self.register_buffer("scale", torch.ones(()))
+
+    def forward(self, tokens):
+        return self.scale * self.output(self.block(self.lstm(self.table(tokens))[0]))
+
+
+TOKENS = torch.arange(20).view(2, 10)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    torch.manual_seed(0)
+    model = convert(Reader(), "phm", n=4).eval()
+    return model, save(model, tmp_path / "model.safetensors")
+
+
+def rewritten(path, change):
+    """Write a copy of a file with a changed recipe."""
+    with safetensors.safe_open(path, "pt") as file:
+        recipe = json.loads(file.metadata()["phmrun"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    change(recipe, tensors)
+    path.write_bytes(safetensors.save(tensors, {"phmrun": json.dumps(recipe)}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("structure", "options"),
+    [("phm", {"n": 4}), ("low-rank", {"rank": 4}), ("monarch", {}), ("guided", {"of": "phm", "options": "n=2"})],
+)
+@torch.no_grad()
+def test_loaded_model_has_equal_outputs(structure, options, tmp_path):
+    torch.manual_seed(0)
+    model = convert(Reader(), structure, **options).eval()
+    loaded = load(Reader, save(model, tmp_path / "model.safetensors")).eval()
+    assert torch.equal(loaded(TOKENS), model(TOKENS))
+    assert conversion_report(loaded) == conversion_report(model)
+    assert loaded.output.structure is loaded.table.structure
+
+
+@torch.no_grad()
+def test_two_structures_and_a_wrapper_are_restored(tmp_path):
+    model = convert(convert(Reader(), "low-rank", rank=2, names=["table", "output"]), "phm", n=2, names="block*")
+    outer = nn.Sequential(model, nn.Linear(48, 4)).eval()
+    loaded = load(lambda: nn.Sequential(Reader(), nn.Linear(48, 4)), save(outer, tmp_path / "m.safetensors")).eval()
+    assert torch.equal(loaded(TOKENS), outer(TOKENS))
+
+
+@torch.no_grad()
+def test_the_file_s_precision_is_kept(tmp_path):
+    model = convert(nn.Sequential(nn.Linear(16, 16)), "phm", n=4).to(torch.bfloat16)
+    loaded = load(lambda: nn.Sequential(nn.Linear(16, 16)), save(model, tmp_path / "model.safetensors"))
+    assert {parameter.dtype for parameter in loaded.parameters()} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("name", ["GPT-2", "BERT", "Llama", "ViT", "T5"])
+def test_networks_of_transformers(name, tmp_path):
+    pytest.importorskip("transformers")
+    architecture = architectures()[name]
+    torch.manual_seed(0)
+    model = convert(architecture.build(), "phm", n=4, but="*.token_type_embeddings").eval()
+    assert block_share(model, architecture.blocks) > 0.98
+    left = {layer.kind for layer in conversion_report(model).left if layer.matrix and architecture.blocks in layer.name}
+    assert not left
+    logits = model(**architecture.inputs).logits
+    logits.sum().backward()
+    assert all(
+        parameter.grad is not None for name, parameter in model.named_parameters() if architecture.blocks in name
+    )
+    path = save(model, tmp_path / "model.safetensors")
+    with torch.no_grad():
+        assert torch.equal(load(architecture.build, path).eval()(**architecture.inputs).logits, logits)
+    assert path.stat().st_size < 1.25 * 4 * conversion_report(model).after  # the networks are tiny, the names are not
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda recipe, tensors: recipe["steps"][0].update(structure="evil"), "evil"),
+        (lambda recipe, tensors: recipe["steps"][0].update(options={"n": 2}), r"in the model|parameters"),
+        (lambda recipe, tensors: recipe["steps"][0].update(options={"n": "x"}), "x"),
+        (lambda recipe, tensors: recipe["steps"][0].update(options={"m": 2}), "no option 'm'"),
+        (lambda recipe, tensors: recipe["steps"][0]["places"].append("nowhere"), "no layer 'nowhere'"),
+        (
+            lambda recipe, tensors: recipe["steps"][0].update(structure="low-rank", options={"rank": 10**9}),
+            r"rank|parameters",
+        ),
+        (lambda recipe, tensors: recipe["steps"].clear(), "table.weight is missing"),
+        (lambda recipe, tensors: recipe.update(steps=3), "recipe is damaged"),
+        (lambda recipe, tensors: recipe.update(format=2), "format 2"),
+        (lambda recipe, tensors: recipe["tied"].update(a="b"), "recipe is damaged"),
+        (lambda recipe, tensors: tensors.update(scale=torch.ones(3)), r"scale is \[3\]"),
+        (lambda recipe, tensors: tensors.pop("scale"), "scale is missing"),
+        (lambda recipe, tensors: tensors.update(scale=torch.ones((), dtype=torch.int8)), "scale is torch.int8"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_one_error(saved, change, message):
+    with pytest.raises(PhmrunError, match=message) as caught:
+        load(Reader, rewritten(saved[1], change))
+    assert caught.value.code == ExitCode.DATA
+
+
+@pytest.mark.parametrize("size", [0, 7, 200, -10])
+def test_a_truncated_file_is_one_error(saved, size):
+    saved[1].write_bytes(saved[1].read_bytes()[:size])
+    with pytest.raises(PhmrunError, match="damaged") as caught:
+        load(Reader, saved[1])
+    assert caught.value.code == ExitCode.DATA
+
+
+def test_no_file_and_no_recipe(tmp_path):
+    with pytest.raises(PhmrunError, match="no such file"):
+        load(Reader, tmp_path / "none")
+    (tmp_path / "plain").write_bytes(safetensors.save({"a": torch.ones(1)}))
+    with pytest.raises(PhmrunError, match="no recipe"):
+        load(Reader, tmp_path / "plain")
