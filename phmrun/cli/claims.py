@@ -48,7 +48,7 @@ def claims(
     for reduced in dict.fromkeys(finding.reduced for finding in findings if finding.reduced):
         console.stdout().print(f"‡ in this reduced setting: {reduced}", markup=False, soft_wrap=True)
     for finding in findings:
-        if finding.outcome == "undecided" and finding.command:
+        if finding.outcome in ("undecided", "not run") and finding.command:
             console.stdout().print(
                 f"{finding.claim.name}: {finding.why}: {finding.command}", markup=False, soft_wrap=True
             )

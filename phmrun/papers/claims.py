@@ -80,6 +80,7 @@ class Outcome(StrEnum):
     HOLDS = "holds"
     FAILS = "does not"
     UNDECIDED = "undecided"
+    NOT_RUN = "not run"
     UNTESTABLE = "not testable here"
 
 
@@ -185,7 +186,7 @@ def examine(paper: str, claim: Claim, measured: Measured, share_of: Callable[[st
             reduced = str(values.get("reduced") or "reduced settings") if file == small else ""
             command = _command(file, claim)
             return Finding(paper, claim, printed, outcome, why, effect, interval, seeds, reduced, command)
-    return Finding(paper, claim, printed, Outcome.UNDECIDED, "no run is done", command=_command(name, claim))
+    return Finding(paper, claim, printed, Outcome.NOT_RUN, "no run is done", command=_command(name, claim))
 
 
 def outcome_of(

@@ -51,7 +51,7 @@ def test_reduced_settings_never_decide_the_papers_claim():
     assert actual.printed == pytest.approx(0.77)
     assert "table5-small.yaml" in actual.command
     none = examine("phm", claim("better"), lambda *_: (None, (0, 0)), lambda *_: 0.0)
-    assert (none.outcome, none.why) == (Outcome.UNDECIDED, "no run is done")
+    assert (none.outcome, none.why) == (Outcome.NOT_RUN, "no run is done")
     assert none.command == (
         "phmrun sweep configs/papers/phm/table5.yaml --only 'row=PHM (n = 4)' --only 'row=Transformer' --seeds 5"
     )
