@@ -1,5 +1,6 @@
 """``phmrun data``: list, inspect, fetch, import and check datasets."""
 
+import shlex
 from typing import Annotated, Any
 
 import typer
@@ -244,6 +245,7 @@ def formats(
         for name in samples[0].files:
             side = {"train.source": "-src", "train.target": "-tgt"}.get(name, "")
             options.append(f"--{split}{side} {name.replace('train', split, 1)}")
+    options += [f"--plugin {shlex.quote(str(path))}" for path in plugin or ()]
     typer.echo(f"# next: phmrun train {task} {' '.join(options)}", err=True)
     typer.echo("# no validation files: --set data.hold_out=0.1 takes a tenth of the training data", err=True)
 

@@ -7,7 +7,7 @@ import typer
 
 from phmrun.cli import console
 from phmrun.cli.options import Json
-from phmrun.errors import PhmrunError
+from phmrun.errors import PhmrunError, counted
 
 if TYPE_CHECKING:
     from phmrun.statistics.referee import Decision
@@ -141,7 +141,7 @@ def _show(decision: "Decision") -> None:
     notes = [f"estimand: {decision.estimand}"]
     margin = f", margin {decision.question.margin:g}" if decision.question.margin else ""
     notes.append(
-        f"intervals and p are simultaneous over {len(decision.systems)} systems"
+        f"intervals and p are simultaneous over {counted(len(decision.systems), 'system')}"
         f"{' and all looks' if decision.question.looks else ''}{margin}; detectable: with a power of 80 %"
     )
     if facts["trivial"]:

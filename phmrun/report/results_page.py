@@ -71,7 +71,9 @@ def _load_questions(folder: Path) -> Questions:
         return Questions.model_validate(parse_yaml(path.read_text(encoding="utf-8"), str(path)))
     except OSError as error:
         above = folder.parent
-        hint = f"phmrun results build {above}" if (above / QUESTIONS).is_file() else None
+        hint = "Its keys: title and questions; a question has sweeps, each with the name of a folder of results add."
+        if (above / QUESTIONS).is_file():
+            hint = f"phmrun results build {above}"
         what = f"it cannot be read: {error.strerror}"
         raise PhmrunError(what, where=str(path), hint=hint, code=ExitCode.DATA) from error
     except ValidationError as error:

@@ -6,6 +6,7 @@ Imports no torch.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from phmrun.errors import counted
 from phmrun.results.comparison import RowComparison
 from phmrun.results.table import ResultTable
 from phmrun.statistics.verdict import Verdict
@@ -76,7 +77,7 @@ def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) ->
     ]
     rows = sorted({comparison.rows for comparison in comparisons.values()})
     lines.append(
-        f"intervals and p are simultaneous over {' or '.join(map(str, rows))} rows"
+        f"intervals and p are simultaneous over {' or '.join([*map(str, rows[:-1]), counted(rows[-1], 'row')])}"
         + (f" and looks at {looks} seeds" if looks else "")
         + f", level {first.question.level:g}; detectable: with a power of 80 %"
     )

@@ -199,3 +199,10 @@ def test_every_sample_of_a_format_is_read(phmrun, task, tmp_path):
             assert next(read_agreement(paths[0])).prefix == "the dog near the cats"
     shown = phmrun("data", "formats", task).out
     assert all(text in shown for sample in printed for text in sample["files"].values())
+
+
+def test_the_next_command_loads_the_plugin(phmrun, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my metric.py").write_text("")
+    printed = phmrun("data", "formats", "sva", "--plugin", "my metric.py").err
+    assert "phmrun train sva --train train.tsv --dev dev.tsv --test test.tsv --plugin 'my metric.py'\n" in printed

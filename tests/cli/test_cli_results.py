@@ -107,6 +107,8 @@ def test_table_and_picture_show_every_seed_that_has_a_run(phmrun, clone, monkeyp
 def test_a_wrong_folder_or_run_says_what_goes_on(phmrun, clone):
     assert "no such folder\n`phmrun results add" in phmrun("results", "restore", "none").err
     assert phmrun("results", "build", f"results/{SWEEP}").err.endswith("phmrun results build results\n")
+    (clone / "mine").mkdir()
+    assert "Its keys: title and questions" in phmrun("results", "build", "mine").err
     for path in (clone / "results" / SWEEP).glob("*.json"):
         if path.name != sorted(item.name for item in path.parent.glob("*.json"))[0]:
             path.unlink()

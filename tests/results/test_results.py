@@ -178,7 +178,9 @@ def test_marks_of_what_differs(entry):
     )
     assert [row[-5] for row in actual.verdict_rows] == ["equivalent within 0.5", "different, worse"]
     assert actual.verdict_rows[1][1] == "-10.00"
-    assert any("simultaneous over 2 rows" in note for note in actual.notes)
+    assert any("simultaneous over 2 rows," in note for note in actual.notes)
+    alone = laid(table, differences={(1, 0): RowComparison(judged["far"], question, 1)})
+    assert any("simultaneous over 1 row," in note for note in alone.notes)
     assert any(note.endswith("test set fixed; at these settings") for note in actual.notes)
 
 
