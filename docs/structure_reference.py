@@ -56,7 +56,7 @@ def section(name: str) -> str:
     structure: type[Structure] = STRUCTURES.get(name)
     typeset = name in LATEX
     formula, count = map(mathml, LATEX[name]) if typeset else (structure.formula, structure.count_formula)
-    summary = (structure.__doc__ or "").strip().splitlines()[0]
+    summary = (structure.__doc__ or "").strip().partition("\n")[0]
     rows = [
         ("formula", formula),
         ("parameters", count),

@@ -59,9 +59,12 @@ def install(tmp_path, monkeypatch):
         (facts / "entry_points.txt").write_text(f"[phmrun.structures]\n{points}\n")
         forget(package, name)
 
+    registered = dict(STRUCTURES._registered)
     yield installed
     monkeypatch.undo()
     forget()
+    STRUCTURES._registered.clear()
+    STRUCTURES._registered.update(registered)
 
 
 def forget(*names):

@@ -58,7 +58,7 @@ class Decoder(Stack):
 
 
 def namespace(notebook: dict[str, typing.Any]) -> dict[str, typing.Any]:
-    """What the notebook's cells define."""
+    """Names that the cells of the notebook define."""
     names: dict[str, typing.Any] = {**vars(torch.nn.functional), **vars(typing), **vars(nn)}
     names |= {"torch": torch, "nn": nn, "F": torch.nn.functional, "Tensor": Tensor, "math": __import__("math")}
     names |= {"copy": copy, "warnings": warnings, "init": nn.init, "constant_": nn.init.constant_}
