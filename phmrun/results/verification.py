@@ -82,7 +82,8 @@ def _manifest(run: Run, record: Record | None) -> Link | str:
 def _raw_data(run: Run, _: Record | None) -> Link | str:
     data = run.data()
     files = {file.path: file for split in data.splits.values() for file in split.files} if data else {}
-    here = {path: file for path, file in files.items() if Path(path).is_file()}
+    # Stored results have bare names: a file of that name in the current directory is another one.
+    here = {path: file for path, file in files.items() if Path(path).is_absolute() and Path(path).is_file()}
     for path, file in here.items():
         if Source.of(Path(path)).sha256 != file.sha256:
             return _broken(f"{path} has changed since the run was trained on it")

@@ -127,7 +127,7 @@ def test_a_run_without_a_manifest_is_told_and_checked_as_far_as_can_be(phmrun, c
     }  # fmt: skip
 
 
-def test_runs_and_results_of_a_folder(phmrun, copied, tmp_path):
+def test_runs_and_results_of_a_folder(phmrun, copied, tmp_path, monkeypatch):
     runs = str(copied.path.parent)
     assert phmrun("verify", runs).out.count("✓") == 8
     assert phmrun("results", "add", copied.id, "--runs-dir", runs, "--to", str(tmp_path / "results" / "mine")).code == 0
@@ -136,6 +136,11 @@ def test_runs_and_results_of_a_folder(phmrun, copied, tmp_path):
     actual = links(result)
     assert actual["results file"]["state"] == "intact"
     assert actual["scores"]["detail"].startswith("1 of 1 score computed again")
+    # Stored results have names of files without folders: a file of that name in the current one is another.
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    Path("train.tsv").write_text("other data\n")
+    assert phmrun("verify", str(tmp_path / "results")).code == 0
     flip(next((tmp_path / "results" / "mine").glob("*.json")), 900)
     result = phmrun("verify", str(tmp_path / "results"))
     assert result.code == 3
