@@ -108,7 +108,7 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
                 values = file.get_tensor(name)
                 if values.is_floating_point() != state[name].is_floating_point():
                     raise _fault(path, f"{name} is {values.dtype}, in the model {state[name].dtype}")
-                state[name].data = values.to(state[name].device)
+                state[name].data = values.to(state[name].device, copy=True)  # not a view of the mapped file
             for name, source in recipe["tied"].items():
                 if state[name] is not state[source]:  # tied by the converted model, but not by the factory's
                     state[name].data = state[source].data.clone()
