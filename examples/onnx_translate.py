@@ -1,12 +1,11 @@
-"""Translates with a model that `phmrun export RUN --format onnx` has written: beam search over onnxruntime, no torch.
+"""Translate with a model that `phmrun export RUN --format onnx` has written: beam search over onnxruntime, no torch.
 
     pip install numpy onnxruntime sentencepiece
     python onnx_translate.py runs/RUN/exports/onnx < input.txt
 
-Beam, length penalty and length limit are those of the run, from tokens.json.
-The search is phmrun's own: of the 2·beam best continuations of a beam, those that end among the first `beam` are
-outputs, ranked by log-probability / ((5 + length) / 6)^alpha (penalty "gnmt") or / length^alpha ("power"), and the best
-`beam` others live on.
+Beam, length penalty and length limit are those of the run, from tokens.json. The search is phmrun's own: each beam
+offers its 2·beam best continuations. Those that end among the first `beam` are outputs; the best `beam` others live on.
+Outputs are ranked by log-probability / ((5 + length) / 6)^alpha (penalty "gnmt") or / length^alpha ("power").
 """
 
 import json

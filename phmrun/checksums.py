@@ -42,7 +42,10 @@ def stamp_of(path: Path) -> Stamp:
 
 @lru_cache(maxsize=4096)
 def checksum_once(stamp: Stamp) -> str:
-    """The checksum of the file with this stamp; computed once in a process."""
+    """The checksum of the file with this stamp.
+
+    Computed once in a process.
+    """
     return sha256_of(Path(stamp[0]))
 
 

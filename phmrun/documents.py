@@ -92,7 +92,9 @@ for _kind, _pattern, _first in _SCALARS:
 
 
 def parse_yaml(text: str, name: str) -> Any:
-    """Parse a YAML text; ``name`` is its name in messages: the file, or a command-line option.
+    """Parse a YAML text.
+
+    ``name`` is its name in messages: the file, or a command-line option.
 
     A `PhmrunError`, with the line, says that it is no YAML, gives a key twice, is too large, or stands for too much.
     """
@@ -100,7 +102,10 @@ def parse_yaml(text: str, name: str) -> Any:
 
 
 def parse_yaml_lines(text: str, name: str) -> tuple[Any, dict[str, int]]:
-    """The value of a YAML text, and the line of every dotted key in it; see :func:`parse_yaml`."""
+    """The value of a YAML text, and the line of every dotted key in it.
+
+    See :func:`parse_yaml`.
+    """
     if len(text) > LARGEST:
         raise PhmrunError(f"{len(text):,} characters are more than the {LARGEST:,} that are read", where=name)
     try:
@@ -129,7 +134,10 @@ def parse_yaml_lines(text: str, name: str) -> tuple[Any, dict[str, int]]:
 
 
 def parse_json(content: bytes | str) -> Any:
-    """The value of a JSON text; a ``ValueError`` where it is none, nests too deeply, or holds what is no Unicode."""
+    """The value of a JSON text.
+
+    A ``ValueError`` where it is none, nests too deeply, or holds what is no Unicode.
+    """
     try:
         text = content if isinstance(content, str) else content.decode("utf-8-sig")
         value = json.loads(text)
@@ -271,7 +279,10 @@ def restored(value: Any) -> Any:
 
 
 def parsed(content: bytes) -> Any:
-    """Parse a JSON file of a run and restore non-finite floats; raise ``ValueError`` if it is not JSON."""
+    """Parse a JSON file of a run and restore non-finite floats.
+
+    Raise ``ValueError`` if it is not JSON.
+    """
     value = parse_json(content)
     return restored(value) if b'NaN"' in content or b'Infinity"' in content else value
 

@@ -72,7 +72,10 @@ class Interrupted(KeyboardInterrupt):
 
 
 def nearest(name: str, candidates: Iterable[str], *, most: int = 3) -> list[str]:
-    """Candidates most similar to ``name``, best first; dashes and underscores are equal."""
+    """Candidates most similar to ``name``, best first.
+
+    Dashes and underscores are equal.
+    """
     by_key = {candidate.replace("_", "-").lower(): candidate for candidate in candidates}
     matches = difflib.get_close_matches(name.replace("_", "-").lower(), by_key, n=most, cutoff=0.5)
     return [by_key[match] for match in matches]
@@ -81,7 +84,10 @@ def nearest(name: str, candidates: Iterable[str], *, most: int = 3) -> list[str]
 def unknown(
     kind: str, name: str, candidates: Iterable[str], *, where: str | None = None, what: str | None = None
 ) -> PhmrunError:
-    """Error for an unknown name, with the nearest and all valid names; ``what`` replaces the default message."""
+    """Error for an unknown name, with the nearest and all valid names.
+
+    ``what`` replaces the default message.
+    """
     valid = sorted(map(str, candidates))
     close = nearest(name, valid)
     hint = f"Did you mean {' or '.join(repr(match) for match in close)}?" if close else None

@@ -55,7 +55,10 @@ def replacing_directory(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def staging(path: Path) -> Iterator[Path]:
-    """Yield an empty directory beside ``path`` for staging files; it is removed at the end."""
+    """Yield an empty directory beside ``path`` for staging files.
+
+    It is removed at the end.
+    """
     with _temporary(path) as temporary:
         temporary.mkdir()
         yield temporary
@@ -83,7 +86,10 @@ def is_name(text: str) -> bool:
 
 @contextmanager
 def _temporary(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path`` and remove it at the end; errors name ``path`` instead."""
+    """Yield a temporary path beside ``path`` and remove it at the end.
+
+    Errors name ``path`` instead.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{_machine()}.tmp")
@@ -107,7 +113,10 @@ def _remove(path: Path) -> None:
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Remove temporary files of dead processes for the same target; of other machines, those older than an hour."""
+    """Remove temporary files of dead processes for the same target.
+
+    Of other machines, those older than an hour.
+    """
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         try:
             living = _writer_lives(left)
@@ -128,7 +137,10 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def _writer_lives(unfinished: Path) -> bool | None:
-    """True if the writer of a temporary file is alive; None if it is on another machine or unknown."""
+    """True if the writer of a temporary file is alive.
+
+    None if it is on another machine or unknown.
+    """
     parts = unfinished.name.split(".")  # ….<process>.<machine>.tmp
     if not (len(parts) > 4 and parts[-2] == _machine() and parts[-3].isdecimal()):
         return None
@@ -177,13 +189,18 @@ def sha256_of(path: Path) -> str:
 
 
 def read_regular(path: Path, *, most: int = MOST_BYTES) -> bytes:
-    """Read at most ``most`` bytes of a regular file; see :func:`open_regular`."""
+    """Read at most ``most`` bytes of a regular file.
+
+    See :func:`open_regular`.
+    """
     with open_regular(path, most=most) as handle:
         return handle.read(most)
 
 
 def open_regular(path: Path, *, most: int = MOST_BYTES) -> BinaryIO:
-    """Open a regular file for reading; pipes, devices and larger files are refused without waiting.
+    """Open a regular file for reading.
+
+    Pipes, devices and larger files are refused without waiting.
 
     Raises ``FileNotFoundError`` if it is missing, and another ``OSError`` if it is not a regular file or too large.
     """
@@ -262,7 +279,10 @@ def disk_errors(code: ExitCode = ExitCode.DATA, hint: str | None = None, needed:
 def disk_error(
     error: OSError, code: ExitCode = ExitCode.DATA, hint: str | None = None, needed: int = 0
 ) -> PhmrunError | None:
-    """User error for a disk error; None for errors of another kind."""
+    """User error for a disk error.
+
+    None for errors of another kind.
+    """
     path = Path(str(error.filename)) if error.filename is not None else None
     again = hint or "Then give the same command again."
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):

@@ -165,7 +165,10 @@ def floors_of(score: str, task: str | None = None) -> list[str]:
 
 
 def find_baseline(name: str, task: str | None = None) -> Baseline | None:
-    """Return the baseline of a name; baselines of ``task`` take precedence."""
+    """Return the baseline of a name.
+
+    Baselines of ``task`` take precedence.
+    """
     tasks = sorted(_tasks(), key=lambda entry: entry.name != task)
     return next((baseline for entry in tasks for baseline in entry.baselines if baseline.name == name), None)
 

@@ -56,7 +56,10 @@ def progress(label: str, total: int | None, unit: str) -> Iterator[Callable[[int
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Show a status line on a terminal for work without a measure of progress; nothing in a log."""
+    """Show a status line on a terminal for work without a measure of progress.
+
+    Nothing in a log.
+    """
     if not (sys.stderr.isatty() and _LOGGER.isEnabledFor(logging.INFO)):
         yield
         return

@@ -124,7 +124,7 @@ def clone(tmp_path_factory):
 
 @pytest.mark.slow
 def test_recipes_work_as_written_and_touch_only_their_files(clone):
-    """One test, since the recipes follow one another: later ones train on the dataset of the first."""
+    """Recipes run in one test, since later ones train on the dataset of the first."""
     for kind in ("dataset", "structure", "metric", "network", "task"):
         follow(clone, kind)
 

@@ -104,7 +104,10 @@ class HuggingFace:
         self.alpha = alpha
 
     def loss(self, batch: ParallelBatch) -> Tensor:
-        """Return the label-smoothed cross-entropy, summed; logits are computed at all positions."""
+        """Return the label-smoothed cross-entropy, summed.
+
+        Logits are computed at all positions.
+        """
         logits = self.model(
             input_ids=batch.source, attention_mask=batch.source.ne(PAD), decoder_input_ids=batch.target, use_cache=False
         ).logits.flatten(0, 1)
@@ -175,6 +178,9 @@ def _set(theirs: Any, ours: Any) -> None:
 
 
 def _put(theirs: Any, weight: Tensor, bias: Tensor | None) -> None:
-    """Copy a map's or norm's weights; a missing bias is 0."""
+    """Copy a map's or norm's weights.
+
+    A missing bias is 0.
+    """
     theirs.weight.copy_(weight)
     theirs.bias.copy_(torch.zeros_like(theirs.bias) if bias is None else bias)

@@ -117,7 +117,9 @@ def measure(
     cache: int | None = None,
     at_least: float = MEASUREMENT,
 ) -> Iterator[Measured]:
-    """Measure each candidate against the reference of its size; times are medians over rounds.
+    """Measure each candidate against the reference of its size.
+
+    Times are medians over rounds.
 
     Candidates and reference alternate within a round. Below single precision, training runs under autocast and
     inference uses weights of that type.

@@ -80,7 +80,10 @@ class ModuleKind(ABC):
 
 @dataclass(frozen=True)
 class LinearKind(ModuleKind):
-    """Linear map with a bias; output layers differ only in size."""
+    """Linear map with a bias.
+
+    Output layers differ only in size.
+    """
 
     name: str
     sizes: Sizes

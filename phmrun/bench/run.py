@@ -156,7 +156,9 @@ def bench_run(
     device: str = "auto",
     finished: Callable[[Report], None] = lambda report: None,
 ) -> Report:
-    """Measure a run's model and opponents in the same rounds; one training step suffices.
+    """Measure a run's model and opponents in the same rounds.
+
+    One training step suffices.
 
     "decoding" is the task's prediction. Tasks that do not translate only have the opponents "dense" and other runs.
     They measure "dense" only in training, since outputs of random weights may take longer to decode.
@@ -236,7 +238,10 @@ def opened(run: Run) -> tuple[TrainedModel, Any]:
 
 
 def _load(trained: TrainedModel) -> None:
-    """Load the last checkpoint; warn if there is none, since speed does not depend on the weights."""
+    """Load the last checkpoint.
+
+    Warn if there is none, since speed does not depend on the weights.
+    """
     if (trained.run.checkpoints / LAST).is_file():
         trained.load("last")
     else:
@@ -337,7 +342,10 @@ def _decoding(ours: Ours, data: ParallelData, amount: Amount, *, exact: bool) ->
 
 
 def evenly(total: int, count: int) -> list[int]:
-    """Return ``count`` distinct, evenly spaced numbers below ``total``; all if there are fewer."""
+    """Return ``count`` distinct, evenly spaced numbers below ``total``.
+
+    All if there are fewer.
+    """
     return [round(number) for number in np.linspace(0, total - 1, max(1, min(count, total)))] if total else []
 
 

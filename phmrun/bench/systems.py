@@ -86,7 +86,9 @@ class Answering(Model):
 
 
 class Ours(Model):
-    """Translation model of ours; it decodes with copies of its weights, unaffected by later training.
+    """Translation model of ours.
+
+    It decodes with copies of its weights, unaffected by later training.
 
     Each call sets beam and batch size; those of ``search`` are ignored.
     """
@@ -158,7 +160,9 @@ class Endless:
 
 @dataclass
 class Training:
-    """Optimizer steps over the first batches of a run's data; each call makes the same ones.
+    """Optimizer steps over the first batches of a run's data.
+
+    Each call makes the same ones.
 
     Attributes:
         system: System to train.

@@ -87,7 +87,10 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[Any]], *, title: str | None = None) -> None:
-    """Print a table on standard output; columns with numbers are right-aligned."""
+    """Print a table on standard output.
+
+    Columns with numbers are right-aligned.
+    """
     heads = list(columns)
     filled = [[_cell(value) for value in row] for row in rows]
     right = [any(row[index][1] for row in filled) for index in range(len(heads))]

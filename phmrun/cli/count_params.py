@@ -39,7 +39,10 @@ def count_params(
     ] = Format.TEXT,
     as_json: Json = False,
 ) -> None:
-    """Count the parameters of a model, next to those of the dense model; no weights are allocated."""
+    """Count the parameters of a model, next to those of the dense model.
+
+    No weights are allocated.
+    """
     if paper is not None:
         _audit(paper, style, as_json)
         return

@@ -40,7 +40,9 @@ def evaluate(
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Score a trained run; write metrics.json and the predictions into its directory.
+    """Score a trained run.
+
+    Write metrics.json and the predictions into its directory.
 
     Scores of another test file are named file-NAME-CHECKSUM/…, apart from those of the run's own test set. A file with
     the content of the run's own test set counts as that set.

@@ -27,7 +27,10 @@ def import_model(
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Import an external checkpoint as a run; eval, predict, export and compress work on it."""
+    """Import an external checkpoint as a run.
+
+    Eval, predict, export and compress work on it.
+    """
     from phmrun.importing.run import import_checkpoint
 
     data_settings = {"name": data, "prefix": prefix, "source": source, "target": target}

@@ -68,7 +68,10 @@ def name_and_options(text: str, flag: str) -> tuple[str, dict[str, Any]]:
 
 
 def sides(text: str) -> tuple[int, int]:
-    """Return (in_features, out_features) of "512x2048"; raise a `PhmrunError` for anything else."""
+    """Return (in_features, out_features) of "512x2048".
+
+    Raise a `PhmrunError` for anything else.
+    """
     parts = text.lower().replace("×", "x").split("x")
     if len(parts) != 2 or not all(side.isdecimal() and int(side) for side in parts):
         raise PhmrunError(f"{text!r} is not a shape", where="--shape", hint="Write it as INxOUT: 512x2048.")

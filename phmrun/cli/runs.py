@@ -339,7 +339,10 @@ def archive_runs(
     checkpoints: Annotated[bool, typer.Option("--checkpoints/--no-checkpoints", help="Include the weights.")] = True,
     runs_dir: RunsDirectory = Path("runs"),
 ) -> None:
-    """Pack runs into one archive, which `tar -xzf` unpacks; the runs are kept."""
+    """Pack runs into one archive, which `tar -xzf` unpacks.
+
+    The runs are kept.
+    """
     from phmrun.ledger import Run
     from phmrun.ledger.record import archive
 

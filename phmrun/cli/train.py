@@ -68,7 +68,10 @@ def train(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Train one model and score it; the same command again continues an interrupted run."""
+    """Train one model and score it.
+
+    The same command again continues an interrupted run.
+    """
     with console.preparing():
         from phmrun.ledger import Run
 

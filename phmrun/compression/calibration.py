@@ -64,7 +64,10 @@ def input_covariances(module: TrainingModule, batches: Sequence[Any]) -> dict[st
 
 @torch.no_grad()
 def mean_loss(module: TrainingModule, batches: Sequence[Any]) -> float:
-    """Mean negative log-likelihood per unit over the batches, in nats; sets the module to eval mode."""
+    """Mean negative log-likelihood per unit over the batches, in nats.
+
+    Sets the module to eval mode.
+    """
     module.eval()
     losses = [module.loss(batch) for batch in batches]
     return float(sum(float(loss.nll) for loss in losses) / sum(loss.units for loss in losses))

@@ -163,7 +163,10 @@ def make_plan(
 def _chosen(
     dense: Mapping[str, Structure], choices: Mapping[str, list[tuple[FittedMap, Structure]]], budget: Fraction | None
 ) -> dict[str, tuple[FittedMap, Structure]]:
-    """Choose the replacement of each map; without candidates, or if the budget is better spent elsewhere, dense."""
+    """Choose the replacement of each map.
+
+    Without candidates, or if the budget is better spent elsewhere, dense.
+    """
     fitted = {name: fitted_map(name, old.materialize().detach(), old, None) for name, old in dense.items()}
     kept = {name: (replace(fit, layer=DENSE, damage=0.0), dense[name]) for name, fit in fitted.items()}
     if budget is None:
@@ -224,7 +227,10 @@ def _candidates(layer: LayerConfig) -> list[dict[str, Any]]:
 def _fits(
     name: str, old: Structure, layers: Sequence[Mapping[str, Any]], covariance: Tensor | None
 ) -> list[tuple[FittedMap, Structure]]:
-    """Candidates of one map, fitted to it; structures that do not fit its sizes are left out."""
+    """Candidates of one map, fitted to it.
+
+    Structures that do not fit its sizes are left out.
+    """
     fits = []
     weight = old.materialize().detach()
     for layer in layers:
@@ -237,13 +243,19 @@ def _fits(
 
 
 def _misfit(layer: Mapping[str, Any], out_features: int, in_features: int) -> str | None:
-    """Reason why a map of these sizes cannot have the layer; None if it can."""
+    """Reason why a map of these sizes cannot have the layer.
+
+    None if it can.
+    """
     cls: type[Structure] = STRUCTURES.get(layer["structure"])
     return cls.misfit(out_features, in_features, **{key: layer[key] for key in layer if key != "structure"})
 
 
 def _loss_with(module: TrainingModule, data: list[Any], structures: Mapping[str, Structure]) -> float:
-    """Calibration loss with some maps replaced; the network is restored afterwards."""
+    """Calibration loss with some maps replaced.
+
+    The network is restored afterwards.
+    """
     old = structures_of(module.network)
     try:
         for name, structure in structures.items():

@@ -113,5 +113,8 @@ def spread(choices: Mapping[str, Sequence[FittedMap]], budget: Fraction) -> dict
 
 
 def _damage(option: FittedMap) -> float:
-    """Damage of a candidate; negative values are noise and count as 0."""
+    """Damage of a candidate.
+
+    Negative values are noise and count as 0.
+    """
     return max(option.damage or 0.0, 0.0)

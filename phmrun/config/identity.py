@@ -184,7 +184,10 @@ def semantic_values(config: Experiment, *, former_names: bool = False) -> dict[s
 
 @cache
 def _default(section: type[Section], name: str) -> Any:
-    """Return the default of a key, cached; do not modify it."""
+    """Return the default of a key, cached.
+
+    Do not modify it.
+    """
     return section.model_fields[name].get_default(call_default_factory=True)
 
 

@@ -289,7 +289,10 @@ class _Merged:
         self.implied: dict[str, str] = {}  # keys that a preset or network sets: the key that names it
 
     def add(self, source: Source) -> None:
-        """Merge a source over the values; it replaces the provenance of the keys that it sets."""
+        """Merge a source over the values.
+
+        It replaces the provenance of the keys that it sets.
+        """
         earlier, label = self.values.pop(PROVENANCE, {}), self.origin.pop(PROVENANCE, "")
         self.put, self.implied = set(), {}
         self._add(self.schema, source.values, "", source)

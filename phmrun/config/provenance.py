@@ -1,4 +1,6 @@
-"""Provenance of settings: said in a paper, released as code, or ours. Imports no torch.
+"""Provenance of settings: said in a paper, released as code, or ours.
+
+Imports no torch.
 
 A configuration file gives it below ``provenance``, by key or by the beginning of keys; the longest one holds::
 
@@ -19,7 +21,10 @@ _FORMS = {"said": re.compile(r"said \S.*"), "released": re.compile(r"released [\
 
 
 def kind_of(text: str) -> str:
-    """Return the kind of a provenance; empty if it has none, as in older runs."""
+    """Return the kind of a provenance.
+
+    Empty if it has none, as in older runs.
+    """
     word = re.split(r"[ ,:]", text, maxsplit=1)[0]
     return word if word in KINDS else ""
 
@@ -39,7 +44,10 @@ def provenance_of(key: str, given: Mapping[str, str]) -> str | None:
 
 
 def spread(given: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
-    """Return the provenance of each key; entries that match none of the keys stay unchanged."""
+    """Return the provenance of each key.
+
+    Entries that match none of the keys stay unchanged.
+    """
     keys = list(keys)
     texts = {key: provenance_of(key, given) for key in keys}
     others = {name: text for name, text in given.items() if not any(_begins(key, name) for key in keys)}
@@ -47,7 +55,10 @@ def spread(given: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
 
 
 def grouped(values: Mapping[str, tuple[Any, str]]) -> list[tuple[str, str]]:
-    """Rows of provenance and of the settings that have it, ``key = value``; those said in a paper come first."""
+    """Rows of provenance and of the settings that have it, ``key = value``.
+
+    Those said in a paper come first.
+    """
     settings: dict[str, list[str]] = {}
     for key, (value, text) in values.items():
         settings.setdefault(text, []).append(key if isinstance(value, Mapping) else f"{key} = {value}")

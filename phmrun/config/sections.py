@@ -59,7 +59,10 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_truth_value_as_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Reject ``true`` and ``false`` for numbers; Python reads them as 1 and 0."""
+        """Reject ``true`` and ``false`` for numbers.
+
+        Python reads them as 1 and 0.
+        """
         if isinstance(value, bool) and info.field_name in cls.model_fields:
             kind = cls.model_fields[info.field_name].annotation
             kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
@@ -116,7 +119,10 @@ class LayerConfig(Section):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options of the structure by name, as keyword arguments; a copy."""
+        """Options of the structure by name, as keyword arguments.
+
+        A copy.
+        """
         return dict(self.__pydantic_extra__ or {})
 
     @property
@@ -177,7 +183,10 @@ class EmbeddingConfig(LayerConfig):
 
 
 class DataConfig(Section):
-    """Data section of all tasks; a task adds its own keys."""
+    """Data section of all tasks.
+
+    A task adds its own keys.
+    """
 
     files: ClassVar[tuple[str, ...]] = ()  # keys that name the user's files; any of them implies name=files
 
@@ -248,7 +257,10 @@ class SplitFilesConfig(DataConfig):
 
 
 class ModelConfig(Section):
-    """Model section of all tasks; a task adds its own keys."""
+    """Model section of all tasks.
+
+    A task adds its own keys.
+    """
 
 
 class BatchConfig(Section):

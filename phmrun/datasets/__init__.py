@@ -1,4 +1,7 @@
-"""Catalogue of datasets, their files on this machine, download and import. Imports no torch."""
+"""Catalogue of datasets, their files on this machine, download and import.
+
+Imports no torch.
+"""
 
 from phmrun.datasets.catalogue import CATALOGUE, Catalogue, Dataset, File, Part, Remote
 from phmrun.datasets.locations import (

@@ -50,7 +50,10 @@ def largest() -> int:
 
 
 def too_much(limit: int, known: bool) -> str:
-    """Error text for a file of more than ``limit`` bytes; ``known`` if that is its size in the catalogue."""
+    """Error text for a file of more than ``limit`` bytes.
+
+    ``known`` if that is its size in the catalogue.
+    """
     if known:
         return f"more than the expected {limit:,} bytes"
     return f"more than {limit / 1e9:,.0f} GB; to take more: {VARIABLE}={2 * limit // 10**9}"
@@ -175,7 +178,10 @@ def _tar_member(archive: Path, member: str) -> Iterator[IO[bytes]]:
 
 
 def _entries(packed: tarfile.TarFile, archive: Path) -> Iterator[tarfile.TarInfo]:
-    """Yield the entries of a tar archive; skipped content counts towards the size limit, since it is unpacked too."""
+    """Yield the entries of a tar archive.
+
+    Skipped content counts towards the size limit, since it is unpacked too.
+    """
     passed = 0
     for number, entry in enumerate(packed, 1):
         _check_number(number, archive)

@@ -78,7 +78,10 @@ def _together(parts: Sequence[Part], archives: Mapping[str, Path], folder: Path)
 
 
 def _decoded(handle: IO[bytes]) -> Iterator[str | None]:
-    """Yield lines without their ends; None for one that is too long, holds a NUL or is not UTF-8."""
+    """Yield lines without their ends.
+
+    None for one that is too long, holds a NUL or is not UTF-8.
+    """
     for number, raw in enumerate(lines_of(handle)):
         body = raw.removesuffix(b"\n").removesuffix(b"\r")
         if number == 0:

@@ -93,7 +93,10 @@ class Dataset:
 
     @property
     def bytes(self) -> int | None:
-        """Total size of all files in bytes; None if one is unknown."""
+        """Total size of all files in bytes.
+
+        None if one is unknown.
+        """
         sizes = [file.bytes for file in self.files]
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
@@ -197,7 +200,10 @@ def _files(
 
 
 def _for_role(value: Any, role: str) -> Any:
-    """Replace ``{role}`` in a value; take the role's entry from a table by role."""
+    """Replace ``{role}`` in a value.
+
+    Take the role's entry from a table by role.
+    """
     if isinstance(value, str):
         return value.replace("{role}", role)
     if isinstance(value, list):
@@ -256,7 +262,10 @@ def _remote(entry: Mapping[str, Any], where: str, *, needs_address: bool) -> Rem
 
 
 def _table(value: Any, where: str, keys: set[str] | None = None) -> dict[str, Any]:
-    """Return ``value`` if it is a mapping with string keys and no unknown ones; raise an error otherwise."""
+    """Return ``value`` if it is a mapping with string keys and no unknown ones.
+
+    Raise an error otherwise.
+    """
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise _fault("not a table of names", where)
     if keys is not None and (extra := sorted(value.keys() - keys)):

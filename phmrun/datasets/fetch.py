@@ -77,7 +77,10 @@ def fetch(
 
 
 def _wanted(dataset: Dataset, splits: Sequence[str], force: bool) -> dict[str, list[File]]:
-    """Files to download by split; a wrong checksum is an error unless ``force`` is set."""
+    """Files to download by split.
+
+    A wrong checksum is an error unless ``force`` is set.
+    """
     record = recorded(dataset)
     wanted: dict[str, list[File]] = {}
     seen = set()
@@ -97,7 +100,10 @@ def _wanted(dataset: Dataset, splits: Sequence[str], force: bool) -> dict[str, l
 
 
 def _bring(dataset: Dataset, split: str, wanted: Sequence[File], pause: float) -> list[Path]:
-    """Download, extract or assemble files of a split; assembled files are made for all roles together."""
+    """Download, extract or assemble files of a split.
+
+    Assembled files are made for all roles together.
+    """
     folder = dataset_dir(dataset)
     files = list(wanted)
     if any(file.assembled for file in wanted):
@@ -150,7 +156,10 @@ def _archive(dataset: Dataset, name: str, pause: float) -> Path:
 
 
 def _extract(dataset: Dataset, file: File, archive: Path) -> None:
-    """Extract one file and verify its checksum; a damaged archive without a known checksum is removed."""
+    """Extract one file and verify its checksum.
+
+    A damaged archive without a known checksum is removed.
+    """
     path, part = dataset_dir(dataset) / file.path, file.parts[0]
     try:
         extract(archive, part.member, path, limit=file.bytes)
@@ -180,7 +189,10 @@ def _download(dataset: Dataset, remote: Remote, pause: float) -> None:
 
 
 def _try(url: str, remote: Remote, folder: Path, pause: float) -> str | None:
-    """Download from one address through pooch; return the reason of a failure, or None."""
+    """Download from one address through pooch.
+
+    Return the reason of a failure, or None.
+    """
     import pooch
     import requests
 
@@ -219,7 +231,9 @@ def disk_error(error: OSError, dataset: Dataset) -> PhmrunError:
 
 
 class ResumingDownload:
-    """Downloader for pooch that continues a partial file; pooch verifies the complete one.
+    """Downloader for pooch that continues a partial file.
+
+    Pooch verifies the complete one.
 
     Args:
         part: Path of the partial file.
@@ -292,7 +306,10 @@ class ResumingDownload:
                 os.fsync(handle.fileno())
 
     def _show(self, position: int) -> None:
-        """Set the progress to ``position`` bytes; it moves back if the server starts over."""
+        """Set the progress to ``position`` bytes.
+
+        It moves back if the server starts over.
+        """
         self._advance(position - self._shown)
         self._shown = position
 

@@ -63,7 +63,9 @@ class Imported:
 
 
 def import_files(dataset: Dataset, given: Sequence[str], *, force: bool = False) -> Imported:
-    """Import files into the dataset's folder; on any error nothing is changed.
+    """Import files into the dataset's folder.
+
+    On any error nothing is changed.
 
     Args:
         dataset: The dataset.
@@ -226,7 +228,10 @@ def _staged(dataset: Dataset, plan: _Plan, stage: Path) -> _Staged:
 
 
 def _copied(source: Source, file: File, stage: Path) -> Path:
-    """Stage one file; return the copy, compressed if the source or the catalogue's file is."""
+    """Stage one file.
+
+    Return the copy, compressed if the source or the catalogue's file is.
+    """
     with opened(source.path, source.member) as handle, ExitStack() as stack:
         head = handle.read(CHUNK)
         packed = head.startswith(GZIP_MAGIC)
@@ -247,7 +252,10 @@ def _copied(source: Source, file: File, stage: Path) -> Path:
 
 
 def _checked(dataset: Dataset, staged: _Staged, force: bool) -> dict[str, dict[str, int]]:
-    """Verify the checksums and counts of the staged files; return the counts of complete splits."""
+    """Verify the checksums and counts of the staged files.
+
+    Return the counts of complete splits.
+    """
     sizes: dict[str, dict[str, int]] = {}
     for split, files in dataset.splits.items():
         new = [file for file in files if file.path in staged.paths]
@@ -278,7 +286,10 @@ def _checked(dataset: Dataset, staged: _Staged, force: bool) -> dict[str, dict[s
 
 
 def _placed(dataset: Dataset, staged: _Staged, force: bool) -> list[Path]:
-    """Move the staged files into place; overwrite existing files only with ``force``."""
+    """Move the staged files into place.
+
+    Overwrite existing files only with ``force``.
+    """
     by_path = {file.path: file for file in dataset.files}
     moves: dict[str, str] = {}
     for name, path in staged.paths.items():

@@ -45,13 +45,19 @@ def dataset_dir(dataset: Dataset) -> Path:
 
 
 def find(dataset: Dataset, file: Remote) -> Path | None:
-    """Path of a dataset's file, plain or with ``.gz`` after its name; None if it is missing."""
+    """Path of a dataset's file, plain or with ``.gz`` after its name.
+
+    None if it is missing.
+    """
     path = dataset_dir(dataset) / file.path
     return next((candidate for candidate in (path, Path(f"{path}.gz")) if candidate.is_file()), None)
 
 
 def is_here(dataset: Dataset) -> bool:
-    """True if every file of the dataset exists; contents are not read."""
+    """True if every file of the dataset exists.
+
+    Contents are not read.
+    """
     return len(splits_here(dataset)) == len(dataset.splits)
 
 
@@ -61,7 +67,9 @@ def splits_here(dataset: Dataset) -> tuple[str, ...]:
 
 
 def locate(name: str, splits: Sequence[str] | None = None) -> dict[str, dict[str, Path]]:
-    """Paths of a dataset's files by split and role; empty for the built-in corpora.
+    """Paths of a dataset's files by split and role.
+
+    Empty for the built-in corpora.
 
     Args:
         name: Name of the dataset.
@@ -121,7 +129,9 @@ def own_texts(data: Any) -> tuple[dict[str, Path], dict[str, str]]:
 
 
 def wanted_splits(dataset: Dataset, splits: Sequence[str] | None) -> tuple[str, ...]:
-    """Names of the chosen splits, without duplicates; all of the dataset's if ``splits`` is None.
+    """Names of the chosen splits, without duplicates.
+
+    All of the dataset's if ``splits`` is None.
 
     Raises:
         PhmrunError: (exit 2) The dataset has no such split.
@@ -154,7 +164,10 @@ def _origin(remote: Remote) -> str:
 
 
 def inspect(dataset: Dataset) -> list[Presence]:
-    """Check every file of a dataset; reads all of them to compute checksums."""
+    """Check every file of a dataset.
+
+    Reads all of them to compute checksums.
+    """
     folder = dataset_dir(dataset)
     record = recorded(dataset)
     return [
@@ -178,7 +191,9 @@ def check(dataset: Dataset, file: Remote, record: Mapping[str, str]) -> Check:
 
 
 def content_sha256(path: Path, file: Remote) -> str:
-    """SHA-256 of a file as the catalogue lists it; of the decompressed content if it is stored with ``.gz`` added.
+    """SHA-256 of a file as the catalogue lists it.
+
+    Of the decompressed content if it is stored with ``.gz`` added.
 
     Raises:
         PhmrunError: (exit 3) The compressed file is damaged.
@@ -239,7 +254,10 @@ def write_dropped(dataset: Dataset, split: str, count: int) -> None:
 
 
 def _read(dataset: Dataset, name: str) -> dict[str, Any]:
-    """Read a small JSON file beside the data; empty if it is missing."""
+    """Read a small JSON file beside the data.
+
+    Empty if it is missing.
+    """
     path = dataset_dir(dataset) / name
     try:
         return dict(parse_json(path.read_text(encoding="utf-8")))

@@ -76,7 +76,9 @@ def compare(dataset: Dataset, split: str, counts: Sizes, *, left_out: int | None
 
 
 def require_published(name: str, split: str, counts: Sizes) -> None:
-    """Refuse a split with fewer units than published, and warn of one with more; uncatalogued data pass.
+    """Refuse a split with fewer units than published, and warn of one with more.
+
+    Uncatalogued data pass.
 
     Args:
         name: Name of the dataset.

@@ -69,7 +69,9 @@ def beam_search(
     nbest: int = 1,
     penalty: Penalty = "gnmt",
 ) -> list[list[Hypothesis]]:
-    """Return the best outputs of a batch of sources; call it under ``torch.inference_mode``.
+    """Return the best outputs of a batch of sources.
+
+    Call it under ``torch.inference_mode``.
 
     Args:
         decoder: Model.
@@ -199,7 +201,9 @@ def greedy_search(
     max_lengths: list[int],
     penalty: Penalty = "gnmt",
 ) -> list[Hypothesis]:
-    """Generate the most probable token at every position; ties go to the lowest token number.
+    """Generate the most probable token at every position.
+
+    Ties go to the lowest token number.
 
     Equivalent to beam search with a beam of 1, with the arguments of :func:`beam_search`. α only changes the score.
     """

@@ -1,4 +1,7 @@
-"""Batched decoding of any number of sources, sorted by length; results keep the input order."""
+"""Batched decoding of any number of sources, sorted by length.
+
+Results keep the input order.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -81,7 +84,9 @@ def translate(
 def by_length(
     sources: Sequence[Tokens], find: Find, *, batch: int, ratio: float, offset: int, label: str
 ) -> list[list[Hypothesis]]:
-    """Decode all sources in batches of similar length; return the results in the input order.
+    """Decode all sources in batches of similar length.
+
+    Return the results in the input order.
 
     An empty source has the empty output.
 

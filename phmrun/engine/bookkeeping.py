@@ -71,7 +71,10 @@ def scores_of_training(run: Run, fitted: "Fitted", training: TrainingConfig) -> 
 
 
 def tell_validation(row: Mapping[str, Any]) -> None:
-    """Log the scores of a validation; rows without "val/…" figures are ignored."""
+    """Log the scores of a validation.
+
+    Rows without "val/…" figures are ignored.
+    """
     scores = {name: value for name, value in row.items() if name.startswith("val/")}
     if scores:
         figures = " · ".join(
@@ -112,7 +115,10 @@ def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> It
 
 
 def set_outcome(run: Run, state: State, reason: str) -> None:
-    """Write the state of a running run; a failure is logged, not raised."""
+    """Write the state of a running run.
+
+    A failure is logged, not raised.
+    """
     try:
         if is_leader() and run.status.state is State.RUNNING:
             run.set_state(state, reason)

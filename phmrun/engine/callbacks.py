@@ -49,7 +49,10 @@ class Stopping(Callback):
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Handle the signals within the block; does nothing outside the main thread."""
+        """Handle the signals within the block.
+
+        Does nothing outside the main thread.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -80,7 +83,10 @@ class Stopping(Callback):
             trainer.should_stop = True
 
     def _note(self, which: int, frame: Any) -> None:
-        """Handle a signal; logs nothing, because the signal may interrupt a write."""
+        """Handle a signal.
+
+        Logs nothing, because the signal may interrupt a write.
+        """
         if self.received is not None:
             raise Interrupted(which)
         self.received = which

@@ -208,7 +208,9 @@ def weights_checksum(path: Path) -> str:
 
 
 def load_weights(module: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Load weights into a module; ``path`` names their file in errors.
+    """Load weights into a module.
+
+    ``path`` names their file in errors.
 
     Raises:
         PhmrunError: (exit 3) Names or shapes differ from the module's.

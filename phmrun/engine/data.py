@@ -234,7 +234,10 @@ class BucketedData(DataModule[V]):
         return loader(stream, self.batches("train"), seed=seed, workers=workers, pinned=self.pinned)
 
     def validation_batches(self) -> DataLoader[Any]:
-        """Return this process's validation batches, longest items first; each item occurs once."""
+        """Return this process's validation batches, longest items first.
+
+        Each item occurs once.
+        """
         rank, world = self.share
         unit, size = self.batching.unit, self.batching.size
         rows = evaluation_batches(*self.lengths("dev"), unit=unit, size=size, rank=rank, world=world)

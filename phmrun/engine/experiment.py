@@ -449,7 +449,10 @@ def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mi
 
 
 def _close_unfinished(run: Run, fitted: "Fitted", mirror: Mirror) -> TrainResult:
-    """Close run and mirror at the time limit; the test set is scored when training is complete."""
+    """Close run and mirror at the time limit.
+
+    The test set is scored when training is complete.
+    """
     run.set_state(State.INTERRUPTED, fitted.reason, step=fitted.step, seconds=fitted.seconds)
     mirror.finish()
     write_card(run)

@@ -118,7 +118,10 @@ class TrainingProgress(Callback):
 
 
 def reads_are_free(module: pl.LightningModule) -> bool:
-    """True on a CPU; a read from a GPU waits for all queued work."""
+    """True on a CPU.
+
+    A read from a GPU waits for all queued work.
+    """
     return module.device.type == "cpu"
 
 

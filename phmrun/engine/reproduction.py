@@ -43,7 +43,10 @@ class WeightDifference(NamedTuple):
 
 
 class ScoreDifference(NamedTuple):
-    """Score that differs between two runs; ``None`` stands for a missing value."""
+    """Score that differs between two runs.
+
+    ``None`` stands for a missing value.
+    """
 
     name: str
     before: float | None
@@ -236,7 +239,10 @@ def _same(one: float | None, other: float | None) -> bool:
 
 
 def _parting(run: Run, again: Run) -> int | None:
-    """Return the first step with different figures; ``None`` if all are equal."""
+    """Return the first step with different figures.
+
+    ``None`` if all are equal.
+    """
     others = _by_step(again)
     end: tuple[float, dict[str, Any]] = (math.inf, {})
     other_step, other = next(others, end)

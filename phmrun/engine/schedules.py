@@ -1,4 +1,6 @@
-"""Learning-rate schedules of the registry: rates by optimizer step. Imports no torch.
+"""Learning-rate schedules of the registry: rates by optimizer step.
+
+Imports no torch.
 
 The registry has functions from :class:`Settings` to a schedule. All built-in schedules rise linearly to the peak during
 the warm-up.

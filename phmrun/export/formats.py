@@ -124,7 +124,10 @@ def largest_difference(program: ExportGraph, run: Run) -> float:
 
 
 def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> Run:
-    """Write folded weights by name; a tied table is stored once, and its other names in the metadata."""
+    """Write folded weights by name.
+
+    A tied table is stored once, and its other names in the metadata.
+    """
     from safetensors.torch import load_file, save
 
     weights: dict[str, Tensor] = {}
@@ -159,7 +162,10 @@ def _write_torch_export(program: ExportGraph, path: Path, facts: Mapping[str, st
 
 
 def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> Run:
-    """Write an ONNX graph; return a function that runs the file in onnxruntime."""
+    """Write an ONNX graph.
+
+    Return a function that runs the file in onnxruntime.
+    """
     try:
         import onnx
         import onnxruntime
@@ -197,7 +203,9 @@ def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> R
 
 
 def _free_sizes(program: ExportGraph) -> tuple[Any, ...]:
-    """Free dimensions of each input for torch's exporter; equal names mean equal sizes.
+    """Free dimensions of each input for torch's exporter.
+
+    Equal names mean equal sizes.
 
     Dimensions of ``*args`` inputs form a nested tuple, as torch requires.
     """

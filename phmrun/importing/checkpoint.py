@@ -1,4 +1,7 @@
-"""Reader of Hugging Face checkpoint directories; it never executes code from them."""
+"""Reader of Hugging Face checkpoint directories.
+
+It never executes code from them.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

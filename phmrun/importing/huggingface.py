@@ -202,7 +202,10 @@ def _sublayers(network: Transformer) -> Iterator[tuple[str, str, Sublayer, int, 
 def _set_attention(
     checkpoint: Checkpoint, sublayer: Sublayer, places: Sequence[str], norm: str, scale: float = 1.0
 ) -> None:
-    """Load query, key, value and output maps and their norm; ``scale`` multiplies the query map."""
+    """Load query, key, value and output maps and their norm.
+
+    ``scale`` multiplies the query map.
+    """
     block = cast(MultiheadAttention, sublayer.block)
     for linear, place, factor in zip((*block.project, block.output), places, (scale, 1.0, 1.0, 1.0), strict=True):
         _set(checkpoint, linear, place, factor)

@@ -15,7 +15,10 @@ from phmrun.kernels.switch import NATIVE, ONEDNN, switch, switched
 
 
 class _Inputs(Function):
-    """Identity before attention. Its backward pass runs after attention's and sets the switch again."""
+    """Identity before attention.
+
+    Its backward pass runs after attention's and sets the switch again.
+    """
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
@@ -28,7 +31,10 @@ class _Inputs(Function):
 
 
 class _Output(Function):
-    """Identity after attention. Its backward pass runs before attention's and removes the switch."""
+    """Identity after attention.
+
+    Its backward pass runs before attention's and removes the switch.
+    """
 
     @staticmethod
     def forward(ctx: Any, context: Tensor) -> Tensor:

@@ -126,7 +126,10 @@ def fastest(weight: Tensor, bias: Tensor | None, rows: int) -> str:
 
 
 def _works(name: str, inputs: Tensor) -> bool:
-    """Return True if this build of torch has the kernel's operators; otherwise log once."""
+    """Return True if this build of torch has the kernel's operators.
+
+    Otherwise log once.
+    """
     if name != "packed":
         return True
     try:

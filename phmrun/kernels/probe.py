@@ -13,7 +13,10 @@ LARGEST = 4096
 
 
 class Product(NamedTuple):
-    """Shape of a weight ``[batch, out_features, in_features]``; one matrix has batch 1."""
+    """Shape of a weight ``[batch, out_features, in_features]``.
+
+    One matrix has batch 1.
+    """
 
     batch: int
     out_features: int

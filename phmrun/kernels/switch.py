@@ -23,7 +23,10 @@ def has_switch() -> bool:
 
 
 def switched() -> str | None:
-    """Return the value of the switch; ``None`` if this torch has none."""
+    """Return the value of the switch.
+
+    ``None`` if this torch has none.
+    """
     return str(_products().fp32_precision) if has_switch() else None
 
 
@@ -39,7 +42,10 @@ def _products() -> Any:
 
 @contextmanager
 def onednn_products(active: bool = True) -> Iterator[None]:
-    """Send float32 products to oneDNN inside the block; change nothing unless ``active``."""
+    """Send float32 products to oneDNN inside the block.
+
+    Change nothing unless ``active``.
+    """
     before = switched() if active else None
     if before is None:
         yield

@@ -199,7 +199,9 @@ class AdaptiveSoftmax(nn.Module):
         self.reset_parameters(tied is not None, shares_projections)
 
     def reset_parameters(self, tied: bool = False, shares_projections: bool = False) -> None:
-        """Draw the vectors of words and clusters with variance 1/in_features; biases are zero.
+        """Draw the vectors of words and clusters with variance 1/in_features.
+
+        Biases are zero.
 
         Tied tables and shared projections are not changed.
         """
@@ -230,7 +232,10 @@ class AdaptiveSoftmax(nn.Module):
         return CrossEntropy(*(torch.stack(parts).sum() for parts in zip(*sums, strict=True)))
 
     def nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Return -log p(target) of each position in nats, in the shape of ``targets``; see :meth:`forward`."""
+        """Return -log p(target) of each position in nats, in the shape of ``targets``.
+
+        See :meth:`forward`.
+        """
         total: Tensor | None = None
         for places, vectors, weight, bias, classes in self._clusters_of(hidden, targets):
             rows = zip(vectors.split(CHUNK), classes.split(CHUNK), strict=True)
@@ -310,7 +315,9 @@ def _reset_projections(projections: nn.ModuleList) -> None:
 
 
 class TiedOutput(nn.Module):
-    """Logits W Q h + b with W ``[words, width]`` tied to word vectors; Q is the identity for equal widths.
+    """Logits W Q h + b with W ``[words, width]`` tied to word vectors.
+
+    Q is the identity for equal widths.
 
     Args:
         in_features: Size of a hidden vector h.

@@ -85,7 +85,10 @@ class Biaffine(nn.Module):
 
     @property
     def _form(self) -> BilinearForm | None:
-        """Bilinear form of the structure without W; None if it has none."""
+        """Bilinear form of the structure without W.
+
+        None if it has none.
+        """
         form: BilinearForm | None = self.maps[0].bilinear  # type: ignore[assignment]
         return form
 

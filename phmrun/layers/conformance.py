@@ -64,7 +64,9 @@ def check_class(structure: type[Any], base: type[Any]) -> None:
 
 
 def built(structure: type[Any], out_features: int, in_features: int, **options: Any) -> Any:
-    """Build a structure; validate its class first if this process has not done so.
+    """Build a structure.
+
+    Validate its class first if this process has not done so.
 
     The parameters are not initialized.
 

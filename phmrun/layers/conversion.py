@@ -1,4 +1,7 @@
-"""Conversion of ``torch.nn`` layers of a model to structures; ``folded`` is the inverse."""
+"""Conversion of ``torch.nn`` layers of a model to structures.
+
+``folded`` is the inverse.
+"""
 
 import copy
 import logging
@@ -71,7 +74,9 @@ def convert(
 def convert_layers(
     model: Model, chosen: Mapping[nn.Module, str], structure: str, options: Mapping[str, Any], *, near: bool = False
 ) -> tuple[Model, list[ConvertedLayer]]:
-    """Convert layers of ``model`` in place; return the model, which is another one if it is such a layer itself.
+    """Convert layers of ``model`` in place.
+
+    Return the model, which is another one if it is such a layer itself.
 
     Args:
         model: Module to change.
@@ -118,7 +123,9 @@ def convert_layers(
 def attach_report(
     model: nn.Module, converted: Iterable[ConvertedLayer], before: int, but: Iterable[str] = ()
 ) -> ConversionReport:
-    """Build the report of a conversion and keep it with the model; earlier conversions are included.
+    """Build the report of a conversion and keep it with the model.
+
+    Earlier conversions are included.
 
     Args:
         model: Converted model.
@@ -145,13 +152,19 @@ def is_conv1d(module: nn.Module) -> bool:
 
 
 def _matrices(module: nn.Module) -> list[nn.Parameter]:
-    """Return the parameters that the conversion replaces; those of a linear map's bias stay the same object."""
+    """Return the parameters that the conversion replaces.
+
+    Those of a linear map's bias stay the same object.
+    """
     keep = ("bias", "in_proj_bias", "bias_k", "bias_v")
     return [parameter for name, parameter in module.named_parameters(recurse=False) if name not in keep]
 
 
 def _own_parameters(module: nn.Module) -> int:
-    """Number of parameters of a layer; ``nn.MultiheadAttention`` without its output map, a layer of its own."""
+    """Number of parameters of a layer.
+
+    ``nn.MultiheadAttention`` without its output map, a layer of its own.
+    """
     if isinstance(module, nn.MultiheadAttention):
         parameters = list(module.parameters(recurse=False))
         parameters += list(module.maps.parameters()) if isinstance(module, StructuredAttention) else []
@@ -197,7 +210,10 @@ def _left(model: nn.Module, but: Iterable[str]) -> list[LeftLayer]:
 
 
 def _parts(module: nn.Module) -> Iterable[nn.Module]:
-    """Return the modules that make up a structured layer; the output map of attention is a layer of its own."""
+    """Return the modules that make up a structured layer.
+
+    The output map of attention is a layer of its own.
+    """
     return (module, *module.maps.modules()) if isinstance(module, StructuredAttention) else module.modules()
 
 
@@ -250,7 +266,10 @@ def _converted(
 def _linear(
     module: nn.Module, structure: str, shared: dict[int, Structure], near: bool, options: dict[str, Any]
 ) -> Linear:
-    """Return the counterpart of an ``nn.Linear`` or ``Conv1D``; the bias stays the same parameter."""
+    """Return the counterpart of an ``nn.Linear`` or ``Conv1D``.
+
+    The bias stays the same parameter.
+    """
     weight, bias = cast(Tensor, module.weight), cast(nn.Parameter | None, module.bias)
     ready = shared.get(id(weight))
     settings: dict[str, Any] = {"device": weight.device, "dtype": weight.dtype, "structure": ready or structure}
@@ -294,7 +313,10 @@ def _embedding(
 def _attention(
     module: nn.MultiheadAttention, structure: str, near: bool, options: dict[str, Any]
 ) -> StructuredAttention:
-    """Give the matrices of Q, K and V a structure, in place; the output map is a layer of its own."""
+    """Give the matrices of Q, K and V a structure, in place.
+
+    The output map is a layer of its own.
+    """
     maps = {}
     for name in MAPS:
         weight = getattr(module, name)

@@ -41,7 +41,9 @@ def linear_cross_entropy(
 
 
 class _LinearCrossEntropy(Function):
-    """Autograd function that computes the gradients in ``forward``; ``backward`` scales them.
+    """Autograd function that computes the gradients in ``forward``.
+
+    ``backward`` scales them.
 
     With e = exp(logits - max) and Z = Σ_v e, the gradient of a position is e/Z - (1 - ε)·onehot - ε/vocabulary. Only e
     is stored, in one buffer for all chunks. 1/Z scales the narrow side of each product, and the constant ε/vocabulary
@@ -112,7 +114,10 @@ class _Gradients:
     def add(
         self, rows: slice, raised: Tensor, scale: Tensor, part: Tensor, table: Tensor, mean_row: Tensor, even: float
     ) -> None:
-        """Add a chunk with the unnormalized gradient ``raised [positions, vocabulary]``; ``scale`` is 1/Z."""
+        """Add a chunk with the unnormalized gradient ``raised [positions, vocabulary]``.
+
+        ``scale`` is 1/Z.
+        """
         if self.hidden is None or self.weight is None:
             return
         sum_of_rows = mean_row * (len(table) * even)

@@ -296,7 +296,9 @@ class DeFINE(nn.Module):
         self._table_of: list[_Watched] = []
 
     def reset_parameters(self, std: float | None = None) -> None:
-        """Set the gain of the last layer norm to ``std``, default 1/√m; without that norm, do nothing.
+        """Set the gain of the last layer norm to ``std``, default 1/√m.
+
+        Without that norm, do nothing.
 
         The maps and the mapping are not initialized again.
         """

@@ -66,12 +66,18 @@ class Embedding(nn.Module):
             self.to(dtype)
 
     def reset_parameters(self, std: float = 1.0) -> None:
-        """Draw W with standard deviation ``std``; the default is that of ``nn.Embedding``."""
+        """Draw W with standard deviation ``std``.
+
+        The default is that of ``nn.Embedding``.
+        """
         self.structure.reset_parameters(std)
 
     @property
     def weight(self) -> Tensor:
-        """Dense table W ``[num_embeddings, embedding_dim]``; the row of ``padding_idx`` is not zeroed."""
+        """Dense table W ``[num_embeddings, embedding_dim]``.
+
+        The row of ``padding_idx`` is not zeroed.
+        """
         return build_weight(self.structure)
 
     def forward(self, tokens: Tensor) -> Tensor:

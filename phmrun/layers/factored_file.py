@@ -121,7 +121,10 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
 
 
 def _built(model: Model, recipe: Mapping[str, Any], path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Model:
-    """Convert the factory's model by a recipe; sizes are checked before memory is allocated."""
+    """Convert the factory's model by a recipe.
+
+    Sizes are checked before memory is allocated.
+    """
     before = parameter_count(model)
     stored = sum(torch.Size(shape).numel() for shape in shapes.values())
     for step in recipe["steps"]:

@@ -55,7 +55,10 @@ class Foldable(Protocol):
     """
 
     def plain(self) -> nn.Module:
-        """Return the equivalent for evaluation; it may share parameters with the module."""
+        """Return the equivalent for evaluation.
+
+        It may share parameters with the module.
+        """
 
 
 class PackedLinear(nn.Module):

@@ -12,7 +12,9 @@ from phmrun.layers.structure import Application, Structure, build_structure, bui
 
 
 class Linear(nn.Module):
-    """Linear map y = W x + b over any structure; a drop-in replacement of ``torch.nn.Linear``.
+    """Linear map y = W x + b over any structure.
+
+    A drop-in replacement of ``torch.nn.Linear``.
 
     Args:
         in_features: Size of an input vector.

@@ -23,7 +23,10 @@ DENSE: Mapping[str, Any] = {"structure": "dense"}
 
 
 def structures_of(network: nn.Module) -> dict[str, Structure]:
-    """Return the structures of a network by the name of their module; shared ones once."""
+    """Return the structures of a network by the name of their module.
+
+    Shared ones once.
+    """
     return {
         name.removesuffix(".structure"): module
         for name, module in network.named_modules()

@@ -35,7 +35,9 @@ def fused(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def linear_output(inputs: Tensor, weights: GateWeights) -> Tensor:
-    """Run the cell c_t = σ(f) ∘ c_{t-1} + σ(i) ∘ tanh(g); h_t = o ∘ c_t from zero states.
+    """Run the cell c_t = σ(f) ∘ c_{t-1} + σ(i) ∘ tanh(g).
+
+    h_t = o ∘ c_t from zero states.
 
     Args:
         inputs: ``[batch, length, input]``.

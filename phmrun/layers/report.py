@@ -70,7 +70,10 @@ class ConversionReport:
     after: int
 
     def line(self) -> str:
-        """Return the report in one line; vectors (norms, biases) are left out."""
+        """Return the report in one line.
+
+        Vectors (norms, biases) are left out.
+        """
         counts = f"{counted(self.before, 'parameter')} before, {self.after:,} after"
         kinds = Counter(layer.kind for layer in self.converted)
         text = f"converted {_list(f'{number} {kind}' for kind, number in kinds.items())}; {counts}"

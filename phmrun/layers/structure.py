@@ -146,7 +146,9 @@ class Structure(nn.Module):
 
     @classmethod
     def count(cls, out_features: int, in_features: int, **options: Any) -> int:
-        """Return the number of parameters of a map, without ``temporary`` ones; shared ones included.
+        """Return the number of parameters of a map, without ``temporary`` ones.
+
+        Shared ones included.
 
         They are counted on a structure without memory. A third-party closed form that overrides this is compared with
         the parameters on every build.
@@ -192,7 +194,9 @@ class Structure(nn.Module):
         return None
 
     def packed(self) -> nn.Module | None:
-        """Return a module for inference on few tokens, ``[tokens, in] -> [tokens, out]``; None if W is as fast.
+        """Return a module for inference on few tokens, ``[tokens, in] -> [tokens, out]``.
+
+        None if W is as fast.
 
         It holds copies of the factors. It is faster when memory bandwidth, not arithmetic, limits the speed, such as in
         decoding.
@@ -258,7 +262,10 @@ class Structure(nn.Module):
             self.options = {**self.options, FREEZE.name: ",".join(chosen)}
 
     def set_progress(self, done: float) -> None:
-        """Receive, before each optimizer step, the share of training completed after it; default: no effect."""
+        """Receive, before each optimizer step, the share of training completed after it.
+
+        Default: no effect.
+        """
 
     def extra_repr(self) -> str:
         """Return the sizes and options, in the format of ``torch.nn`` modules."""

@@ -119,7 +119,10 @@ def processor() -> str:
 
 
 def cpu() -> dict[str, Any]:
-    """Return the processor's vendor, family, model and stepping; empty without ``/proc/cpuinfo``."""
+    """Return the processor's vendor, family, model and stepping.
+
+    Empty without ``/proc/cpuinfo``.
+    """
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:

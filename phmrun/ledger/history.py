@@ -99,7 +99,9 @@ class History:
                 raise OSError(errno.ENOSPC, "the disk took only a part of a row", str(self.path))
 
     def read(self) -> list[Row]:
-        """Return all whole rows; a torn last line is left out.
+        """Return all whole rows.
+
+        A torn last line is left out.
 
         Raises:
             PhmrunError: (exit 3) A line other than the last is not a row.
@@ -184,7 +186,10 @@ class History:
 
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO | None]:
-        """Open the file for reading; yields ``None`` if it is missing."""
+        """Open the file for reading.
+
+        Yields ``None`` if it is missing.
+        """
         self.before_reading()
         try:
             opened = open_regular(self.path, most=_MOST_BYTES)

@@ -130,7 +130,9 @@ class RunSummary:
 
 
 def score_value(score: Any) -> float | None:
-    """Return the number of a score; ``None`` if it has none.
+    """Return the number of a score.
+
+    ``None`` if it has none.
 
     A score is a number, or an object with ``value`` and ``signature``.
     """
@@ -144,7 +146,10 @@ def score_value(score: Any) -> float | None:
 
 
 def summarise(path: Path) -> RunSummary | None:
-    """Return a directory's summary; ``None`` if it is not a run."""
+    """Return a directory's summary.
+
+    ``None`` if it is not a run.
+    """
     manifest = Manifest(path)
     try:
         content = read_regular(path / STATUS)
@@ -229,7 +234,9 @@ def select(
     data: str | None = None,
     state: str | None = None,
 ) -> list[RunSummary]:
-    """Return the runs that match all filters; ``None`` matches every run.
+    """Return the runs that match all filters.
+
+    ``None`` matches every run.
 
     Args:
         runs: Runs to filter.

@@ -1,4 +1,7 @@
-"""Load of this machine's processor cores by other processes. Imports no torch."""
+"""Load of this machine's processor cores by other processes.
+
+Imports no torch.
+"""
 
 import os
 import time

@@ -146,7 +146,9 @@ class Lock:
         return self._descriptor is not None and self._owner == os.getpid() and not self.still_held()
 
     def require(self) -> None:
-        """Check that the lock was not lost; called before each write.
+        """Check that the lock was not lost.
+
+        Called before each write.
 
         Raises:
             PhmrunError: (exit 2) The lock was taken over or removed.

@@ -63,7 +63,10 @@ def write_mirror(run: Run, name: str) -> Path:
 
 
 def _tensorboard(run: Run, folder: Path, figures: Figures) -> None:
-    """Write event files for ``tensorboard --logdir``; the config is left out."""
+    """Write event files for ``tensorboard --logdir``.
+
+    The config is left out.
+    """
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.event_file_writer import EventFileWriter

@@ -49,7 +49,9 @@ _LONGEST = 1 << 20
 
 
 def archive(runs: Sequence[Run], path: Path, *, checkpoints: bool = True) -> int:
-    """Pack runs into a ``.tar.gz``, atomically; ``tar -xzf`` restores their directories.
+    """Pack runs into a ``.tar.gz``, atomically.
+
+    ``tar -xzf`` restores their directories.
 
     Locks, W&B mirrors and hidden files are left out.
 

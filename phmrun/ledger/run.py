@@ -78,7 +78,9 @@ class Status:
 
     @classmethod
     def from_json(cls, content: Any) -> "Status":
-        """Return the status of a JSON object; unknown keys are ignored.
+        """Return the status of a JSON object.
+
+        Unknown keys are ignored.
 
         Raises:
             ValueError: The state is missing, or a value has a wrong type or is out of range.
@@ -340,7 +342,10 @@ class Run:
             self._replace(path, text)
 
     def write_config(self, config_yaml: str) -> bool:
-        """Write the resolved config if it differs; return ``True`` if it did."""
+        """Write the resolved config if it differs.
+
+        Return ``True`` if it did.
+        """
         if self.config_path.read_text(encoding="utf-8") == config_yaml:
             return False
         self.write(self.config_path, config_yaml)
@@ -429,7 +434,10 @@ class Run:
         self.write(self.data_path, json_text(record.to_json()))
 
     def environment(self) -> list[dict[str, Any]]:
-        """Return the entries of ``environment.json``, oldest first; empty if it is missing."""
+        """Return the entries of ``environment.json``, oldest first.
+
+        Empty if it is missing.
+        """
         segments = self._read_object(self.environment_path).get("segments", [])
         if not isinstance(segments, list) or not all(isinstance(entry, dict) for entry in segments):
             raise PhmrunError("this is no list of segments", where=str(self.environment_path), code=ExitCode.DATA)
@@ -450,7 +458,10 @@ class Run:
         return measurements
 
     def add_bench(self, measurements: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write measurements by name of phase or time; others are kept."""
+        """Write measurements by name of phase or time.
+
+        Others are kept.
+        """
         self.write(self.path / BENCH, json_text(plain({**self.bench(), **measurements})))
 
     def samples(self) -> dict[str, Any]:
@@ -465,7 +476,9 @@ class Run:
         self.write(self.samples_path, json_text(plain({"columns": list(columns), "rows": list(rows)})))
 
     def remove(self) -> None:
-        """Delete the run directory; of a symbolic link, only the link.
+        """Delete the run directory.
+
+        Of a symbolic link, only the link.
 
         Raises:
             PhmrunError: (exit 2) The directory is not a run, or a living process holds it.
@@ -582,7 +595,10 @@ def newer_running(run: Run) -> list[str]:
 
 
 def _effective_status(path: Path) -> Status | None:
-    """Return the effective status of a run directory; ``None`` if it is missing or damaged."""
+    """Return the effective status of a run directory.
+
+    ``None`` if it is missing or damaged.
+    """
     try:
         return as_found(Status.from_json(parse_json(read_regular(path / STATUS))), path)
     except (OSError, ValueError, TypeError, PhmrunError):

@@ -48,7 +48,10 @@ class Segment:
         return differences(self.before[-1], self.entry) if step and self.before else []
 
     def progress(self, step: int) -> None:
-        """Record the last step; written at most once per :data:`WRITE_EVERY` seconds."""
+        """Record the last step.
+
+        Written at most once per :data:`WRITE_EVERY` seconds.
+        """
         self.entry["last_step"] = step
         if time.monotonic() - self._written >= WRITE_EVERY:
             self.write()

@@ -171,7 +171,10 @@ class DeLighTEmbedding(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """Table of all embeddings ``[num_embeddings, width]``; in training mode dropout applies."""
+        """Table of all embeddings ``[num_embeddings, width]``.
+
+        In training mode dropout applies.
+        """
         tokens = torch.arange(self.num_embeddings, device=next(self.parameters()).device)
         return torch.cat([self(part) for part in tokens.split(CHUNK)])
 

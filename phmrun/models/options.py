@@ -1,4 +1,7 @@
-"""Options of the shared networks, as ``model`` sections of a configuration; imports no torch."""
+"""Options of the shared networks, as ``model`` sections of a configuration.
+
+Imports no torch.
+"""
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 

@@ -368,7 +368,10 @@ def build_norm(normalization: Normalization, width: int) -> nn.Module:
 
 
 def padding_mask(tokens: Tensor, pad: int) -> Tensor | None:
-    """Return a mask ``[batch, 1, 1, length]``, True at tokens; None without padding."""
+    """Return a mask ``[batch, 1, 1, length]``, True at tokens.
+
+    None without padding.
+    """
     mask = tokens.ne(pad)
     return None if bool(mask.all()) else mask[:, None, None, :]
 
@@ -397,7 +400,9 @@ def check_tied_output(tie: Tie, embedding: Mapping[str, Any], output: Mapping[st
 
 
 def contraction(layer: Mapping[str, Any], n: int | None) -> Mapping[str, Any] | None:
-    """Return the structure of the feed-forward blocks' second map with order ``n``; None if ``n`` is None.
+    """Return the structure of the feed-forward blocks' second map with order ``n``.
+
+    None if ``n`` is None.
 
     Raises:
         PhmrunError: The layer's structure has no order n.

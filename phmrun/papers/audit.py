@@ -56,7 +56,10 @@ def audit(paper: str = "all") -> Iterator[AuditRow]:
 
 
 def audit_table(table: PaperTable, name: str) -> Iterator[AuditRow]:
-    """Yield all parameter figures of one table; ``name`` is its file, for messages."""
+    """Yield all parameter figures of one table.
+
+    ``name`` is its file, for messages.
+    """
     networks = _Networks(table, name)
     counting = sum(not column.metric for column in table.columns.values())
     for row in table.rows:
@@ -129,7 +132,10 @@ def build_network(name: str, arguments: Mapping[str, Any], *, where: str | None 
 
 
 def row_config(table: PaperTable, row: PaperRow, name: str, overrides: Mapping[str, Any] | None = None) -> Experiment:
-    """Return the configuration of a row of a task's table; arguments as for :func:`build_counts`."""
+    """Return the configuration of a row of a task's table.
+
+    Arguments as for :func:`build_counts`.
+    """
     task: Task = TASKS.get(str(table.task), where=name)
     label = f"{name}, row {row.name}"
     sources = [*table.sources(name), *table.row_sources(row, label), Source(label, overrides or {})]

@@ -19,7 +19,10 @@ class Match(StrEnum):
 
 
 class Verdict(StrEnum):
-    """Agreement of computed and published number; only ``FOLLOWS`` is evidence for a reading."""
+    """Agreement of computed and published number.
+
+    Only ``FOLLOWS`` is evidence for a reading.
+    """
 
     FOLLOWS = "follows"  # from the settings of the paper or of the code that it names
     TRIVIAL = "trivial"  # equal for any network: 0 for an absent part, 100 % of itself

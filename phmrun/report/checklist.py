@@ -26,7 +26,10 @@ _MOST = 12
 
 
 class Item(NamedTuple):
-    """Question with the names of the records that answer it; none if only the authors can."""
+    """Question with the names of the records that answer it.
+
+    None if only the authors can.
+    """
 
     number: str
     question: str

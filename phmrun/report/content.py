@@ -158,7 +158,10 @@ def environments(statuses: Sequence[CellStatus]) -> list[Part]:
 
 
 def _by_row(cells: Sequence[Cell]) -> str:
-    """Return cells by row with their seeds: "phm n=2: seeds 1, 2; phm n=4: seed 1"."""
+    """Return cells by row with their seeds: "phm n=2: seeds 1, 2.
+
+    Phm n=4: seed 1".
+    """
     seeds: dict[str, list[str]] = {}
     for cell in cells:
         row = row_name({key: text for key, text in cell.labels.items() if key != "seed"})

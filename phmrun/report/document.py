@@ -39,7 +39,10 @@ class Text:
 
 @dataclass(frozen=True)
 class Listing:
-    """Table of texts and numbers; with a title, it is collapsed."""
+    """Table of texts and numbers.
+
+    With a title, it is collapsed.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -60,7 +63,10 @@ class Picture:
 
 @dataclass(frozen=True)
 class Code:
-    """Preformatted text, such as a configuration; with a title, HTML collapses it."""
+    """Preformatted text, such as a configuration.
+
+    With a title, HTML collapses it.
+    """
 
     text: str
     language: str = ""
@@ -110,7 +116,10 @@ def to_markdown(document: Document) -> str:
 
 
 def write(document: Document, path: Path) -> list[Path]:
-    """Write the page as HTML, and as Markdown beside it; return both paths."""
+    """Write the page as HTML, and as Markdown beside it.
+
+    Return both paths.
+    """
     texts = {path: to_html(document), path.with_suffix(".md"): to_markdown(document)}
     for file, text in texts.items():
         write_text(file, text)

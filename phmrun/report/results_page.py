@@ -97,7 +97,9 @@ class Page(NamedTuple):
 
 
 def page_of(folder: Path) -> Page:
-    """Return the page of a folder of results; all measured numbers come from its files.
+    """Return the page of a folder of results.
+
+    All measured numbers come from its files.
 
     The folder has `questions.yaml`, and one folder per sweep with its `sweep.yaml` and a file per run.
 

@@ -118,7 +118,9 @@ class Entry:
 
 
 def entry_of_run(run: RunSummary, options_of: OptionsOf | None = None) -> Entry:
-    """Return the entry of a run; an unreadable config or checksums leave it empty.
+    """Return the entry of a run.
+
+    An unreadable config or checksums leave it empty.
 
     Without ``options_of``, options of a structure that are at their defaults count as settings.
     """
@@ -228,7 +230,10 @@ def not_seeds(entries: Sequence[Entry], where: str | None = None) -> PhmrunError
 
 
 def _differing(entries: Sequence[Entry]) -> list[str]:
-    """Return the keys at which identities differ; checksums of data count as "data"."""
+    """Return the keys at which identities differ.
+
+    Checksums of data count as "data".
+    """
     identities = [json.loads(text) for text in _identities(entries)]
     keys = dict.fromkeys(key for identity in identities for key in identity)
     differing = [key for key in keys if len({json.dumps(item.get(key)) for item in identities}) > 1]

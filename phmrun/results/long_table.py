@@ -1,4 +1,6 @@
-"""Long table of finished runs; tables, reports and claims are its views.
+"""Long table of finished runs.
+
+Tables, reports and claims are its views.
 
 Imports no torch.
 """
@@ -99,7 +101,9 @@ class Results:
         return replace(self, entries=tuple(entry for entry in self.entries if entry.matches(wanted)))
 
     def pivot(self, rows: Keys = (), columns: Keys = (), scores: Keys = ()) -> ResultTable:
-        """Return a table by keys; each cell holds the seeds of one experiment.
+        """Return a table by keys.
+
+        Each cell holds the seeds of one experiment.
 
         By default, rows are the keys that separate the experiments; columns are task, data and main score. A key is one
         of the sweep or a dotted one of the configuration.

@@ -32,7 +32,10 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str
 
 
 def latex_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table in LaTeX, with booktabs rules; columns with numbers are right-aligned."""
+    """Return a table in LaTeX, with booktabs rules.
+
+    Columns with numbers are right-aligned.
+    """
     frame = "".join("r" if numbers else "l" for numbers in _right_aligned(rows, len(columns)))
     above, *lines = [" & ".join(map(latex, line)) + r" \\" for line in (columns, *(map(cell, row) for row in rows))]
     below = "\n".join(lines)
@@ -40,7 +43,10 @@ def latex_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table in HTML; cells with numbers have the class ``number``."""
+    """Return a table in HTML.
+
+    Cells with numbers have the class ``number``.
+    """
     lines = []
     for row in rows:
         kinds = [' class="number"' if is_number(value) else "" for value in row]

@@ -124,7 +124,9 @@ def tabulate(
     rows: Sequence[str] | None = None,
     reduced: str = "",
 ) -> ResultTable:
-    """Return the table of experiments; each cell holds the seeds of one experiment.
+    """Return the table of experiments.
+
+    Each cell holds the seeds of one experiment.
 
     Args:
         entries: The experiments.
@@ -222,7 +224,10 @@ def _signature(run: RunSummary, score: str) -> str:
 
 
 def _made_up(entries: Iterable[Entry]) -> str:
-    """Return a note if any experiment uses the built-in corpus; else empty."""
+    """Return a note if any experiment uses the built-in corpus.
+
+    Else empty.
+    """
     return "on the built-in corpus" if any(entry.label("data") == BUILTIN for entry in entries) else ""
 
 

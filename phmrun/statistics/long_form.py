@@ -177,7 +177,9 @@ def _text(value: Any) -> str:
 
 
 def choose_metric(rows: Sequence[Row], metric: str, option: str = "--metric") -> list[Row]:
-    """Return the rows of one metric; METRIC also matches a single TASK/METRIC.
+    """Return the rows of one metric.
+
+    METRIC also matches a single TASK/METRIC.
 
     Raises:
         PhmrunError: No metric, or more than one, matches.

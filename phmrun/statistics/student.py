@@ -18,7 +18,10 @@ _SMALL = 1e-300
 
 
 def t_cdf(t: float, freedom: float) -> float:
-    """Return P(T ≤ t); the normal distribution's for infinite degrees of freedom."""
+    """Return P(T ≤ t).
+
+    The normal distribution's for infinite degrees of freedom.
+    """
     if math.isinf(freedom):
         return 0.5 * math.erfc(-t / math.sqrt(2))
     tail = 0.5 * _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))

@@ -105,11 +105,17 @@ class PaperRow(Section):
         return self.missing if isinstance(self.missing, str) else self.missing.get(column, "")
 
     def quoted_in(self, column: str) -> str:
-        """Return the source of a quoted cell; empty for the paper's own."""
+        """Return the source of a quoted cell.
+
+        Empty for the paper's own.
+        """
         return self.quoted if isinstance(self.quoted, str) else self.quoted.get(column, "")
 
     def note_on(self, column: str) -> str:
-        """Return the note on a cell; empty if there is none."""
+        """Return the note on a cell.
+
+        Empty if there is none.
+        """
         return self.note if isinstance(self.note, str) else self.note.get(column, "")
 
 

@@ -106,7 +106,9 @@ class Plan:
 def plan(
     sweep: Sweep, inspect: Inspect, options_of: OptionsOf, *, seeds: int | None = None, only: Selection | None = None
 ) -> Plan:
-    """Return the plan of a sweep; seeds vary fastest, then the last grid key.
+    """Return the plan of a sweep.
+
+    Seeds vary fastest, then the last grid key.
 
     Args:
         sweep: The sweep.
@@ -192,7 +194,10 @@ def _with_seeds(cell: Cell, seeds: Iterable[int], inspect: Inspect) -> Iterator[
 
 
 def reseeded(cell: Cell, seed: int) -> Cell:
-    """Return a cell with another seed; its network and data stay the same."""
+    """Return a cell with another seed.
+
+    Its network and data stay the same.
+    """
     config = cell.config.model_copy(update={SEED: seed}) if cell.config else None
     name = run_id(config, fingerprints=cell.marks) if config and cell.fault is None else None
     return replace(cell, at={**cell.at, SEED: seed}, config=config, run_id=name, chose_settings=False)

@@ -89,7 +89,9 @@ def chosen(made: Plan, runs_dir: Path) -> Plan:
 
 
 def recorded(file: str, runs_dir: Path, only: Sequence[str] | None = None, seeds: int | None = None) -> Plan:
-    """Return the plan with tuned values from the runs alone; needs no data.
+    """Return the plan with tuned values from the runs alone.
+
+    Needs no data.
 
     Without ``seeds``, all seeds that have a run are added to the file's.
     """

@@ -99,7 +99,10 @@ def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> Vi
 
 
 def view_of_sweep(file: str, runs_dir: Path, asked: Asked) -> tuple[View, Plan]:
-    """Return the results of a sweep, and its plan; raises as :func:`view`."""
+    """Return the results of a sweep, and its plan.
+
+    Raises as :func:`view`.
+    """
     folder = Workplace(runs_dir, load_sweep(file).name).path
     terms = terms_of(folder, asked.max_seeds, asked.margin, asked.seeds, file)
     seeds = terms.max_seeds if terms else asked.seeds
@@ -152,7 +155,10 @@ def paper_headings(table: PaperTable, groups: Mapping[str, str], only: Sequence[
 
 
 def _entry(status: CellStatus) -> Entry:
-    """Return the table entry of a cell; only finished runs have scores."""
+    """Return the table entry of a cell.
+
+    Only finished runs have scores.
+    """
     cell = status.cell
     run: RunSummary | None = status.run if status.run and status.run.state == State.DONE else None
     if cell.config is None:

@@ -1,4 +1,6 @@
-"""Hyperparameter search around a cell with Optuna; each trial is a normal run.
+"""Hyperparameter search around a cell with Optuna.
+
+Each trial is a normal run.
 
 A journal on disk keeps all trials, so the same call resumes the search. Interrupted trials are finished first. Trials
 are compared by validation score, never by test score.

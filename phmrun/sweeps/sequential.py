@@ -72,7 +72,10 @@ class Known:
 
     @property
     def looked_at(self) -> int:
-        """Seeds at the deciding or last look; 0 before the first."""
+        """Seeds at the deciding or last look.
+
+        0 before the first.
+        """
         shown = self.judgement.difference
         if shown is not None and shown.look is not None:
             return shown.look
@@ -108,7 +111,10 @@ def planned_looks(most: int) -> tuple[int, ...]:
 
 
 def reached(looks: Sequence[int], *counts: int) -> int:
-    """Return the last look that all these counts reach; 0 before the first."""
+    """Return the last look that all these counts reach.
+
+    0 before the first.
+    """
     return max((look for look in looks if look <= min(counts)), default=0)
 
 

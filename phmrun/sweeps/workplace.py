@@ -1,4 +1,7 @@
-"""A sweep's folder beside the run directories: ``.sweeps/NAME/``. Imports no torch."""
+"""A sweep's folder beside the run directories: ``.sweeps/NAME/``.
+
+Imports no torch.
+"""
 
 import os
 import socket
@@ -22,7 +25,9 @@ LOG = "output.log"  # in the run directory: all output of the run's process
 
 
 class Workplace:
-    """Folder of one sweep; all its files can be written again.
+    """Folder of one sweep.
+
+    All its files can be written again.
 
     Args:
         runs_dir: Directory of runs.

@@ -88,7 +88,10 @@ def divide(items: Sequence[Item]) -> dict[str, list[Item]]:
 
 
 def _table(first: str, lines: Iterator[tuple[int, str]], path: Path) -> Iterator[Item]:
-    """Yield the items of the rows below the header ``first``; fields may be quoted."""
+    """Yield the items of the rows below the header ``first``.
+
+    Fields may be quoted.
+    """
     header = first.split("\t")
     missing = [column for column in _COLUMNS if column not in header]
     if missing:

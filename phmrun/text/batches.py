@@ -72,7 +72,9 @@ class BatchPlan:
         return len(self.starts)
 
     def epoch(self, seed: int, epoch: int) -> tuple[list[Indices], NDArray[np.int64]]:
-        """Batches of one epoch in order; each sentence is in exactly one of them.
+        """Batches of one epoch in order.
+
+        Each sentence is in exactly one of them.
 
         Returns:
             Sentence indices of each batch, and the weight of each batch: by default its target tokens, unpadded, end
@@ -161,7 +163,10 @@ class BatchStream:
             first += self.window
 
     def steps_in_epochs(self, epochs: float) -> int:
-        """Optimizer steps until ``epochs`` epochs are complete; the last step may reach into the next epoch."""
+        """Optimizer steps until ``epochs`` epochs are complete.
+
+        The last step may reach into the next epoch.
+        """
         return -int(-epochs * len(self.plan) // self.window)
 
     def _from(self, position: int) -> Iterator[tuple[Indices, int]]:

@@ -1,4 +1,6 @@
-"""Reader and writer of CoNLL-U treebanks; the round trip is exact, and errors name file and line.
+"""Reader and writer of CoNLL-U treebanks.
+
+The round trip is exact, and errors name file and line.
 
 A sentence keeps its lines: comments, multi-word tokens (``1-2``), empty nodes (``1.1``), unused columns, line ends
 and blank lines. Only columns of its words are replaced.
@@ -30,7 +32,9 @@ _EMPTY_NODE = re.compile(rf"({_NUMBER.pattern})\.({_NUMBER.pattern})")
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence of syntactic words, numbered from 1; multi-word tokens and empty nodes are not words.
+    """A sentence of syntactic words, numbered from 1.
+
+    Multi-word tokens and empty nodes are not words.
 
     Attributes:
         lines: All lines with their ends, blank ones included.
@@ -77,7 +81,10 @@ class Sentence:
         return replace(self, lines=tuple(lines), heads=tuple(heads), deprels=tuple(labels))
 
     def with_column(self, number: int, value: str) -> "Sentence":
-        """The same sentence with ``value`` in one column of its words, such as :data:`DEPS`; none of its tree's."""
+        """The same sentence with ``value`` in one column of its words, such as :data:`DEPS`.
+
+        None of its tree's.
+        """
         lines = list(self.lines)
         for place in self.places:
             body = lines[place].rstrip("\r\n")
@@ -96,7 +103,10 @@ class Sentence:
 
 
 def sentence_of(forms: Sequence[str]) -> Sentence:
-    """Build a sentence of words without tags or tree; no word may contain a tab or a line end."""
+    """Build a sentence of words without tags or tree.
+
+    No word may contain a tab or a line end.
+    """
     rest = "\t".join([EMPTY] * (len(COLUMNS) - 2))
     lines = [f"{number}\t{form}\t{rest}\n" for number, form in enumerate(forms, 1)]
     missing = (EMPTY,) * len(forms)
@@ -124,12 +134,18 @@ def load(path: str | PathLike[str], *, trees: bool = True) -> list[Sentence]:
 
 
 def loads(text: str, *, name: str = "text", trees: bool = True) -> list[Sentence]:
-    """Load all sentences of a text like :func:`load`; ``name`` replaces the file in messages."""
+    """Load all sentences of a text like :func:`load`.
+
+    ``name`` replaces the file in messages.
+    """
     return _all(io.StringIO(text, newline="\n"), name, trees)
 
 
 def stream(lines: Iterable[str], *, name: str, trees: bool = False) -> Iterator[Sentence]:
-    """Yield each sentence as soon as the blank line after it is read; lines keep their ends. See :func:`loads`."""
+    """Yield each sentence as soon as the blank line after it is read.
+
+    Lines keep their ends. See :func:`loads`.
+    """
     for first, block in _blocks(lines):
         if not _blank(block):
             yield _sentence(block, first, name, trees)
@@ -243,7 +259,10 @@ class _Numbering:
         self.opened = ""
 
     def is_word(self, number: str, where: str) -> bool:
-        """True if the next id is that of a word; raise an error for an id that cannot follow."""
+        """True if the next id is that of a word.
+
+        Raise an error for an id that cannot follow.
+        """
         if number == str(self.words + 1):
             self.words, self.empty = self.words + 1, 0
             return True
@@ -267,7 +286,10 @@ class _Numbering:
 
 
 def _tree(words: Sequence[Sequence[str]], where: Sequence[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Read and check heads and labels; ``where`` is each word's place in the file."""
+    """Read and check heads and labels.
+
+    ``where`` is each word's place in the file.
+    """
     heads = []
     for columns, place in zip(words, where, strict=True):
         head = columns[HEAD]
@@ -292,7 +314,10 @@ def _tree(words: Sequence[Sequence[str]], where: Sequence[str]) -> tuple[tuple[i
 
 
 def _cycle(heads: Sequence[int]) -> list[int]:
-    """Words of a cycle, starting with the lowest number; empty if every word leads to the root."""
+    """Words of a cycle, starting with the lowest number.
+
+    Empty if every word leads to the root.
+    """
     seen = [0] * (len(heads) + 1)  # start of the walk that reached each word first
     for start in range(1, len(heads) + 1):
         word = start

@@ -1,4 +1,7 @@
-"""Derived text files in the cache: a held-out share, and pairs without empty sides. Made once per content."""
+"""Derived text files in the cache: a held-out share, and pairs without empty sides.
+
+Made once per content.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -52,7 +55,9 @@ def held_out(files: Sides, share: float, cache: Path, *, running: bool = False) 
 
 
 def without_empty(files: tuple[Path, Path], cache: Path) -> tuple[Path, Path]:
-    """Copies of two aligned files without pairs that have an empty side; the files themselves if there are none.
+    """Copies of two aligned files without pairs that have an empty side.
+
+    The files themselves if there are none.
 
     Raises:
         PhmrunError: (exit 3) A file is missing or malformed.
@@ -93,7 +98,10 @@ def _made(
     part: Callable[[int, Row], str | None],
     cache: Path,
 ) -> Path:
-    """Directory with the lines sorted into parts; lines for which ``part`` returns None are left out."""
+    """Directory with the lines sorted into parts.
+
+    Lines for which ``part`` returns None are left out.
+    """
 
     def write(path: Path) -> dict[str, int]:
         counts = dict.fromkeys(parts, 0)

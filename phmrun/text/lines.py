@@ -1,4 +1,6 @@
-"""Readers of plain or gzip-compressed UTF-8 files, line by line; errors name file and line.
+"""Readers of plain or gzip-compressed UTF-8 files, line by line.
+
+Errors name file and line.
 
 Only line ends (LF or CR LF) and a byte-order mark at the start of the file are removed. Compression is recognized by
 the file's first bytes, not by its name.

@@ -121,7 +121,10 @@ class PairReader(Iterator[Pair]):
         raise StopIteration
 
     def _label(self, label: Any, where: str) -> str | None:
-        """Common name of a label; None if the annotators did not agree."""
+        """Common name of a label.
+
+        None if the annotators did not agree.
+        """
         text = _text_of(label) if self.format == "tsv" else label
         if isinstance(text, str):
             text = text.strip()
@@ -148,7 +151,10 @@ class PairReader(Iterator[Pair]):
         return counts
 
     def _hint(self, labels: Sequence[str]) -> str | None:
-        """Setting that makes every label of the file a class, and keeps the user's mapping; None for too many."""
+        """Setting that makes every label of the file a class, and keeps the user's mapping.
+
+        None for too many.
+        """
         if not 2 <= len(labels) <= MOST_CLASSES:
             return None
         kept = {} if self.names.keys() <= set(THREE_WAY) else self.names
@@ -164,7 +170,10 @@ class PairReader(Iterator[Pair]):
 
 
 def _text_of(label: Any) -> Any:
-    """Text of a label that JSON has as a number or truth value; any other value unchanged."""
+    """Text of a label that JSON has as a number or truth value.
+
+    Any other value unchanged.
+    """
     return json.dumps(label) if isinstance(label, bool | int | float) else label
 
 
@@ -175,7 +184,9 @@ def _as_yaml(label: str) -> str:
 
 
 def read_pairs(path: str | PathLike[str], format: str, names: Mapping[str, str] | None = None) -> PairReader:
-    """Read labeled sentence pairs one at a time; the reader's ``dropped`` counts those left out.
+    """Read labeled sentence pairs one at a time.
+
+    The reader's ``dropped`` counts those left out.
 
     Args:
         path: The file, UTF-8, plain or gzip.
@@ -251,7 +262,10 @@ def _own(path: Path) -> Iterator[Row]:
 
 
 def _fields(there: Container[str]) -> tuple[str, str, str]:
-    """Names of the three columns in a user's file; phmrun's names for missing columns."""
+    """Names of the three columns in a user's file.
+
+    Phmrun's names for missing columns.
+    """
     first, second, label = (next((name for name in names if name in there), names[0]) for names in _OWN_NAMES)
     return first, second, label
 
@@ -267,12 +281,18 @@ _ROWS: Mapping[str, Callable[[Path], Iterator[Row]]] = {
 
 
 def _is_json(line: str) -> bool:
-    """True if a line is a JSON object; a line with tabs is columns, even if it begins with a brace."""
+    """True if a line is a JSON object.
+
+    A line with tabs is columns, even if it begins with a brace.
+    """
     return line.lstrip().startswith("{") and "\t" not in line
 
 
 def _first_line(path: Path) -> str:
-    """First line that is not blank; an error (exit 3) if all lines are blank."""
+    """First line that is not blank.
+
+    An error (exit 3) if all lines are blank.
+    """
     for _, line in numbered_lines(path, longest=WHOLE_FILE):
         if line.strip():
             return line
@@ -280,7 +300,10 @@ def _first_line(path: Path) -> str:
 
 
 def _cells(path: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the cells of tab-separated lines without quoting; each line must have the same number."""
+    """Yield the cells of tab-separated lines without quoting.
+
+    Each line must have the same number.
+    """
     for number, line in numbered_lines(path):
         cells = line.split("\t")
         if len(cells) != columns:

@@ -39,7 +39,9 @@ BUFFER = 1 << 18
 
 
 class TokenStore:
-    """Read-only ragged array of token ids; ``store[i]`` is a view of sentence ``i`` in the file.
+    """Read-only ragged array of token ids.
+
+    ``store[i]`` is a view of sentence ``i`` in the file.
 
     Raises:
         PhmrunError: (exit 3) The directory holds no complete store.
@@ -83,7 +85,10 @@ class TokenStore:
 
     @property
     def lengths(self) -> NDArray[np.int32]:
-        """Tokens of each sentence, [sentences], without the end token; 4 bytes a sentence in memory."""
+        """Tokens of each sentence, [sentences], without the end token.
+
+        4 bytes a sentence in memory.
+        """
         return np.diff(self._offsets).astype(np.int32)
 
 
@@ -193,7 +198,9 @@ class TokenStoreWriter:
 
 
 def mapped(path: Path, dtype: str, count: int) -> NDArray:
-    """Map a file of ``count`` numbers; return an empty array if ``count`` is 0.
+    """Map a file of ``count`` numbers.
+
+    Return an empty array if ``count`` is 0.
 
     Raises:
         ValueError: The file has another size, or ``dtype`` is not one of ``DTYPES``.
@@ -276,7 +283,9 @@ def prepare(
 def build_once(
     cache: Path, content: Mapping[str, Any], build: Callable[[Path], dict[str, Any]], last: str = "statistics.json"
 ) -> tuple[Path, dict[str, Any]]:
-    """Build a directory in the cache unless it exists; return its path and description.
+    """Build a directory in the cache unless it exists.
+
+    Return its path and description.
 
     Args:
         cache: Directory of prepared data.
@@ -305,7 +314,9 @@ def _checksum(path: Path) -> str:
 
 
 def _make(path: Path, last: Path, build: Callable[[Path], dict[str, Any]], unchanged: Callable[[], bool]) -> None:
-    """Make a directory unless it is there, whole; a second process that wants the same waits for the first.
+    """Make a directory unless it is there, whole.
+
+    A second process that wants the same waits for the first.
 
     Raises:
         PhmrunError: (exit 3) The text has changed while it was read.

@@ -47,7 +47,10 @@ class SubwordVocabulary(Vocabulary):
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of token ids up to the end token; padding, beginning and unused ids are skipped."""
+        """Text of token ids up to the end token.
+
+        Padding, beginning and unused ids are skipped.
+        """
         text: str = self._processor.decode(without_specials(ids, self.entries))
         return text
 
@@ -139,7 +142,9 @@ def processor_of(model: bytes) -> sentencepiece.SentencePieceProcessor:
 
 
 class PieceVocabulary(Vocabulary):
-    """SentencePiece model whose pieces have other ids, as in imported models; ``pieces.json`` holds both.
+    """SentencePiece model whose pieces have other ids, as in imported models.
+
+    ``pieces.json`` holds both.
 
     Args:
         pieces: The pieces by id, the four special tokens first.

@@ -9,7 +9,10 @@ from phmrun.text.vocabulary import SPECIALS, Vocabulary
 
 
 def token_names(vocabulary: Vocabulary) -> list[str]:
-    """Unique name of each embedding row; special tokens have SentencePiece's names."""
+    """Unique name of each embedding row.
+
+    Special tokens have SentencePiece's names.
+    """
     names: dict[str, int] = {}
     for number, token in enumerate(vocabulary.tokens):
         names[token if number < len(SPECIALS) or token not in names else f"{token}#{number}"] = number

@@ -1,4 +1,6 @@
-"""Vocabularies of any kind: trained, saved and loaded; one, or a pair of them for source and target.
+"""Vocabularies of any kind: trained, saved and loaded.
+
+One, or a pair of them for source and target.
 
 A pair is saved as ``shared/`` (joint), or as ``source/`` and ``target/``.
 """
@@ -13,7 +15,10 @@ from phmrun.text.vocabulary import KINDS, SPECIALS, Vocabulary, WordVocabulary, 
 
 @dataclass(frozen=True)
 class Vocabularies:
-    """Vocabularies of both sides; the same object twice if they are joint."""
+    """Vocabularies of both sides.
+
+    The same object twice if they are joint.
+    """
 
     source: Vocabulary
     target: Vocabulary
@@ -59,7 +64,9 @@ def train_vocabulary(
     min_frequency: int = 1,
     character_coverage: float = 1.0,
 ) -> Vocabulary:
-    """Train a vocabulary on text; the same lines in the same order give the same vocabulary.
+    """Train a vocabulary on text.
+
+    The same lines in the same order give the same vocabulary.
 
     Args:
         lines: The training text, read once.

@@ -1,4 +1,6 @@
-"""Vocabulary: text to token ids and back, learned from text, saved in a directory; and the vocabulary of words.
+"""Vocabulary: text to token ids and back, learned from text, saved in a directory.
+
+And the vocabulary of words.
 
 Id 0 is padding, 1 the unknown token, 2 the beginning and 3 the end of a sentence, except in vocabularies of running
 text, which need none of these. On disk a vocabulary is ``vocabulary.json`` (kind, sizes, checksum) and one model
@@ -54,7 +56,10 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of token ids up to the end token; padding, beginning and unused ids are skipped."""
+        """Text of token ids up to the end token.
+
+        Padding, beginning and unused ids are skipped.
+        """
 
     @abstractmethod
     def content(self) -> bytes:
@@ -156,7 +161,9 @@ _WORD = re.compile(r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\d+(?:[.,]\d+)*|\w
 
 
 class WordVocabulary(Vocabulary):
-    """Vocabulary of words separated by white space; line k of ``words.txt`` holds the word with id k - 1.
+    """Vocabulary of words separated by white space.
+
+    Line k of ``words.txt`` holds the word with id k - 1.
 
     Meant for text that is tokenised already, as the papers' word-level corpora are. In raw text a word and the same
     word with a comma are two entries; subwords are the better choice there.
@@ -176,7 +183,10 @@ class WordVocabulary(Vocabulary):
         return [ids.get(word, UNK) for word in text.split()]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Words up to the end token, joined with spaces; padding, beginning and unused ids are skipped."""
+        """Words up to the end token, joined with spaces.
+
+        Padding, beginning and unused ids are skipped.
+        """
         return " ".join(self.tokens[token] for token in without_specials(ids, self.entries))
 
     def content(self) -> bytes:
@@ -191,7 +201,9 @@ class WordVocabulary(Vocabulary):
 
 
 def train_words(lines: Iterable[str], *, size: int, multiple_of: int = 1, min_frequency: int = 1) -> WordVocabulary:
-    """Train a vocabulary of the most frequent words; equal counts are in alphabetical order.
+    """Train a vocabulary of the most frequent words.
+
+    Equal counts are in alphabetical order.
 
     Args:
         lines: The training text, read once; memory grows with the number of distinct words only.

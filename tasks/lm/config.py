@@ -58,7 +58,10 @@ class StreamDataConfig(SplitFilesConfig):
 
 
 class LanguageModelOptions(ModelConfig):
-    """Shape of the network; a network or preset sets further keys, which explicit keys override."""
+    """Shape of the network.
+
+    A network or preset sets further keys, which explicit keys override.
+    """
 
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "lstm": {**_DROPOUT, "output_bias": False},

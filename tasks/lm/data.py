@@ -46,7 +46,10 @@ class StreamBatch(NamedTuple):
 
 
 class StreamBatches(Dataset[StreamBatch]):
-    """Dataset of batches by :class:`Segment`; each process reads its own streams."""
+    """Dataset of batches by :class:`Segment`.
+
+    Each process reads its own streams.
+    """
 
     def __init__(self, store: StreamStore, plan: SegmentPlan, rank: int) -> None:
         self.store = store
@@ -146,7 +149,9 @@ class StreamData(DataModule[StreamVocabulary]):
         return prepare_stream({split: self.files[split] for split in ("train", "dev")}, self.settings, cache=self.cache)
 
     def prepare(self) -> None:
-        """Encode the text unless it is cached; warn if many validation words are unknown.
+        """Encode the text unless it is cached.
+
+        Warn if many validation words are unknown.
 
         Raises:
             PhmrunError: (exit 3) A file is missing, malformed, or too short for the number of streams.

@@ -29,7 +29,10 @@ class LanguageModel(Protocol):
     output: AdaptiveSoftmax
 
     def __call__(self, tokens: Tensor, state: State | None = None) -> Reading:
-        """Read ``tokens [batch, length]`` after the text of ``state``; ``None``: at the beginning."""
+        """Read ``tokens [batch, length]`` after the text of ``state``.
+
+        ``None``: at the beginning.
+        """
 
     def loss(self, hidden: Tensor, targets: Tensor) -> CrossEntropy:
         """Return the loss summed over ``targets […]``, in nats, for ``hidden […, width]``."""

@@ -63,7 +63,10 @@ class LSTMLanguageModel(nn.Module):
         self.output = tables.output
 
     def forward(self, tokens: Tensor, state: State | None = None) -> Reading:
-        """Read ``tokens [batch, length]``; the state is h and c of each LSTM, ``[batch, size]``."""
+        """Read ``tokens [batch, length]``.
+
+        The state is h and c of each LSTM, ``[batch, size]``.
+        """
         hidden = self._words(tokens)
         after: list[Tensor] = []
         for number, lstm in enumerate(self.context):

@@ -60,7 +60,10 @@ class LanguageModelModule(TrainingModule):
         return cast(LanguageModel, self.network)
 
     def loss(self, batch: StreamBatch) -> Loss:
-        """Return the loss summed over the batch's predicted words; keeps the state for the next batch."""
+        """Return the loss summed over the batch's predicted words.
+
+        Keeps the state for the next batch.
+        """
         reading = self._read(batch)
         (prediction,) = predictions = self._of(reading, batch)
         targets = batch.targets.reshape(-1)
@@ -77,7 +80,10 @@ class LanguageModelModule(TrainingModule):
         return Loss(loss, nll, batch.units, predictions=predictions)
 
     def predictions(self, batch: StreamBatch) -> list[Prediction]:
-        """Return predictions of the batch's words; keeps the state for the next batch."""
+        """Return predictions of the batch's words.
+
+        Keeps the state for the next batch.
+        """
         return self._of(self._read(batch), batch)
 
     def _read(self, batch: StreamBatch) -> Reading:
@@ -104,7 +110,10 @@ class LanguageModelModule(TrainingModule):
         return super().training_step(batch, batch_index)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Scale the step's learning rate by the segment's length; the schedule resets it."""
+        """Scale the step's learning rate by the segment's length.
+
+        The schedule resets it.
+        """
         if self._pace != 1.0:
             for group in optimizer.param_groups:
                 group["lr"] *= self._pace
@@ -123,7 +132,10 @@ class LanguageModelModule(TrainingModule):
         checkpoint[MEMORY] = [part.to("cpu") for part in gathered]
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore this process's state; if the number of processes changed, all start from empty states."""
+        """Restore this process's state.
+
+        If the number of processes changed, all start from empty states.
+        """
         rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
         state = checkpoint.get(MEMORY)
         if state and all(len(part) == world for part in state):

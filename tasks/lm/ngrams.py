@@ -51,7 +51,10 @@ class KneserNey:
         self._add(keys, np.bincount(ends[real], minlength=len(keys)))  # type: ignore[index]
 
     def _add(self, keys: Ids, counts: Ids) -> None:
-        """Append the next order; its histories are the sequences of the order before."""
+        """Append the next order.
+
+        Its histories are the sequences of the order before.
+        """
         histories = len(self.orders[-1].keys) if self.orders else 1
         histories_of = keys // self.words
         taken = np.array([0.0, *discounts(counts)])[np.minimum(counts, 3)]
@@ -84,7 +87,10 @@ class KneserNey:
 
 
 def discounts(counts: Ids) -> tuple[float, float, float]:
-    """Return D for counts of 1, 2 and more; ½, 1, 1½ if the counts of counts do not suffice."""
+    """Return D for counts of 1, 2 and more.
+
+    ½, 1, 1½ if the counts of counts do not suffice.
+    """
     n1, n2, n3, n4 = (int((counts == number).sum()) for number in (1, 2, 3, 4))
     if not all((n1, n2, n3, n4)):
         return 0.5, 1.0, 1.5

@@ -168,7 +168,9 @@ class LanguageModelPredictor:
 
     @torch.inference_mode()
     def surprisal(self, tokens: NDArray[np.integer]) -> NDArray[np.float64]:
-        """Return -log p of every word, in nats, ``[tokens]``; an end of line precedes the first.
+        """Return -log p of every word, in nats, ``[tokens]``.
+
+        An end of line precedes the first.
 
         Words depend on those before them in the same part (``scoring.streams``).
         """
@@ -285,7 +287,10 @@ def build_predictor(
     batch_size: int | None,
     **options: str,
 ) -> LanguageModelPredictor:
-    """Build the predictor of a trained module; ``options`` are ``weights`` and ``device``."""
+    """Build the predictor of a trained module.
+
+    ``options`` are ``weights`` and ``device``.
+    """
     decoding = config.decoding
     choice = Choice(decoding.choice, decoding.temperature, decoding.top_k, decoding.top_p)
     return LanguageModelPredictor(

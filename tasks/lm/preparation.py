@@ -143,7 +143,10 @@ def prepare_stream(
 
 
 def text_lines(path: Path, label: str) -> Iterator[str]:
-    """Yield the lines of a text, with progress; blank lines and long paragraphs are allowed."""
+    """Yield the lines of a text, with progress.
+
+    Blank lines and long paragraphs are allowed.
+    """
     with progress(label, None, "lines") as advance:
         for number, line in numbered_lines(path, longest=LONGEST_LINE):
             if number % STEP == 0:

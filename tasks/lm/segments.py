@@ -53,7 +53,10 @@ class SegmentPlan:
 
     @property
     def stream_length(self) -> int:
-        """Tokens of each stream; the remainder at the text's end is not read."""
+        """Tokens of each stream.
+
+        The remainder at the text's end is not read.
+        """
         return self.tokens // (self.streams * self.world)
 
     @property

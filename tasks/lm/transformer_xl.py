@@ -160,7 +160,10 @@ class TransformerXL(nn.Module):
         self.output = tables.output
 
     def forward(self, tokens: Tensor, state: State | None = None) -> Reading:
-        """Read ``tokens [batch, length]``; the state is each layer's last inputs, ``[batch, memory, width]``."""
+        """Read ``tokens [batch, length]``.
+
+        The state is each layer's last inputs, ``[batch, memory, width]``.
+        """
         words = self.embedding(tokens) if self.define is None else self.define(tokens)
         hidden = self._drop(words * math.sqrt(self.width))
         memories = [hidden[:, :0]] * len(self.context) if state is None else state

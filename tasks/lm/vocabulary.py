@@ -50,7 +50,10 @@ class StreamVocabulary(Vocabulary):
         return [ids.get(word, unknown) for word in split_line(text, self.splitting)]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Join words with single spaces; an end of line becomes a newline."""
+        """Join words with single spaces.
+
+        An end of line becomes a newline.
+        """
         text: list[str] = []
         for token in ids:
             if token == self.end:

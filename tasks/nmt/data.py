@@ -84,7 +84,10 @@ def dictionary(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def dictionary_baseline(train: Iterable[tuple[str, str]], sources: Sequence[str]) -> list[str]:
-    """Translate word by word with a dictionary of training pairs; unknown words are copied."""
+    """Translate word by word with a dictionary of training pairs.
+
+    Unknown words are copied.
+    """
     forms = dictionary(train)
     translations = []
     for source in sources:

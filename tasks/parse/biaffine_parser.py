@@ -34,7 +34,10 @@ def spelling_groups(counts: Sequence[int]) -> tuple[Group, ...]:
 
 
 class ParserScores(NamedTuple):
-    """Scores of arcs, and inputs of the label classifier; position 0 is the root."""
+    """Scores of arcs, and inputs of the label classifier.
+
+    Position 0 is the root.
+    """
 
     arcs: Tensor  # `[batch, dependents, heads]`
     dependents: Tensor  # label classifier's input for each word as a dependent, `[batch, length, label_width]`

@@ -175,7 +175,10 @@ class ParserOptions(ModelConfig):
 
     @property
     def weight_dropout(self) -> float:
-        """Share of the entries of recurrent matrices dropped; 0 for cells of Parser-v2, which drop hidden vectors."""
+        """Share of the entries of recurrent matrices dropped.
+
+        0 for cells of Parser-v2, which drop hidden vectors.
+        """
         return 0.0 if self.cell == "parser-v2" else self.recurrent_dropout
 
 
@@ -208,7 +211,10 @@ class ParsingExperiment(Experiment):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Rows of words as configured, of tags and characters by default, padded; number of labels."""
+        """Rows of words as configured, of tags and characters by default, padded.
+
+        Number of labels.
+        """
         vocabulary = self.data.vocabulary
         tables = (vocabulary.size, TAGS, CHARACTERS)
         return (*(-(-size // vocabulary.multiple_of) * vocabulary.multiple_of for size in tables), LABELS)

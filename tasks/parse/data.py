@@ -40,7 +40,9 @@ class Treebank:
 
 
 def find_treebank(data: TreebankDataConfig, cache: Path) -> Treebank:
-    """Return the files of a data section; the built-in treebank is unpacked on first use.
+    """Return the files of a data section.
+
+    The built-in treebank is unpacked on first use.
 
     Raises:
         PhmrunError: A file or dataset is not on this machine (exit 3), or a treebank has no such split (exit 2).
@@ -196,7 +198,10 @@ class TreebankData(BucketedData[TreebankVocabulary]):
         return {split: self.vocabulary.encode(self.sentences(split)) for split in (TRAIN, DEV)}
 
     def prepare(self) -> None:
-        """Read and encode training and validation trees; read the other splits to find errors early."""
+        """Read and encode training and validation trees.
+
+        Read the other splits to find errors early.
+        """
         _ = self._encoded
         for split in self.files.keys() - {TRAIN, DEV}:
             self.sentences(split)
@@ -234,7 +239,9 @@ class TreebankData(BucketedData[TreebankVocabulary]):
 
 
 def build_data(config: ParsingExperiment, cache: Path) -> TreebankData:
-    """Build the data module of an experiment; the built-in treebank is unpacked into ``cache``.
+    """Build the data module of an experiment.
+
+    The built-in treebank is unpacked into ``cache``.
 
     Raises:
         PhmrunError: A file or dataset is not on this machine (exit 3), or a treebank has no such split (exit 2).

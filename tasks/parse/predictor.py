@@ -140,7 +140,10 @@ class TreeParser:
         return [sentence.with_parse(*tree).without_enhanced() for sentence, tree in zip(sentences, trees, strict=True)]
 
     def _heads(self, arcs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Return the heads of all words, ``[batch, length]``; adds the time of the search."""
+        """Return the heads of all words, ``[batch, length]``.
+
+        Adds the time of the search.
+        """
         arcs = arcs.cpu()  # trees are searched on the CPU; this also waits for the network
         began = time.perf_counter()
         greedy = self.search.tree == "greedy"
@@ -237,6 +240,9 @@ def build_predictor(
     batch_size: int | None,
     **options: str,
 ) -> TreeParser:
-    """Build the predictor of a trained module; ``options`` are ``weights`` and ``device``."""
+    """Build the predictor of a trained module.
+
+    ``options`` are ``weights`` and ``device``.
+    """
     search = Search(**{**config.decoding.model_dump(), "batch": batch_size or config.decoding.batch})
     return TreeParser(cast(BiaffineParser, module.network), vocabulary, search, **options)

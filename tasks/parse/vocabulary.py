@@ -58,7 +58,10 @@ class TreebankVocabulary:
         return sentence.xpos if self.column == "xpos" else sentence.upos
 
     def encode(self, sentences: Sequence[Sentence]) -> "EncodedTreebank":
-        """Return sentences as ids; heads and labels are ``None`` unless all sentences have trees."""
+        """Return sentences as ids.
+
+        Heads and labels are ``None`` unless all sentences have trees.
+        """
         words, tags, labels, characters = (self._ids[kind] for kind in ("words", "tags", "labels", "characters"))
         trees = all(sentence.heads for sentence in sentences)
         rows = {"": 0}  # index of each spelling, the root's first
@@ -145,7 +148,10 @@ def learn_vocabulary(
 
 
 class Padded(NamedTuple):
-    """Batch of sentences as padded ids, the root first; padding is 0."""
+    """Batch of sentences as padded ids, the root first.
+
+    Padding is 0.
+    """
 
     words: Numbers  # `[batch, length]`
     tags: Numbers  # `[batch, length]`

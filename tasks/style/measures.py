@@ -19,12 +19,18 @@ Pairs = Callable[[], Iterable[tuple[str, str]]]
 
 
 def measures(train: Pairs) -> Mapping[str, OutputMeasure]:
-    """Return the measures of outputs by name; ``train`` yields training pairs without copies."""
+    """Return the measures of outputs by name.
+
+    ``train`` yields training pairs without copies.
+    """
     return {"unchanged": unchanged, "style": partial(_style, cache(partial(_classifier, train)))}
 
 
 def unchanged(sources: Sequence[str], outputs: Sequence[str]) -> Score:
-    """Return the percentage of outputs that equal their source; white space is ignored."""
+    """Return the percentage of outputs that equal their source.
+
+    White space is ignored.
+    """
     same = sum(source.split() == output.split() for source, output in zip(sources, outputs, strict=True))
     return _share("unchanged", same, len(outputs), "same:tokens")
 
@@ -43,7 +49,10 @@ def _share(name: str, hits: int, n: int, signature: str) -> Score:
 
 
 def _classifier(train: Pairs) -> Callable[[Sequence[str]], int]:
-    """Train the classifier; return a function that counts sentences in the target style."""
+    """Train the classifier.
+
+    Return a function that counts sentences in the target style.
+    """
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline

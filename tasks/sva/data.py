@@ -66,7 +66,9 @@ _corpus = partial(corpus_of, labels=LABELS, sentences=1, format="agreement")
 
 
 def nearest_noun_baseline(nouns: Path, items: Sequence[Item]) -> list[str]:
-    """Return the number of the nearest noun before the verb; singular without a noun.
+    """Return the number of the nearest noun before the verb.
+
+    Singular without a noun.
 
     It is right if no attractor stands between subject and verb, and wrong if all nouns in between are attractors,
     except for verb forms such as "saw" that look like nouns. Each line of ``nouns`` has a verb tag, a tab, and a noun
@@ -79,7 +81,10 @@ def nearest_noun_baseline(nouns: Path, items: Sequence[Item]) -> list[str]:
 
 
 def _complete(name: str) -> ClassificationCorpus:
-    """Return a published dataset; test items belong to the parts that list them by attractors."""
+    """Return a published dataset.
+
+    Test items belong to the parts that list them by attractors.
+    """
     here = splits_here(CATALOGUE.get(name))
     splits = [*SPLITS, *(split for split in here if split not in SPLITS)]
     paths = {split: files["items"] for split, files in locate(name, splits).items()}

@@ -26,7 +26,10 @@ def build_module(config: AgreementExperiment, words: int, classes: int) -> Class
 
 
 def build_lstm(config: AgreementExperiment, words: int, classes: int) -> LSTMClassifier:
-    """Build the LSTM of an experiment; hidden width = embedding width, no MLP."""
+    """Build the LSTM of an experiment.
+
+    Hidden width = embedding width, no MLP.
+    """
     shared = AgreementOptions.model_fields.keys() & LSTMClassifierOptions.model_fields.keys()
     options = LSTMClassifierOptions(
         hidden=config.model.width, mlp_layers=0, **config.model.model_dump(include=set(shared))

@@ -173,7 +173,7 @@ def test_pattern_of_an_unsupported_layer_suggests_no_other():
 
 def test_frozen_parameters_of_a_structure_stay_frozen():
     copy = convert(nn.Sequential(nn.Linear(8, 8)), "phm", n=4, freeze="a")
-    assert [name for name, each in copy.named_parameters() if not each.requires_grad] == ["0.structure.a"]
+    assert [name for name, item in copy.named_parameters() if not item.requires_grad] == ["0.structure.a"]
 
 
 def test_biases_stay_tied():

@@ -44,7 +44,10 @@ class ClassificationDataConfig(SplitFilesConfig):
 
 
 class ClassificationExperiment(Experiment):
-    """Base configuration of classification tasks; a task restricts ``task`` to its name."""
+    """Base configuration of classification tasks.
+
+    A task restricts ``task`` to its name.
+    """
 
     data: ClassificationDataConfig = Field(
         ClassificationDataConfig(), description="Labelled sentences and their words."

@@ -73,7 +73,9 @@ class SentenceClassifier:
         self.batch = batch or BATCH
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
-        """Yield the label of each line and its probability; values have the probabilities of all labels.
+        """Yield the label of each line and its probability.
+
+        Values have the probabilities of all labels.
 
         Raises:
             PhmrunError: (exit 3) A line does not have the number of sentences of an item.

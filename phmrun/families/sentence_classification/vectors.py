@@ -60,7 +60,9 @@ class WordVectors:
 
 
 def open_vectors(path: Path, cache: Path) -> WordVectors:
-    """Open the vectors of a file (UTF-8, plain or gzip); convert it unless it is cached.
+    """Open the vectors of a file (UTF-8, plain or gzip).
+
+    Convert it unless it is cached.
 
     Raises:
         PhmrunError: (exit 3) The file is missing or damaged, a line has a different width than the first, or a value

@@ -30,7 +30,10 @@ class WordSettings:
 
 
 class ClassificationVocabulary:
-    """Vocabulary of words and, in the order of their indices, classes; see :class:`WordSettings`."""
+    """Vocabulary of words and, in the order of their indices, classes.
+
+    See :class:`WordSettings`.
+    """
 
     def __init__(
         self, words: WordVocabulary, labels: Sequence[str], *, lowercase: bool = False, splitting: Splitting = "space"

@@ -130,7 +130,10 @@ class DecodingConfig(Section):
 
 
 class SequenceToSequenceExperiment(Experiment):
-    """Base configuration of sequence-to-sequence tasks; a task restricts ``task`` to its name."""
+    """Base configuration of sequence-to-sequence tasks.
+
+    A task restricts ``task`` to its name.
+    """
 
     data: ParallelDataConfig = Field(ParallelDataConfig(), description="Sentence pairs and their tokens.")
     model: TransformerOptions = Field(TransformerOptions(), description="Shape of the Transformer.")

@@ -129,7 +129,9 @@ class Translator:
     def hypotheses(
         self, lines: Sequence[str], label: str = "translating", kernels: Kernels = "fixed"
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each line, best first; a blank line has the empty hypothesis.
+        """Return the hypotheses of each line, best first.
+
+        A blank line has the empty hypothesis.
 
         Args:
             lines: Source sentences.
@@ -228,7 +230,9 @@ class Translator:
     def _source_scores(
         self, data: ParallelData, sources: Sequence[str], texts: Mapping[str, Sequence[str]]
     ) -> dict[str, Score]:
-        """Compute the task's reference-free scores of texts by name; the model's outputs have the name "".
+        """Compute the task's reference-free scores of texts by name.
+
+        The model's outputs have the name "".
 
         Scores whose package is not installed are left out with a note.
         """
@@ -258,7 +262,9 @@ def converted_model(
     quantization: Quantization,
     device: torch.device | str = "cpu",
 ) -> CTranslate2Model:
-    """Load the network into CTranslate2; it is converted once and stored in ``directory``.
+    """Load the network into CTranslate2.
+
+    It is converted once and stored in ``directory``.
 
     Raises:
         PhmrunError: The library is missing, or the network is not a Transformer.
@@ -273,7 +279,10 @@ def converted_model(
 
 
 def search_from(decoding: DecodingConfig, batch_size: int | None = None) -> Search:
-    """Return the search settings of a decoding section; ``batch_size`` replaces its batch."""
+    """Return the search settings of a decoding section.
+
+    ``batch_size`` replaces its batch.
+    """
     values = decoding.model_dump(exclude={"sentence_bleu"})
     return Search(**{**values, "batch": batch_size or decoding.batch})
 
@@ -288,6 +297,9 @@ def build_translator(
     device: str,
     exports: Path,
 ) -> Translator:
-    """Build the predictor of a sequence-to-sequence task; ``batch_size`` overrides the config."""
+    """Build the predictor of a sequence-to-sequence task.
+
+    ``batch_size`` overrides the config.
+    """
     search, sentence_bleu = search_from(config.decoding, batch_size), config.decoding.sentence_bleu
     return Translator(cast(EncoderDecoder, module.network), vocabulary, search, weights, device, sentence_bleu, exports)

@@ -127,7 +127,10 @@ def spectrum(vectors: Tensor) -> Tensor:
 
 
 def signal(spectra: Tensor, size: int) -> Tensor:
-    """Return Qᵀ s, ``[…, 2F] -> […, size]``; the inverse of :func:`spectrum`."""
+    """Return Qᵀ s, ``[…, 2F] -> […, size]``.
+
+    The inverse of :func:`spectrum`.
+    """
     return _Signal.apply(spectra, size)
 
 

@@ -65,7 +65,9 @@ class Group(Structure):
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Copy the blocks; with a covariance, regress each group's outputs on its inputs.
+        """Copy the blocks.
+
+        With a covariance, regress each group's outputs on its inputs.
 
         A shared block is the least-squares fit over all groups.
         """

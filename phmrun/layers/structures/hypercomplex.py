@@ -137,7 +137,10 @@ class Hypercomplex(Structure):
 
 
 def apply_numbers(inputs: Tensor, mixer: Tensor, weight: Tensor, mixer_first: bool, interleaved: bool) -> Tensor:
-    """Apply factors in the layout "blocks"; permute interleaved inputs and outputs."""
+    """Apply factors in the layout "blocks".
+
+    Permute interleaved inputs and outputs.
+    """
     if not interleaved:
         return apply_factors(inputs, mixer, weight, mixer_first)
     n = min(mixer.shape)

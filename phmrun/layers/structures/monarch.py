@@ -76,7 +76,10 @@ class Monarch(Structure):
         return check_budget(budget)
 
     def reset_parameters(self, std: float) -> None:
-        """Draw R to preserve its input's variance and L to give W ``std``; both uniform."""
+        """Draw R to preserve its input's variance and L to give W ``std``.
+
+        Both uniform.
+        """
         between, columns = self.right.shape[1:]
         of_right = (min(1.0, between / columns) / columns) ** 0.5
         self.drawn = (std / (self.rank**0.5 * of_right), of_right)

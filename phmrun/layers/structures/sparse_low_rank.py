@@ -76,7 +76,10 @@ class SparseLowRank(Structure):
         return check_budget(budget)
 
     def reset_parameters(self, std: float) -> None:
-        """Draw S with standard deviation ``std``, U and V with the rest of W's variance; all uniform."""
+        """Draw S with standard deviation ``std``, U and V with the rest of W's variance.
+
+        All uniform.
+        """
         share = self.s.shape[1] / self.in_features
         nn.init.uniform_(self.s, -(3**0.5) * std, 3**0.5 * std)
         bound = (3 * std * (1 - share) ** 0.5 / self.rank**0.5) ** 0.5

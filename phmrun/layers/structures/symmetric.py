@@ -61,7 +61,10 @@ class Symmetric(Structure):
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Copy the diagonal; with a covariance, regress each output on its input."""
+        """Copy the diagonal.
+
+        With a covariance, regress each output on its input.
+        """
         if covariance is None:
             self.diagonal.copy_(weight.diagonal())
             return

@@ -131,7 +131,10 @@ def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str
 
 
 class Pace(NamedTuple):
-    """Recorded speed of a run; other load on its machine is not excluded."""
+    """Recorded speed of a run.
+
+    Other load on its machine is not excluded.
+    """
 
     label: str
     training: float | None  # units (tokens, items) per second: median of its history
