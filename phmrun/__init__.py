@@ -2,7 +2,7 @@
 
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["TrainedRun", "__version__", "decide", "load_results", "open_run", "plan", "runs", "train"]
 
 
