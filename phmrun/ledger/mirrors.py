@@ -40,7 +40,7 @@ def write_mirror(run: Run, name: str) -> Path:
         Folder of the mirror.
 
     Raises:
-        PhmrunError: (exit 2) The name is unknown, or the program's package cannot be imported.
+        PhmrunError: (exit 2) The name is unknown, the program's package cannot be imported, or trackio fails to write.
     """
     if name not in MIRRORS:
         raise unknown("mirror", name, MIRRORS, where="--to")
@@ -148,7 +148,8 @@ def _trackio(run: Run, folder: Path, figures: Figures) -> None:
 def main() -> int:
     """Write JSON from standard input into trackio's database.
 
-    The result is the exit code.
+    Returns:
+        Exit code: 0, or 3 if trackio cannot be imported.
     """
     try:
         from trackio.sqlite_storage import SQLiteStorage
@@ -168,7 +169,10 @@ MIRRORS: dict[str, Callable[[Run, Path, Figures], None]] = {
 
 
 def _figures(run: Run) -> Iterator[tuple[int, float, dict[str, float]]]:
-    """Yield the figures of each row of the history, then the scores."""
+    """Yield (step, Unix time in seconds, figures by name) for each row of the history, then for the scores.
+
+    Figures are the values whose keys contain a slash, in the units of listings; rows without any are skipped.
+    """
     started = run.status.started
     began = calendar.timegm(time.strptime(started, "%Y-%m-%dT%H:%M:%SZ")) if started else 0
     step, seconds = 0, 0.0

@@ -62,10 +62,11 @@ class ParserModule(TrainingModule):
         return Loss(of_heads + of_labels, nll, batch.units, predictions=predictions)
 
     def predictions(self, batch: TreeBatch) -> list[Prediction]:
-        """Return the predictions of each word's head, and of its label given the gold head."""
+        """Return predictions of each word's head, and of its label given the gold head, for distillation."""
         return self._of(self.network(*batch.inputs, groups=batch.groups), batch)
 
     def _of(self, scores: ParserScores, batch: TreeBatch) -> list[Prediction]:
+        """Return the logits of heads and labels of a batch's words as predictions, without an output map."""
         arcs = possible_arcs(scores.arcs, batch.inputs[-1]).flatten(0, 1).index_select(0, batch.positions)
         labels = self.parser.label_scores(scores, batch.heads, batch.positions)
         return [Prediction(arcs, nn.Identity()), Prediction(labels, nn.Identity())]
@@ -131,7 +132,10 @@ def parser_graph(network: BiaffineParser) -> ExportGraph:
 
 
 def _parsed(network: BiaffineParser, batch: int, length: int, longest: int) -> tuple[Tensor, ...]:
-    """Return example inputs: sentences of up to ``length`` positions, words of up to ``longest`` characters."""
+    """Return random inputs of the export graph: sentences of up to ``length`` positions.
+
+    Words have up to ``longest`` characters; the six tensors are in the order of the graph's inputs.
+    """
     generator = torch.Generator().manual_seed(length)
 
     def numbers(table: Embedding, *shape: int) -> Tensor:

@@ -194,7 +194,7 @@ class TreeParser:
 
 
 def arcs_of(sentence: Sentence) -> str:
-    """Return the arcs of a sentence on one line: ``the→dog:det``."""
+    """Return the arcs of a sentence on one line, each as word→head:label, such as ``the→dog:det``."""
     forms = ("ROOT", *sentence.forms)
     arcs = zip(sentence.forms, sentence.heads, sentence.deprels, strict=True)
     return " ".join(f"{form}→{forms[head]}:{label}" for form, head, label in arcs)

@@ -29,7 +29,7 @@ def measures(train: Pairs) -> Mapping[str, OutputMeasure]:
 def unchanged(sources: Sequence[str], outputs: Sequence[str]) -> Score:
     """Return the percentage of outputs that equal their source.
 
-    White space is ignored.
+    Words are compared, so the amount and kind of white space between them does not count.
     """
     same = sum(source.split() == output.split() for source, output in zip(sources, outputs, strict=True))
     return _share("unchanged", same, len(outputs), "same:tokens")
@@ -45,6 +45,7 @@ def _style(classifier: Callable[[], Callable[[Sequence[str]], int]], _: Sequence
 
 
 def _share(name: str, hits: int, n: int, signature: str) -> Score:
+    """Return hits per n in percent, with a Wilson interval; n is at least 1."""
     return Score(name, 100 * hits / n, f"{signature}|ci:wilson95", n, ci=wilson(hits, n))
 
 
@@ -68,4 +69,5 @@ def _classifier(train: Pairs) -> Callable[[Sequence[str]], int]:
 
 
 def _words(sentence: str) -> list[str]:
+    """Return the lowercase words of a sentence, with punctuation and clitics split off."""
     return spaced(sentence, True, "punctuation").split()

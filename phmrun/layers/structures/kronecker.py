@@ -130,7 +130,7 @@ class Kronecker(Structure):
         return self.a.shape[2] * p * q * s * t
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """Fans of A (q inputs) and B (t inputs of each of r terms), as cores of a tensor train."""
+        """Fans (fan-out, fan-in) of A (q inputs) and B (t inputs of each of r terms), as cores of a tensor train."""
         p, q, s, t = self.shapes
         rank = self.a.shape[2]
         return {"a": (p * rank, q), "b": (s, t * rank)}

@@ -1,7 +1,7 @@
 """Sparse plus low rank: product of two narrow matrices plus a sparse matrix.
 
 Formula:        W = U V + S, U [k, r], V [r, d]; S has m entries per row, at fixed random positions
-Parameters:     r·(k + d) + k·m with m = density·d; ``rank`` 0: the largest r within the budget
+Parameters:     r·(k + d) + k·m with m = density·d; ``rank`` 0: the largest r within the budget, at least 1
 Initialization: the entries of S have the standard deviation of a dense W; Var(U V) = (1 - m/d)·std², so that the mean
                 square over all of W is that of a dense W
 Source:         Han et al., "SLTrain: a sparse plus low-rank approach for parameter and memory efficient pretraining",
@@ -106,7 +106,7 @@ class SparseLowRank(Structure):
         return vectors.reshape(*index.shape, self.in_features)
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """Fans of V, U and S."""
+        """Fans (fan-out, fan-in) of V, U and S."""
         k, d, r = self.out_features, self.in_features, self.rank
         return {"v": (r, d), "u": (k, r), "s": (k, self.s.shape[1])}
 
