@@ -96,7 +96,9 @@ def parse_yaml(text: str, name: str) -> Any:
 
     ``name`` is its name in messages: the file, or a command-line option.
 
-    A `PhmrunError`, with the line, says that it is no YAML, gives a key twice, is too large, or stands for too much.
+    Raises:
+        PhmrunError: (exit 2) The text is not YAML, gives a key twice, is too large, or expands to too much. The place
+            has the line, except for texts that are too large or hold control characters.
     """
     return parse_yaml_lines(text, name)[0]
 
@@ -154,7 +156,7 @@ def require_unicode(value: Any, text: str) -> None:
 
 
 def _check_nodes(root: yaml.Node) -> None:
-    """Refuses keys that are no text, or given twice, and counts what the text stands for, aliases written out."""
+    """Reject keys that are neither text nor scalars read as text, duplicate keys, and too large expansions."""
     sizes: dict[yaml.Node, tuple[int, int]] = {}
     within: set[yaml.Node] = set()
 
@@ -228,12 +230,12 @@ def _fault(what: str, node: Any) -> yaml.MarkedYAMLError:
 
 
 def _short(value: Any) -> str:
-    """Short form of a value for messages."""
+    """Text as messages quote it; any other value is described as a list or a mapping."""
     return cut(repr(value) if isinstance(value, str) else "that is a list or a mapping")
 
 
 def cut(text: str) -> str:
-    """Beginning of a text for quotation in a message, at most 160 characters."""
+    """Beginning of a text for quotation in a message: at most 160 characters, and an ellipsis."""
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
 
 
@@ -252,7 +254,7 @@ def plain(value: Any, otherwise: Callable[[Any], str] | None = None) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else _NON_FINITE[str(value)]
+        return float(value) if math.isfinite(value) else _NON_FINITE[str(float(value))]  # of np.float64, too
     if isinstance(value, Mapping):
         return {str(key): plain(item, otherwise) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

@@ -1,6 +1,8 @@
+import numpy as np
 import pytest
+import yaml
 
-from phmrun.documents import DEEPEST, LARGEST, parse_json, parse_yaml, parse_yaml_lines
+from phmrun.documents import DEEPEST, LARGEST, Dumper, parse_json, parse_yaml, parse_yaml_lines, plain
 from phmrun.errors import PhmrunError
 
 
@@ -104,3 +106,9 @@ def test_json_that_python_reads_or_chokes_on_is_a_value_error(text):
 
 def test_valid_json_is_parsed():
     assert parse_json(b'{"a": [1, 2.5, null, "\\ud83d\\ude00"]}') == {"a": [1, 2.5, None, "😀"]}
+
+
+def test_numbers_of_numpy_become_plain_ones_that_yaml_can_write():
+    values = plain({"a": np.float64(0.5), "b": np.float64("nan"), "c": np.int64(3), "d": [np.float32(2.0)]})
+    assert [type(values[key]) for key in ("a", "b", "c")] == [float, str, int]
+    assert yaml.dump(values, Dumper=Dumper) == "a: 0.5\nb: NaN\nc: 3\nd:\n- 2.0\n"

@@ -46,7 +46,7 @@ class Timing:
 
 
 def ratios(timings: Mapping[str, Timing], reference: str) -> dict[str, float]:
-    """Return the time of each candidate relative to the reference's."""
+    """Return the time of each other candidate relative to the reference's."""
     return {name: timing.ratio(timings[reference]) for name, timing in timings.items() if name != reference}
 
 
@@ -111,8 +111,8 @@ class Operation(NamedTuple):
 def profile_call(call: Callable[[], object], *, most: int = 15, device: torch.device | str = "cpu") -> list[Operation]:
     """Return the ``most`` operations with the longest self time in one call, longest first.
 
-    The call must have been made before, so that it sets nothing up. On a GPU, its kernels count, otherwise the CPU's
-    operations.
+    The call must have been made before, so that it sets nothing up. On a GPU, times are those of its kernels, counted
+    both by kernel and by the operation that launched them; otherwise the CPU's.
     """
     gpu = torch.device(device).type == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if gpu else [])]

@@ -146,11 +146,10 @@ def with_absolute_paths(config: Config) -> Config:
 
 
 def _absolute(value: Any, prefixes: bool) -> Any:
-    """Return a relative path as an absolute one.
+    """Return a relative path as the existing one below the current folder or the data directory.
 
-    With ``prefixes``, a text counts as the beginning of paths, too.
-
-    Anything else is returned unchanged.
+    With ``prefixes``, a text counts as the beginning of paths, too. Anything else is returned unchanged, also a
+    relative path that neither folder has.
     """
     if (not isinstance(value, Path) and not (prefixes and isinstance(value, str))) or Path(value).is_absolute():
         return value

@@ -59,9 +59,9 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_truth_value_as_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Reject ``true`` and ``false`` for numbers.
+        """Reject ``true`` and ``false`` for keys of other types.
 
-        Python reads them as 1 and 0.
+        Python reads them as the numbers 1 and 0. Elements of lists are not checked.
         """
         if isinstance(value, bool) and info.field_name in cls.model_fields:
             kind = cls.model_fields[info.field_name].annotation
@@ -73,7 +73,7 @@ class Section(BaseModel):
     @field_validator("*")
     @classmethod
     def _of_32_bits(cls, value: Any) -> Any:
-        """Reject integers above 2³² − 1 in absolute value."""
+        """Reject integers above 2³² − 1 in absolute value; elements of lists are not checked."""
         if type(value) is int and abs(value) > LARGEST_NUMBER:
             raise ValueError(f"must be no larger than {LARGEST_NUMBER:,}")
         return value

@@ -71,14 +71,14 @@ class Entry:
 
     @property
     def seed(self) -> Any:
-        """Seed; ``None`` if the configuration has none."""
+        """Seed at the cell's place in the sweep, else of the configuration; ``None`` without either."""
         return self.at.get(SEED, self.config.get(SEED))
 
     @property
     def length(self) -> str:
-        """Length of training: as configured if done, else steps made.
+        """Length of training: the steps made if the run has begun and is not done, else the configured length.
 
-        It is empty if not on record.
+        It is empty if the configuration names none.
         """
         status = self.run.status if self.run else None
         if status and status.state is not State.DONE:
@@ -151,9 +151,10 @@ def settings_of(config: Experiment) -> dict[str, Any]:
 
 
 def recorded_marks(run: RunSummary) -> dict[str, str]:
-    """Return the recorded checksums of a run's data and plug-ins.
+    """Return the recorded checksums of a run's data, and those of its copies of plug-ins.
 
-    The result is empty for early releases.
+    Plug-ins are hashed now. The result is empty if no checksums are on record, as for early releases, or if they cannot
+    be read.
     """
     try:
         marks = Run(run.path).fingerprints()
@@ -166,6 +167,7 @@ def recorded_marks(run: RunSummary) -> dict[str, str]:
 
 
 def _config(run: RunSummary, options_of: OptionsOf | None) -> Experiment:
+    """Load a run's configuration; without the check of layer options if that fails."""
     try:
         return load_run_config(run.path / CONFIG, options_of=options_of)
     except PhmrunError:

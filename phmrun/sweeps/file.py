@@ -199,6 +199,7 @@ def _with_data(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _files(value: Any, folder: Path) -> Any:
+    """Return nested values with file names below a folder in place of names; the key ``name`` is kept."""
     if isinstance(value, dict):
         return {key: item if key == "name" else _files(item, folder) for key, item in value.items()}
     if isinstance(value, list):
@@ -207,7 +208,7 @@ def _files(value: Any, folder: Path) -> Any:
 
 
 def _beside(name: str, folder: Path) -> str:
-    """Return a path below a folder if it exists, else the name."""
+    """Return a path below a folder if it is a file or the beginning of ``name.*`` files there, else the name."""
     path = folder / name
     try:
         return str(path) if path.is_file() or any(path.parent.glob(f"{path.name}.*")) else name

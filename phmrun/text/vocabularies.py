@@ -79,8 +79,8 @@ def train_vocabulary(
         character_coverage: Share of the text's characters that the alphabet covers (SentencePiece only; 0.98 to 1).
 
     Raises:
-        PhmrunError: The kind is unknown, or ``size`` or ``multiple_of`` is out of range (exit 2); the text is empty, has
-            more distinct characters than ``size``, or SentencePiece refuses a setting (exit 3).
+        PhmrunError: The kind is unknown, or ``size`` or ``multiple_of`` is out of range (exit 2); the text is empty,
+            has more distinct characters than ``size``, or SentencePiece refuses a setting (exit 3).
     """
     if kind not in KINDS:
         raise PhmrunError(f"there is no kind of vocabulary {kind!r}", valid=KINDS)
