@@ -83,21 +83,21 @@ def _unwrap_help(command: Any) -> None:
 
 _SUMMARIES: Mapping[str, Mapping[str, str]] = {
     "Experiments": {
-        "train": "Train one model and score it; the same command again continues an interrupted run.",
+        "train": "Train one model and score it.",
         "table": "Show a table of scores: mean ± standard deviation over seeds, verdicts, signatures.",
         "decide": "Judge systems by the scores of their seeds: different, equivalent, not worse, undecided or "
         "untrained.",
         "claims": "Check each of a paper's claims against finished runs: effect, 95 % interval, seeds.",
         "report": "Write a report of a sweep (table, plots, runs, settings, environment) as HTML and Markdown.",
-        "eval": "Score a trained run; write metrics.json and the predictions into its directory.",
+        "eval": "Score a trained run.",
         "predict": "Predict with a trained run: text line by line in, predictions to standard output.",
-        "import": "Import an external checkpoint as a run; eval, predict, export and compress work on it.",
+        "import": "Import an external checkpoint as a run.",
         "compress": "Compress a trained run: replace its matrices by their nearest structured ones.",
         "export": "Export a trained model to another format, and check that its outputs are the same.",
         "sweep": "Run many experiments from one file: `phmrun sweep FILE` runs all unfinished cells.",
     },
     "Inspect": {
-        "count-params": "Count the parameters of a model, next to those of the dense model; no weights are allocated.",
+        "count-params": "Count the parameters of a model, next to those of the dense model.",
         "schema": "Print the JSON Schema of a task's configuration or of sweep files: keys, types, defaults.",
         "layers": "Weight structures and embeddings: formulas, options, constraints.",
         "data": "List, inspect, fetch, import and check datasets.",

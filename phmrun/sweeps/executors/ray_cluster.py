@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from phmrun.errors import PhmrunError
@@ -17,6 +18,7 @@ from phmrun.sweeps.executors import GRACE, Ended, Job, start
 
 RETRIES = 3  # restarts of a task whose machine or worker was lost
 WAIT = sum(seconds for _, seconds in GRACE)  # seconds to wait for interrupted tasks
+CANCEL_AGAIN = 5.0  # seconds between two cancellations of a task
 
 
 class RayExecutor:
@@ -74,11 +76,15 @@ class RayExecutor:
         return [Ended(self._running.pop(reference), self._code(reference)) for reference in ready]
 
     def stop(self) -> None:
-        """Cancel all tasks, which interrupts their runs, and wait for them."""
-        for reference in self._running:
-            self._ray.cancel(reference)
-        if self._running:
-            self._ray.wait(list(self._running), num_returns=len(self._running), timeout=WAIT)
+        """Cancel all tasks, which interrupts their runs, and wait for them.
+
+        A task is canceled again until it ends, since an interrupt can be lost on a busy machine.
+        """
+        left, deadline = list(self._running), time.monotonic() + WAIT
+        while left and time.monotonic() < deadline:
+            for reference in left:
+                self._ray.cancel(reference)
+            _, left = self._ray.wait(left, num_returns=len(left), timeout=CANCEL_AGAIN)
 
     def _code(self, reference: Any) -> int:
         """Return the exit code of an ended task.
@@ -111,9 +117,17 @@ def carry_out(job: Job) -> int:
         return child.returncode
     except KeyboardInterrupt:
         for which, seconds in GRACE:
-            try:
+            with suppress(ProcessLookupError, KeyboardInterrupt):
                 os.killpg(child.pid, which)
-                return child.wait(seconds)
-            except (ProcessLookupError, subprocess.TimeoutExpired):
-                continue
+            if _has_ended(child, seconds):
+                return int(child.returncode)
         raise
+
+
+def _has_ended(child: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Wait for a child process, and return True if it ended; further interrupts are ignored meanwhile."""
+    deadline = time.monotonic() + seconds
+    while child.poll() is None and time.monotonic() < deadline:
+        with suppress(KeyboardInterrupt):
+            time.sleep(0.2)
+    return child.returncode is not None
