@@ -107,6 +107,8 @@ def carry_out(job: Job) -> int:
     Raises:
         KeyboardInterrupt: The task was cancelled, and the child had ended or survived all signals.
     """
+    # A cluster that was started in the background of a shell ignores interrupts, by which Ray cancels.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Ray blocks SIGINT, and a child would inherit that.
     blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     child = start(job, f" on {os.uname().nodename}")
