@@ -73,7 +73,7 @@ class RunFile:
 class Description:
     """Content of a run directory.
 
-    A damaged file leaves its field empty or ``None``, and its error in ``damage``.
+    The field of a damaged file is ``None``, empty or 0, and the error is a line of ``damage``.
     """
 
     id: str
@@ -92,13 +92,16 @@ class Description:
 
 
 def describe(run: Run) -> Description:
-    """Read the content of a run directory.
+    """Read the content of a run directory; nothing is written.
 
-    Errors of damaged files are collected, not raised.
+    Errors of damaged files are collected in ``damage``, not raised. ``history`` has the last :data:`ROWS_OF_HISTORY`
+    rows.
+    Samples that are not a table are left out.
     """
     damage: list[str] = []
 
     def readable(read: Callable[[], Any], otherwise: Any) -> Any:
+        """Return the result of ``read``; on an error record it in ``damage`` and return ``otherwise``."""
         try:
             return read()
         except (PhmrunError, OSError, UnicodeDecodeError) as error:
@@ -106,6 +109,7 @@ def describe(run: Run) -> Description:
             return otherwise
 
     def table(samples: dict[str, Any]) -> dict[str, Any]:
+        """Return the samples' columns and rows; an empty dictionary if they are not a table."""
         match samples:
             case {"columns": [*columns], "rows": [*rows]} if all(isinstance(row, list) for row in rows):
                 return {"columns": columns, "rows": rows}
@@ -131,8 +135,9 @@ def describe(run: Run) -> Description:
 def _entries(path: Path) -> Iterator[RunFile]:
     """Yield the entries of a run directory.
 
-    Known files come first, then others by name. Hidden entries are left out. A file that vanishes during the reading
-    counts 0 bytes.
+    Known files come first, then others by name. Hidden entries are left out. The size of a directory is that of all
+    files
+    below it, without symbolic links. A file that vanishes during the reading counts 0 bytes.
     """
     places = {name: place for place, name in enumerate(_CONTENTS)}
     children = [child for child in path.iterdir() if not child.name.startswith(".")]
@@ -145,13 +150,17 @@ def _entries(path: Path) -> Iterator[RunFile]:
 
 
 def write_card(run: Run) -> Path:
-    """Write the run's page (``README.md``), and return its path."""
+    """Write the run's page (``README.md``) atomically, and return its path."""
     write_text(run.card_path, card(describe(run)))
     return run.card_path
 
 
 def card(description: Description) -> str:
-    """Return a run's page as Markdown, without empty sections."""
+    """Return a run's page as Markdown.
+
+    Sections: scores, size, samples, use, provenance of the settings, configuration, files. Empty ones are left out; a
+    damaged configuration has no provenance.
+    """
     from phmrun.config.experiment import provenance_values
     from phmrun.config.layering import parse_mapping
     from phmrun.config.provenance import grouped
@@ -193,7 +202,10 @@ def card(description: Description) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format seconds as ``42 s``, ``12 min`` or ``3 h 20 min``."""
+    """Format seconds as ``42 s``, ``12 min`` or ``3 h 20 min``.
+
+    Seconds are used below 120 s, minutes below 120 min.
+    """
     if seconds < 120:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -201,11 +213,10 @@ def duration(seconds: float) -> str:
 
 
 def number(value: Any) -> str:
-    """Format the number of a table's cell.
+    """Format a value for a table's cell.
 
-    Numbers have separators of thousands; floats have two decimals, and four significant digits below 1.
-
-    ``None`` gives an empty text; booleans and texts are returned as text.
+    Integers have separators of thousands. Floats have two decimals and separators; below 1 in absolute value, four
+    significant digits. ``None`` gives an empty text; booleans and texts are returned as text.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "" if value is None else str(value)
@@ -213,14 +224,19 @@ def number(value: Any) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """True if a value is a number or its text, such as ``31.20 ± 0.41*``."""
+    """True if a value is a number or the text of one.
+
+    Booleans are numbers here. A text may have an error and a mark: ``31.20 ± 0.41*``.
+    """
     return isinstance(value, int | float) or (isinstance(value, str) and _NUMBER.fullmatch(value) is not None)
 
 
 def score_row(name: str, score: Any) -> tuple[str, str, str, str]:
     """Return a score's table row: name, value, notes, signature.
 
-    The notes are the sample size or unit, the 95 % interval and further figures.
+    The notes are the sample size with its unit (or the unit alone), the 95 % interval, and further figures except
+    lists.
+    A score that is a bare number has empty notes and an empty signature.
     """
     if not isinstance(score, Mapping):
         return name, number(score), "", ""
@@ -242,7 +258,10 @@ def score_row(name: str, score: Any) -> tuple[str, str, str, str]:
 
 
 def _opening(status: Status | None) -> list[str]:
-    """Return the page's first sentences: task, data, network, seed, state and duration."""
+    """Return the page's first lines: task, data, network, seed, state and duration.
+
+    Without a status, they say that it cannot be read. The first line is empty.
+    """
     if status is None:
         return ["", "The status of this run cannot be read."]
     about = status.about
@@ -259,17 +278,17 @@ def _opening(status: Status | None) -> list[str]:
 
 
 def shared(text: str) -> str:
-    """Shorten paths below ``$PHMRUN_DATA`` or the home (``~``) in a text."""
+    """Shorten paths below ``$PHMRUN_DATA`` or the home (``~``) in a text.
+
+    A text without a path separator is returned unchanged.
+    """
     if os.sep not in text:
         return text
     return shortened(text, {"$PHMRUN_DATA": data_dir(), "~": Path.home()})
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
-    """Return the lines of a Markdown table.
-
-    The result is empty if there are no rows.
-    """
+    """Return the lines of a Markdown table, empty if there are no rows."""
     body = [f"| {' | '.join(_cell(value) for value in row)} |" for row in rows]
     if not body:
         return []
@@ -277,12 +296,12 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
 
 
 def _cell(value: Any) -> str:
-    """Return the text of a table's cell, escaped for Markdown."""
+    """Return the text of a table's cell: paths shortened, escaped for Markdown."""
     return markdown(shared(str(value)))
 
 
 def write_hub_card(run: Run, folder: Path) -> Path:
-    """Write a Hugging Face model card into a folder, and return its path."""
+    """Write a Hugging Face model card as ``README.md`` into a folder; return its path."""
     write_text(path := folder / "README.md", hub_card(run))
     return path
 
@@ -290,8 +309,13 @@ def write_hub_card(run: Run, folder: Path) -> Path:
 def hub_card(run: Run) -> str:
     """Return a model card: YAML metadata with a ``model-index``, then the run's page.
 
-    Results are the scores of test splits whose metric has a ``result_name``, each with its signature. A warning names
-    scores whose metric is not registered.
+    Results are the scores whose metric has a ``result_name``, each with its signature. Scores of training, validation,
+    other files and baselines are left out, as are those without a number. Scores of unregistered metrics are left out
+    with
+    a logged warning.
+
+    Raises:
+        PhmrunError: (exit 3) The status or the scores are damaged.
     """
     about = run.status.about
     task, data = str(about.get("task")), shared(str(about.get("data")))

@@ -38,7 +38,13 @@ class ScoreRow(NamedTuple):
 
 
 def configurations(runs: Sequence[Run]) -> list[Difference]:
-    """Return the keys whose values differ between runs, in order of first appearance."""
+    """Return the keys whose values differ between runs, in order of first appearance.
+
+    A missing key has the value ``None``.
+
+    Raises:
+        PhmrunError: (exit 3) A configuration cannot be read.
+    """
     configs = [flat(config_values(run.config_path)) for run in runs]
     keys = dict.fromkeys(key for values in configs for key in values)
     rows = [Difference(key, tuple(values.get(key) for values in configs)) for key in keys]
@@ -46,7 +52,10 @@ def configurations(runs: Sequence[Run]) -> list[Difference]:
 
 
 def scores(runs: Sequence[Run]) -> list[ScoreRow]:
-    """Return the scores that at least one run has, in order of first appearance."""
+    """Return the scores that at least one run has, in order of first appearance.
+
+    A score without a number in every run is left out.
+    """
     metrics = [run.metrics() for run in runs]
     names = dict.fromkeys(name for scores in metrics for name in scores)
     rows = []
@@ -67,10 +76,10 @@ def curves(runs: Sequence[Run], figure: str) -> list[tuple[int, list[float | Non
         figure: Name of the figure.
 
     Returns:
-        Pairs of step and values; ``None`` if a run has no value at that step. Shares are in percent.
+        Pairs of step and values, by ascending step; ``None`` if a run has no value at that step. Shares are in percent.
 
     Raises:
-        PhmrunError: (exit 2) No run has the figure.
+        PhmrunError: (exit 2) No run has the figure; names the existing ones.
     """
     rows_of = [(row for row in run.history.rows(figure) if figure in row) for run in runs]
     by_run = [{row["step"]: shown(figure, row[figure]) for row in rows} for rows in rows_of]

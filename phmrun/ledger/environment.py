@@ -53,21 +53,27 @@ def now() -> str:
 
 
 def usable_cores() -> int:
-    """Return the number of processor cores that this process may use."""
+    """Return the number of processor cores that this process may use.
+
+    It is the number of all cores if the system does not tell, else 1.
+    """
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def command() -> list[str]:
-    """Return the command line with passwords, tokens and keys replaced by ``***``."""
+    """Return the command line with passwords, tokens and keys replaced by ``***``.
+
+    The program is its file name, or ``python`` if unknown.
+    """
     program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
     return [program, *(_SECRET.sub(lambda match: f"{match[1] or ''}***", word) for word in sys.argv[1:])]
 
 
 @functools.cache
 def packages() -> dict[str, str]:
-    """Return the versions of phmrun and its installed dependencies.
+    """Return the versions of phmrun and its installed dependencies; cached.
 
-    Dependencies are the requirements of phmrun, torch and Lightning.
+    Dependencies are the requirements of phmrun (extras included), torch and Lightning. Missing packages are left out.
     """
     names = dict.fromkeys(["phmrun", *_required("phmrun"), *_required("torch"), *_required("pytorch-lightning")])
     versions = {}
@@ -80,14 +86,15 @@ def packages() -> dict[str, str]:
 def code(keep: Path) -> dict[str, Any]:
     """Return phmrun's commit and uncommitted changes.
 
-    The result is empty if it does not run from a checkout.
-
-    Changes are those of Python and YAML files that git tracks. A diff of at most :data:`LONGEST_DIFF` bytes is written
-    to the directory ``keep`` as ``code-<12 digits of its SHA-256>.diff``.
+    The result is empty if phmrun does not run from a checkout, or git fails. Else it has ``commit`` and, with changes
+    of
+    tracked Python and YAML files, ``diff_sha256``. A diff of at most :data:`LONGEST_DIFF` bytes is written to the
+    directory ``keep`` as ``code-<12 digits of its SHA-256>.diff``, which ``diff`` names.
     """
     root = Path(__file__).resolve().parents[2]
 
     def git(*words: str) -> str:
+        """Return a git command's output; empty if it fails or takes more than 20 s."""
         try:
             done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, timeout=20, check=True)
         except (OSError, subprocess.SubprocessError):
@@ -110,7 +117,7 @@ def code(keep: Path) -> dict[str, Any]:
 
 
 def processor() -> str:
-    """Return the processor's model name, or its architecture if unknown."""
+    """Return the model name in ``/proc/cpuinfo``, else Python's name of the processor, else the architecture."""
     try:
         match = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     except OSError:
@@ -119,9 +126,9 @@ def processor() -> str:
 
 
 def cpu() -> dict[str, Any]:
-    """Return the processor's vendor, family, model and stepping.
+    """Return the processor's vendor, family, model and stepping as texts.
 
-    Empty without ``/proc/cpuinfo``.
+    Facts that ``/proc/cpuinfo`` does not have are left out; without that file, all.
     """
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
@@ -133,7 +140,11 @@ def cpu() -> dict[str, Any]:
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """List the facts of :data:`COMPARED` that differ between two entries: "threads: 1, then 2"."""
+    """List the facts of :data:`COMPARED` that differ between two entries: "threads: 1, then 2".
+
+    ``None`` counts as missing, and a missing fact differs from a value. Facts below ``cpu`` and ``arithmetic`` are
+    compared only if both entries have them. The defaults of older entries are :data:`FORMERLY`.
+    """
     named = [flat({name: entry.get(name) for name in COMPARED}) for entry in (one, other)]
     # The diff's file name does not count; an unknown fact is treated as missing.
     before, after = (
@@ -150,7 +161,10 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 
 def said(segments: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield lines on a run's processes and on the changes between them."""
+    """Yield a line for each process of a run: steps, state, start, environment.
+
+    A second line lists the environment's changes since the previous process, if any.
+    """
     for number, entry in enumerate(segments):
         steps = f"steps {entry.get('first_step', 0):,} to {entry.get('last_step', 0):,}"
         what = summary(entry) if "python" in entry else "by a release that kept no record of its environment"
@@ -160,7 +174,10 @@ def said(segments: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def summary(entry: Mapping[str, Any]) -> str:
-    """Return an environment in one line: versions, machine, threads."""
+    """Return an environment in one line: versions, machine, threads.
+
+    The machine is its accelerators, else its processor.
+    """
     packages, code, threads = entry.get("packages") or {}, entry.get("code") or {}, entry.get("threads")
     parts = [f"{name} {packages[name]}" for name in ("phmrun", "torch", "pytorch-lightning") if name in packages]
     if commit := str(code.get("commit", ""))[:10]:
@@ -171,9 +188,9 @@ def summary(entry: Mapping[str, Any]) -> str:
 
 
 def _required(name: str) -> list[str]:
-    """Return a package's required packages, without those of its development.
+    """Return the names of a package's requirements, without those of its development.
 
-    Optional requirements are included for phmrun only.
+    Optional requirements are included for phmrun only. The list is empty if the package is not installed.
     """
     try:
         wanted = importlib.metadata.requires(name) or []
@@ -199,7 +216,7 @@ class Source:
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """Read a file's record.
+        """Read a file and return its record; a gzip file's content is hashed decompressed.
 
         Raises:
             PhmrunError: (exit 3) The file is missing or damaged.
@@ -260,9 +277,7 @@ class DataRecord:
     def name_of(self, split: Split) -> str | None:
         """Return the name of the split with this content, preferring "test".
 
-        The result is ``None`` if none has it.
-
-        Paths are not compared.
+        Checksums are compared, not paths. The result is ``None`` if no split has the content.
         """
         names = [name for name, candidate in self.splits.items() if candidate.sha256 == split.sha256]
         return "test" if "test" in names else next(iter(names), None)
@@ -277,7 +292,7 @@ class DataRecord:
         """Return the record of a JSON object.
 
         Raises:
-            ValueError: The object is not a record.
+            ValueError: The object is not a record, or a split's name is not a valid file name.
         """
         try:
             splits = {}

@@ -21,31 +21,38 @@ BEST = "validation/best"
 
 
 def shown(name: str, value: float) -> float:
-    """Return a figure in the unit of the test scores: shares in percent."""
+    """Return a figure in the unit of the test scores.
+
+    A share (:func:`is_share`) is multiplied by 100; other figures are returned unchanged.
+    """
     return 100 * value if is_share(name) else value
 
 
 def in_shown_units(row: Mapping[str, Any]) -> Row:
-    """Return a row with each figure in the unit of the test scores."""
+    """Return a copy of a row with shares in percent; values that are not numbers are unchanged."""
     return {name: shown(name, value) if isinstance(value, int | float) else value for name, value in row.items()}
 
 
 def is_share(name: str) -> bool:
-    """True if a figure of the history is a share of 1: "val/accuracy"."""
+    """True if a figure such as "val/accuracy" is a share of 1.
+
+    Its name after the last slash must be that of a registered metric whose values are shares.
+    """
     metric = find_metric(name)
     return metric is not None and metric.is_share and metric.name == name.rpartition("/")[2]
 
 
 def best_validation(monitor: str, value: float, step: int) -> dict[str, Any]:
-    """Return the score :data:`BEST`: value (shares in percent), unit and step."""
+    """Return the score :data:`BEST`: ``value`` (shares in percent), ``unit`` ("%" or empty), ``step``."""
     return {"value": shown(monitor, value), "unit": "%" if is_share(monitor) else "", "step": step}
 
 
 def in_test_units(metrics: dict[str, Any], config: Path) -> dict[str, Any]:
     """Return scores with the best validation in the present unit.
 
-    Until release 0.2 it was a share of 1 without a unit. The run's ``config.yaml`` names the monitored metric; if it
-    cannot be read, the scores are returned unchanged.
+    Until release 0.2 it was a share of 1 without a unit. The run's ``config.yaml`` names the monitored metric. Scores
+    are
+    returned unchanged if the best validation is missing or has a unit, or the metric's name cannot be read.
     """
     best = metrics.get(BEST)
     if not isinstance(best, dict) or "unit" in best or not isinstance(best.get("value"), int | float):
@@ -75,12 +82,12 @@ class History:
     before_reading: Callable[[], None] = lambda: None
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Append a row by a single write.
+        """Append a row by a single write, creating the file and its directory.
 
         A torn last line is removed first. A kill leaves whole rows and at most one torn last line.
 
         Raises:
-            OSError: The disk is full; the file's whole rows are unchanged.
+            OSError: The row cannot be written, for example on a full disk; the file's whole rows are unchanged.
         """
         line = to_line(row).encode("utf-8")
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,6 +118,8 @@ class History:
     def rows(self, figures: str = "") -> Iterator[Row]:
         """Yield whole rows in order, with one in memory at a time.
 
+        A torn last line is left out, as is a last line that is not a row.
+
         Args:
             figures: Name, or beginning of names; only rows with such a figure are parsed and yielded. Default: all.
 
@@ -122,16 +131,16 @@ class History:
                 yield row
 
     def names(self) -> list[str]:
-        """Return the names of all figures in order of first appearance."""
+        """Return the names of all figures (keys with a slash) in order of first appearance."""
         return [name for name in dict.fromkeys(name for row in self.rows() for name in row) if "/" in name]
 
     def last(self) -> Row | None:
-        """Return the last whole row; ``None`` if there is none."""
+        """Return the last whole row; ``None`` if the file has none."""
         rows = self.tail(1)
         return rows[-1] if rows else None
 
     def tail(self, number: int) -> list[Row]:
-        """Return at most ``number`` last rows, read from the end of the file.
+        """Return at most ``number`` last rows in order, read from the end of the file.
 
         Lines that are not rows are left out; :meth:`rows` raises for them.
         """
@@ -147,9 +156,10 @@ class History:
         return rows[-number:]
 
     def count(self) -> int:
-        """Return the number of whole rows.
+        """Return the number of whole rows; 0 if the file is missing.
 
-        Lines except the last are checked by their first and last character only.
+        Lines except the last are checked by their first and last character only. A last line that is not a row is not
+        counted.
 
         Raises:
             PhmrunError: (exit 3) A line other than the last is not a row.
@@ -167,10 +177,13 @@ class History:
     def cut(self, step: int) -> int:
         """Remove the rows after an optimizer step, and a torn last line, atomically.
 
-        A run that continues from a checkpoint writes these rows again.
+        A run that continues from a checkpoint writes these rows again. The file is replaced even if nothing is removed.
 
         Returns:
-            Number of removed whole rows.
+            Number of removed whole rows; 0 if the file is missing.
+
+        Raises:
+            PhmrunError: (exit 3) A line other than the last is not a row.
         """
         if not self.path.exists():
             return 0
@@ -186,9 +199,10 @@ class History:
 
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO | None]:
-        """Open the file for reading.
+        """Open the file for reading, after ``before_reading``; yield ``None`` if it is missing.
 
-        Yields ``None`` if it is missing.
+        Raises:
+            PhmrunError: (exit 3) The file cannot be read.
         """
         self.before_reading()
         try:
@@ -205,7 +219,10 @@ class History:
     def _lines(self, containing: str = "") -> Iterator[tuple[bytes, Row]]:
         """Yield whole lines with their rows.
 
-        Lines without a figure named ``containing…`` may be skipped.
+        Lines without a figure named ``containing…`` may be skipped unparsed. A last line that is not a row is left out.
+
+        Raises:
+            PhmrunError: (exit 3) A line other than the last is not a row.
         """
         mark = json.dumps(containing, ensure_ascii=False)[:-1].encode() if containing else b""
         doubtful = None
@@ -224,17 +241,19 @@ class History:
                     yield line, row
 
     def _damaged(self, number: int) -> PhmrunError:
+        """Return the error for a line (counted from 1) that is not a row."""
         hint = "Remove the line, or start the run over with --restart."
         where = f"{self.path}:{number}"
         return PhmrunError("this line is not a JSON object", where=where, hint=hint, code=ExitCode.DATA)
 
 
 def _looks_whole(line: bytes) -> bool:
+    """True if a line begins with ``{`` and ends with ``}`` and a line break."""
     return line.startswith(b"{") and line.endswith(b"}\n")
 
 
 def _row_of(line: bytes) -> Row | None:
-    """Parse a line.
+    """Parse a line, with NaN and infinities restored.
 
     The result is ``None`` if it is not a JSON object with an integer ``"step"``.
     """
@@ -249,9 +268,9 @@ def _row_of(line: bytes) -> Row | None:
 
 
 def _end_of_last_whole_line(handle: Any, position: int | None = None) -> int:
-    """Return the byte offset after the last line end before ``position``.
+    """Return the byte offset after the last line break before ``position``; 0 without one.
 
-    The default of ``position`` is the end of the file.
+    The default of ``position`` is the end of the file. Moves the handle.
     """
     position = handle.seek(0, 2) if position is None else position
     while position:

@@ -63,7 +63,7 @@ class RunSummary:
         Checkpoints, predictions, vocabulary and history are left out: tables do not read them.
 
         Raises:
-            PhmrunError: (exit 3) A checksum differs or a file is missing; names the file.
+            PhmrunError: (exit 3) A checksum or the identity differs, or a file is missing; names the file.
         """
         if self.broken is not None:
             raise self.broken
@@ -71,23 +71,20 @@ class RunSummary:
 
     @property
     def state(self) -> str:
-        """Name of the state, or ``damaged``."""
+        """Name of the state, or ``damaged`` if a file cannot be read."""
         return self.status.state.value if self.status and not self.damage else DAMAGED
 
     def about(self, key: str) -> Any:
-        """Return a fact of the status, such as task, data or seed.
-
-        The result is ``None`` if it is missing.
-        """
+        """Return a fact of the status, such as task, data or seed; ``None`` if it is missing."""
         return self.status.about.get(key) if self.status else None
 
     @property
     def network(self) -> str | None:
         """Parts of the network that are not dense: ``phm n=8, output circulant``.
 
-        The value is ``None`` if unknown.
-
-        It is read from the config if the status, by an earlier release, names the layer alone.
+        ``dense`` for a dense network; ``None`` if unknown. It is read from the config if the status, by an earlier
+        release,
+        names the layer alone, and is that layer if the config cannot be read.
         """
         network, layer = self.about("network"), self.about("layer")
         if network is None and layer is not None:
@@ -96,17 +93,11 @@ class RunSummary:
         return str(network or layer) if network or layer else None
 
     def entry(self, name: str) -> Any:
-        """Return the stored entry of a score or a time.
-
-        The result is ``None`` if it is missing.
-        """
+        """Return the stored entry of a score, or of a time ("time/…"); ``None`` if it is missing."""
         return (read_times(self.path) if name.startswith(PREFIX) else self.metrics).get(name)
 
     def score(self, name: str) -> float | None:
-        """Return the value of a score or a time.
-
-        The result is ``None`` if it is missing or not a number.
-        """
+        """Return the value of a score or a time; ``None`` if it is missing or not a number."""
         return score_value(self.entry(name))
 
     @property
@@ -120,7 +111,7 @@ class RunSummary:
         return next((name for name in names if name.startswith("test/")), names[0] if names else None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the summary as a JSON object."""
+        """Return the summary as one flat JSON object: the status's fields and facts, ``metrics``, ``damage``."""
         status = self.status.to_json() if self.status else {}
         place, content = (
             {"run_id": self.id, "run_dir": str(self.path)},
@@ -130,11 +121,9 @@ class RunSummary:
 
 
 def score_value(score: Any) -> float | None:
-    """Return the number of a score.
+    """Return the number of a score; ``None`` if it has none or is too large for a float.
 
-    ``None`` if it has none.
-
-    A score is a number, or an object with ``value`` and ``signature``.
+    A score is a number, or an object with ``value`` and ``signature``. Booleans are no numbers.
     """
     value = score.get("value") if isinstance(score, dict) else score
     if not isinstance(value, int | float) or isinstance(value, bool):
@@ -146,9 +135,9 @@ def score_value(score: Any) -> float | None:
 
 
 def summarise(path: Path) -> RunSummary | None:
-    """Return a directory's summary.
+    """Return a directory's summary; ``None`` if it is not a run.
 
-    ``None`` if it is not a run.
+    Damage is recorded in the summary, not raised. Status and scores are checked against their checksums.
     """
     manifest = Manifest(path)
     try:
@@ -185,11 +174,11 @@ def summarise(path: Path) -> RunSummary | None:
 
 
 def read_times(directory: Path) -> dict[str, Any]:
-    """Return a run's times of :data:`TIMES` by name.
+    """Return a run's times (:data:`TIMES`) by name; empty if none was measured.
 
-    The result is empty if none was measured.
-
-    Each has a value in seconds and a signature. Unreadable files are ignored.
+    An entry has a value in seconds and a signature. Unreadable files are ignored. Times of ``bench.json`` replace those
+    of
+    :data:`FORMER`.
     """
     contents: list[Any] = []
     for name in (FORMER, BENCH):
@@ -215,7 +204,7 @@ def _is_odd(score: Any) -> bool:
 def list_runs(runs_dir: Path) -> list[RunSummary]:
     """Return the summaries of a directory's runs, sorted by name.
 
-    Hidden directories and those that are not runs are left out.
+    Hidden directories and those that are not runs are left out. The list is empty if there is no such directory.
     """
     try:
         with os.scandir(runs_dir) as entries:
@@ -234,9 +223,7 @@ def select(
     data: str | None = None,
     state: str | None = None,
 ) -> list[RunSummary]:
-    """Return the runs that match all filters.
-
-    ``None`` matches every run.
+    """Return the runs that match all filters, in order; ``None`` matches every run.
 
     Args:
         runs: Runs to filter.
@@ -263,7 +250,7 @@ def select(
 
 
 def sort(runs: Iterable[RunSummary], key: str) -> list[RunSummary]:
-    """Sort runs by one of :data:`COLUMNS` or by a score.
+    """Return runs sorted by one of :data:`COLUMNS` or by a score, ties by id.
 
     Args:
         runs: Runs to sort.
@@ -295,6 +282,7 @@ def score_names(runs: Sequence[RunSummary]) -> list[str]:
 
 
 def _status_column(key: str) -> Callable[[RunSummary], Any]:
+    """Return a function that reads a field of a run's status; ``None`` without a status."""
     return lambda run: getattr(run.status, key, None)
 
 

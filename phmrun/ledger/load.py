@@ -18,7 +18,7 @@ IDLE = (3, 4)
 def busy_cores(seconds: float = LOOK) -> int:
     """Return the number of usable cores that other processes keep busy, rounded.
 
-    This process sleeps for ``seconds`` meanwhile. Without ``/proc/stat`` the number is 0.
+    This process sleeps for ``seconds`` meanwhile. Without ``/proc/stat`` the number is 0, at once.
     """
     before = core_ticks()
     if not before:
@@ -30,17 +30,14 @@ def busy_cores(seconds: float = LOOK) -> int:
 
 
 def usable() -> set[int]:
-    """Return the numbers of the cores that this process may use."""
+    """Return the numbers of the cores that this process may use; all if the system does not tell."""
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
     return set(range(os.cpu_count() or 1))
 
 
 def core_ticks() -> dict[int, list[int]]:
-    """Return clock ticks by kind for each core from ``/proc/stat``.
-
-    The result is empty on systems without it.
-    """
+    """Return the clock ticks of each core by kind from ``/proc/stat``; empty without it."""
     try:
         lines = STAT.read_text(encoding="ascii").splitlines()
     except OSError:
@@ -50,7 +47,7 @@ def core_ticks() -> dict[int, list[int]]:
 
 
 def _busy_share(before: Sequence[int], after: Sequence[int]) -> float:
-    """Return the share of time between two readings in which a core was busy."""
+    """Return the share of time (0–1) between two readings in which a core was busy; 0 if no time passed."""
     ticks = [late - early for early, late in zip(before, after, strict=True)]
     total = sum(ticks)
     return (total - sum(ticks[column] for column in IDLE)) / total if total > 0 else 0.0

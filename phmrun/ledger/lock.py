@@ -73,13 +73,17 @@ class Holder:
     def lives(self, silent: float) -> bool:
         """True if the process is alive.
 
-        ``silent`` (seconds since its last heartbeat) decides if the operating system does not know the process.
+        If the operating system cannot tell, ``silent`` (seconds since its last heartbeat) must be below
+        :data:`STALE_AFTER`.
         """
         alive = self.known_to_live()
         return silent < STALE_AFTER if alive is None else alive
 
     def known_to_live(self) -> bool | None:
-        """True if the operating system lists the process, ``None`` if it cannot tell."""
+        """True if the operating system lists the process, ``False`` if it has ended.
+
+        ``None`` if it cannot tell: another machine or container, or an unknown start time.
+        """
         if self.born and (self.host, self.space) == (socket.gethostname(), process_space()):
             born = _start_time(self.pid)
             if born != "":
@@ -105,10 +109,12 @@ class Lock:
         self._stop = threading.Event()
 
     def acquire(self) -> None:
-        """Acquire the lock, and start a thread that writes heartbeats.
+        """Create the lock file, replacing a stale one, and start a thread that writes heartbeats.
+
+        A living holder is waited for, at most ``wait`` seconds.
 
         Raises:
-            PhmrunError: (exit 2) A living process holds the lock.
+            PhmrunError: (exit 2) A living process still holds the lock.
         """
         patience = time.monotonic() + self.wait
         while True:
@@ -122,11 +128,11 @@ class Lock:
         threading.Thread(target=self._beat, args=(taken, self._stop), name="lock-heartbeat", daemon=True).start()
 
     def release(self) -> None:
-        """Release the lock.
+        """Stop the heartbeats and remove the lock file.
 
-        A lock that another process took over is left alone.
-
-        It does nothing in a forked copy of the holder.
+        A file that another process took over is left alone. Nothing is done if the lock is not held, or in a forked
+        copy of
+        the holder.
         """
         if self._descriptor is None or self._owner != os.getpid():
             return  # not held, or a forked copy of the holder
@@ -142,13 +148,14 @@ class Lock:
 
     @property
     def lost(self) -> bool:
-        """True if another process took over, or removed, the lock of this process."""
+        """True if another process took over, or removed, the lock of this process.
+
+        ``False`` if it was never acquired, or in a forked copy of the holder.
+        """
         return self._descriptor is not None and self._owner == os.getpid() and not self.still_held()
 
     def require(self) -> None:
-        """Check that the lock was not lost.
-
-        Called before each write.
+        """Check that the lock was not lost; called before each write. A lock that was never acquired passes.
 
         Raises:
             PhmrunError: (exit 2) The lock was taken over or removed.
@@ -169,9 +176,11 @@ class Lock:
         self.release()
 
     def _beat(self, descriptor: int, stop: threading.Event) -> None:
-        """Touch the lock file until ``stop`` is set.
+        """Touch the lock file every :data:`HEARTBEAT` seconds until ``stop`` is set.
 
-        The file is touched through its descriptor, so never another holder's.
+        The file is touched through its descriptor, so never another holder's. A takeover ends the loop with a logged
+        warning;
+        an error of writing is only logged.
         """
         while not stop.wait(HEARTBEAT):
             try:
@@ -184,9 +193,7 @@ class Lock:
 
 
 def living_holder(path: Path) -> Holder | None:
-    """Return the living holder of a lock file.
-
-    The result is ``None`` if there is none.
+    """Return the living holder of a lock file; ``None`` if there is none.
 
     A holder on another machine is judged by the file's age alone. Changes nothing.
     """
@@ -197,6 +204,8 @@ def living_holder(path: Path) -> Holder | None:
 
 def unlock(path: Path, purpose: str) -> Holder | None:
     """Remove the lock of a dead process, whatever the date of the file.
+
+    A holder of another machine is first watched for heartbeats (25 s).
 
     Returns:
         The former holder; ``None`` if there was no lock.
@@ -215,7 +224,7 @@ def unlock(path: Path, purpose: str) -> Holder | None:
 
 
 def _take(path: Path, mine: Holder, *, forced: bool = False) -> int | Holder:
-    """Create the lock file, replacing a stale one.
+    """Create the lock file, replacing a stale one by the module's two steps.
 
     Args:
         path: Path of the lock file.
@@ -223,7 +232,10 @@ def _take(path: Path, mine: Holder, *, forced: bool = False) -> int | Holder:
         forced: Judge a lock of another machine by watching alone, whatever its age.
 
     Returns:
-        Open descriptor of the new file, or the living holder of the present one.
+        Open descriptor of the new file, or the living holder of the lock or of a claim on it.
+
+    Raises:
+        OSError: The file cannot be written; it is removed.
     """
     while True:
         try:
@@ -257,7 +269,8 @@ def _take(path: Path, mine: Holder, *, forced: bool = False) -> int | Holder:
 def _is_alive(path: Path, lock_file: "_LockFile", forced: bool) -> bool:
     """True if the holder of a lock is presumed alive.
 
-    An old lock of another machine is watched for heartbeats first.
+    The operating system decides if it can. Else a lock younger than :data:`STALE_AFTER` is alive, unless ``forced``; an
+    older one is watched for :data:`WATCHED_BEATS` heartbeats, and is alive if the same holder changes it meanwhile.
     """
     alive = lock_file.holder.known_to_live()
     if alive is not None:
@@ -300,7 +313,7 @@ def _read(path: Path) -> _LockFile | None:
     """Read a lock file; ``None`` if it is missing.
 
     A file without a readable holder was created just now, or its process died in doing so. It is read again for about
-    half a second; then its holder is an unknown process, which is judged by the file's age.
+    half a second; then its holder is an unknown process with id 0, which is judged by the file's age.
     """
     for _ in range(50):
         try:
@@ -324,7 +337,10 @@ def _read(path: Path) -> _LockFile | None:
 
 
 def _refusal(path: Path, purpose: str, holder: Holder) -> PhmrunError:
-    """Return the error for a lock that a living process holds."""
+    """Return the error for a lock that a living process holds.
+
+    Its hint names ``runs unlock`` if the holder may be on a machine that is gone.
+    """
     hint = "Wait until that process ends, or stop it."
     if holder.known_to_live() is None:  # on another machine, or unknown
         hint += f" If its machine is gone: phmrun runs unlock {path.parent.name}"
@@ -332,7 +348,7 @@ def _refusal(path: Path, purpose: str, holder: Holder) -> PhmrunError:
 
 
 def _same_file(path: Path, descriptor: int) -> bool:
-    """True if ``path`` is the file of an open descriptor."""
+    """True if ``path`` is the file of an open descriptor; ``False`` if it is missing or unreadable."""
     try:
         with path.open("rb") as now:  # on network file systems, only opening resolves the present file
             return os.path.samestat(os.fstat(now.fileno()), os.fstat(descriptor))
@@ -341,7 +357,7 @@ def _same_file(path: Path, descriptor: int) -> bool:
 
 
 def _start_time(pid: int) -> str | None:
-    """Return the start time of a process.
+    """Return the start time of a process, for comparison only.
 
     The result is ``None`` if it has ended, empty if the system does not report it. A zombie has ended: it only waits
     for its parent.

@@ -53,7 +53,10 @@ class Record:
     prepared: tuple[str, str] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the record as a JSON object with its own checksum."""
+        """Return the record as a JSON object with its own checksum.
+
+        A single accepted sum is a text (or ``None``), several are a list.
+        """
         files = {name: sums[0] if len(sums) == 1 else list(sums) for name, sums in self.files.items()}
         about = {"identity": self.identity, "code": dict(self.code), "prepared": self.prepared}
         content = {"format": FORMAT, **plain(about), "files": files}
@@ -61,10 +64,11 @@ class Record:
 
     @classmethod
     def from_json(cls, content: Any) -> "Record":
-        """Return the record of a JSON object, and remove its key "sha256".
+        """Return the record of a JSON object; removes the key "sha256" from ``content``.
 
         Raises:
             ValueError: The format is unknown, or the object's own checksum differs.
+            LookupError: A key is missing.
         """
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
@@ -86,9 +90,7 @@ class Manifest:
         self.path = folder / MANIFEST
 
     def read(self) -> Record | None:
-        """Read the record.
-
-        The result is ``None`` if a run of an earlier release has none.
+        """Read the record; ``None`` if the run, of an earlier release, has none.
 
         Raises:
             PhmrunError: (exit 3) The manifest is damaged.
@@ -101,24 +103,26 @@ class Manifest:
             raise self._broken(MANIFEST, f"the file is damaged: {error}") from error
 
     def begin(self, identity: str, code: Mapping[str, Any]) -> None:
-        """Write the record of a run that is about to train.
+        """Write the record of a run that is about to train: identity, code, checksum of ``config.yaml``.
 
-        An identity and code on record are kept.
+        An identity and code on record are kept; checksums of other files are dropped.
         """
         record = self.read() or Record()
         identity, code = record.identity or identity, code or record.code
         self._write(replace(record, identity=identity, files=self._now(("config.yaml",), ()), code=code))
 
     def open(self) -> None:
-        """Remove all files except ``config.yaml`` from the record, if there is one."""
+        """Remove all files except ``config.yaml`` from the record; nothing without a record."""
         if record := self.read():
             self._write(replace(record, files=self._now(("config.yaml",), ())))
 
     def fix(self, prepared: Path | None) -> None:
         """Enter the files that do not change during training, and the prepared data.
 
+        They replace all files on record. Nothing is done without a record.
+
         Args:
-            prepared: Directory of the prepared data in the cache, if they are cached.
+            prepared: Directory of the prepared data in the cache; ``None`` if they are not cached.
 
         Raises:
             PhmrunError: (exit 3) The prepared data have changed since the run began.
@@ -132,7 +136,10 @@ class Manifest:
             self._write(replace(record, files=self._now(FIXED, FIXED_FOLDERS), prepared=now))
 
     def settle(self, status: bytes) -> None:
-        """Enter all present files, and the status that is about to be written."""
+        """Enter all present files, and the content of the status that is about to be written.
+
+        Nothing is done without a record.
+        """
         if record := self.read():
             files = self._now(FILES, FOLDERS)
             files["status.json"] = (_sha256(status), *files.get("status.json", (None,)))
@@ -141,7 +148,7 @@ class Manifest:
     def expect(self, path: Path, content: bytes) -> None:
         """Enter a file that is about to be written, beside its present checksum.
 
-        During training, only files that are already on record are entered.
+        During training, only files that are already on record are entered. Nothing is done without a record.
         """
         record, name = self.read(), self._name(path)
         if record is None or ("status.json" not in record.files and name not in record.files):
@@ -152,14 +159,14 @@ class Manifest:
     def check(self, path: Path, content: bytes | None = None) -> None:
         """Check a file of the run against its checksum.
 
-        Files that are not on record pass.
+        Files that are not on record pass, and all files without a record.
 
         Args:
             path: Path of the file.
             content: Content that was read from it. Default: the file is read.
 
         Raises:
-            PhmrunError: (exit 3) The checksum differs, or the file is missing.
+            PhmrunError: (exit 3) The checksum differs, or the file is missing or unreadable.
         """
         if (record := self.read()) is None or self._accepts(record, path, content):
             return
@@ -184,9 +191,10 @@ class Manifest:
             raise self._broken("the run id", f"it is that of another experiment, -{digits_of(record.identity)}")
 
     def check_all(self, *, without: Iterable[str] = ()) -> None:
-        """Check the identity and all files on record except ``without``.
+        """Check the identity and all files on record.
 
-        ``without`` are names of files and folders.
+        Args:
+            without: Names of files and folders at the run's top level that are not checked.
 
         Raises:
             PhmrunError: (exit 3) A checksum differs or a file is missing; names the first one.
@@ -198,10 +206,17 @@ class Manifest:
                     self.check(self.folder / name)
 
     def names(self) -> list[str]:
-        """Return the paths of all present files that a manifest enters."""
+        """Return the paths in the run of all present files that a manifest enters."""
         return list(self._present(FILES, FOLDERS))
 
     def _accepts(self, record: Record, path: Path, content: bytes | None) -> bool:
+        """True if a file has an accepted checksum, or is not on record.
+
+        A missing file passes if ``None`` is accepted. ``content`` is read from the file if ``None``.
+
+        Raises:
+            PhmrunError: (exit 3) The file cannot be read.
+        """
         sums = record.files.get(self._name(path))
         if sums is None:
             return True
@@ -215,21 +230,25 @@ class Manifest:
             raise self._broken(self._name(path), f"the file cannot be read: {error.strerror}") from error
 
     def _now(self, files: Iterable[str], folders: Iterable[str]) -> dict[str, tuple[str | None, ...]]:
+        """Return the checksums of the present files by path, each as a tuple of length 1."""
         return {name: (sha256_of(self.folder / name),) for name in self._present(files, folders)}
 
     def _present(self, files: Iterable[str], folders: Iterable[str]) -> Iterator[str]:
+        """Yield the paths of existing files, then of all files below folders, hidden ones left out."""
         yield from (name for name in files if (self.folder / name).is_file())
         for folder in folders:
             paths = (path for path in sorted((self.folder / folder).rglob("*")) if path.is_file())
             yield from (self._name(path) for path in paths if not path.name.startswith("."))
 
     def _name(self, path: Path) -> str:
+        """Return a path relative to the run, with forward slashes."""
         return path.relative_to(self.folder).as_posix()
 
     def _write(self, record: Record) -> None:
         write_json(self.path, record.to_json())
 
     def _broken(self, link: str, why: str) -> PhmrunError:
+        """Return the error (exit 3) for a broken link of the run's chain of checksums."""
         return PhmrunError(
             f"the run's chain is broken at {link}: {why}",
             where=str(self.folder / link if "/" in link or "." in link else self.folder),
@@ -239,9 +258,11 @@ class Manifest:
 
 
 def changed_code(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """List the code that differs between two records.
+    """List the code whose checksum or distribution differs between two records, by name.
 
-    An entry is "layer low-rank (mine 1.0, now mine 1.1)".
+    An entry is "layer low-rank (mine 1.0, now mine 1.1)", or "… (mine 1.0, changed since)" for the same release. Code
+    of
+    only one record is left out.
     """
     changed = []
     for name in sorted(before.keys() & now.keys()):
@@ -258,4 +279,5 @@ def _sha256(content: bytes) -> str:
 
 
 def _checksum_of(content: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a JSON object with sorted keys."""
     return _sha256(json.dumps(content, sort_keys=True, ensure_ascii=True).encode("ascii"))

@@ -36,6 +36,8 @@ _MISSING = 3
 def write_mirror(run: Run, name: str) -> Path:
     """Write a mirror of history, scores and config for a program of :data:`MIRRORS`.
 
+    It replaces the run's folder of that name; after an error, the previous mirror is kept.
+
     Returns:
         Folder of the mirror.
 
@@ -63,10 +65,7 @@ def write_mirror(run: Run, name: str) -> Path:
 
 
 def _tensorboard(run: Run, folder: Path, figures: Figures) -> None:
-    """Write event files for ``tensorboard --logdir``.
-
-    The config is left out.
-    """
+    """Write event files for ``tensorboard --logdir`` into ``folder``, without the config."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
@@ -79,9 +78,11 @@ def _tensorboard(run: Run, folder: Path, figures: Figures) -> None:
 
 
 def _mlflow(run: Run, folder: Path, figures: Figures) -> None:
-    """Write a file store for ``mlflow ui --backend-store-uri``.
+    """Write a file store for ``mlflow ui --backend-store-uri`` into ``folder``.
 
-    Runs of one task and data share an experiment.
+    Runs of one task and data share an experiment. Names that MLflow does not accept are left out. Config values are cut
+    to 500 characters. The run is FINISHED if it is done, else KILLED. Sets environment variables of MLflow, and leaves
+    them set.
     """
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = os.environ["DO_NOT_TRACK"] = "true"
@@ -116,9 +117,13 @@ def _file_names(names: Iterable[str]) -> set[str]:
 
 
 def _trackio(run: Run, folder: Path, figures: Figures) -> None:
-    """Write a database for ``TRACKIO_DIR=… trackio show``.
+    """Write a database for ``TRACKIO_DIR=… trackio show`` into ``folder``, in a subprocess.
 
     Runs of one task and data share a project.
+
+    Raises:
+        ImportError: trackio cannot be imported.
+        PhmrunError: (exit 2) trackio fails to write.
     """
     content = {
         "project": _title(run),
@@ -171,7 +176,9 @@ MIRRORS: dict[str, Callable[[Run, Path, Figures], None]] = {
 def _figures(run: Run) -> Iterator[tuple[int, float, dict[str, float]]]:
     """Yield (step, Unix time in seconds, figures by name) for each row of the history, then for the scores.
 
-    Figures are the values whose keys contain a slash, in the units of listings; rows without any are skipped.
+    Figures are the values whose keys contain a slash, in the units of listings; rows without any are skipped. The
+    scores
+    have the last row's step and time. Time begins at 0 if the run's start is unknown.
     """
     started = run.status.started
     began = calendar.timegm(time.strptime(started, "%Y-%m-%dT%H:%M:%SZ")) if started else 0
@@ -187,7 +194,7 @@ def _figures(run: Run) -> Iterator[tuple[int, float, dict[str, float]]]:
 
 
 def _title(run: Run) -> str:
-    """Return the title of a task and its data, without characters that are special in paths."""
+    """Return "phmrun-<task>-<data>" with hyphens for special characters, at most 200 characters."""
     about = run.status.about
     return re.sub(r"[^A-Za-z0-9_-]+", "-", f"phmrun-{about.get('task')}-{about.get('data')}")[:200]
 

@@ -49,15 +49,13 @@ _LONGEST = 1 << 20
 
 
 def archive(runs: Sequence[Run], path: Path, *, checkpoints: bool = True) -> int:
-    """Pack runs into a ``.tar.gz``, atomically.
+    """Pack runs into a ``.tar.gz``, atomically; ``tar -xzf`` restores their directories.
 
-    ``tar -xzf`` restores their directories.
-
-    Locks, W&B mirrors and hidden files are left out.
+    Locks, W&B mirrors and hidden files are left out. A run is locked while it is packed, if its directory is writable.
 
     Args:
         runs: Runs with different names.
-        path: Path of the archive; an existing file is replaced.
+        path: Path of the archive (``.tar.gz`` or ``.tgz``); an existing file is replaced.
         checkpoints: Include checkpoints. Default: ``True``.
 
     Returns:
@@ -75,6 +73,7 @@ def archive(runs: Sequence[Run], path: Path, *, checkpoints: bool = True) -> int
         left_out.add("checkpoints")
 
     def kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        """Return an archive entry, or ``None`` to leave it out."""
         below = Path(entry.name).parts[1:2]
         return None if below and (below[0] in left_out or below[0].startswith(".")) else entry
 
@@ -134,9 +133,9 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
 
 
 def write_record(record: Mapping[str, Any], folder: Path) -> Path:
-    """Write a record as ``<run-id>.json`` with a checksum at its end, and return its path.
+    """Write a record as ``<run-id>.json`` into a folder, and return its path.
 
-    Equal records give equal bytes.
+    The last line is a checksum of the text before it. Equal records give equal bytes. A missing folder is created.
     """
     path = folder / f"{record['run']}.json"
     folder.mkdir(parents=True, exist_ok=True)
@@ -150,7 +149,8 @@ def write_record(record: Mapping[str, Any], folder: Path) -> Path:
 def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> list[Run]:
     """Restore run directories from records, each atomically.
 
-    All records are read and checked before the first directory is created. Existing runs are left unchanged.
+    All records are read and checked before the first directory is created. Runs that have a status are left unchanged;
+    a directory without one is replaced.
 
     Args:
         paths: Files of records.
@@ -180,7 +180,13 @@ def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> l
 
 
 def _read_record(path: Path) -> tuple[str, dict[str, str]]:
-    """Read a record: the run id, and the texts of files by name."""
+    """Read a record, and return the run id and the texts of the run's files by name.
+
+    A record without a checksum is accepted.
+
+    Raises:
+        PhmrunError: (exit 3) The file cannot be read, is damaged, or is not named after its run.
+    """
     try:
         content = read_regular(path, most=_LONGEST)
         record = parsed(content)
@@ -206,7 +212,7 @@ def _read_record(path: Path) -> tuple[str, dict[str, str]]:
 
 
 def _texts(record: Mapping[str, Any]) -> dict[str, str]:
-    """Return the texts of a record's files by name, with a manifest."""
+    """Return the texts of a run's files by name, rebuilt from a record, with a manifest of them."""
     files = [
         {"path": str(file), "sha256": str(digest), "bytes": int(size)} for file, digest, size in record["data"]["files"]
     ]
@@ -234,7 +240,10 @@ def _texts(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _write_runs(runs: Sequence[tuple[Run, Mapping[str, str]]], runs_dir: Path, durable: bool) -> None:
-    """Write run directories into a staging folder, then move each into place."""
+    """Write run directories into a staging folder, then move each into place.
+
+    An existing directory is replaced. ``durable`` flushes them to disk.
+    """
     with staging(runs_dir / "restored") as stage:
         for run, files in runs:
             folder = stage / run.path.name
@@ -256,9 +265,9 @@ def _write_runs(runs: Sequence[tuple[Run, Mapping[str, str]]], runs_dir: Path, d
 
 
 def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return all rows with a validation, and at most `POINTS` others, evenly spaced.
+    """Return all rows with a validation, and at most :data:`POINTS` others, evenly spaced.
 
-    Rows are sorted by step; floats are rounded to five significant digits.
+    The copies are sorted by step; floats are rounded to five significant digits.
     """
     kept = [row for row in rows if _is_validation(row)]
     others = [row for row in rows if not _is_validation(row)]
@@ -270,13 +279,15 @@ def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _is_validation(row: Mapping[str, Any]) -> bool:
+    """True if a row has a figure "val/…"."""
     return any(key.startswith("val/") for key in row)
 
 
 def _portable(value: Any) -> Any:
-    """Return a JSON value without this machine's paths, at any depth.
+    """Return a copy of a JSON value without this machine's paths, at any depth.
 
-    Absolute paths become relative to the data directory, or file names alone; other texts are shortened.
+    An absolute path becomes relative to the data directory if it is below it, else its last name. In other texts, paths
+    below the data directory or the home are shortened.
     """
     if isinstance(value, Mapping):
         return {key: _portable(item) for key, item in value.items()}
@@ -292,4 +303,5 @@ def _portable(value: Any) -> Any:
 
 
 def _without(values: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    """Return a copy of a mapping without some keys."""
     return {key: value for key, value in values.items() if key not in keys}

@@ -108,9 +108,9 @@ class Status:
         return replace(self, updated=now(), host=socket.gethostname(), pid=os.getpid())
 
     def write(self, path: Path, before_renaming: Callable[[], None] | None = None) -> "Status":
-        """Write the status as that of this process, and return it.
+        """Write the status atomically as that of this process (`signed`), and return it.
 
-        ``before_renaming`` may raise to prevent it.
+        ``before_renaming`` is called before the file is replaced, and may raise to prevent it.
         """
         written = self.signed()
         write_text(path, json_text(written.to_json()), before_renaming)
@@ -118,7 +118,11 @@ class Status:
 
 
 def as_found(status: Status, path: Path) -> Status:
-    """Return the effective status: a running run whose process died is interrupted."""
+    """Return the effective status.
+
+    A running status without a living holder of the lock becomes interrupted, ended at its last update. Others are
+    unchanged.
+    """
     if status.state is not State.RUNNING or living_holder(path / LOCK) is not None:
         return status
     return replace(status, state=State.INTERRUPTED, reason="its process died", ended=status.updated)
@@ -147,9 +151,7 @@ def about_config(config_yaml: str) -> dict[str, Any]:
 
 
 def config_values(path: Path) -> dict[str, Any]:
-    """Return the values of a ``config.yaml``.
-
-    The result is empty if it is not a mapping.
+    """Return the values of a ``config.yaml``; empty if it is not a mapping.
 
     Raises:
         PhmrunError: (exit 3) The file cannot be read, or is not valid YAML.
@@ -170,7 +172,8 @@ def layer_label(layer: Any, *, words: bool = False) -> str | None:
         words: Name all options: ``phm n=8 freeze=a``. Meant for options set by the user, not for resolved configs.
 
     Returns:
-        The label; ``None`` if ``layer`` is empty and not a section.
+        The label; the name alone if ``layer`` is a name; ``None`` if ``layer`` is empty and not a section. A section
+        without a structure is ``dense``.
     """
     if not isinstance(layer, Mapping):
         return str(layer) if layer else None
@@ -230,6 +233,8 @@ class Run:
     def create(cls, runs_dir: Path, run_id: str, config_yaml: str) -> "Run":
         """Create a run, or open the existing one of that id unchanged.
 
+        A missing config or status is written, also into an existing directory.
+
         Args:
             runs_dir: Directory of runs.
             run_id: Run id.
@@ -284,11 +289,14 @@ class Run:
 
     @property
     def status(self) -> Status:
-        """Effective status: a run whose process died is interrupted."""
+        """Effective status: a running run whose process died is interrupted."""
         return as_found(self._read_status(), self.path)
 
     def set_state(self, state: State, reason: str | None = None, **facts: Any) -> Status:
         """Write a new state with times, host and process id, and return the status.
+
+        ``started`` is set by the first RUNNING; ``ended`` is set by DONE, FAILED and INTERRUPTED, and cleared by
+        others.
 
         Args:
             state: New state.
@@ -313,12 +321,14 @@ class Run:
     def begin(self, identity: str, code: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> list[str]:
         """Check the run's manifest, and write one if the run is not done.
 
+        The checkpoints of a run that is done are not checked.
+
         Args:
             identity: Canonical identity of the run.
             code: Code that training uses, by kind and name.
 
         Returns:
-            Labels of code that has changed since the run began.
+            Labels of code that has changed since the run began; empty if no manifest existed.
 
         Raises:
             PhmrunError: (exit 3) A checksum differs, or a file is missing.
@@ -332,20 +342,25 @@ class Run:
         return changed_code(record.code, code) if record else []
 
     def fix(self, prepared: Path | None) -> None:
-        """Enter prepared data and files that do not change into the manifest."""
+        """Enter prepared data and files that do not change into the manifest.
+
+        Raises:
+            PhmrunError: (exit 3) The prepared data have changed since the run began.
+        """
         with self._writing():
             self.manifest.fix(prepared)
 
     def write(self, path: Path, text: str) -> None:
-        """Write a file of the run atomically, with its checksum in the manifest."""
+        """Write a file of the run atomically, with its checksum in the manifest.
+
+        Raises:
+            PhmrunError: (exit 2) This object's lock was lost.
+        """
         with self._writing():
             self._replace(path, text)
 
     def write_config(self, config_yaml: str) -> bool:
-        """Write the resolved config if it differs.
-
-        Return ``True`` if it did.
-        """
+        """Write the resolved config if it differs from the stored one; return ``True`` if it did."""
         if self.config_path.read_text(encoding="utf-8") == config_yaml:
             return False
         self.write(self.config_path, config_yaml)
@@ -354,8 +369,8 @@ class Run:
     def lock(self) -> Lock:
         """Return a lock on the run, for a ``with`` block around all changes.
 
-        Entering the block takes over the lock of a dead process, and raises a `PhmrunError` (exit 2) if a living
-        process holds it.
+        It becomes the lock that writes check. Entering the block takes over the lock of a dead process, and raises a
+        `PhmrunError` (exit 2) if a living process holds it.
         """
         self._lock = Lock(self.path / LOCK, f"the run {self.id}")
         return self._lock
@@ -366,11 +381,15 @@ class Run:
         return self._lock is None or not self._lock.lost
 
     def unlock(self) -> Holder | None:
-        """Remove the lock of a dead process, and return its holder: see `lock.unlock`."""
+        """Remove the lock of a dead process, and return its holder; ``None`` if there was no lock.
+
+        Raises:
+            PhmrunError: (exit 2) The holder is alive.
+        """
         return unlock(self.path / LOCK, f"the run {self.id}")
 
     def require_lock(self) -> None:
-        """Check that this object's lock was not lost.
+        """Check that this object's lock was not lost; passes if it never took one.
 
         Raises:
             PhmrunError: (exit 2) Another process has taken it over.
@@ -379,7 +398,10 @@ class Run:
             self._lock.require()
 
     def metrics(self) -> dict[str, Any]:
-        """Return the scores by name; empty before they are written."""
+        """Return the scores by name; empty before they are written.
+
+        The best validation of an early release is converted to percent.
+        """
         return in_test_units(self._read_object(self.metrics_path), self.config_path)
 
     def update_metrics(self, name: str, value: Any) -> None:
@@ -399,7 +421,7 @@ class Run:
         return self._read_object(self.parameters_path)
 
     def write_parameters(self, parameters: Mapping[str, Any]) -> None:
-        """Write the parameter counts.
+        """Write the parameter counts into ``parameters.json``.
 
         An integer ``total`` is also entered into the status for listings.
         """
@@ -410,10 +432,7 @@ class Run:
             self._write_status(before, replace(before, about={**before.about, "parameters": total}))
 
     def data(self) -> DataRecord | None:
-        """Return the record of the run's data.
-
-        The result is ``None`` if an earlier release did not write it.
-        """
+        """Return the record of the run's data; ``None`` if an earlier release did not write it."""
         content = self._read_object(self.data_path)
         try:
             return DataRecord.from_json(content) if content else None
@@ -421,10 +440,7 @@ class Run:
             raise PhmrunError(str(error), where=str(self.data_path), code=ExitCode.DATA) from error
 
     def fingerprints(self) -> dict[str, str]:
-        """Return the checksums of data and plug-ins in the run id.
-
-        The result may be empty for runs of early releases.
-        """
+        """Return the checksums of data and plug-ins in the run id; maybe empty for early releases."""
         record = self.data()
         marks = record.fingerprints if record else self.parameters().get("fingerprints", {})  # release 0.1
         return {str(key): str(value) for key, value in marks.items()} if isinstance(marks, Mapping) else {}
@@ -434,10 +450,7 @@ class Run:
         self.write(self.data_path, json_text(record.to_json()))
 
     def environment(self) -> list[dict[str, Any]]:
-        """Return the entries of ``environment.json``, oldest first.
-
-        Empty if it is missing.
-        """
+        """Return the entries of ``environment.json``, oldest first; empty if it is missing."""
         segments = self._read_object(self.environment_path).get("segments", [])
         if not isinstance(segments, list) or not all(isinstance(entry, dict) for entry in segments):
             raise PhmrunError("this is no list of segments", where=str(self.environment_path), code=ExitCode.DATA)
@@ -448,27 +461,21 @@ class Run:
         self.write(self.environment_path, json_text(plain({"segments": list(segments)}, otherwise=str)))
 
     def bench(self) -> dict[str, Any]:
-        """Return the latest measurements of ``phmrun bench`` by name.
-
-        The result is empty if there are none.
-        """
+        """Return the latest measurements of ``phmrun bench`` by name; empty if there are none."""
         measurements = self._read_object(self.path / BENCH)
         if not all(isinstance(measurement, dict) for measurement in measurements.values()):
             raise PhmrunError("this is no record of measurements", where=str(self.path / BENCH), code=ExitCode.DATA)
         return measurements
 
     def add_bench(self, measurements: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write measurements by name of phase or time.
+        """Add measurements by name of phase or time to ``bench.json``.
 
-        Others are kept.
+        Those of the same name are replaced, others kept.
         """
         self.write(self.path / BENCH, json_text(plain({**self.bench(), **measurements})))
 
     def samples(self) -> dict[str, Any]:
-        """Return the sample outputs as ``columns`` and ``rows``.
-
-        The result is empty before they are written.
-        """
+        """Return the sample outputs as ``columns`` and ``rows``; empty before they are written."""
         return self._read_object(self.samples_path)
 
     def write_samples(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -476,9 +483,7 @@ class Run:
         self.write(self.samples_path, json_text(plain({"columns": list(columns), "rows": list(rows)})))
 
     def remove(self) -> None:
-        """Delete the run directory.
-
-        Of a symbolic link, only the link.
+        """Delete the run directory; of a symbolic link, only the link.
 
         Raises:
             PhmrunError: (exit 2) The directory is not a run, or a living process holds it.
@@ -495,16 +500,29 @@ class Run:
             shutil.rmtree(grave)
 
     def _writing(self) -> Lock:
-        """Return the lock on the manifest and on files that processes write concurrently."""
+        """Return the lock on the manifest and on files that processes write concurrently.
+
+        It waits up to 20 s for its holder.
+        """
         return Lock(self.path / ".metrics.lock", f"{METRICS} of the run {self.id}", wait=20.0)
 
     def _replace(self, path: Path, text: str) -> None:
+        """Write a file and its checksum; the caller holds the lock of `_writing`.
+
+        Raises:
+            PhmrunError: (exit 2) The run's lock was lost.
+        """
         self.require_lock()
         self.manifest.expect(path, text.encode("utf-8"))
         write_text(path, text, self.require_lock)
 
     def _write_status(self, before: Status, after: Status) -> Status:
-        """Write a status, and the manifest if the run ends or starts again."""
+        """Sign and write a status, and return it.
+
+        If the run ends, its files are entered into the manifest; if it starts again, they are removed from it. Only
+        then, or
+        while it stays ended, the lock of `_writing` is taken.
+        """
         written, running = after.signed(), (State.RUNNING, State.QUEUED)
         text = json_text(written.to_json())
         with nullcontext() if before.state in running and after.state in running else self._writing():
@@ -516,6 +534,11 @@ class Run:
         return written
 
     def _read_status(self) -> Status:
+        """Read the stored status.
+
+        Raises:
+            PhmrunError: (exit 3) The file is missing, damaged, or has a wrong checksum.
+        """
         try:
             content = read_regular(self.status_path)
             self.manifest.check(self.status_path, content)
@@ -527,6 +550,11 @@ class Run:
             raise PhmrunError(what, where=str(self.status_path), hint=_ANEW, code=ExitCode.DATA) from error
 
     def _read_object(self, path: Path) -> dict[str, Any]:
+        """Read a JSON object; empty if the file is missing and the manifest does not have it.
+
+        Raises:
+            PhmrunError: (exit 3) The file is damaged, is not an object, or has a wrong checksum.
+        """
         try:
             read = read_regular(path)
             self.manifest.check(path, read)
@@ -563,7 +591,7 @@ def directory_of(runs_dir: Path, run_id: str) -> Path:
 
 
 def _is_run(path: Path) -> bool:
-    """True if a directory has a status, or a config and a run id's name."""
+    """True if a directory has a status, or a config and a name that ends as a run id."""
     named = re.compile(r".+-[0-9a-f]{12}").fullmatch
     return (path / STATUS).is_file() or ((path / CONFIG).is_file() and named(path.resolve().name) is not None)
 
@@ -584,7 +612,10 @@ def _latest(paths: Sequence[Path]) -> Path:
 
 
 def newer_running(run: Run) -> list[str]:
-    """Return the names of running runs beside a run that were active after it ended."""
+    """Return the names of running runs beside a run that were updated after it ended.
+
+    Every running run counts if the run has not ended.
+    """
     ended = run.status.ended or ""
     statuses = {path.name: _effective_status(path) for path in sorted(run.path.resolve().parent.iterdir())}
     return [
@@ -595,10 +626,7 @@ def newer_running(run: Run) -> list[str]:
 
 
 def _effective_status(path: Path) -> Status | None:
-    """Return the effective status of a run directory.
-
-    ``None`` if it is missing or damaged.
-    """
+    """Return the effective status of a run directory; ``None`` if it is missing or damaged."""
     try:
         return as_found(Status.from_json(parse_json(read_regular(path / STATUS))), path)
     except (OSError, ValueError, TypeError, PhmrunError):
@@ -606,5 +634,5 @@ def _effective_status(path: Path) -> Status | None:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason of a reading error in a phrase."""
+    """Return the reason of a reading error: the system's phrase, else at most 200 characters."""
     return error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())[:200]

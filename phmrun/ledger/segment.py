@@ -33,12 +33,12 @@ class Segment:
         self.write()
 
     def resumed(self, step: int) -> list[str]:
-        """Record the step from which training continues.
+        """Record and write the step from which training continues.
 
         If the environment of the earlier steps is unknown, they get an entry of state "unrecorded".
 
         Returns:
-            Differences between the previous environment and this one.
+            Differences between the previous environment and this one; empty at step 0.
         """
         if step and not self.before:
             first = {"started": self.run.status.started, "ended": None, "state": "unrecorded"}
@@ -48,21 +48,21 @@ class Segment:
         return differences(self.before[-1], self.entry) if step and self.before else []
 
     def progress(self, step: int) -> None:
-        """Record the last step.
-
-        Written at most once per :data:`WRITE_EVERY` seconds.
-        """
+        """Record the last step; written at most once per :data:`WRITE_EVERY` seconds."""
         self.entry["last_step"] = step
         if time.monotonic() - self._written >= WRITE_EVERY:
             self.write()
 
     def end(self, state: str) -> None:
-        """Record the final state of the process."""
+        """Write the time of the end and the final state of the process."""
         self.entry |= {"ended": now(), "state": state}
         self.write()
 
     def write(self) -> None:
-        """Write the entry after those of earlier processes."""
+        """Write the entry after those of earlier processes.
+
+        Its times (seconds since creation) and peak memory (bytes) are updated first.
+        """
         self._written = time.monotonic()
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self.entry |= {
@@ -76,7 +76,7 @@ class Segment:
 def facts(run: Run) -> dict[str, Any]:
     """Return the environment of this process, without facts of torch.
 
-    Uncommitted changes of the code are saved in the run directory.
+    A diff of uncommitted changes of the code is written into the run directory. The memory is ``None`` if unknown.
     """
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -99,10 +99,7 @@ def facts(run: Run) -> dict[str, Any]:
 
 
 def read_segments(run: Run) -> list[dict[str, Any]]:
-    """Return the entries of a run's processes.
-
-    The result is empty if the file is missing or damaged.
-    """
+    """Return the entries of a run's processes; empty if the file is missing or damaged."""
     try:
         return run.environment()
     except PhmrunError:
@@ -110,5 +107,6 @@ def read_segments(run: Run) -> list[dict[str, Any]]:
 
 
 def _cpu_seconds() -> float:
+    """Return the processor time of this process and its ended children, in seconds."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in used)

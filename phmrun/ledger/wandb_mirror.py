@@ -38,6 +38,8 @@ _log = logging.getLogger(__name__)
 def wandb_mode(asked: str | None = None) -> Mode:
     """Return the mode: ``asked``, else ``WANDB_MODE``, else ``offline``.
 
+    ``dryrun`` and ``run`` are W&B's former names of ``offline`` and ``online``.
+
     Raises:
         PhmrunError: (exit 2) There is no such mode.
     """
@@ -100,18 +102,12 @@ class Mirror:
 
     @property
     def directory(self) -> Path | None:
-        """Directory of the segment's files.
-
-        The value is ``None`` if the mirror is disabled, has failed or is finished.
-        """
+        """Directory of the segment's files; ``None`` if disabled, failed or finished."""
         return Path(self._segment.settings.sync_dir) if self._segment else None
 
     @property
     def url(self) -> str | None:
-        """Address of the run's page.
-
-        The value is ``None`` unless the mirror is online and open.
-        """
+        """Address of the run's page; ``None`` unless the mirror is online and open."""
         return self._segment.url if self._segment and self.mode == "online" else None
 
     def log(self, row: Mapping[str, Any]) -> None:
@@ -126,7 +122,7 @@ class Mirror:
         self._send(lambda segment: segment.log(figures))
 
     def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Log a table; each call writes a file."""
+        """Log a table at the last logged step; each call writes a file."""
 
         def send(segment: Any) -> None:
             import wandb
@@ -143,7 +139,7 @@ class Mirror:
     def finish(self, exit_code: int = 0) -> None:
         """Close the segment; online, wait until the upload is complete.
 
-        ``exit_code`` is 0 if the run succeeded.
+        ``exit_code`` is 0 if the run succeeded. W&B's service is stopped unless this process still uses it.
         """
         if self.mode != "disabled":
             self._send(lambda segment: segment.finish(exit_code=exit_code))
@@ -152,9 +148,9 @@ class Mirror:
         self._surroundings.close()
 
     def _send(self, action: Callable[[Any], object]) -> None:
-        """Apply an action to the segment.
+        """Apply an action to the segment, if it is open.
 
-        The first failure closes the mirror with a warning.
+        The first failure closes the mirror with a logged warning; nothing is raised.
         """
         if self._segment is None:
             return
@@ -166,7 +162,18 @@ class Mirror:
 
 
 def _init(run: Run, mode: Mode, config: Mapping[str, Any], whole: bool, options: Mapping[str, Any]) -> Any:
-    """Start a W&B run under the run id, with its own step axis."""
+    """Start a W&B run under the run id, with its own step axis.
+
+    Args:
+        run: Run to mirror.
+        mode: ``offline`` or ``online``.
+        config: Configuration to show.
+        whole: The segment has the whole run; its directory is named so.
+        options: Further arguments of ``wandb.init``; empty ones are left out.
+
+    Raises:
+        PhmrunError: (exit 2) W&B raised an error.
+    """
     import wandb
 
     settings = wandb.Settings(
@@ -198,7 +205,10 @@ def _init(run: Run, mode: Mode, config: Mapping[str, Any], whole: bool, options:
 
 
 def _stop_service(exit_code: int) -> None:
-    """Stop W&B's service process, and wait until it has written the last records."""
+    """Stop W&B's service process, and wait until it has written the last records.
+
+    Nothing is done while another W&B run of this process is open.
+    """
     import wandb
 
     if wandb.run is None:  # otherwise another run of this process still needs it
@@ -256,7 +266,8 @@ class Synced:
 def sync(run: Run, mode: str = "online", *, project: str | None = None, entity: str | None = None) -> Synced:
     """Replay config, history, scores, parameter counts and samples as one W&B run.
 
-    The W&B run has the run's id, so a second replay replaces the first. Segments of training are kept.
+    The W&B run has the run's id, so a second replay replaces the first. Segments of training are kept. A lock prevents
+    two concurrent replays if the run directory is writable.
 
     Args:
         run: Run to replay; it may be training, unless it is mirrored online at the moment.
@@ -300,7 +311,11 @@ def _replay(
     scores: Mapping[str, Any],
     samples: Mapping[str, Any],
 ) -> Synced:
-    """Write a run as one W&B run."""
+    """Write a run as one W&B run, and return its place.
+
+    Raises:
+        PhmrunError: (exit 2) W&B cannot be used, or gave no directory.
+    """
     mirror = Mirror(run, mode, config=config, whole=True, **labels)
     # Read before logging: a failed or finished mirror has neither.
     directory, url = mirror.directory, mirror.url
@@ -316,10 +331,7 @@ def _replay(
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested values with "/" between names.
-
-    A score's ``value`` gets the name of the score.
-    """
+    """Flatten nested values with "/" between names; a score's ``value`` gets the name of the score."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
         name = prefix.rstrip("/") if key == "value" and prefix else f"{prefix}{key}"

@@ -13,7 +13,9 @@ FIGURES = {"gradient_norm": "norm of the gradient", "lr": "learning rate"}
 def title(score: str, task: str | None = None) -> str:
     """Return a score's name in words with its unit.
 
-    "test/accuracy-of-copy" becomes "test accuracy of copy (%)".
+    "test/accuracy-of-copy" becomes "test accuracy of copy (%)". The name of an unregistered metric keeps its letters,
+    with
+    spaces for underscores, and has no unit.
     """
     split, _, name = score.rpartition("/")
     plain, of, baseline = name.partition(OF)
@@ -25,9 +27,9 @@ def title(score: str, task: str | None = None) -> str:
 
 
 def head(column: str) -> str:
-    """Return a column's head as in papers.
+    """Return a column's head as in papers, with a capital.
 
-    "test/bleu" becomes "BLEU", "layer.n" becomes "n".
+    "test/bleu" becomes "BLEU", "parameters" "Params"; "layer.n" stays "n".
     """
     last = column.rpartition(".")[2]
     option = {"parameters": "Params", "n": "n"}.get(last) or title(last)
@@ -38,7 +40,9 @@ def head(column: str) -> str:
 def row_name(labels: Mapping[str, str]) -> str:
     """Return a row's name, layer first: "phm n=2, lr 0.003".
 
-    ``labels`` are texts by dotted key; empty texts are left out.
+    ``labels`` are texts by dotted key; empty texts are left out. Embedding and output follow the layer with their
+    names.
+    Of other keys, the last part precedes the text, except ``row``, ``task`` and ``name``.
     """
     parts: dict[str, list[str]] = {"layer": [], "embedding": [], "output": []}
     others = []
@@ -55,7 +59,7 @@ def row_name(labels: Mapping[str, str]) -> str:
 
 
 def explained(scores: Sequence[str], task: str | None = None) -> list[str]:
-    """Return a line of name and rule for each baseline among scores."""
+    """Return a line "name: rule" for each registered baseline among scores."""
     names = dict.fromkeys(name.partition(OF)[2] for name in scores if OF in name)
     baselines = [find_baseline(name, task) for name in names]
     return [f"{baseline.name}: {baseline.meaning}" for baseline in baselines if baseline]
@@ -92,7 +96,7 @@ def counts_in_words(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
 def scope_in_words(scope: str) -> str:
     """Return the name of a network part in words.
 
-    The parser's "letter" modules are "character".
+    Underscores become spaces; the parser's "letter" becomes "character".
     """
     return scope.replace("_", " ").replace("letter", "character")
 
@@ -108,10 +112,7 @@ _FACTS = {
 
 
 def _share(count: Any, whole: Any) -> str:
-    """Return a count in percent of another.
-
-    The result is empty if they are equal or not numbers.
-    """
+    """Return a count in percent of another: "12.5%"; empty if equal, not numbers, or ``whole`` is 0."""
     try:
         return f"{count / whole:.1%}" if count != whole else ""
     except (TypeError, ArithmeticError):
@@ -119,6 +120,7 @@ def _share(count: Any, whole: Any) -> str:
 
 
 def _mapping(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return the mapping at a key; empty if it is missing or not a mapping."""
     value = values.get(key)
     return value if isinstance(value, Mapping) else {}
 
@@ -126,7 +128,7 @@ def _mapping(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def _figures(facts: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
     """Return the numbers among facts as rows of words and figures.
 
-    Floats named "…rate…" are in percent; nested facts have the words of all their keys.
+    Floats named "…rate…" are in percent; nested facts have the words of all their keys. Other values are left out.
     """
     rows: list[tuple[str, str]] = []
     for key, value in facts.items():
