@@ -24,7 +24,7 @@ IGNORED = -100  # label of positions without a next token
 
 
 def transformers_library() -> Any:
-    """Import the package ``transformers``.
+    """Import and return the package ``transformers``.
 
     Raises:
         PhmrunError: It is not installed; the hint has the command.
@@ -50,10 +50,12 @@ class HuggingFace:
         smoothing: ε of the label smoothing.
         alpha: Exponent of the length penalty in beam search, which divides by ``length ** alpha``.
         device: Device of the model.
-        weights: Network to copy the weights from, see :func:`has_place_for`; random weights if not given.
+        weights: Network to copy the weights from, see :func:`has_place_for`; random weights if None.
 
     Raises:
         PhmrunError: The package ``transformers`` is not installed.
+
+    With ``weights``, the model is M2M100 without dropped layers, otherwise MarianMT; ``network`` is the same object.
     """
 
     def __init__(
@@ -104,9 +106,9 @@ class HuggingFace:
         self.alpha = alpha
 
     def loss(self, batch: ParallelBatch) -> Tensor:
-        """Return the label-smoothed cross-entropy, summed.
+        """Return the label-smoothed cross-entropy in nats, summed over ``batch.positions``.
 
-        Logits are computed at all positions.
+        Logits are computed at all positions, padding included.
         """
         logits = self.model(
             input_ids=batch.source, attention_mask=batch.source.ne(PAD), decoder_input_ids=batch.target, use_cache=False
@@ -116,9 +118,13 @@ class HuggingFace:
         return F.cross_entropy(logits, labels, ignore_index=IGNORED, label_smoothing=self.smoothing, reduction="sum")
 
     def decode(self, sources: Sources, beam: int) -> Tensor:
-        """Decode with ``generate`` and its key–value cache, up to the greatest limit.
+        """Decode with ``generate`` and its key–value cache, in eval mode.
 
-        If ``sources.exact``, exactly as many steps are made. Returns tokens ``[batch, 1 + steps]``, the first one BOS.
+        Searches greedily if ``beam`` is 1. Makes at most as many steps as the greatest of ``sources.limits``; exactly
+        as many if ``sources.exact``.
+
+        Returns:
+            Token ids ``[batch, 1 + steps]``, the first of each row BOS.
         """
         steps = max(sources.limits)
         outputs: Tensor = self.model.eval().generate(
@@ -135,7 +141,15 @@ class HuggingFace:
 
 
 def has_place_for(network: Transformer, model: Any) -> bool:
-    """True if M2M100 can hold a network's weights: pre-norm, ReLU, one table for all."""
+    """True if M2M100 can hold a network's weights.
+
+    It needs sinusoidal positions, pre-norm with layer normalization, ReLU, one table for all, no upsampling and no
+    output bias.
+
+    Args:
+        network: Network with the weights.
+        model: ``model`` section of its configuration.
+    """
     pre_norm = network.positions is not None and isinstance(network.encoder_norm, nn.LayerNorm)
     return (
         pre_norm and model.activation == "relu" and model.tie == "all" and model.upsample == 1 and not model.output_bias
@@ -144,7 +158,10 @@ def has_place_for(network: Transformer, model: Any) -> bool:
 
 @torch.no_grad()
 def _set_weights(theirs: Any, ours: EncoderDecoder) -> None:
-    """Copy all weights and the positions of a folded network."""
+    """Copy the weights and position vectors of ``ours`` into ``theirs``, in place.
+
+    ``ours`` is folded, so that its maps and tables are plain torch modules.
+    """
     theirs.shared.weight.copy_(cast(nn.Embedding, ours.source_embedding).weight)
     for side, layers, norm in (
         (theirs.encoder, ours.encoder, ours.encoder_norm),
@@ -166,6 +183,7 @@ def _set_weights(theirs: Any, ours: EncoderDecoder) -> None:
 
 
 def _set_attention(theirs: Any, ours: MultiheadAttention) -> None:
+    """Copy the query, key, value and output maps of an attention into ``theirs``, in place."""
     joint = joined([cast(nn.Linear, project) for project in ours.project])
     biases = (None,) * 3 if joint.bias is None else joint.bias.chunk(3)
     for name, weight, bias in zip(("q_proj", "k_proj", "v_proj"), joint.weight.chunk(3), biases, strict=True):
@@ -174,13 +192,14 @@ def _set_attention(theirs: Any, ours: MultiheadAttention) -> None:
 
 
 def _set(theirs: Any, ours: Any) -> None:
+    """Copy weight and bias of a map or norm into ``theirs``, in place."""
     _put(theirs, ours.weight, ours.bias)
 
 
 def _put(theirs: Any, weight: Tensor, bias: Tensor | None) -> None:
-    """Copy a map's or norm's weights.
+    """Copy a weight and a bias into the module ``theirs``, in place.
 
-    A missing bias is 0.
+    If ``bias`` is None, its bias becomes 0.
     """
     theirs.weight.copy_(weight)
     theirs.bias.copy_(torch.zeros_like(theirs.bias) if bias is None else bias)

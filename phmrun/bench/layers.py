@@ -31,7 +31,7 @@ Precision = Callable[[], AbstractContextManager[Any]]
 
 @dataclass(frozen=True)
 class Measured(Result):
-    """Result of one setting."""
+    """Times of one candidate in one setting."""
 
     module: str  # kind of module
     layer: str  # structure and options
@@ -74,7 +74,7 @@ def survey(
         rows: Vectors in the large tables; 0 for no tables.
 
     Raises:
-        PhmrunError: No structure fits any shape.
+        PhmrunError: No structure fits any shape, or a structure or option is unknown.
     """
     orders = orders or ORDERS
     plan = Survey([], [], [])
@@ -93,7 +93,12 @@ def survey(
 
 
 def check_batches(modules: Sequence[str], batches: Sequence[Batch], where: str) -> None:
-    """Check that batches have the dimensions that the modules read.
+    """Check that batches have the number of dimensions that the modules read.
+
+    Args:
+        modules: Names of the kinds.
+        batches: Batches of the user.
+        where: Option that the error names.
 
     Raises:
         PhmrunError: A batch has another number of dimensions.
@@ -117,7 +122,10 @@ def measure(
     cache: int | None = None,
     at_least: float = MEASUREMENT,
 ) -> Iterator[Measured]:
-    """Measure each candidate against the reference of its size.
+    """Yield the times of each candidate and of its reference.
+
+    Each setting gives one result: training on each batch, inference with hot weights, and, for kinds that have it,
+    inference with cold weights.
 
     Times are medians over rounds.
 
@@ -131,7 +139,7 @@ def measure(
         rounds: Measurements of each.
         device: Device of the measurement.
         dtype: Data type.
-        cache: Bytes of the last-level cache; detected if not given.
+        cache: Bytes of the last-level cache; detected if None.
         at_least: Minimum seconds of a measurement.
     """
     beyond = math.ceil((last_level_cache() if cache is None else cache) * BEYOND_CACHE)
@@ -139,9 +147,11 @@ def measure(
     place = torch.device(device)
 
     def precision() -> AbstractContextManager[Any]:
+        """Return autocast below single precision, else a context without effect."""
         return torch.autocast(place.type, dtype) if dtype.itemsize < 4 else nullcontext()
 
     def times(calls: Mapping[str, Callable[[], object]]) -> dict[str, Timing]:
+        """Time the calls in turn; return the timings by name."""
         return interleave(calls, rounds=rounds, at_least=at_least, settle=waiter(place))
 
     with progress("measuring", sum(map(len, plans)), "settings") as advance:
@@ -183,20 +193,26 @@ def measure(
 def _settings(
     kind: ModuleKind, batches: Sequence[Batch], training: Sequence[Batch], beyond: int
 ) -> Iterator[tuple[Mode, int, Batch]]:
-    """Yield mode, bytes of copies (0: hot) and batch."""
+    """Yield (mode, bytes of copies, batch) of each setting, training first.
+
+    The bytes are 0 for hot weights and ``beyond`` for cold ones. Kinds without cold weights get only hot ones.
+    """
     yield from (("training", 0, batch) for batch in training or kind.sizes.training)
     for size in (0, beyond) if kind.cold else (0,):
         yield from (("inference", size, batch) for batch in batches or kind.sizes.batches)
 
 
 def copies_of(module: nn.Module, size: int) -> list[nn.Module]:
-    """Return copies that take ``size`` bytes together, at least one and at most ``MOST_COPIES``."""
+    """Return deep copies of a module that take at least ``size`` bytes together.
+
+    There is at least one copy and at most ``MOST_COPIES``, even if these take less.
+    """
     module_bytes = sum(parameter.numel() * parameter.element_size() for parameter in module.parameters())
     return [copy.deepcopy(module) for _ in range(min(max(1, math.ceil(size / module_bytes)), MOST_COPIES))]
 
 
 def _in_turn(kind: ModuleKind, modules: Sequence[nn.Module], inputs: Inputs) -> Callable[[], Tensor]:
-    """Return a function that calls the modules in turn."""
+    """Return a function that calls the next module at each call, in endless turn."""
     endless = itertools.cycle(modules)
     return lambda: kind.call(next(endless), inputs)
 
@@ -204,7 +220,10 @@ def _in_turn(kind: ModuleKind, modules: Sequence[nn.Module], inputs: Inputs) -> 
 def _step(
     kind: ModuleKind, module: nn.Module, inputs: Inputs, precision: Precision = nullcontext
 ) -> Callable[[], None]:
-    """Return a function that runs forward and backward, and then discards the gradients."""
+    """Return a function that runs forward and backward, then discards the gradients.
+
+    The outputs' gradient is drawn once. Gradients of parameters and of ``inputs`` are set to None.
+    """
     with torch.no_grad(), precision():
         gradient = torch.randn_like(kind.call(module, inputs))
 

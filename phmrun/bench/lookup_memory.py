@@ -34,9 +34,14 @@ class LookupMemory(Result):
 def large_tables(
     layers: Sequence[tuple[str, Mapping[str, Any]]], widths: Sequence[int], rows: int = ROWS
 ) -> tuple[list[Case], list[str]]:
-    """Return the tables with this many rows that fit, and the reasons for the others.
+    """Return the tables that fit, and a reason for each other one.
 
-    ``layers`` are structures with all options. Parameters of more than :data:`MOST` bytes do not fit.
+    A table fits if its structure allows the shape and its parameters take at most :data:`MOST` bytes.
+
+    Args:
+        layers: Names of structures with all options.
+        widths: Numbers in a vector.
+        rows: Vectors in each table.
     """
     fitting, left_out = [], []
     for width in widths:
@@ -55,7 +60,10 @@ def large_tables(
 def lookup_memory(
     tables: Sequence[Case], *, tokens: int = TOKENS, device: torch.device | str = "cpu"
 ) -> Iterator[LookupMemory]:
-    """Yield the peak memory of looking up random tokens in each of the :func:`large_tables`."""
+    """Yield the peak memory of looking up random tokens in each of the :func:`large_tables`.
+
+    Results come in the order of ``tables``; only one table is in memory at a time.
+    """
     with progress("looking up", len(tables), "tables") as advance:
         for case in tables:
             rows, width = case.shape

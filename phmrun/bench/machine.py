@@ -44,20 +44,26 @@ def facts() -> dict[str, Any]:
 def load_average() -> float | None:
     """Return the mean number of runnable processes in the last minute.
 
-    Returns ``None`` if not reported.
+    Rounded to 2 decimals; None if the system does not report it.
     """
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
 def warn_if_busy() -> None:
-    """Warn if other work runs on the machine and times are wall-clock times."""
+    """Log a warning if the load average exceeds ``BUSY``.
+
+    Silent if the load is not reported, or if CPU time is measured.
+    """
     load = load_average()
     if load is not None and load > BUSY and not counts_cpu_time():
         LOG.warning("the load average is %.1f: other work on this machine disturbs the figures", load)
 
 
 def last_level_cache(caches: Path = _CACHES) -> int:
-    """Return the bytes of the largest cache of a processor core."""
+    """Return the bytes of the largest cache of a processor core.
+
+    At least ``USUAL_CACHE``, also if the system reports no cache.
+    """
     sizes = [USUAL_CACHE]
     for path in sorted(caches.glob("index*/size")):
         text = path.read_text(encoding="ascii").strip()
@@ -67,19 +73,17 @@ def last_level_cache(caches: Path = _CACHES) -> int:
 
 
 def waiter(device: torch.device | str) -> Callable[[], object] | None:
-    """Return a function that waits for a device's unfinished work.
-
-    Returns ``None`` for a CPU.
-    """
+    """Return ``torch.cuda.synchronize`` for a CUDA device, else None."""
     return torch.cuda.synchronize if torch.device(device).type == "cuda" else None
 
 
 @contextmanager
 def peak_memory(device: torch.device | str) -> Iterator[Callable[[], int]]:
-    """Yield a function that returns the peak memory since the start, in bytes.
+    """Yield a function that returns the peak memory so far, in bytes.
 
-    On a GPU it is torch's allocated memory. Otherwise it is the process's resident memory, after unused memory is
-    returned to the system. Except on Linux, earlier peaks of the process are included.
+    On a GPU: the peak of torch's allocated memory since the start. Otherwise: the peak of the process's resident memory
+    since the start, where Linux lets it be reset; elsewhere since the process began. Unused memory is first returned to
+    the system.
     """
     if torch.device(device).type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -92,7 +96,7 @@ def peak_memory(device: torch.device | str) -> Iterator[Callable[[], int]]:
 
 
 def release_unused() -> None:
-    """Return unused memory of glibc's allocator to the system."""
+    """Return unused memory of glibc's allocator to the system; without glibc, do nothing."""
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -106,7 +110,10 @@ def memory_in_use(device: torch.device | str) -> int:
 
 
 def _most_resident() -> int:
-    """Return the process's peak resident memory in bytes."""
+    """Return the process's peak resident memory in bytes.
+
+    Read from Linux's status if it is there, else from ``getrusage``.
+    """
     if (peak := _of_status("VmHWM")) is not None:
         return peak
     import resource  # not available on every system
@@ -116,9 +123,9 @@ def _most_resident() -> int:
 
 
 def _of_status(field: str) -> int | None:
-    """Return a field of this process's status in bytes.
+    """Return a field of this process's Linux status, in bytes.
 
-    Returns ``None`` if not reported.
+    None if the file or the field is missing.
     """
     try:
         match = re.search(rf"{field}:\s*(\d+) kB", _STATUS.read_text(encoding="ascii"))

@@ -1,7 +1,7 @@
 """Modules that ``phmrun bench layers`` measures: construction, calls, references.
 
-A *form* is a way to hold a module for inference. "dense" builds W once, in a torch module if there is one. "factored"
-never builds W. "unfolded" is the module as trained, which builds W at each call.
+A *form* is a way to hold a module for inference or training. "dense" builds W once, in a torch module if there is one.
+"factored" never builds W. "unfolded" is the module as trained, which builds W at each call.
 """
 
 import copy
@@ -50,15 +50,18 @@ class ModuleKind(ABC):
         """Return (out_features, in_features) of each structured matrix."""
 
     def build(self, shape: Shape, structure: str, options: Mapping[str, Any]) -> nn.Module:
-        """Build the module with a structure, newly initialized."""
+        """Build our module with a structure, newly initialized."""
         return self.ours(*shape, **self.arguments, structure=structure, **options)
 
     def plain(self, shape: Shape) -> nn.Module:
-        """Build the reference."""
+        """Build the reference, newly initialized."""
         return self.theirs(*shape, **self.arguments)
 
     def draw(self, shape: Shape, batch: Batch, dtype: torch.dtype) -> Inputs:
-        """Return random inputs; floating-point inputs require gradients."""
+        """Return random inputs of a batch; floating-point inputs require gradients.
+
+        Here one tensor ``[*batch, in_features]`` from a standard normal distribution.
+        """
         return (torch.randn(*batch, shape[0], dtype=dtype, requires_grad=True),)
 
     def call(self, module: nn.Module, inputs: Inputs) -> Tensor:
@@ -66,24 +69,24 @@ class ModuleKind(ABC):
         return module(*inputs)
 
     def forms(self, module: nn.Module) -> dict[str, nn.Module]:
-        """Return copies of our module for inference, by form."""
+        """Return copies of our module for inference, by form: here dense and unfolded."""
         return {"dense": folded(module), "unfolded": frozen(module)}
 
     def in_training(self, module: nn.Module) -> Application:
-        """Return how training applies the structure: "dense" (builds W) or "factored"."""
+        """Return how training applies the structure: "dense" (builds W) or "factored".
+
+        Here always "dense".
+        """
         return "dense"
 
     def chosen(self, module: nn.Module, tokens: int) -> Form:
-        """Return the form that inference uses for this number of tokens."""
+        """Return the form that inference uses for ``tokens`` vectors; here always "dense"."""
         return "dense"
 
 
 @dataclass(frozen=True)
 class LinearKind(ModuleKind):
-    """Linear map with a bias.
-
-    Output layers differ only in size.
-    """
+    """Linear map with a bias, also for output layers, which differ only in size."""
 
     name: str
     sizes: Sizes
@@ -92,7 +95,7 @@ class LinearKind(ModuleKind):
     ours, theirs = Linear, nn.Linear
 
     def maps(self, shape: Shape) -> Sequence[Shape]:
-        """Return the shape of W."""
+        """Return (out_features, in_features) of W."""
         return [(shape[1], shape[0])]
 
     def forms(self, module: nn.Module) -> dict[str, nn.Module]:
@@ -102,11 +105,15 @@ class LinearKind(ModuleKind):
         return {"dense": folded(module), **factors}
 
     def in_training(self, module: nn.Module) -> Application:
-        """Return the structure's preference."""
+        """Return the module's own ``application``: "dense" or "factored"."""
         return module.application  # type: ignore[return-value]
 
     def chosen(self, module: nn.Module, tokens: int) -> Form:
-        """Return "factored" for few tokens if that pays, else the structure's preference."""
+        """Return the form of inference for ``tokens`` vectors.
+
+        If the application goes by size for so few tokens: "factored" if factors pay, else "dense". Otherwise the
+        module's own ``application``.
+        """
         if resolve_application("auto", tokens) == "by-size":
             return "factored" if factors_pay(module.structure) else "dense"  # type: ignore[arg-type]
         return self.in_training(module)
@@ -122,20 +129,20 @@ class EmbeddingKind(ModuleKind):
     ours, theirs = Embedding, nn.Embedding
 
     def maps(self, shape: Shape) -> Sequence[Shape]:
-        """Return the shape of the table."""
+        """Return (num_embeddings, embedding_dim) of the table."""
         return [shape]
 
     def draw(self, shape: Shape, batch: Batch, dtype: torch.dtype) -> Inputs:
-        """Return uniformly random token ids."""
+        """Return uniformly random token ids in the shape of the batch."""
         return (torch.randint(shape[0], batch),)
 
     def forms(self, module: nn.Module) -> dict[str, nn.Module]:
-        """Return the table, and lookups that build none if the structure has them."""
+        """Return the dense table, and "factored" if rows need no table."""
         lookup: dict[str, nn.Module] = {"factored": frozen(module)} if _by_rows(module) else {}
         return {"dense": folded(module), **lookup}
 
     def in_training(self, module: nn.Module) -> Application:
-        """Return "factored" if rows need no table."""
+        """Return "factored" if rows are looked up without building the table, else "dense"."""
         return "factored" if _by_rows(module) else "dense"
 
 
@@ -157,14 +164,14 @@ class LSTMKind(ModuleKind):
         return [(shape[1], shape[0]), (shape[1], shape[1])]
 
     def call(self, module: nn.Module, inputs: Inputs) -> Tensor:
-        """Return the outputs of all steps."""
+        """Return the outputs of all steps ``[sequences, length, hidden_size]``."""
         return module(*inputs)[0]
 
 
 class EinsumBiaffine(nn.Module):
-    """Dense biaffine form by one ``torch.einsum``.
+    """Dense biaffine form by one ``torch.einsum``, for one label or more.
 
-    Vectors are extended by a 1; y only if ``bias_y``.
+    x is extended by a 1, and y if ``bias_y``. Weights are normal with standard deviation 1 / in_features.
     """
 
     def __init__(self, in_features: int, out_features: int, bias_y: bool) -> None:
@@ -174,14 +181,21 @@ class EinsumBiaffine(nn.Module):
         nn.init.normal_(self.weight, std=1 / in_features)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return scores of all pairs, ``[batch, n, d]`` and ``[batch, m, d] -> [batch, n, m]``, for one label."""
+        """Return scores of all pairs for one label.
+
+        ``[batch, n, d]`` and ``[batch, m, d] -> [batch, n, m]``. With several labels: ``[batch, labels, n, m]``.
+        """
         return torch.einsum("bxi,oij,byj->boxy", *self._operands(x, y)).squeeze(1)
 
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return scores of x and y at the same position, ``[batch, n, d]`` twice ``-> [batch, n, labels]``."""
+        """Return scores of x and y at the same position, for each label.
+
+        ``[batch, n, d]`` twice ``-> [batch, n, labels]``.
+        """
         return torch.einsum("bxi,oij,bxj->bxo", *self._operands(x, y))
 
     def _operands(self, x: Tensor, y: Tensor) -> Inputs:
+        """Return x with a 1, the weight, and y, which gets a 1 if ``bias_y``."""
         ones = torch.ones_like(x[..., :1])
         return torch.cat((x, ones), -1), self.weight, torch.cat((y, ones), -1) if self.bias_y else y
 
@@ -198,40 +212,43 @@ class BiaffineKind(ModuleKind):
     sizes = Sizes(((400, 1), (100, 37)), ((32, 40),), ((32, 40),))
 
     def maps(self, shape: Shape) -> Sequence[Shape]:
-        """Return the shape of each label's W."""
+        """Return (in_features, in_features): the shape of each label's W."""
         return [(shape[0], shape[0])]
 
     def build(self, shape: Shape, structure: str, options: Mapping[str, Any]) -> Biaffine:
-        """Build the parser's classifier of arcs or of labels."""
+        """Build the parser's classifier of arcs (one label) or of labels.
+
+        Square structures always have the linear term of y, and no constant.
+        """
         reduced = STRUCTURES.get(structure).square
         bias_y = reduced or shape[1] > 1
         return Biaffine(*shape, bias_y=bias_y, constant=not reduced, structure=structure, **options)
 
     def plain(self, shape: Shape) -> EinsumBiaffine:
-        """Build the reference with the terms of the dense classifiers."""
+        """Build the dense reference; y has a linear term if there are several labels."""
         return EinsumBiaffine(*shape, bias_y=shape[1] > 1)
 
     def draw(self, shape: Shape, batch: Batch, dtype: torch.dtype) -> Inputs:
-        """Return random vectors of dependents and of heads."""
+        """Return random vectors of dependents and of heads, ``[*batch, in_features]`` each."""
         return super().draw(shape, batch, dtype) + super().draw(shape, batch, dtype)
 
     def call(self, module: nn.Module, inputs: Inputs) -> Tensor:
-        """Return the scores."""
+        """Return scores of all pairs with one label, else of each dependent with its head."""
         single = isinstance(module, Biaffine) and module.out_features == 1
         single = single or (isinstance(module, EinsumBiaffine) and len(module.weight) == 1)
         return module(*inputs) if single else module.pairs(*inputs)  # type: ignore[operator]
 
     def forms(self, module: nn.Module) -> dict[str, nn.Module]:
-        """Return the dense form and the module itself."""
+        """Return the dense form, and the module as trained: "factored" or "unfolded"."""
         as_trained: Form = "factored" if self.in_training(module) == "factored" else "unfolded"
         return {"dense": folded(module), as_trained: frozen(module)}
 
     def in_training(self, module: nn.Module) -> Application:
-        """Return "factored" for diagonal and circulant W."""
+        """Return "factored" if the module never builds W, else "dense"."""
         return "factored" if isinstance(module, Biaffine) and module.factored else "dense"
 
     def chosen(self, module: nn.Module, tokens: int) -> Form:
-        """Return the form of training."""
+        """Return the form of training, for any number of tokens."""
         return self.in_training(module)
 
 
@@ -262,15 +279,21 @@ class Case(NamedTuple):
         return " ".join([self.structure, *(f"{name}={value}" for name, value in self.options.items())])
 
     def build(self) -> nn.Module:
-        """Build the module, newly initialized."""
+        """Build the module, newly initialized: by ``make`` if set, else by its kind."""
         return self.make() if self.make else self.kind.build(self.shape, self.structure, self.options)
 
     def forms(self, module: nn.Module) -> dict[str, nn.Module]:
-        """Return copies of the module for inference, by form."""
+        """Return copies of the module for inference, by form.
+
+        With ``make`` only "unfolded", otherwise the forms of its kind.
+        """
         return {"unfolded": frozen(module)} if self.make else self.kind.forms(module)
 
     def auto(self, module: nn.Module, tokens: int | None = None) -> Form:
-        """Return the form of training, or of inference if ``tokens`` is given."""
+        """Return the form of training, or of inference if ``tokens`` is not None.
+
+        With ``make`` always "unfolded".
+        """
         if self.make:
             return "unfolded"
         return self.kind.in_training(module) if tokens is None else self.kind.chosen(module, tokens)
@@ -283,7 +306,9 @@ def cases(
     shapes: Sequence[Shape] = (),
     dtype: torch.dtype = torch.float32,
 ) -> tuple[list[Case], list[str]]:
-    """Return the cases to measure, and the reasons why others are left out.
+    """Return the cases to measure, and a reason for each other one.
+
+    Left out are structures that do not fit a shape, and those without half precision if ``dtype`` is below single.
 
     Args:
         kind: Kind of module.
@@ -314,10 +339,10 @@ def cases(
 
 
 def _by_rows(module: nn.Module) -> bool:
-    """True if a structure looks up rows without building the table."""
+    """True for an embedding whose structure looks up rows without building the table."""
     return isinstance(module, Embedding) and type(module.structure).rows is not Structure.rows
 
 
 def frozen(module: nn.Module) -> nn.Module:
-    """Return a copy in evaluation mode without gradients."""
+    """Return a deep copy in eval mode, whose parameters require no gradient."""
     return copy.deepcopy(module).eval().requires_grad_(False)

@@ -21,10 +21,11 @@ class Movement(NamedTuple):
 def movements(
     structure: str, options: Mapping[str, Any], shape: tuple[int, int], optimizer: str = "adam", draws: int = 5
 ) -> list[Movement]:
-    """Return the change of the output after the first step, a mean over random layers.
+    """Return the change of the output by each factor's first step.
 
-    The step is the learning rate times the gradient's sign (Adam's first step), or times the gradient ("sgd"). 64
-    inputs and their output gradients are normal, the same for the structured and the dense layer.
+    Each change is relative to that of a dense layer, a mean over random layers. The step is the gradient's sign times
+    the learning rate (Adam's first step), or the gradient times it ("sgd"). 64 inputs and their output gradients are
+    normal, the same for both layers. Sets torch's global seed.
 
     Args:
         structure: Name of the structure.
@@ -51,7 +52,11 @@ def movements(
 
 
 def _moved(linear: Linear, inputs: Tensor, gradient: Tensor, optimizer: str) -> dict[Rate, tuple[float, float]]:
-    """Return by parameter the change of the output with the plain and with its own learning rate."""
+    """Return by parameter the norm of the output's change after one step.
+
+    The first is with the plain learning rate 1e-4, the second with 1e-4 times the parameter's own rate. Parameters are
+    restored after each step; a missing gradient counts as 0.
+    """
     before = linear(inputs)
     before.backward(gradient)
     changes = {}

@@ -91,7 +91,7 @@ class Phase:
         return {name: self.timings[name].ratio(self.timings[first]) for name in others}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the measurements for JSON."""
+        """Return the measurements as a dictionary for JSON."""
         return {
             "phase": self.name,
             "unit": f"{self.unit}/s",
@@ -116,7 +116,7 @@ class Report:
     phases: list[Phase]  # measured phases
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report for JSON."""
+        """Return the report as a dictionary for JSON."""
         return {
             "run_id": self.run.id,
             "run_dir": str(self.run.path),
@@ -126,7 +126,10 @@ class Report:
         }
 
     def record(self) -> None:
-        """Write the run's own measurements into its directory."""
+        """Write the run's own times, by phase, into its directory.
+
+        Times of opponents are left out; only their names are written.
+        """
         measured = now()
         self.run.add_bench(
             {
@@ -156,9 +159,9 @@ def bench_run(
     device: str = "auto",
     finished: Callable[[Report], None] = lambda report: None,
 ) -> Report:
-    """Measure a run's model and opponents in the same rounds.
+    """Measure a run's model and opponents in the same rounds; return the report.
 
-    One training step suffices.
+    The run may be unfinished; its last checkpoint is used if there is one.
 
     "decoding" is the task's prediction. Tasks that do not translate only have the opponents "dense" and other runs.
     They measure "dense" only in training, since outputs of random weights may take longer to decode.
@@ -223,7 +226,9 @@ def bench_run(
 
 
 def opened(run: Run) -> tuple[TrainedModel, Any]:
-    """Load a run with its last weights, and its data.
+    """Load a run with its last weights, and its prepared data.
+
+    Data are loaded without worker processes. Without a checkpoint, weights are the initial ones, with a warning.
 
     Raises:
         PhmrunError: The run cannot be used, or its data are missing.
@@ -238,9 +243,9 @@ def opened(run: Run) -> tuple[TrainedModel, Any]:
 
 
 def _load(trained: TrainedModel) -> None:
-    """Load the last checkpoint.
+    """Load the last checkpoint in place; log a warning if there is none.
 
-    Warn if there is none, since speed does not depend on the weights.
+    Speed does not depend on the weights.
     """
     if (trained.run.checkpoints / LAST).is_file():
         trained.load("last")
@@ -249,14 +254,17 @@ def _load(trained: TrainedModel) -> None:
 
 
 def _system(trained: TrainedModel, device: str) -> Ours | Answering:
-    """Return a run as a system to measure."""
+    """Return a run as a system to measure on ``device``.
+
+    :class:`Ours` for a sequence-to-sequence module, otherwise :class:`Answering`.
+    """
     if isinstance(trained.module, SequenceToSequenceModule):
         return Ours(trained.module, search_from(trained.config.decoding), device)  # type: ignore[attr-defined]
     return Answering(trained, device)
 
 
 def _check_opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering) -> None:
-    """Check before any measurement that an opponent matches the run.
+    """Check that an opponent matches the run.
 
     Raises:
         PhmrunError: The opponent is of another task, or cannot represent the run's network.
@@ -276,7 +284,11 @@ def _check_opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answ
 
 
 def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering) -> System | Converted:
-    """Build the system of an opponent."""
+    """Build the system of an opponent.
+
+    A run is opened with its last weights. "dense" is a new network with random weights. CTranslate2's model is
+    converted into the run's ``exports`` folder. "hf" has the run's weights if they fit, otherwise random ones.
+    """
     config, sizes = trained.config, trained.vocabulary.sizes
     if isinstance(opponent, Run):
         other = open_run(opponent)
@@ -300,18 +312,18 @@ def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering)
 
 
 def _lent(trained: TrainedModel, ours: Ours | Answering) -> Transformer | None:
-    """Return the network whose weights Hugging Face's model can hold.
-
-    Returns ``None`` if it cannot.
-    """
+    """Return the run's network if Hugging Face's model can hold its weights, else None."""
     network, model = ours.module.network, trained.config.model
     return network if isinstance(network, Transformer) and has_place_for(network, model) else None
 
 
 def sampled_lines(data: DataModule, count: int) -> tuple[list[str], int, int]:
-    """Return lines of evenly spaced test items, their number, and the number of all items.
+    """Return input lines of evenly spaced test items, with two counts.
 
     Uses the validation split if there is no test split.
+
+    Returns:
+        Lines of at most ``count`` items, number of these items, number of all items.
     """
     items = list(data.inputs("test" if "test" in data.files else "dev"))
     chosen = [items[number] for number in evenly(len(items), count)]
@@ -319,7 +331,11 @@ def sampled_lines(data: DataModule, count: int) -> tuple[list[str], int, int]:
 
 
 def _decoding(ours: Ours, data: ParallelData, amount: Amount, *, exact: bool) -> Iterator[tuple[Phase, Prepare]]:
-    """Yield phases of greedy and beam search by batch size, smallest memory first."""
+    """Yield a phase of greedy search and one of beam 5 for each batch size, ascending.
+
+    Sentences are sorted by length, and evenly spaced batches of them are taken. Limits of length are those of the
+    search; if ``exact``, each sentence gets the longest reference of its batch.
+    """
     pairs = list(read_parallel(*(data.files.get("test") or data.files["dev"])))
     sources = data.vocabulary.source.encode_all([source for source, _ in pairs])
     targets = data.vocabulary.target.encode_all([target for _, target in pairs])
@@ -342,19 +358,23 @@ def _decoding(ours: Ours, data: ParallelData, amount: Amount, *, exact: bool) ->
 
 
 def evenly(total: int, count: int) -> list[int]:
-    """Return ``count`` distinct, evenly spaced numbers below ``total``.
+    """Return ``count`` distinct, evenly spaced numbers from 0 to ``total`` − 1.
 
-    All if there are fewer.
+    Returns all numbers if ``total`` is smaller, none if it is 0; a ``count`` below 1 counts as 1.
     """
     return [round(number) for number in np.linspace(0, total - 1, max(1, min(count, total)))] if total else []
 
 
 def training_phase(trained: TrainedModel, data: DataModule, amount: Amount, device: str) -> tuple[Phase, Prepare]:
-    """Return the phase of optimizer steps."""
+    """Return the phase of optimizer steps, and a function that prepares a system for it.
+
+    The number of micro-batches is rounded down to whole accumulations, at least one.
+    """
     training = trained.config.training
     count = max(1, amount.batches // training.accumulate) * training.accumulate
 
     def prepare(system: System) -> Training:
+        """Return the timed steps, with a new optimizer at the first step's learning rate."""
         optimizer = trained.module.make_optimizer(system.network.parameters())
         for group in optimizer.param_groups:
             group["lr"] = trained.module.schedule(1)
@@ -395,6 +415,7 @@ def measure_times(
     measured: dict[str, tuple[float, str, Timing]] = {}
 
     def timed(call: Callable[[], object]) -> Timing:
+        """Return the timing of a call over all rounds."""
         return interleave({"run": call}, rounds=amount.rounds, settle=waiter(place), clock=CLOCKS[clock])["run"]
 
     if {LINE, TEST} & {*wanted}:
@@ -407,6 +428,7 @@ def measure_times(
         batches = list(islice(data.validation_batches(), amount.batches))
 
         def score() -> None:  # as in validation
+            """Compute the losses of all batches, as in validation."""
             system.module.eval()
             with torch.inference_mode():
                 for batch in batches:

@@ -49,11 +49,11 @@ class Translating(Protocol):
     """System that translates."""
 
     def decode(self, sources: Sources, beam: int) -> object:
-        """Decode the sentences."""
+        """Decode the sentences with this beam; the caller ignores the result."""
 
 
 class Model:
-    """Model of ours, trained by its Lightning module."""
+    """Model of ours, trained by its Lightning module, which is moved to the device."""
 
     def __init__(self, module: TrainingModule, device: str) -> None:
         self.module = module.to(device)
@@ -61,7 +61,7 @@ class Model:
         self.device = device
 
     def loss(self, batch: Any) -> Tensor:
-        """Return the module's training loss."""
+        """Return the module's training loss, summed over the batch's units."""
         return self.module.loss(batch).total
 
 
@@ -101,11 +101,14 @@ class Ours(Model):
         self.decoders: dict[tuple[Choice, Choice], IncrementalTransformer] = {}
 
     def parts(self, batch: int, beam: int) -> tuple[Choice, Choice]:
-        """Return how decoder and encoder apply their weights."""
+        """Return how decoder and encoder apply their weights, for a batch and beam size."""
         return replace(self.search, batch=batch, beam=beam).parts()
 
     def decoder(self, batch: int, beam: int) -> IncrementalTransformer:
-        """Return the network prepared for decoding, built once per application of the weights."""
+        """Return the network prepared for decoding, for a batch and beam size.
+
+        Built once for each way to apply the weights, with the weights of that moment.
+        """
         parts = self.parts(batch, beam)
         if parts not in self.decoders:
             self.decoders[parts] = IncrementalTransformer(self.module.network, PAD, *parts)
@@ -113,7 +116,10 @@ class Ours(Model):
         return self.decoders[parts]
 
     def decode(self, sources: Sources, beam: int) -> None:
-        """Run beam or greedy search as ``phmrun eval``."""
+        """Run beam or greedy search as ``phmrun eval``; the outputs are discarded.
+
+        If ``sources.exact``, outputs end only at their limits.
+        """
         decoder = self.decoder(len(sources.limits), beam)
         beam_search(
             Endless(decoder) if sources.exact else decoder,
@@ -136,7 +142,10 @@ class Converted:
     search: Search
 
     def decode(self, sources: Sources, beam: int) -> None:
-        """Run the engine's search on token ids."""
+        """Run the engine's search on token ids; the outputs are discarded.
+
+        If ``sources.exact``, every output has at least as many tokens as the greatest limit.
+        """
         rows = [[token for token in row if token not in (PAD, EOS)] for row in sources.tokens.tolist()]
         least = max(sources.limits) if sources.exact else 0
         self.model.search(rows, sources.limits, beam=beam, alpha=self.search.alpha, at_least=least)
@@ -152,7 +161,7 @@ class Endless:
         self._step = decoder.step
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """Return the decoder's logits without EOS."""
+        """Return the decoder's logits, with EOS set to ``NEVER``."""
         logits = self._step(tokens, state)
         logits[..., EOS] = NEVER
         return logits
@@ -162,7 +171,7 @@ class Endless:
 class Training:
     """Optimizer steps over the first batches of a run's data.
 
-    Each call makes the same ones.
+    Each call reads the same batches and changes the weights. Precision "64" converts the network to double at once.
 
     Attributes:
         system: System to train.
@@ -205,7 +214,10 @@ class Training:
 
 
 def answering(system: Answering, lines: Sequence[str], batch: int) -> Callable[[], None]:
-    """Return a function that predicts all lines."""
+    """Return a function that predicts all lines and discards the predictions.
+
+    The predictor is built at once.
+    """
     predictor = system.predictor(batch)
 
     def answer() -> None:
@@ -215,7 +227,7 @@ def answering(system: Answering, lines: Sequence[str], batch: int) -> Callable[[
 
 
 def decoding(system: Translating, batches: Sequence[Sources], beam: int) -> Callable[[], None]:
-    """Return a function that decodes all batches."""
+    """Return a function that decodes all batches in inference mode."""
 
     def decode() -> None:
         with torch.inference_mode():

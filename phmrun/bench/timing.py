@@ -46,7 +46,7 @@ class Timing:
 
 
 def ratios(timings: Mapping[str, Timing], reference: str) -> dict[str, float]:
-    """Return the time of each other candidate relative to the reference's."""
+    """Return each other candidate's time / the reference's, by name."""
     return {name: timing.ratio(timings[reference]) for name, timing in timings.items() if name != reference}
 
 
@@ -58,7 +58,9 @@ def interleave(
     settle: Callable[[], object] | None = None,
     clock: Callable[[], float] | None = None,
 ) -> dict[str, Timing]:
-    """Time every candidate once per round, after an untimed first call.
+    """Time every candidate once per round; return the timings by name.
+
+    First calls are not timed. Each round starts with another candidate.
 
     Args:
         candidates: Functions to call, by name.
@@ -95,7 +97,7 @@ def interleave(
 
 
 def counts_cpu_time() -> bool:
-    """True if CPU time measures a computation on the CPU: with one thread."""
+    """True if torch uses one thread, so that CPU time measures a computation."""
     return torch.get_num_threads() == 1
 
 
@@ -111,7 +113,7 @@ class Operation(NamedTuple):
 def profile_call(call: Callable[[], object], *, most: int = 15, device: torch.device | str = "cpu") -> list[Operation]:
     """Return the ``most`` operations with the longest self time in one call, longest first.
 
-    The call must have been made before, so that it sets nothing up. On a GPU, times are those of its kernels, counted
+    Call it once before, so that it sets nothing up. On a GPU, times are those of its kernels, counted
     both by kernel and by the operation that launched them; otherwise the CPU's.
     """
     gpu = torch.device(device).type == "cuda"

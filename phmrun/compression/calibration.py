@@ -15,15 +15,17 @@ from phmrun.layers.lstm import LSTM
 
 @torch.no_grad()
 def input_covariances(module: TrainingModule, batches: Sequence[Any]) -> dict[str, Tensor]:
-    """Second moments E[x xᵀ] ``[in_features, in_features]`` of each linear map's inputs, by the map's name.
+    """Return second moments E[x xᵀ] of each linear map's inputs, by the map's name.
 
+    Matrices are float32 ``[in_features, in_features]``, summed in float64. Runs all batches in eval mode.
     A joint query–key–value map in cross-attention reads target and source vectors; its moments average over both. LSTM
-    gates read the inputs, and the outputs of the previous step.
+    gates read the inputs, and the outputs of the previous step. Maps that no batch reaches are missing.
     """
     sums: dict[str, Tensor] = {}
     counts: dict[str, int] = {}
 
     def add(inputs: Tensor, *names: str) -> None:
+        """Add inputs ``[..., in_features]`` to the sums of these maps."""
         vectors = inputs.detach().reshape(-1, inputs.shape[-1]).double()
         product = vectors.t() @ vectors
         for name in names:
@@ -31,14 +33,17 @@ def input_covariances(module: TrainingModule, batches: Sequence[Any]) -> dict[st
             counts[name] = counts.get(name, 0) + len(vectors)
 
     def of_linear(name: str, _: nn.Module, inputs: tuple[Any, ...]) -> None:
+        """Hook: add a linear map's inputs."""
         add(inputs[0], name)
 
     def of_attention(name: str, _: nn.Module, inputs: tuple[Any, ...]) -> None:
+        """Hook: add the inputs of a joint map in cross-attention, which is split instead of called."""
         if len(inputs) > 1 and inputs[1] is not None:  # cross-attention splits its joint map instead of calling it
             add(inputs[0], name)
             add(inputs[1], name)
 
     def of_lstm(name: str, lstm: LSTM, number: int, read: Tensor, before: Tensor) -> None:
+        """Observer: add the vectors that a layer's input and recurrent maps read."""
         for kind, vectors in (("input", read), ("recurrent", before)):
             maps = lstm.cells[number].get_submodule(kind)
             add(vectors, *(f"{name}.cells.{number}.{kind}.{gate}" for gate, _ in maps.named_children()))
@@ -64,9 +69,9 @@ def input_covariances(module: TrainingModule, batches: Sequence[Any]) -> dict[st
 
 @torch.no_grad()
 def mean_loss(module: TrainingModule, batches: Sequence[Any]) -> float:
-    """Mean negative log-likelihood per unit over the batches, in nats.
+    """Return the mean negative log-likelihood per unit over the batches, in nats.
 
-    Sets the module to eval mode.
+    Leaves the module in eval mode. Label smoothing does not count.
     """
     module.eval()
     losses = [module.loss(batch) for batch in batches]

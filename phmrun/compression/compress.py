@@ -52,7 +52,9 @@ class Plan:
     def config_of(self, parent: Experiment, layer: LayerConfig, steps: int) -> Experiment:
         """Return the child's config: the parent's with ``layer``, and an entry in ``maps`` for each exception.
 
-        If ``layer`` does not fit every map, ``layer`` is dense and each map that has it gets an entry.
+        If ``layer`` does not fit every map inside the blocks, the config's layer is dense instead, and each map that
+        has another structure gets an entry. Maps of embedding and output always get one. ``max_steps`` becomes
+        ``steps``, ``max_epochs`` None.
         """
         inside = [item for item in self.maps if scope_of(item.name) not in SCOPES]
         if any(_misfit(layer.arguments, *item.shape) for item in inside):
@@ -68,7 +70,9 @@ class Plan:
 
 
 def layer_of(name: str, options: Mapping[str, Any], scope: str = "layer") -> LayerConfig:
-    """Config section of a structure with all options, defaults included.
+    """Return the config section of a structure with all options, defaults included.
+
+    ``scope`` is the option that an error names.
 
     Raises:
         PhmrunError: (exit 2) The structure or an option does not exist, or ``name`` is no weight structure.
@@ -94,6 +98,8 @@ def make_plan(
     config: Experiment | None = None,
 ) -> Plan:
     """Fit a structure to every dense map inside the blocks of a trained network.
+
+    The network is left as it was, in eval mode. A map that the structure does not fit stays dense.
 
     Args:
         trained: The run, with its weights loaded.
@@ -165,7 +171,8 @@ def _chosen(
 ) -> dict[str, tuple[FittedMap, Structure]]:
     """Choose the replacement of each map.
 
-    Without candidates, or if the budget is better spent elsewhere, dense.
+    Without a budget: its first candidate. With a budget: the candidates, or the dense map, that :func:`spread` takes.
+    A map without candidates stays dense, with damage 0.
     """
     fitted = {name: fitted_map(name, old.materialize().detach(), old, None) for name, old in dense.items()}
     kept = {name: (replace(fit, layer=DENSE, damage=0.0), dense[name]) for name, fit in fitted.items()}
@@ -177,7 +184,9 @@ def _chosen(
 
 
 def derivation(trained: TrainedModel, plan: Plan, weights: str, batches: int, *, taught: bool = False) -> Derivation:
-    """Derivation of a run that starts with the parent's weights and the planned replacements.
+    """Return the derivation of a compressed run from its parent.
+
+    Its start copies the parent's weights of the same name and shape, then the planned replacements.
 
     Args:
         trained: The parent.
@@ -188,6 +197,7 @@ def derivation(trained: TrainedModel, plan: Plan, weights: str, batches: int, *,
     """
 
     def start(child: TrainingModule) -> None:
+        """Copy the parent's weights and the fitted structures into ``child``, in place."""
         state = child.network.state_dict()
         parent = trained.module.network.state_dict()
         with torch.no_grad():
@@ -205,7 +215,13 @@ def derivation(trained: TrainedModel, plan: Plan, weights: str, batches: int, *,
 
 
 def _calibration(trained: TrainedModel, config: Experiment, batches: int) -> list[Any]:
-    """First training batches of an experiment, after checking that it has the run's vocabulary."""
+    """Return the first ``batches`` training batches of an experiment.
+
+    Prepares its data. With 0 batches and the run's own config it returns none without a look at the data.
+
+    Raises:
+        PhmrunError: The data have another vocabulary than the run.
+    """
     if not batches and config is trained.config:
         return []
     data = build_data(config)
@@ -217,7 +233,10 @@ def _calibration(trained: TrainedModel, config: Experiment, batches: int) -> lis
 
 
 def _candidates(layer: LayerConfig) -> list[dict[str, Any]]:
-    """The structure with several values of the option that controls its size."""
+    """Return arguments of a structure, for several values of the option that sets its size.
+
+    Without such an option: the arguments as they are.
+    """
     for option, values in ORDERS.items():
         if option in layer.options:
             return [{**layer.arguments, option: value} for value in values]
@@ -227,9 +246,9 @@ def _candidates(layer: LayerConfig) -> list[dict[str, Any]]:
 def _fits(
     name: str, old: Structure, layers: Sequence[Mapping[str, Any]], covariance: Tensor | None
 ) -> list[tuple[FittedMap, Structure]]:
-    """Candidates of one map, fitted to it.
+    """Return the candidates of one map, each fitted to its weight.
 
-    Structures that do not fit its sizes are left out.
+    Structures that do not fit its sizes are left out; the list may be empty.
     """
     fits = []
     weight = old.materialize().detach()
@@ -243,18 +262,15 @@ def _fits(
 
 
 def _misfit(layer: Mapping[str, Any], out_features: int, in_features: int) -> str | None:
-    """Reason why a map of these sizes cannot have the layer.
-
-    None if it can.
-    """
+    """Return the reason why a map of these sizes cannot have the layer, else None."""
     cls: type[Structure] = STRUCTURES.get(layer["structure"])
     return cls.misfit(out_features, in_features, **{key: layer[key] for key in layer if key != "structure"})
 
 
 def _loss_with(module: TrainingModule, data: list[Any], structures: Mapping[str, Structure]) -> float:
-    """Calibration loss with some maps replaced.
+    """Return the mean calibration loss with some maps replaced.
 
-    The network is restored afterwards.
+    The network gets its own maps back, also after an error.
     """
     old = structures_of(module.network)
     try:

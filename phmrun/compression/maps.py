@@ -32,13 +32,19 @@ class FittedMap:
 
 
 def kind_of(name: str) -> str:
-    """Place of a map without layer numbers, shared by the maps of all layers."""
+    """Return a map's name without layer numbers and ``block``.
+
+    Maps with the same place in different layers share it: ``encoder.feedforward.expand``.
+    """
     return ".".join(part for part in name.split(".") if not part.isdigit() and part != "block")
 
 
 @torch.no_grad()
 def fitted_map(name: str, weight: Tensor, structure: Structure, covariance: Tensor | None) -> FittedMap:
-    """Measure how much of ``weight`` a fitted structure keeps."""
+    """Describe a fitted structure, with the energy of ``weight`` that it keeps.
+
+    ``output_energy`` is None if ``covariance`` is None; ``damage`` stays None.
+    """
     fitted = structure.materialize().detach()
     return FittedMap(
         name,
@@ -52,7 +58,7 @@ def fitted_map(name: str, weight: Tensor, structure: Structure, covariance: Tens
 
 
 def by_kind(maps: Iterable[FittedMap]) -> dict[str, list[FittedMap]]:
-    """Group maps that have the same place in different layers."""
+    """Group maps by their kind, the same place in different layers; order is kept."""
     kinds: dict[str, list[FittedMap]] = {}
     for item in maps:
         kinds.setdefault(item.kind, []).append(item)
@@ -60,14 +66,16 @@ def by_kind(maps: Iterable[FittedMap]) -> dict[str, list[FittedMap]]:
 
 
 def spread(choices: Mapping[str, Sequence[FittedMap]], budget: Fraction) -> dict[str, FittedMap]:
-    """Choose a replacement for each map within a parameter budget, with the least total damage.
+    """Choose a replacement for each map within a parameter budget.
+
+    The total damage of the choice is as small as found below.
 
     Minimizes Σ damage + λ · Σ parameters for a price λ, found by bisection, at which the total fits the budget
     (Lagrange multipliers; Everett 1963). No other allocation of that many parameters does less damage. Remaining
     parameters go to the maps that gain most per parameter.
 
     Args:
-        choices: Candidates of each map with a known ``damage``; a dense map has damage 0.
+        choices: Candidates of each map with their ``damage`` (None or negative counts as 0); a dense map has damage 0.
         budget: Share of the dense parameters.
 
     Raises:
@@ -81,12 +89,17 @@ def spread(choices: Mapping[str, Sequence[FittedMap]], budget: Fraction) -> dict
         raise PhmrunError(what, where="--budget")
 
     def taken(price: float) -> dict[str, FittedMap]:
+        """Return each map's candidate with the least damage + price · parameters.
+
+        Of equals, the smaller one.
+        """
         return {
             name: min(options, key=lambda option: (_damage(option) + price * option.parameters, option.parameters))
             for name, options in choices.items()
         }
 
     def size(chosen: Mapping[str, FittedMap]) -> int:
+        """Return the total parameters of the chosen candidates."""
         return sum(option.parameters for option in chosen.values())
 
     low, high = 0.0, 1e-12
@@ -113,8 +126,5 @@ def spread(choices: Mapping[str, Sequence[FittedMap]], budget: Fraction) -> dict
 
 
 def _damage(option: FittedMap) -> float:
-    """Damage of a candidate.
-
-    Negative values are noise and count as 0.
-    """
+    """Return the damage of a candidate; None and negative values (noise) count as 0."""
     return max(option.damage or 0.0, 0.0)

@@ -77,7 +77,10 @@ class Experiment(Section):
     def sizes(self) -> tuple[int, ...]:
         """Vocabulary sizes of the network if the data are missing.
 
-        ``phmrun count-params`` uses them.
+        ``phmrun count-params`` uses them. Tasks override this property.
+
+        Raises:
+            NotImplementedError: In this class.
         """
         raise NotImplementedError
 
@@ -87,14 +90,18 @@ class Experiment(Section):
         return {"layer": self.layer.arguments, "embedding": self.embedding.arguments, "output": self.output.arguments}
 
     def provenance_values(self) -> dict[str, tuple[Any, str]]:
-        """Return the value and its origin for each key or section with a provenance."""
+        """Return (value, provenance) by dotted key, for each entry of ``provenance``.
+
+        The value of a section is a mapping.
+        """
         return provenance_values(self.model_dump(mode="json"))
 
 
 def provenance_values(config: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
-    """Return :meth:`Experiment.provenance_values` for a configuration given as nested mappings.
+    """Return (value, provenance) by dotted key, for each entry of ``provenance``.
 
-    The former key ``unsaid`` of old runs is read, too.
+    For configurations as nested mappings; a key without a value gives None. Old runs name the entry ``unsaid``. Without
+    it, the result is empty.
     """
     marks = config.get("provenance", config.get("unsaid"))
     values = {}
@@ -129,7 +136,7 @@ def with_absolute_paths(config: Config) -> Config:
     """Return a copy whose data paths are absolute.
 
     A relative path is looked up in the working directory, then in the data directory. It stays unchanged if neither
-    has it.
+    has it. Without changes, the result is ``config`` itself.
     """
     data = config.data
     has_user_files = data.name == "files"
@@ -162,16 +169,15 @@ def _absolute(value: Any, prefixes: bool) -> Any:
 
 
 def decoding_section(config: Experiment) -> Section:
-    """Return the decoding section of a task.
-
-    The section is empty if the task has none.
-    """
+    """Return the decoding section of a task; an empty section if it has none."""
     section = getattr(config, "decoding", None)
     return section if isinstance(section, Section) else Section()
 
 
 def with_decoding(config: Experiment, overrides: Mapping[str, Any]) -> Experiment:
     """Return a copy with some keys of the decoding section replaced.
+
+    Without overrides, the result is ``config`` itself.
 
     Raises:
         PhmrunError: The task has no such key, or a value is invalid.
@@ -205,6 +211,10 @@ def to_yaml(config: Section, comments: Mapping[str, str] | None = None) -> str:
 
 
 def _yaml_lines(values: Mapping[str, Any], prefix: str, comments: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield each line of YAML without its comment, and the comment or "".
+
+    ``prefix`` is the dotted key of the values with a final dot; its dots set the indentation.
+    """
     indent = "  " * prefix.count(".")
     for key, value in values.items():
         comment = " ".join(comments.get(f"{prefix}{key}", "").split())
@@ -217,6 +227,7 @@ def _yaml_lines(values: Mapping[str, Any], prefix: str, comments: Mapping[str, s
 
 
 def _on_one_line(value: Any) -> str:
+    """Return a value as YAML on one line; control characters are escaped."""
     escape = isinstance(value, str) and not value.isprintable()  # line ends and the like
     style = '"' if escape else None
     text: str = yaml.dump(

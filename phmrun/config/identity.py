@@ -47,11 +47,11 @@ VERSIONED = ("layers", "mathematics")
 
 
 def run_id(config: Experiment, *, fingerprints: Mapping[str, str]) -> str:
-    """Return the run id, ``task-data-network-seed-<12 hexadecimal digits>``.
+    """Return the run id: ``task-data-network-seed-<12 hexadecimal digits>``.
 
-    The network is named by its non-default structures: ``phm``, ``output-circulant``. The digits are the start of the
-    SHA-256 of :func:`canonical_identity`. Devices, paths, logging, time limits and options at their defaults do not
-    change the id.
+    The network is named by its non-default structures, ``phm`` or ``output-circulant``; without any, by that of
+    ``layer``. The digits are the start of the SHA-256 of :func:`canonical_identity`. Devices, paths, logging, time
+    limits and options at their defaults do not change the id.
     """
     digits = digits_of(canonical_identity(config, fingerprints))
     built = {part: getattr(config, part).structure for part in ("layer", "embedding", "output")}
@@ -62,7 +62,10 @@ def run_id(config: Experiment, *, fingerprints: Mapping[str, str]) -> str:
 
 
 def canonical_identity(config: Experiment, fingerprints: Mapping[str, str]) -> str:
-    """Return the canonical JSON that the run id is a checksum of."""
+    """Return the canonical JSON that the run id is a checksum of.
+
+    ``fingerprints`` are SHA-256 checksums of files, plug-ins and datasets by name. Versions of 1 are left out.
+    """
     identity: dict[str, Any] = {
         "version": f"{SHARED_VERSION}.{type(config).version}",
         "task": config.task,
@@ -82,7 +85,7 @@ def canonical_json(identity: Mapping[str, Any]) -> str:
 
 
 def without_versions(identity: str) -> str:
-    """Return an identity without the versions of changed mathematics.
+    """Return an identity without ``mathematics``, the versions of changed mathematics.
 
     Layer versions stay.
     """
@@ -90,7 +93,10 @@ def without_versions(identity: str) -> str:
 
 
 def earlier_identities(identity: str) -> Iterator[str]:
-    """Yield the identities of the same experiment with earlier versions of its mathematics, newest versions first."""
+    """Yield the identities of the same experiment with earlier versions of its mathematics.
+
+    All combinations of lower versions of layers and mathematics are yielded, newest first; ``identity`` itself is not.
+    """
     content = json.loads(identity)
     raised = [(kind, name) for kind in VERSIONED for name in content.get(kind, {})]
     current = [content[kind][name] for kind, name in raised]
@@ -106,9 +112,9 @@ def earlier_identities(identity: str) -> Iterator[str]:
 
 
 def changed_versions(before: str, now: str) -> list[str]:
-    """List the versions that differ between two canonical identities.
+    """Return the versions that differ between two canonical identities.
 
-    An entry is "model.network=lstm, version 1, now 2".
+    An entry is "model.network=lstm, version 1, now 2". A missing version is 1.
     """
     versions = []
     for kind in VERSIONED:
@@ -126,7 +132,7 @@ def digits_of(identity: str) -> str:
 def layer_versions(section: Section) -> dict[str, int]:
     """Return the versions of the changed layers in use, by structure name.
 
-    See :data:`LAYER_VERSIONS`.
+    Subsections are included. See :data:`LAYER_VERSIONS`.
     """
     versions: dict[str, int] = {}
     if isinstance(section, LayerConfig) and section.structure in LAYER_VERSIONS:
@@ -137,9 +143,9 @@ def layer_versions(section: Section) -> dict[str, int]:
 
 
 def changed_mathematics(section: Section, prefix: str = "") -> dict[str, int]:
-    """Return the versions above 1 of the mathematics in use.
+    """Return the versions above 1 of the mathematics in use, subsections included.
 
-    Keys are dotted: ``{"model.network=transformer-xl": 2}``.
+    Keys are dotted, after ``prefix``: ``{"model.network=transformer-xl": 2}``.
     """
     versions = {
         f"{prefix}{entry}": version
@@ -152,13 +158,19 @@ def changed_mathematics(section: Section, prefix: str = "") -> dict[str, int]:
 
 
 def metric_versions(task: str) -> dict[str, int]:
-    """Return the versions above 1 of a task's metrics: ``{"metric bleu": 2}``."""
+    """Return the versions above 1 of a task's metrics: ``{"metric bleu": 2}``.
+
+    Empty for an unknown task.
+    """
     metrics = TASKS.get(task).metrics if task in TASKS else ()
     return {f"metric {metric.name}": metric.version for metric in metrics if metric.version > 1}
 
 
 def _is_in_use(section: Section, entry: str) -> bool:
-    """Return True if the section uses an entry of ``versions``."""
+    """Return True if an entry of ``versions`` applies to the section.
+
+    ``"key=value"`` applies if the key, or one of its elements, has this value; ``"key"`` if the key is truthy.
+    """
     key, compares, wanted = entry.partition("=")
     value = getattr(section, key)
     if not compares:
@@ -167,6 +179,7 @@ def _is_in_use(section: Section, entry: str) -> bool:
 
 
 def _subsections(section: Section) -> Iterator[tuple[str, Section]]:
+    """Yield each field of a section that is a section, with its name."""
     for name in type(section).model_fields:
         if isinstance(value := getattr(section, name), Section):
             yield name, value
@@ -184,17 +197,15 @@ def semantic_values(config: Experiment, *, former_names: bool = False) -> dict[s
 
 @cache
 def _default(section: type[Section], name: str) -> Any:
-    """Return the default of a key, cached.
-
-    Do not modify it.
-    """
+    """Return the default of a key; it is cached, so do not modify it."""
     return section.model_fields[name].get_default(call_default_factory=True)
 
 
 def _different(section: Section, default: Section | None, prefix: str, former_names: bool) -> dict[str, Any]:
-    """Return the values of a section that differ from ``default``.
+    """Return the hashed values of a section that differ from ``default``, by dotted key.
 
-    If ``default`` is None, compare with the section's own defaults.
+    If ``default`` is None, compare with the section's own defaults. Options of a layer are compared with the
+    structure's defaults.
     """
     kind = type(section)
     values: dict[str, Any] = {}

@@ -41,7 +41,7 @@ def json_schema(
 def _layer(section: dict[str, Any], structures: Mapping[str, Sequence[Option]]) -> dict[str, Any]:
     """Return the schema of a layer: a name, or a mapping with options.
 
-    Plug-in names are valid, too.
+    Names of ``structures`` are listed; other names are valid, too.
     """
     names = {"examples": sorted(structures), "anyOf": [{"enum": sorted(structures)}, {"type": "string"}]}
     properties = dict(section["properties"])
@@ -59,9 +59,10 @@ def _layer(section: dict[str, Any], structures: Mapping[str, Sequence[Option]]) 
 
 
 def _merged(former: dict[str, Any] | None, structure: str, option: Option) -> dict[str, Any]:
-    """Return the schema of an option.
+    """Return the schema of an option, added to that of other structures.
 
-    If several structures have an option of this name, each of their types is valid.
+    ``former`` is the schema of the option of the same name so far, or None. Each of the structures' types is valid.
+    Custom types accept anything.
     """
     try:
         kind = TypeAdapter(option.annotation).json_schema()

@@ -36,7 +36,7 @@ class OptionsOf(Protocol):
     def __call__(self, name: str, *, table: bool = False) -> Sequence[Option]:
         """Return the options of a structure.
 
-        With ``table``, an embedding's name is valid, too.
+        With ``table``, the name of an embedding is valid, too.
 
         Raises:
             PhmrunError: The name is unknown.
@@ -57,7 +57,7 @@ class Source(NamedTuple):
     lines: Mapping[str, int] = MappingProxyType({})
 
     def at(self, key: str) -> str:
-        """Return the label, followed by the line of ``key`` if it is known."""
+        """Return ``label:line`` of a key; the label alone if its line is unknown."""
         return f"{self.label}:{self.lines[key]}" if key in self.lines else self.label
 
 
@@ -75,9 +75,7 @@ class Resolved(Generic[E]):
 
 
 def parse_mapping(text: str, name: str) -> tuple[dict[str, Any], dict[str, int]]:
-    """Parse a YAML mapping.
-
-    Return it with the line of each dotted key.
+    """Parse a YAML mapping; return it with the line of each dotted key.
 
     Args:
         text: YAML text; an empty text is an empty mapping.
@@ -117,7 +115,7 @@ def read_source(path: Path) -> Source:
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
-    """Return the mapping in a YAML file; see :func:`read_source`."""
+    """Return the mapping in a YAML file; raises as :func:`read_source`."""
     return dict(read_source(path).values)
 
 
@@ -130,9 +128,9 @@ def packaged_names() -> list[str]:
 
 
 def _packaged(folder: Traversable | None = None, name: str = "configs") -> dict[str, Traversable]:
-    """Return the packaged files by name.
+    """Return the packaged YAML files by name, subfolders included.
 
-    They are in the repository's folder configs/, installed as ``phmrun.configs``.
+    They are in the repository's folder configs/, installed as ``phmrun.configs``. Without ``folder``: all of them.
     """
     by_name: dict[str, Traversable] = {}
     for entry in (folder or files("phmrun.configs")).iterdir():
@@ -145,7 +143,7 @@ def _packaged(folder: Traversable | None = None, name: str = "configs") -> dict[
 
 
 def task_defaults(task: str) -> Source:
-    """Return the defaults of a task, ``configs/tasks/TASK.yaml``.
+    """Return the defaults of a task, from ``configs/tasks/TASK.yaml``.
 
     The source is empty if there is no such file.
     """
@@ -185,7 +183,10 @@ def config_source(name: str) -> Source:
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return nested mappings for dotted keys: ``{"a.b": 1}`` becomes ``{"a": {"b": 1}}``."""
+    """Return nested mappings for dotted keys, in a new mapping.
+
+    ``{"a.b": 1}`` becomes ``{"a": {"b": 1}}``.
+    """
     tree: dict[str, Any] = {}
     for dotted, value in values.items():
         *parents, name = dotted.split(".")
@@ -259,7 +260,7 @@ def load_run_config(
         options_of: Options of a structure by name; None: the layers' options are not checked.
 
     Raises:
-        PhmrunError: The file cannot be read, names no known task, or has invalid values.
+        PhmrunError: The file cannot be read, names no known task, or has invalid values (exit 3 if it is a directory).
     """
     if path.exists() and not path.is_file():
         raise PhmrunError("this is not a file", where=str(path), code=ExitCode.DATA)
@@ -271,6 +272,7 @@ def load_run_config(
         schema = TASKS.get(name, where=str(path)).load("schema")
 
     def tell(problem: Problem) -> None:
+        """Log a warning about an ignored key."""
         _LOG.warning("%s: ignored, because another version of phmrun wrote it (%s)", problem.key, problem.source)
 
     return resolve(schema, [source], options_of, on_unknown=tell).config
@@ -289,9 +291,9 @@ class _Merged:
         self.implied: dict[str, str] = {}  # keys that a preset or network sets: the key that names it
 
     def add(self, source: Source) -> None:
-        """Merge a source over the values.
+        """Merge a source over the values, in place.
 
-        It replaces the provenance of the keys that it sets.
+        Provenance of the keys that it sets is replaced by its own or, without one, removed.
         """
         earlier, label = self.values.pop(PROVENANCE, {}), self.origin.pop(PROVENANCE, "")
         self.put, self.implied = set(), {}
@@ -307,6 +309,11 @@ class _Merged:
             self._put(PROVENANCE, earlier, label)  # not a mapping: the schema rejects it
 
     def _add(self, section: type[Section], values: Mapping[str, Any], prefix: str, source: Source) -> None:
+        """Merge a section of a source, in place; ``prefix`` is its dotted key with a final dot.
+
+        A changed structure first removes the layer's earlier values. Presets come before the section's own keys.
+        Unknown keys and values in place of sections are recorded as problems; a null section changes nothing.
+        """
         if issubclass(section, LayerConfig):
             before = self.values.get(f"{prefix}structure", section.model_fields["structure"].default)
             if values.get("structure", before) != before:  # the previous structure's options do not apply
@@ -337,15 +344,22 @@ class _Merged:
                 self.problems.append(Problem(key, what, source.at(key), valid=valid))
 
     def _put(self, key: str, value: Any, label: str) -> None:
+        """Set a key with the label of its source, in place."""
         self.values[key] = value
         self.origin[key] = label
         self.put.add(key)
 
 
 def _check_layer(merged: _Merged, name: str, default: LayerConfig, options_of: OptionsOf) -> LayerConfig | None:
-    """Return a layer's section with all options.
+    """Return a layer's section with all options, defaults included.
 
-    The result is None if its structure is invalid; a problem is added unless the schema reports it.
+    None if its structure is invalid. Each error is added to ``merged.problems``, unless the schema reports it.
+
+    Args:
+        merged: Values of all sources.
+        name: Dotted key of the section.
+        default: Section if no source sets it.
+        options_of: Options of a structure by name.
     """
     section = type(default)
     values = {key.removeprefix(f"{name}."): value for key, value in merged.values.items() if key.startswith(f"{name}.")}
@@ -396,7 +410,8 @@ def _check_layer(merged: _Merged, name: str, default: LayerConfig, options_of: O
 def _option_value(key: str, option: Option, value: Any, origin_label: str | None, problems: list[Problem]) -> Any:
     """Return a value converted to its option's type.
 
-    Add a problem if it does not fit.
+    A value that does not fit is returned unchanged, and a problem is added to ``problems``. Options of custom types are
+    not checked.
     """
     problem = Problem(key, f"must be a number, not {str(value).lower()}", origin_label)
     if option.annotation not in (int, float) or not isinstance(value, bool):

@@ -23,6 +23,7 @@ class Registered:
         self.registry = registry
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """Return the schema of the annotated type, followed by a check of the name."""
         return core_schema.no_info_after_validator_function(self._checked, handler(source))
 
     def __get_pydantic_json_schema__(
@@ -35,14 +36,19 @@ class Registered:
         return {"anyOf": [{"enum": self.registry.names()}, {"type": "string"}]}
 
     def _checked(self, name: str) -> str:
+        """Return the name if it is registered.
+
+        Raises:
+            PydanticKnownError: It is not; the error lists the registered names.
+        """
         if name not in self.registry:
             raise PydanticKnownError("literal_error", {"expected": ", ".join(self.registry.names())})
         return name
 
 
 def registered_names(field: FieldInfo) -> Sequence[str]:
-    """Return the valid names of a :class:`Registered` key.
+    """Return the names that a :class:`Registered` key may have.
 
-    The sequence is empty for any other key.
+    Empty for any other key.
     """
     return next((mark.registry.names() for mark in field.metadata if isinstance(mark, Registered)), ())

@@ -32,10 +32,7 @@ class Problem:
     suggestion: Sequence[str] = ()
 
     def __str__(self) -> str:
-        """Return the problem in one line.
-
-        A second line lists the valid values.
-        """
+        """Return the problem in one line; a second line lists valid values if there are any."""
         text = f"{cut(self.key)}: {self.what}"
         if self.suggestion:
             text += f"; did you mean {' or '.join(repr(name) for name in self.suggestion)}?"
@@ -56,6 +53,8 @@ class ConfigError(PhmrunError):
 
 def unknown_key(key: str, known: Iterable[str], source: str | None) -> Problem:
     """Return the problem of a dotted key that the schema lacks.
+
+    Similar keys are suggested. ``model.network`` and options of the command line have messages of their own.
 
     Args:
         key: Dotted key.
@@ -80,7 +79,7 @@ _PAPERS_NAMES = {"shapeshifter": "kronecker", "lowrank": "low-rank", "svd": "low
 def advise(scope: str, name: str) -> str:
     """Return advice on a layer's name that papers use and phmrun does not.
 
-    The text is empty if there is no advice.
+    Empty if there is no advice. ``scope`` is the dotted key of the layer's section.
     """
     flag = f"--{scope}" if scope in ("layer", "embedding", "output") else f"--set {scope}.structure"
     sign = " " if flag == f"--{scope}" else "="
@@ -113,9 +112,9 @@ def from_validation(error: ValidationError, schema: type[Section], origin: Mappi
 
 
 def _valid_values(section: type[Section], path: tuple[int | str, ...]) -> list[str]:
-    """Return the valid values, or the range, of the field at a path.
+    """Return the valid values, or the bounds such as ``>= 1``, of a field.
 
-    The list is empty if it is no leaf of the schema.
+    Empty if the path leads to no single value of the schema, or the field has neither.
     """
     for part in path:
         field = section.model_fields.get(str(part))
@@ -134,7 +133,7 @@ def _valid_values(section: type[Section], path: tuple[int | str, ...]) -> list[s
 def choices(annotation: Any) -> list[str]:
     """Return the values of a ``Literal``, of ``bool``, or of a union of these.
 
-    The list is empty for any other type.
+    The optional value is "null", and comes last. Empty for any other type.
     """
     origin = get_origin(annotation)
     if origin is Literal:
@@ -150,6 +149,10 @@ def choices(annotation: Any) -> list[str]:
 
 
 def _wording(kind: str, message: str, value: Any) -> str:
+    """Return the text of pydantic's error of this kind, with the value.
+
+    An unknown kind keeps pydantic's message, beginning in lower case.
+    """
     words = {
         **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "must be a whole number"),
         **dict.fromkeys(("float_parsing", "float_type"), "must be a number"),

@@ -21,7 +21,7 @@ _FORMS = {"said": re.compile(r"said \S.*"), "released": re.compile(r"released [\
 
 
 def kind_of(text: str) -> str:
-    """Return the kind of a provenance.
+    """Return the kind of a provenance: said, released or ours.
 
     Empty if it has none, as in older runs.
     """
@@ -30,23 +30,29 @@ def kind_of(text: str) -> str:
 
 
 def is_complete(text: str) -> bool:
-    """Return True if a provenance has a kind and its details: a section, a place in a repository, a reason."""
+    """Return True if a provenance has a kind and its details.
+
+    Details are a section after "said", a repository and a place in it after "released", a reason after "ours".
+    """
     kind = kind_of(text)
     form = _FORMS.get(kind)
     return bool(form.fullmatch(text)) if form else kind == "ours" and len(text) > len("ours, ")
 
 
 def provenance_of(key: str, given: Mapping[str, str]) -> str | None:
-    """Return the provenance of a dotted key: its own, or that of its longest beginning."""
+    """Return the provenance of a dotted key, or of its longest beginning.
+
+    None if there is neither.
+    """
     parts = key.split(".")
     names = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
     return next((given[name] for name in names if name in given), None)
 
 
 def spread(given: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
-    """Return the provenance of each key.
+    """Return the provenance of each key that has one, by key.
 
-    Entries that match none of the keys stay unchanged.
+    Entries of ``given`` that match none of the keys are added unchanged.
     """
     keys = list(keys)
     texts = {key: provenance_of(key, given) for key in keys}
@@ -55,9 +61,10 @@ def spread(given: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
 
 
 def grouped(values: Mapping[str, tuple[Any, str]]) -> list[tuple[str, str]]:
-    """Rows of provenance and of the settings that have it, ``key = value``.
+    """Return rows of a provenance and the settings that have it.
 
-    Those said in a paper come first.
+    Settings are ``key = value``, separated by commas; a section is its key alone. Rows are sorted by kind: said,
+    released, ours, none.
     """
     settings: dict[str, list[str]] = {}
     for key, (value, text) in values.items():
@@ -67,4 +74,5 @@ def grouped(values: Mapping[str, tuple[Any, str]]) -> list[tuple[str, str]]:
 
 
 def _begins(key: str, name: str) -> bool:
+    """Return True if ``name`` is the dotted key or one of its sections."""
     return key == name or key.startswith(f"{name}.")

@@ -50,7 +50,10 @@ class Section(BaseModel):
 
     @classmethod
     def all_versions(cls) -> dict[str, int]:
-        """Return the versions of changed mathematics, those of base classes included."""
+        """Return the versions of changed mathematics, by ``"key=value"`` or ``"key"``.
+
+        Versions of base classes are included; the class's own override them.
+        """
         versions: dict[str, int] = {}
         for kind in reversed(cls.__mro__):
             versions |= vars(kind).get("versions", {})
@@ -59,9 +62,12 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_truth_value_as_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Reject ``true`` and ``false`` for keys of other types.
+        """Reject ``true`` and ``false`` for keys of other types; else return the value.
 
         Python reads them as the numbers 1 and 0. Elements of lists are not checked.
+
+        Raises:
+            ValueError: The value is boolean, and the key is not.
         """
         if isinstance(value, bool) and info.field_name in cls.model_fields:
             kind = cls.model_fields[info.field_name].annotation
@@ -73,23 +79,26 @@ class Section(BaseModel):
     @field_validator("*")
     @classmethod
     def _of_32_bits(cls, value: Any) -> Any:
-        """Reject integers above 2³² − 1 in absolute value; elements of lists are not checked."""
+        """Reject integers above 2³² − 1 in absolute value; else return the value.
+
+        Elements of lists are not checked.
+
+        Raises:
+            ValueError: The integer is too large.
+        """
         if type(value) is int and abs(value) > LARGEST_NUMBER:
             raise ValueError(f"must be no larger than {LARGEST_NUMBER:,}")
         return value
 
 
 def former_name(section: type[Section], name: str) -> str:
-    """Return the former name of a renamed key.
-
-    It is the key's name if the key was never renamed.
-    """
+    """Return the former name of a renamed key; ``name`` if it was never renamed."""
     marks = section.model_fields[name].metadata
     return next((mark.name for mark in marks if isinstance(mark, Formerly)), name)
 
 
 def is_section(annotation: Any) -> TypeGuard[type[Section]]:
-    """Return True if a field's annotation is a nested section."""
+    """Return True if a field's annotation is a subclass of :class:`Section`."""
     return isinstance(annotation, type) and issubclass(annotation, Section)
 
 
@@ -97,7 +106,7 @@ FilePath = Annotated[Path | None, Unhashed()]  # a user's file: its contents are
 
 
 def is_hashed(section: type[Section], name: str) -> bool:
-    """Return True if a key is part of the run id."""
+    """Return True if a key is part of the run id: not marked :class:`Unhashed`."""
     return not any(isinstance(mark, Unhashed) for mark in section.model_fields[name].metadata)
 
 
@@ -115,14 +124,12 @@ class LayerConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _name_alone(cls, value: Any) -> Any:
+        """Return ``{"structure": value}`` for a text; anything else unchanged."""
         return {"structure": value} if isinstance(value, str) else value
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options of the structure by name, as keyword arguments.
-
-        A copy.
-        """
+        """Options of the structure by name, as keyword arguments; a copy."""
         return dict(self.__pydantic_extra__ or {})
 
     @property
@@ -132,14 +139,14 @@ class LayerConfig(Section):
 
     @property
     def option_defaults(self) -> dict[str, Any]:
-        """Default of each option of the structure.
+        """Default of each option of the structure; a copy.
 
-        The mapping is empty until the configuration is resolved.
+        Empty until the configuration is resolved.
         """
         return dict(self._defaults)
 
     def with_defaults(self, defaults: dict[str, Any]) -> Self:
-        """Return a copy with all options set.
+        """Return a copy in which options that are not set have these defaults.
 
         ``option_defaults`` of the copy are ``defaults``.
         """
@@ -174,7 +181,7 @@ class EmbeddingConfig(LayerConfig):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Structure and options as keyword arguments.
+        """Structure and options as keyword arguments of a module.
 
         ``inside`` is among them only if it is not the default.
         """
@@ -205,6 +212,10 @@ class DataConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _files_imply_their_name(cls, value: Any) -> Any:
+        """Add ``name: files`` to a mapping without ``name`` that sets a user's file.
+
+        Anything else is returned unchanged.
+        """
         if isinstance(value, dict) and "name" not in value and any(value.get(key) for key in cls.files):
             return {**value, "name": "files"}
         return value
@@ -212,7 +223,8 @@ class DataConfig(Section):
     def testing(self, *paths: Path) -> Self:
         """Return a copy whose only data are a user's test file.
 
-        This class uses only the first path. Parallel text overrides the method and takes two.
+        The splits ``train`` and ``dev`` become None, ``hold_out`` 0. This class uses only the first path. Parallel text
+        overrides the method and takes two.
         """
         return self.model_copy(update={"name": "files", "hold_out": 0.0, "train": None, "dev": None, "test": paths[0]})
 
@@ -248,6 +260,11 @@ class SplitFilesConfig(DataConfig):
 
     @model_validator(mode="after")
     def _files_or_a_dataset(self) -> Self:
+        """Check that files and ``name`` agree, and that files are complete.
+
+        Raises:
+            ValueError: Files are set with another name than "files", or a training or validation file is missing.
+        """
         present = [key for key in self.files if getattr(self, key) is not None]
         if self.name != "files" and present:
             raise ValueError(f"{', '.join(present)} needs name=files, not name={self.name}")
@@ -279,6 +296,11 @@ class BatchConfig(Section):
 
     @model_validator(mode="after")
     def _order_counts_sentences(self) -> Self:
+        """Check that order "file" is used with sentences only.
+
+        Raises:
+            ValueError: The order is "file", and the unit is not "sentences".
+        """
         if self.order == "file" and self.unit != "sentences":
             raise ValueError("order=file needs unit=sentences")
         return self
@@ -391,6 +413,10 @@ class TrainingConfig(Section):
     @field_validator("precision", mode="before")
     @classmethod
     def _bare_number_of_bits(cls, value: Any) -> Any:
+        """Return the name of a precision: 32, 64, "bf16", 16 and "16" are abbreviations.
+
+        Any other value is returned unchanged.
+        """
         if not isinstance(value, int | str):
             return value  # the schema reports it
         return {32: "32", 64: "64", "bf16": "bf16-mixed", "16": "16-mixed", 16: "16-mixed"}.get(value, value)
@@ -398,6 +424,13 @@ class TrainingConfig(Section):
     @field_validator("max_time", mode="before")
     @classmethod
     def _as_a_clock(cls, value: Any) -> Any:
+        """Return a time limit as HH:MM:SS; minutes are converted.
+
+        None and truth values become None.
+
+        Raises:
+            ValueError: It is in another form, or 0 seconds.
+        """
         if value is None or isinstance(value, bool):
             return None
         text = str(value).strip()
@@ -414,6 +447,12 @@ class TrainingConfig(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        """Check keys that depend on each other.
+
+        Raises:
+            ValueError: ``average`` exceeds ``keep_last`` or is set together with ``average_after``; a schedule lacks
+                ``max_steps`` or the learning rate, or noam has one; or milestones do not increase.
+        """
         if self.average > self.keep_last:
             raise ValueError(f"average is {self.average}, but keep_last keeps only {self.keep_last} checkpoints")
         if self.average and self.average_after:
@@ -433,7 +472,7 @@ class TrainingConfig(Section):
 
     @property
     def max_seconds(self) -> int | None:
-        """Time limit in seconds; None: no limit."""
+        """Time limit in seconds; None if there is no limit."""
         if self.max_time is None:
             return None
         hours, minutes, seconds = (int(part) for part in self.max_time.split(":"))
@@ -495,11 +534,17 @@ class HardwareConfig(Section):
     @field_validator("devices", mode="before")
     @classmethod
     def _count_as_a_number(cls, value: Any) -> Any:
+        """Return a text of digits as an integer; anything else unchanged."""
         return int(value) if isinstance(value, str) and value.isdecimal() else value
 
     @field_validator("devices")
     @classmethod
     def _at_least_one(cls, value: int | str) -> int | str:
+        """Check the number of devices, −1, a list, or "auto"; return it unchanged.
+
+        Raises:
+            ValueError: It is in another form, 0, below −1, or above 1,024.
+        """
         if value in (0, "") or (isinstance(value, int) and value < -1):
             raise ValueError("must be a number of devices from 1 on, -1 for all, a list or auto")
         if isinstance(value, int) and value > 1024:  # each has a process

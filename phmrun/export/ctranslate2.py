@@ -44,7 +44,10 @@ class OutputDifference:
 
 @dataclass(frozen=True)
 class Agreement:
-    """BLEU of both engines on the same sentences, with the length penalty ``power``, which both support."""
+    """BLEU of both engines on the same sentences.
+
+    Both use the length penalty ``power``, which both support.
+    """
 
     split: str
     sentences: int
@@ -78,6 +81,7 @@ def export_to_ctranslate2(
     Raises:
         PhmrunError: (exit 2) The run is not a sequence-to-sequence network, the library or the data are missing, or
             ``out`` holds other files.
+        PhmrunError: (exit 2) The split or the quantization is unknown.
     """
     task = TASKS.get(trained.config.task)
     if not task.converts:
@@ -118,7 +122,9 @@ def agreement(
     references: Sequence[str],
     split: str,
 ) -> Agreement:
-    """Compare two translators with the same weights and search settings on the same sentences.
+    """Compare two translators with the same weights on the same sentences.
+
+    Lines differ if their token ids do. The trained network scores the outputs that differ.
 
     The trained network scores the outputs that differ.
     """

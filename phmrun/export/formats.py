@@ -77,7 +77,11 @@ def export(trained: TrainedModel, path: Path | None, kind: str, **weights: Any) 
 
 
 def _export_file(program: ExportGraph, path: Path, kind: str, facts: Mapping[str, str]) -> Exported:
-    """Write one file and compare its outputs with the trained model's."""
+    """Write one file, and compare its outputs with the trained model's.
+
+    Raises:
+        PhmrunError: (exit 1) An output differs by more than ``TOLERANCE``; nothing is written.
+    """
     write = {"safetensors": _write_safetensors, "torch-export": _write_torch_export, "onnx": _write_onnx}[kind]
     with replacing(path) as temporary:
         run = write(program, temporary, {**facts, **program.facts})
@@ -89,7 +93,10 @@ def _export_file(program: ExportGraph, path: Path, kind: str, facts: Mapping[str
 
 
 def _export_parts(program: ExportGraph, directory: Path, trained: TrainedModel, facts: Mapping[str, str]) -> Exported:
-    """Write the graphs that a search calls into a directory, with vocabularies, token names and search settings."""
+    """Write the graphs that a search calls, as ONNX files of a directory.
+
+    The directory also gets vocabularies, token names and search settings. It replaces an earlier one when complete.
+    """
     vocabularies = cast(Vocabularies, trained.vocabulary)
     decoding = decoding_section(trained.config)
     search = {name: getattr(decoding, name) for name in SEARCH if hasattr(decoding, name)}
@@ -109,8 +116,9 @@ def _export_parts(program: ExportGraph, directory: Path, trained: TrainedModel, 
 
 @torch.no_grad()
 def largest_difference(program: ExportGraph, run: Run) -> float:
-    """Largest relative difference between the trained network's outputs and those of ``run``, over all examples.
+    """Return the largest difference between the outputs of the network and of ``run``.
 
+    Each difference is relative to the largest absolute value of the network's output. All examples are compared.
     Infinity if shapes differ.
     """
     worst = 0.0
@@ -124,9 +132,9 @@ def largest_difference(program: ExportGraph, run: Run) -> float:
 
 
 def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> Run:
-    """Write folded weights by name.
+    """Write folded weights by name; return the network that has read them.
 
-    A tied table is stored once, and its other names in the metadata.
+    A tied table is stored once, and its other names in the metadata. The file is loaded into ``program.network``.
     """
     from safetensors.torch import load_file, save
 
@@ -147,7 +155,7 @@ def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str
 
 
 def _write_torch_export(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> Run:
-    """Write a program for ``torch.export.load``."""
+    """Write a program for ``torch.export.load``; return the program read from the file."""
     exported = torch.export.export(program.function, program.examples[0], dynamic_shapes=_free_sizes(program))
     # torch.export.save requires the ending .pt2.
     beside = path.with_suffix(".pt2")
@@ -162,9 +170,10 @@ def _write_torch_export(program: ExportGraph, path: Path, facts: Mapping[str, st
 
 
 def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> Run:
-    """Write an ONNX graph.
+    """Write an ONNX graph; return a function that runs the file in onnxruntime.
 
-    Return a function that runs the file in onnxruntime.
+    Raises:
+        PhmrunError: A package is missing (exit 2), or torch cannot export the model (exit 1).
     """
     try:
         import onnx
@@ -196,6 +205,7 @@ def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> R
     session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
 
     def run(*inputs: Tensor) -> tuple[Tensor, ...]:
+        """Return the outputs of the file for tensors in the graph's order."""
         named = {name: value.numpy() for name, value in zip(program.inputs, inputs, strict=True)}
         return tuple(torch.from_numpy(output) for output in session.run(None, named))
 
@@ -203,11 +213,9 @@ def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> R
 
 
 def _free_sizes(program: ExportGraph) -> tuple[Any, ...]:
-    """Free dimensions of each input for torch's exporter.
+    """Return the free dimensions of each input, for torch's exporter.
 
-    Equal names mean equal sizes.
-
-    Dimensions of ``*args`` inputs form a nested tuple, as torch requires.
+    Equal names mean equal sizes. Dimensions of ``*args`` inputs form a nested tuple, as torch requires.
     """
     sizes = {name: torch.export.Dim(name, min=1, max=most) for name, most in program.largest.items()}
     free = [

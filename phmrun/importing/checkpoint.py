@@ -30,10 +30,12 @@ class Checkpoint:
     sha256: str  # checksum of the file of weights
 
     def tensor(self, *names: str, shape: tuple[int, ...] | None = None) -> Tensor:
-        """Tensor of the first name that exists, as float32.
+        """Return the tensor of the first name that exists, as float32.
+
+        ``shape`` is checked unless None.
 
         Raises:
-            PhmrunError: None of the names exists, or the tensor has another shape.
+            PhmrunError: (exit 3) None of the names exists, or the tensor has another shape.
         """
         tensor = next((self.tensors[name] for name in names if name in self.tensors), None)
         if tensor is None:
@@ -43,7 +45,7 @@ class Checkpoint:
         return tensor.float()
 
     def file(self, name: str) -> bytes:
-        """Content of another file in the directory.
+        """Return the content of another file in the directory.
 
         Raises:
             PhmrunError: (exit 3) The file is missing.
@@ -55,11 +57,11 @@ class Checkpoint:
 
 
 def read_checkpoint(directory: Path) -> Checkpoint:
-    """Read ``config.json`` and ``model.safetensors``.
+    """Read ``config.json`` and ``model.safetensors`` of a directory.
 
     Raises:
         PhmrunError: (exit 3) The directory or a file is missing or damaged, or the weights are pickles. Pickles can
-            execute code when they are read, and are never opened.
+            execute code when they are read, and are never opened. (exit 2) The package ``safetensors`` is missing.
     """
     if not directory.is_dir():
         raise PhmrunError("no such directory", where=str(directory), code=ExitCode.DATA)
@@ -90,7 +92,10 @@ def read_checkpoint(directory: Path) -> Checkpoint:
 
 
 def _without_weights(directory: Path) -> PhmrunError:
-    """Error for a directory without ``model.safetensors``, with the safe way to make one."""
+    """Return the error for a directory without ``model.safetensors``.
+
+    The hint has the safe way to make one. Sharded weights, pickles and no weights have their own messages.
+    """
     pickles = sorted(path.name for pattern in PICKLES for path in directory.glob(pattern))
     if (directory / f"{WEIGHTS}.index.json").is_file():
         what, hint = "the weights are in several files, which is not supported", f"Save them as one: {SAFELY}"
@@ -104,4 +109,5 @@ def _without_weights(directory: Path) -> PhmrunError:
 
 
 def _damaged(path: Path, reason: str) -> PhmrunError:
+    """Return the error (exit 3) for a damaged file of the checkpoint."""
     return PhmrunError(f"the checkpoint is damaged: {reason}", where=str(path), code=ExitCode.DATA)

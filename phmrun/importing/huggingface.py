@@ -45,6 +45,7 @@ def describe(checkpoint: Checkpoint) -> Imported:
 
     Raises:
         PhmrunError: (exit 3) The model type is unknown, or it uses a feature that our Transformer lacks.
+        PhmrunError: (exit 3) The vocabulary is missing, damaged, or of another size than ``config.json`` says.
     """
     kind = checkpoint.config.get("model_type")
     if kind == "t5":
@@ -67,6 +68,13 @@ def load_weights(checkpoint: Checkpoint, imported: Imported, network: Transforme
 
 
 def _t5(checkpoint: Checkpoint) -> Imported:
+    """Translate a T5 checkpoint's config and SentencePiece model into phmrun settings.
+
+    Pieces beyond the SentencePiece model's are named ``<extra N>``.
+
+    Raises:
+        PhmrunError: (exit 3) A setting is not supported, or the vocabulary is damaged.
+    """
     config = checkpoint.config
     width, heads, head = (_size(checkpoint, key) for key in ("d_model", "num_heads", "d_kv"))
     wanted = {"feed_forward_proj": "relu", "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
@@ -96,6 +104,11 @@ def _t5(checkpoint: Checkpoint) -> Imported:
 
 
 def _marian(checkpoint: Checkpoint) -> Imported:
+    """Translate a Marian checkpoint's config and vocabulary files into phmrun settings.
+
+    Raises:
+        PhmrunError: (exit 3) A setting is not supported, or the vocabulary is damaged.
+    """
     config = checkpoint.config
     _refuse(checkpoint, "activation_function", "gelu", ("swish", "relu"))
     for key in ("normalize_embedding", "normalize_before"):
@@ -138,7 +151,19 @@ def _marian(checkpoint: Checkpoint) -> Imported:
 def _renumbered(
     checkpoint: Checkpoint, model: bytes, names: Sequence[str], unknown_token: int
 ) -> tuple[PieceVocabulary, list[int]]:
-    """Vocabulary with our special tokens first, and the checkpoint's token id of each entry."""
+    """Return a vocabulary with our special tokens first, and the order of its entries.
+
+    The order holds the checkpoint's token id of each entry.
+
+    Args:
+        checkpoint: Source of the special tokens' ids.
+        model: Content of the SentencePiece model.
+        names: Pieces in the checkpoint's order.
+        unknown_token: The checkpoint's id of the unknown token.
+
+    Raises:
+        PhmrunError: (exit 3) A special token's id is outside ``names``.
+    """
     pad = _token(checkpoint, "pad_token_id", 0)
     start = _token(checkpoint, "decoder_start_token_id", pad)
     special = [pad, unknown_token, start, _token(checkpoint, "eos_token_id", 1)]
@@ -150,6 +175,11 @@ def _renumbered(
 
 
 def _load_t5(checkpoint: Checkpoint, order: Tensor, network: Transformer) -> None:
+    """Copy T5's weights into ``network``, in place, rescaled where ours scales otherwise.
+
+    Raises:
+        PhmrunError: (exit 3) A tensor is missing or has another shape.
+    """
     width, heads = network.width, cast(MultiheadAttention, cast(EncoderLayer, network.encoder[0]).attention.block)
     table = checkpoint.tensor(*T5_TABLES, shape=(int(order.max()) + 1, width))
     # T5 divides the input of a tied output by √width and leaves embeddings unscaled; ours multiplies embeddings.
@@ -175,6 +205,11 @@ def _load_t5(checkpoint: Checkpoint, order: Tensor, network: Transformer) -> Non
 
 
 def _load_marian(checkpoint: Checkpoint, order: Tensor, network: Transformer) -> None:
+    """Copy Marian's weights into ``network``, in place.
+
+    Raises:
+        PhmrunError: (exit 3) A tensor is missing or has another shape.
+    """
     places = ("shared", "encoder.embed_tokens", "decoder.embed_tokens")
     size = (int(order.max()) + 1, network.width)
     table = checkpoint.tensor(*(f"model.{place}.weight" for place in places), "lm_head.weight", shape=size)
@@ -202,9 +237,9 @@ def _sublayers(network: Transformer) -> Iterator[tuple[str, str, Sublayer, int, 
 def _set_attention(
     checkpoint: Checkpoint, sublayer: Sublayer, places: Sequence[str], norm: str, scale: float = 1.0
 ) -> None:
-    """Load query, key, value and output maps and their norm.
+    """Load query, key, value and output maps and their norm, in place.
 
-    ``scale`` multiplies the query map.
+    ``places`` are their names in the checkpoint, in this order. ``scale`` multiplies weight and bias of the query map.
     """
     block = cast(MultiheadAttention, sublayer.block)
     for linear, place, factor in zip((*block.project, block.output), places, (scale, 1.0, 1.0, 1.0), strict=True):
@@ -213,7 +248,10 @@ def _set_attention(
 
 
 def _set_feedforward(checkpoint: Checkpoint, sublayer: Sublayer, places: Sequence[str], norm: str) -> None:
-    """Load the two maps of a feed-forward block and its norm."""
+    """Load the two maps of a feed-forward block and its norm, in place.
+
+    ``places`` are the names of the first and of the second map.
+    """
     block = cast(FeedForward, sublayer.block)
     for linear, place in zip((block.expand, block.contract), places, strict=True):
         _set(checkpoint, linear, place)
@@ -221,7 +259,10 @@ def _set_feedforward(checkpoint: Checkpoint, sublayer: Sublayer, places: Sequenc
 
 
 def _set_tables(network: Transformer, table: Tensor, order: Tensor, bias: Tensor | None) -> None:
-    """Load the shared table in our order, and an output bias that rules the beginning token out."""
+    """Load the shared table in our order, and the output bias, in place.
+
+    A bias of None becomes 0. The bias of BOS is always ``RULED_OUT``.
+    """
     matrix = cast(Dense, cast(Any, network.source_embedding).structure).matrix
     matrix.copy_(table[order])
     output_bias = cast(nn.Parameter, network.output.bias)
@@ -230,6 +271,10 @@ def _set_tables(network: Transformer, table: Tensor, order: Tensor, bias: Tensor
 
 
 def _set(checkpoint: Checkpoint, module: nn.Module, name: str, scale: float = 1.0) -> None:
+    """Load weight and bias of a linear map, times ``scale``, in place.
+
+    The bias is read only if the module has one.
+    """
     linear = cast(Linear, module)
     shape = (linear.out_features, linear.in_features)
     cast(Dense, linear.structure).matrix.copy_(scale * checkpoint.tensor(f"{name}.weight", shape=shape))
@@ -238,6 +283,7 @@ def _set(checkpoint: Checkpoint, module: nn.Module, name: str, scale: float = 1.
 
 
 def _set_norm(checkpoint: Checkpoint, norm: nn.Module, name: str) -> None:
+    """Load the weight of a norm in place, and the bias of a layer norm."""
     weight = cast(Tensor, norm.weight)
     weight.copy_(checkpoint.tensor(f"{name}.weight", shape=tuple(weight.shape)))
     if isinstance(norm, nn.LayerNorm):
@@ -245,6 +291,11 @@ def _set_norm(checkpoint: Checkpoint, norm: nn.Module, name: str) -> None:
 
 
 def _processor(checkpoint: Checkpoint, model: bytes) -> sentencepiece.SentencePieceProcessor:
+    """Return the SentencePiece processor of a serialized model.
+
+    Raises:
+        PhmrunError: (exit 3) The model is damaged.
+    """
     try:
         return processor_of(model)
     except ValueError as error:
@@ -252,7 +303,11 @@ def _processor(checkpoint: Checkpoint, model: bytes) -> sentencepiece.SentencePi
 
 
 def _size(checkpoint: Checkpoint, key: str) -> int:
-    """Positive integer of the checkpoint's config."""
+    """Return a positive integer of the checkpoint's config.
+
+    Raises:
+        PhmrunError: (exit 3) It is missing, no integer, or not below 2²⁴.
+    """
     value = checkpoint.config.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**24:
         raise _unlike(checkpoint, f"{key} is {value!r}, not a size")
@@ -260,7 +315,11 @@ def _size(checkpoint: Checkpoint, key: str) -> int:
 
 
 def _rate(checkpoint: Checkpoint, key: str) -> float:
-    """Dropout rate of the checkpoint's config."""
+    """Return a dropout rate of the checkpoint's config; 0.1 if it is missing.
+
+    Raises:
+        PhmrunError: (exit 3) It is not a number of at least 0 and below 1.
+    """
     value = checkpoint.config.get(key, 0.1)
     if not isinstance(value, int | float) or not 0 <= value < 1:
         raise _unlike(checkpoint, f"{key} is {value!r}, not a share")
@@ -268,11 +327,19 @@ def _rate(checkpoint: Checkpoint, key: str) -> float:
 
 
 def _token(checkpoint: Checkpoint, key: str, otherwise: int) -> int:
+    """Return a token id of the checkpoint's config; ``otherwise`` if it is no integer."""
     value = checkpoint.config.get(key)
     return value if isinstance(value, int) else otherwise
 
 
 def _refuse(checkpoint: Checkpoint, key: str, default: Any, supported: tuple[Any, ...]) -> None:
+    """Check that a setting of the checkpoint has a supported value.
+
+    A missing setting counts as ``default``.
+
+    Raises:
+        PhmrunError: (exit 3) The value is not among ``supported``.
+    """
     value = checkpoint.config.get(key, default)
     if value not in supported:
         choices = " or ".join(map(repr, supported))
@@ -280,5 +347,6 @@ def _refuse(checkpoint: Checkpoint, key: str, default: Any, supported: tuple[Any
 
 
 def _unlike(checkpoint: Checkpoint, reason: str) -> PhmrunError:
+    """Return the error (exit 3) for a checkpoint that cannot be imported."""
     what = f"the checkpoint cannot be imported: {reason}"
     return PhmrunError(what, where=str(checkpoint.directory), code=ExitCode.DATA)

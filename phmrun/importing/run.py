@@ -36,7 +36,7 @@ def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mappi
     """Create a finished run from a checkpoint.
 
     Args:
-        directory: Directory written by Hugging Face's ``save_pretrained``.
+        directory: Directory written by Hugging Face's ``save_pretrained``; only read.
         task: Name of a sequence-to-sequence task.
         runs_dir: Directory of all runs.
         data: Keys of the data section, for later scoring and training.
@@ -44,6 +44,7 @@ def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mappi
     Raises:
         PhmrunError: The task is not sequence-to-sequence (exit 2); the checkpoint is damaged, pickled, or of an
             unsupported kind (exit 3).
+        PhmrunError: A run directory of the same id exists already, or the options are invalid.
     """
     description: Task = TASKS.get(task)
     if not description.converts:
@@ -81,7 +82,7 @@ def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mappi
 
 
 def with_vocabulary(config: Experiment, directory: Path) -> Experiment:
-    """Config whose vocabulary is read from ``directory`` unchanged, whatever the data are."""
+    """Return a copy of a config that reads its vocabulary from ``directory``, made absolute."""
     data: Any = config.data
     vocabulary = data.vocabulary.model_copy(update={"path": directory.resolve()})
     return config.model_copy(update={"data": data.model_copy(update={"vocabulary": vocabulary})})

@@ -22,10 +22,12 @@ class _Inputs(Function):
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+        """Return views of the three tensors."""
         return query.view_as(query), key.view_as(key), value.view_as(value)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+        """Set the switch to ``ONEDNN``; return the gradients unchanged."""
         switch(ONEDNN)
         return gradients
 
@@ -38,10 +40,12 @@ class _Output(Function):
 
     @staticmethod
     def forward(ctx: Any, context: Tensor) -> Tensor:
+        """Return a view of the tensor."""
         return context.view_as(context)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        """Set the switch to ``NATIVE`` if it is ``ONEDNN``; return the gradient unchanged."""
         if switched() == ONEDNN:
             switch(NATIVE)
         return gradients[0]
@@ -56,7 +60,9 @@ def attend(
     *,
     causal: bool = False,
 ) -> Tensor:
-    """Compute softmax(Q Kᵀ / √head_width + mask) V per head with torch's default library.
+    """Compute softmax(Q Kᵀ / √head_width + mask) V per head.
+
+    Products use torch's default library, whatever the switch is.
 
     Args:
         query: ``[batch, heads, length, head_width]``.

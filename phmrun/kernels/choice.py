@@ -39,18 +39,23 @@ class Choice:
     refused: bool = False
 
     def applied(self) -> AbstractContextManager[None]:
-        """Return a context in which products use this library."""
+        """Return a context in which float32 products use this library."""
         return onednn_products(self.library == "onednn")
 
 
 def choose(requested: str, products: Callable[[], Sequence[Product]]) -> Choice:
-    """Choose the library of the products.
+    """Choose the library of the products, with its reason.
 
-    A request for oneDNN limits its instruction set by ``ONEDNN_MAX_CPU_ISA``, unless that is set already.
+    oneDNN is chosen only if its products are as exact as float32 by the probe. A request for oneDNN limits its
+    instruction set by ``ONEDNN_MAX_CPU_ISA``, unless that is set already.
 
     Args:
         requested: "torch", "onednn", or "auto": oneDNN on processors by AMD.
         products: Returns the weight shapes of the run; called only if oneDNN is possible.
+
+    Returns:
+        "onednn" if it is requested or advisable and passes; otherwise "torch", with ``refused`` if oneDNN was
+        requested.
     """
     if requested == "torch":
         return Choice("torch", "as set")

@@ -43,6 +43,7 @@ def _turned(weight: Tensor, bias: Tensor | None) -> Map:
     column = None if bias is None else bias.unsqueeze(1)
 
     def turned(inputs: Tensor) -> Tensor:
+        """Return W x for rows, computed as the transpose of W xᵀ, plus the bias."""
         columns = inputs.t()
         outputs = torch.mm(weight, columns) if column is None else torch.addmm(column, weight, columns)
         return outputs.t().contiguous()
@@ -69,7 +70,7 @@ MANY_ROWS = ("linear", "packed")
 
 
 class FewRows:
-    """Map y = W x + b without gradients, by the fastest kernel for each number of rows.
+    """Map y = W x + b without gradients, by the fastest kernel.
 
     Kernels are measured in single precision on a CPU; otherwise ``F.linear`` is used. Row counts that use the same
     kernel share its copy of W.
@@ -86,16 +87,19 @@ class FewRows:
         self._by_kernel: dict[str, Map] = {}
 
     def __call__(self, inputs: Tensor) -> Tensor:
-        """Return W x + b, ``[rows, in_features] -> [rows, out_features]``."""
+        """Return W x + b for each row, ``[rows, in_features] -> [rows, out_features]``.
+
+        The first call with a number of rows may measure the kernels.
+        """
         apply = self._by_rows.get(len(inputs))
         if apply is None:
             apply = self._by_rows[len(inputs)] = self._chosen(len(inputs))
         return apply(inputs)
 
     def _chosen(self, rows: int) -> Map:
-        """Return the fastest map for this number of rows.
+        """Return the map for this number of rows; build it if it is new.
 
-        Numbers up to the same power of two share a kernel.
+        Numbers up to the same power of two share a kernel. It is ``F.linear`` except in float32 on a CPU.
         """
         size = 1 << max(0, rows - 1).bit_length()
         if size not in self._by_rows:
@@ -108,7 +112,10 @@ class FewRows:
 
 
 def fastest(weight: Tensor, bias: Tensor | None, rows: int) -> str:
-    """Return the name of the fastest kernel for a map, measured at its first use in this process."""
+    """Return the name of the fastest kernel for a map with this number of rows.
+
+    Measured at its first use in this process. Another kernel than "linear" must take at most ``CLEARLY`` of its time.
+    """
     key = (*weight.shape, rows, torch.get_num_threads())
     if key not in _CHOSEN:
         inputs = torch.randn(rows, weight.shape[1], generator=torch.Generator().manual_seed(0))
@@ -128,7 +135,7 @@ def fastest(weight: Tensor, bias: Tensor | None, rows: int) -> str:
 def _works(name: str, inputs: Tensor) -> bool:
     """Return True if this build of torch has the kernel's operators.
 
-    Otherwise log once.
+    Only "packed" is tried; if it fails, a warning is logged once.
     """
     if name != "packed":
         return True

@@ -24,7 +24,10 @@ class Product(NamedTuple):
 
 
 def products_of(network: nn.Module) -> list[Product]:
-    """Return the distinct weight shapes of a network: its linear maps and the factors of its structures."""
+    """Return the distinct weight shapes of a network, sorted.
+
+    They are those of linear maps, and of all parameters of two or more dimensions. Sides are cut to ``LARGEST``.
+    """
     shapes: set[Product] = set()
     for module in network.modules():
         sides = getattr(module, "out_features", None), getattr(module, "in_features", None)
@@ -37,6 +40,7 @@ def products_of(network: nn.Module) -> list[Product]:
 
 
 def _product(shape: Sequence[int]) -> Product:
+    """Return a shape as a product, each side at most ``LARGEST``."""
     return Product(*(min(side, LARGEST) for side in shape))
 
 
@@ -60,7 +64,7 @@ def largest_error(products: Iterable[Product]) -> float:
 
 
 def _error(left: Tensor, right: Tensor) -> float:
-    """Return the relative error of a product.
+    """Return the relative error of a batched product, in the Frobenius norm.
 
     A batch of one is computed as a plain product.
     """

@@ -10,7 +10,10 @@ CPU_INFO = Path("/proc/cpuinfo")
 
 
 def is_amd() -> bool:
-    """Return True on a processor by AMD, on which MKL runs at less than its full speed."""
+    """Return True on a processor by AMD, on which MKL is slow.
+
+    Reads ``/proc/cpuinfo``, or Python's ``platform`` if it is missing.
+    """
     try:
         vendor = re.search(r"vendor_id\s*:\s*(\S+)", CPU_INFO.read_text(encoding="utf-8"))
     except OSError:
@@ -24,7 +27,10 @@ def has_avx512() -> bool:
 
 
 def has_amx() -> bool:
-    """Return True if the processor multiplies bfloat16 matrices in units of their own."""
+    """Return True if the processor has AMX units for bfloat16 matrices.
+
+    False if ``/proc/cpuinfo`` cannot be read.
+    """
     try:
         return "amx_bf16" in CPU_INFO.read_text(encoding="utf-8")
     except OSError:
@@ -32,5 +38,8 @@ def has_amx() -> bool:
 
 
 def has_bf16() -> bool:
-    """Return True if the processor computes in bfloat16, as oneDNN sees it."""
+    """Return True if oneDNN says that the processor computes in bfloat16.
+
+    False without oneDNN.
+    """
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) if torch.backends.mkldnn.is_available() else False

@@ -18,25 +18,22 @@ NATIVE = "ieee"
 
 
 def has_switch() -> bool:
-    """Return True if this torch has the switch and oneDNN."""
+    """Return True if this torch has oneDNN, and the switch."""
     return torch.backends.mkldnn.is_available() and hasattr(_products(), "fp32_precision")
 
 
 def switched() -> str | None:
-    """Return the value of the switch.
-
-    ``None`` if this torch has none.
-    """
+    """Return the value of the switch; None if this torch has none."""
     return str(_products().fp32_precision) if has_switch() else None
 
 
 def switch(value: str) -> None:
-    """Set the switch for the whole process."""
+    """Set the switch for the whole process: ``ONEDNN`` or ``NATIVE``."""
     _products().fp32_precision = value
 
 
 def _products() -> Any:
-    """Return oneDNN's settings of matrix products; ``None`` before torch 2.9."""
+    """Return oneDNN's settings of matrix products; None before torch 2.9."""
     return getattr(torch.backends.mkldnn, "matmul", None)
 
 
@@ -44,7 +41,7 @@ def _products() -> Any:
 def onednn_products(active: bool = True) -> Iterator[None]:
     """Send float32 products to oneDNN inside the block.
 
-    Change nothing unless ``active``.
+    The earlier value is restored at its end. Without ``active``, or without the switch, change nothing.
     """
     before = switched() if active else None
     if before is None:
@@ -61,7 +58,7 @@ def onednn_products(active: bool = True) -> Iterator[None]:
 def tf32_products(active: bool = True) -> Iterator[None]:
     """Compute float32 products on a GPU in TensorFloat-32 inside the block.
 
-    Change nothing unless ``active``.
+    The earlier setting is restored at its end. Without ``active``, change nothing.
     """
     if not active:
         yield
