@@ -6,10 +6,21 @@ from pydantic import Field, model_validator
 
 from phmrun.config.names import Registered
 from phmrun.config.sections import MOST_LAYERS, ModelConfig
-from phmrun.families.sentence_classification.config import ClassificationExperiment
+from phmrun.families.sentence_classification.config import ClassificationDataConfig, ClassificationExperiment
 from phmrun.registry import networks
 
 LABELS = ("singular", "plural")
+
+
+class AgreementDataConfig(ClassificationDataConfig):
+    """Labeled prefixes and their words."""
+
+    reduced: bool | Literal["natural"] = Field(
+        False,
+        description="A reduced setting: learn from the dataset's validation file, without what also occurs in a test "
+        "file. true: hold 10 % out and test on it and on the files by attractors. natural: hold 20 % out and test on "
+        "it alone; `--set score_on=[test,test_1]` also scores a file by attractors. Scores say so.",
+    )
 
 
 class AgreementOptions(ModelConfig):
@@ -49,6 +60,7 @@ class AgreementExperiment(ClassificationExperiment):
     """Configuration of the task sva."""
 
     task: Literal["sva"] = Field("sva", description="Subject–verb agreement.")
+    data: AgreementDataConfig = Field(AgreementDataConfig(), description="Labelled sentences and their words.")
     model: AgreementOptions = Field(AgreementOptions(), description="Shape of the network.")
 
     @property

@@ -21,6 +21,8 @@ from phmrun.text.agreement import divide, read_agreement
 NUMBERS = dict(zip(("VBZ", "VBP"), LABELS, strict=True))  # number of a verb by its tag
 REDUCED = {"train": 85, "dev": 5, "held-out": 10}
 """Percentages of the validation file, if there is no training file."""
+NATURAL = {"train": 70, "dev": 10, "held-out": 20}
+"""Percentages of the validation file whose held-out part alone is the test set."""
 
 
 def build_data(config: AgreementExperiment, cache: Path) -> ClassificationData:
@@ -46,7 +48,7 @@ def corpus(data: ClassificationDataConfig, cache: Path) -> ClassificationCorpus:
         return _corpus({split: partial(read, path) for split, path in files.items()}, files, sums)
     if "all" in CATALOGUE.get(data.name).splits:
         return _undivided(data.name)
-    return _reduced(data.name) if data.reduced else _complete(data.name)
+    return _reduced(data.name, natural=data.reduced == "natural") if data.reduced else _complete(data.name)
 
 
 def read(path: Path, part: str | None = None) -> Iterator[Item]:
@@ -98,18 +100,25 @@ def _complete(name: str) -> ClassificationCorpus:
     return _corpus({**readers, "test": test}, paths, checksums(name, splits))
 
 
-def _reduced(name: str) -> ClassificationCorpus:
-    """Return a corpus without a training file: its validation file, divided, and test files by attractors."""
+def _reduced(name: str, *, natural: bool) -> ClassificationCorpus:
+    """Return a corpus without a training file: its validation file, divided.
+
+    Items that a file by attractors has too are left out of all shares. Those files are splits of their own (``test_1``).
+    The test set is the held-out share if ``natural``, otherwise that share and those files, each scored as a part.
+    """
     here = splits_here(CATALOGUE.get(name))
     tests = [split for split in here if split.startswith("test_")]
     splits = ["dev", *tests]
     paths = {split: files["items"] for split, files in locate(name, splits).items()}
     tested: dict[str, Reader] = {split: partial(read, paths[split]) for split in tests}
-    shares = divided(partial(read, paths["dev"], "held-out"), REDUCED, without=tested.values())
-    readers = {**tested, "train": shares["train"], "dev": shares["dev"]}
-    parts = [shares["held-out"], *tested.values()]
-    readers["test"] = lambda: chain.from_iterable(part() for part in parts)
-    setting = "reduced-from-dev-" + "/".join(map(str, REDUCED.values()))
+    percentages = NATURAL if natural else REDUCED
+    part = "" if natural else "held-out"
+    shares = divided(partial(read, paths["dev"], part), percentages, without=tested.values())
+    readers = {**tested, "train": shares["train"], "dev": shares["dev"], "test": shares["held-out"]}
+    if not natural:
+        parts = [shares["held-out"], *tested.values()]
+        readers["test"] = lambda: chain.from_iterable(part() for part in parts)
+    setting = "reduced-from-dev-" + "/".join(map(str, percentages.values()))
     return _corpus(readers, paths, checksums(name, splits), whole=False, setting=setting)
 
 

@@ -109,6 +109,18 @@ def test_the_reduced_setting(tmp_path, linzen):
     assert "test_2" not in data.files
 
 
+def test_the_natural_test_set_is_the_held_out_share_alone(tmp_path, linzen):
+    data = build_data(experiment(tmp_path, name="linzen", reduced="natural"), tmp_path / "cache")
+    splits = {split: items_of(data, split) for split in data.files}
+    every = [item.sentences for split in ("train", "dev", "test") for item in splits[split]]
+    assert sorted(every) == sorted((f"the word{n} of it",) for n in range(400))
+    for share, part in ((70, splits["train"]), (10, splits["dev"]), (20, splits["test"])):
+        assert abs(len(part) - 4 * share) < 40
+    assert {item.part for item in splits["test"]} == {""}
+    assert [item.part for item in splits["test_1"]] == ["1", "1"]
+    assert data.corpus.reading["setting"] == "reduced-from-dev-70/10/20"
+
+
 def test_the_complete_dataset(tmp_path, linzen):
     with pytest.raises(PhmrunError, match=r"numpred\.train") as caught:
         build_data(experiment(tmp_path, name="linzen"), tmp_path / "cache")
