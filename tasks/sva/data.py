@@ -103,7 +103,7 @@ def _complete(name: str) -> ClassificationCorpus:
 def _reduced(name: str, *, natural: bool) -> ClassificationCorpus:
     """Return a corpus without a training file: its validation file, divided.
 
-    Items that a file by attractors has too are left out of all shares. Those files are splits of their own (``test_1``).
+    Items that a file by attractors has too are left out of all shares. Those files are splits (``test_1``).
     The test set is the held-out share if ``natural``, otherwise that share and those files, each scored as a part.
     """
     here = splits_here(CATALOGUE.get(name))
