@@ -15,7 +15,7 @@ LABELS = ("singular", "plural")
 class AgreementDataConfig(ClassificationDataConfig):
     """Labeled prefixes and their words."""
 
-    reduced: bool | Literal["natural"] = Field(
+    reduced: bool | Literal["natural"] = Field(  # type: ignore[assignment]  # wider than the family's
         False,
         description="A reduced setting: learn from the dataset's validation file, without what also occurs in a test "
         "file. true: hold 10 % out and test on it and on the files by attractors. natural: hold 20 % out and test on "
