@@ -1,12 +1,13 @@
 """``phmrun compress``: structured matrices fitted to those of a trained run."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phmrun.cli import console
+from phmrun.cli import completion, console
 from phmrun.cli.chosen_run import choose_run
 from phmrun.cli.decoding import Average, Checkpoint
 from phmrun.cli.options import RUNS, Json, Plugin, RunArgument, settings
@@ -18,25 +19,43 @@ from phmrun.shares import share_of
 if TYPE_CHECKING:
     from phmrun.compression.compress import Plan
 
+
+class BudgetOf(StrEnum):
+    """Values of ``--budget-of``."""
+
+    MODEL = "model"
+    MAPS = "maps"
+
+
 EPILOG = """Examples:
 
 phmrun compress latest --layer phm --n 4 --steps 0
 
-phmrun compress latest --layer low-rank --budget 1/2 --steps 300"""
+phmrun compress latest --layer low-rank --embedding low-rank --budget 1/2 --steps 300"""
 
 
 def compress(
     run: RunArgument,
     layer: Annotated[
-        str, typer.Option(help="Structure of the weight matrices inside the blocks (`phmrun layers list`).")
+        str,
+        typer.Option(
+            help="Structure of the weight matrices inside the blocks (`phmrun layers list`).",
+            autocompletion=completion.layers,
+        ),
     ],
     n: Annotated[int | None, typer.Option(help="Order n of --layer; other options: --set layer.rank=16.")] = None,
     embedding: Annotated[
         str | None,
-        typer.Option(help="Structure of the embedding tables, and of a tied output; options: --set embedding.rank=16."),
+        typer.Option(
+            help="Structure of the embedding tables, and of a tied output; options: --set embedding.rank=16.",
+            autocompletion=completion.layers,
+        ),
     ] = None,
     output: Annotated[
-        str | None, typer.Option(help="Structure of the output layer, if it is not tied to the embedding.")
+        str | None,
+        typer.Option(
+            help="Structure of the output layer, if it is not tied to the embedding.", autocompletion=completion.layers
+        ),
     ] = None,
     data: Annotated[str | None, typer.Option(help="Dataset for calibration and training (default: the run's).")] = None,
     prefix: Annotated[
@@ -52,9 +71,20 @@ def compress(
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(help="Fraction of the dense parameters for all matrices together: 1/2; some may stay dense."),
+        typer.Option(help="Fraction of the model's parameters to keep, such as 1/2; some matrices may stay dense."),
     ] = None,
-    steps: Annotated[int, typer.Option(min=0, help="Optimizer steps of training after the fit; 0: no training.")] = 0,
+    budget_of: Annotated[
+        BudgetOf,
+        typer.Option(help="Whole of --budget: the model with all its tables, or only the maps that are replaced."),
+    ] = BudgetOf.MODEL,
+    steps: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Optimizer steps of training after the fit; 0: no training. By default from 0.3 of the run's highest "
+            "learning rate along a cosine to 0 (other: --set training.optimizer.lr=…, training.schedule.name=…).",
+        ),
+    ] = 0,
     teacher: Annotated[
         bool,
         typer.Option(
@@ -101,6 +131,7 @@ def compress(
     keys = settings(set_ or [])
     with waiting("preparing"):
         from phmrun.compression.compress import derivation, layer_of, make_plan
+        from phmrun.compression.further_training import further_training, in_words
         from phmrun.engine import experiment
         from phmrun.engine.trained_model import open_run
 
@@ -126,10 +157,22 @@ def compress(
     named = {"embedding": embedding, "output": output}
     tables = {scope: layer_of(name, options[scope], scope) for scope, name in named.items() if name}
     plan = make_plan(
-        trained, wanted, budget=share, batches=calibrate, fixed=bool(layer_options), tables=tables, config=config
+        trained,
+        wanted,
+        budget=share,
+        batches=calibrate,
+        fixed=bool(layer_options),
+        budget_of=budget_of.value,
+        tables=tables,
+        config=config,
+    )
+    training = further_training(
+        config.training, trained.module.schedule, trained.run.status.step, steps, [key for key, *_ in others]
     )
     if not as_json:
         _show(plan)
+        if steps:
+            console.stdout().print(in_words(training), markup=False, soft_wrap=True)
     result = None
     if not dry_run:
         if sequences:
@@ -137,7 +180,7 @@ def compress(
 
             config = with_outputs_of(trained, config, weights)
         result = experiment.train(
-            plan.config_of(config, wanted, steps),
+            plan.config_of(config, wanted, training),
             origin={},
             runs_dir=runs_dir or trained.run.path.parent,
             plugins=plugins,
@@ -147,7 +190,7 @@ def compress(
     if as_json:
         outcome = {"run_id": result.run_id, "run_dir": str(result.run_dir), "metrics": result.metrics} if result else {}
         before, after = plan.loss or (None, None)
-        size = {"parameters": plan.parameters, "dense_parameters": plan.dense_parameters}
+        size = {"parameters": plan.parameters, "dense_parameters": plan.dense_parameters, "share_of_model": plan.share}
         summary = {**size, "loss_before": before, "loss_after": after, "maps": [vars(entry) for entry in plan.maps]}
         console.print_json({"parent": trained.run.id, "plan": summary, **outcome})
     elif result:

@@ -1,10 +1,11 @@
 """Compression plan of a trained run, and the start of the compressed run."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from torch import Tensor
 from phmrun.compression.calibration import input_covariances, mean_loss
 from phmrun.compression.maps import FittedMap, fitted_map, spread
 from phmrun.config import Experiment
-from phmrun.config.sections import LayerConfig, MapConfig
+from phmrun.config.sections import LayerConfig, MapConfig, TrainingConfig
 from phmrun.engine.counting import scope_of
 from phmrun.engine.data import contents
 from phmrun.engine.experiment import Derivation, build_data
@@ -32,6 +33,8 @@ ORDERS: dict[str, tuple[Any, ...]] = {
     "blocks": (2, 4, 8, 16),
 }
 """Candidate values under a budget, for the first of these options that a structure has."""
+BudgetOf = Literal["model", "maps"]
+"""Whole of which a budget is a share: all parameters of the network, or those of the replaced maps."""
 DENSE = {"structure": "dense"}
 SCOPES = ("embedding", "output")  # parts of a network that are kept unless requested
 
@@ -44,17 +47,27 @@ class Plan:
     structures: Mapping[str, Structure]  # fitted replacement of each map, by name
     parameters: int  # total of these maps
     dense_parameters: int  # total of these maps if all are dense
+    model_parameters: int  # total of the network as it was
     # calibration loss before and after the replacement, in nats per unit; None without calibration data
     loss: tuple[float, float] | None
     # structure and options of maps that had a structure before, and are not replaced
     others: Mapping[str, Mapping[str, Any]]
 
-    def config_of(self, parent: Experiment, layer: LayerConfig, steps: int) -> Experiment:
+    @property
+    def share(self) -> float:
+        """Parameters of the compressed network, relative to the network as it was."""
+        return 1 - (self.dense_parameters - self.parameters) / self.model_parameters
+
+    def config_of(self, parent: Experiment, layer: LayerConfig, training: TrainingConfig) -> Experiment:
         """Return the child's config: the parent's with ``layer``, and an entry in ``maps`` for each exception.
 
         If ``layer`` does not fit every map inside the blocks, the config's layer is dense instead, and each map that
-        has another structure gets an entry. Maps of embedding and output always get one. ``max_steps`` becomes
-        ``steps``, ``max_epochs`` None.
+        has another structure gets an entry. Maps of embedding and output always get one.
+
+        Args:
+            parent: Config of the parent, with the user's changes.
+            layer: Structure of most maps.
+            training: Section of the further training (:func:`phmrun.compression.further_training.further_training`).
         """
         inside = [item for item in self.maps if scope_of(item.name) not in SCOPES]
         if any(_misfit(layer.arguments, *item.shape) for item in inside):
@@ -65,7 +78,6 @@ class Plan:
             for name, options in layers.items()
             if options != layer.arguments or scope_of(name) in SCOPES
         ]
-        training = parent.training.model_copy(update={"max_steps": steps, "max_epochs": None})
         return parent.model_copy(update={"layer": layer, "maps": tuple(others), "training": training})
 
 
@@ -94,6 +106,7 @@ def make_plan(
     budget: Fraction | None,
     batches: int,
     fixed: bool,
+    budget_of: BudgetOf = "model",
     tables: Mapping[str, LayerConfig] | None = None,
     config: Experiment | None = None,
 ) -> Plan:
@@ -104,15 +117,18 @@ def make_plan(
     Args:
         trained: The run, with its weights loaded.
         layer: The structure.
-        budget: Share of the dense parameters, allocated to the maps by their damage; None gives all the same structure.
+        budget: Share of the parameters to keep, allocated to the maps by their damage; None gives all the same
+            structure.
         batches: Number of training batches for calibration; 0 fits the matrices alone.
         fixed: True if the user set the structure's order, so that a map has exactly this one or stays dense.
+        budget_of: Whole of which ``budget`` is a share: "model", all parameters of the run's network; or "maps", the
+            dense maps that are replaced.
         tables: Structures for the parts "embedding" and "output"; parts not named are kept.
         config: Experiment whose batches calibrate; None for the run's own.
 
     Raises:
-        PhmrunError: (exit 2) No map can have the structure, the budget is too small or lacks calibration batches, or
-            the data have another vocabulary.
+        PhmrunError: (exit 2) No map, or no table of a named part, can have its structure; the budget is too small or
+            lacks calibration batches; or the data have another vocabulary. Sizes are checked before the fit.
     """
     tables = tables or {}
     module = trained.module.eval()
@@ -126,15 +142,22 @@ def make_plan(
         raise PhmrunError(f"the network has no separate dense matrix for {absent[0]}", where=trained.run.id)
     if budget is not None and not batches:
         raise PhmrunError("a budget needs calibration batches: use --calibrate 8, for instance", where="--calibrate")
+    wanted = {name: tables.get(scope_of(name), layer) for name in dense}
+    candidates = {
+        name: _fitting(old, [wanted[name].arguments] if budget is None or fixed else _candidates(wanted[name]))
+        for name, old in dense.items()
+    }
+    others = sorted({structure.name for structure in present.values()} - {"dense"})
+    _check_candidates(dense, candidates, wanted, layer.structure, f"all are {', '.join(others)} already")
+    total = sum(parameter.numel() for parameter in module.network.parameters())
+    most = None if budget is None else _room(dense, candidates, budget, budget_of, total, tables)
     data = _calibration(trained, config or trained.config, batches)
     covariances = input_covariances(module, data) if data else {}
     before = mean_loss(module, data) if data else None
     choices: dict[str, list[tuple[FittedMap, Structure]]] = {}
     with progress("fitting", len(dense), "maps") as advance:
         for name, old in dense.items():
-            wanted = tables.get(scope_of(name), layer)
-            candidates = [wanted.arguments] if budget is None or fixed else _candidates(wanted)
-            choices[name] = _fits(name, old, candidates, covariances.get(name))
+            choices[name] = _fits(name, old, candidates[name], covariances.get(name))
             # Each map is replaced alone. The allocation assumes that damages add up; the loss with all maps replaced,
             # below, shows whether they do.
             if budget is not None and before is not None:
@@ -143,20 +166,15 @@ def make_plan(
                     for fit, new in choices[name]
                 ]
             advance(1)
-    if not any(choices.values()):
-        reasons = [_misfit(layer.arguments, old.out_features, old.in_features) for old in dense.values()]
-        others = {structure.name for structure in present.values()} - {"dense"}
-        already = f"all are {', '.join(sorted(others))} already"
-        what = f"no map of the run fits the layer {layer.structure!r}: {reasons[0] if reasons else already}"
-        raise PhmrunError(what, where=trained.run.id)
-    chosen = _chosen(dense, choices, budget)
+    chosen = _chosen(dense, choices, most)
     structures = {name: structure for name, (_, structure) in chosen.items()}
     after = _loss_with(module, data, structures) if data else None
     return Plan(
         tuple(fit for fit, _ in chosen.values()),
         structures,
         sum(fit.parameters for fit, _ in chosen.values()),
-        sum(structure.out_features * structure.in_features for structure in dense.values()),
+        _size(dense),
+        total,
         None if before is None or after is None else (before, after),
         {
             name: {"structure": structure.name, **structure.options}
@@ -167,19 +185,18 @@ def make_plan(
 
 
 def _chosen(
-    dense: Mapping[str, Structure], choices: Mapping[str, list[tuple[FittedMap, Structure]]], budget: Fraction | None
+    dense: Mapping[str, Structure], choices: Mapping[str, list[tuple[FittedMap, Structure]]], most: int | None
 ) -> dict[str, tuple[FittedMap, Structure]]:
-    """Choose the replacement of each map.
+    """Choose the replacement of each map: its first candidate, or with ``most`` parameters in all the least damage.
 
-    Without a budget: its first candidate. With a budget: the candidates, or the dense map, that :func:`spread` takes.
-    A map without candidates stays dense, with damage 0.
+    A map without candidates, or whose parameters do less damage elsewhere, stays dense.
     """
     fitted = {name: fitted_map(name, old.materialize().detach(), old, None) for name, old in dense.items()}
     kept = {name: (replace(fit, layer=DENSE, damage=0.0), dense[name]) for name, fit in fitted.items()}
-    if budget is None:
+    if most is None:
         return {name: (options or [kept[name]])[0] for name, options in choices.items()}
     every = {name: [kept[name], *options] for name, options in choices.items()}
-    taken = spread({name: [fit for fit, _ in pairs] for name, pairs in every.items()}, budget)
+    taken = spread({name: [fit for fit, _ in pairs] for name, pairs in every.items()}, most)
     return {name: next(pair for pair in pairs if pair[0] is taken[name]) for name, pairs in every.items()}
 
 
@@ -243,22 +260,96 @@ def _candidates(layer: LayerConfig) -> list[dict[str, Any]]:
     return [layer.arguments]
 
 
+def _fitting(old: Structure, layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Candidates whose structures fit the sizes of a map."""
+    return [layer for layer in layers if not _misfit(layer, old.out_features, old.in_features)]
+
+
 def _fits(
     name: str, old: Structure, layers: Sequence[Mapping[str, Any]], covariance: Tensor | None
 ) -> list[tuple[FittedMap, Structure]]:
-    """Return the candidates of one map, each fitted to its weight.
-
-    Structures that do not fit its sizes are left out; the list may be empty.
-    """
+    """Candidates of one map, fitted to it."""
     fits = []
     weight = old.materialize().detach()
     for layer in layers:
-        if not _misfit(layer, old.out_features, old.in_features):
-            new = made_for(old, layer)
-            new.reset_parameters(float(weight.std()))
-            new.fit(weight, covariance)
-            fits.append((fitted_map(name, weight, new, covariance), new))
+        new = made_for(old, layer)
+        new.reset_parameters(float(weight.std()))
+        new.fit(weight, covariance)
+        fits.append((fitted_map(name, weight, new, covariance), new))
     return fits
+
+
+def _check_candidates(
+    dense: Mapping[str, Structure],
+    candidates: Mapping[str, Sequence[Mapping[str, Any]]],
+    wanted: Mapping[str, LayerConfig],
+    layer: str,
+    none_dense: str,
+) -> None:
+    """Check that some map, and every named table, has a candidate; raise a `PhmrunError` (exit 2) otherwise.
+
+    ``none_dense`` is the reason if there is no dense map at all.
+    """
+
+    def reason(name: str) -> str | None:
+        return _misfit(wanted[name].arguments, dense[name].out_features, dense[name].in_features)
+
+    for name in dense:
+        if scope_of(name) in SCOPES and not candidates[name]:
+            size = f"{dense[name].out_features}×{dense[name].in_features}"
+            what = f"{wanted[name].structure!r} does not fit the {size} table: {reason(name)}"
+            raise PhmrunError(what, where=f"--{scope_of(name)}")
+    if not any(candidates.values()):
+        what = next(filter(None, map(reason, dense)), none_dense)
+        raise PhmrunError(f"no map of the run fits the layer {layer!r}: {what}", where="--layer")
+
+
+def _room(
+    dense: Mapping[str, Structure],
+    candidates: Mapping[str, Sequence[Mapping[str, Any]]],
+    budget: Fraction,
+    budget_of: BudgetOf,
+    total: int,
+    tables: Mapping[str, LayerConfig],
+) -> int:
+    """Largest number of parameters of the replaced maps under a budget.
+
+    Args:
+        dense: Maps to replace.
+        candidates: Their candidates; each may also stay dense.
+        budget: Share of the parameters to keep.
+        budget_of: Whole of the share.
+        total: Parameters of the network.
+        tables: Named parts; if there is none, the error recommends ``--embedding``.
+
+    Raises:
+        PhmrunError: (exit 2) The smallest candidates exceed the budget; names the smallest possible one.
+    """
+    whole, kept = (total, total - _size(dense)) if budget_of == "model" else (_size(dense), 0)
+    most = int(budget * whole) - kept
+    smallest = sum(
+        min(old.out_features * old.in_features, *(_count(old, layer) for layer in candidates[name] or [DENSE]))
+        for name, old in dense.items()
+    )
+    if smallest > most:
+        what = f"the smallest model with these structures has {(smallest + kept) / whole:.1%} of the parameters"
+        if budget_of == "maps":
+            what = f"the smallest structures of all maps need {smallest / whole:.1%} of the dense parameters"
+        enough = f"--budget {math.ceil(1000 * (smallest + kept) / whole) / 1000}"
+        more = "" if tables else "; --embedding low-rank also replaces the tables, which stay as they are"
+        raise PhmrunError(what, where="--budget", hint=f"Use {enough} or more{more}.")
+    return most
+
+
+def _size(structures: Mapping[str, Structure]) -> int:
+    """Parameters of dense matrices of these sizes."""
+    return sum(structure.out_features * structure.in_features for structure in structures.values())
+
+
+def _count(old: Structure, layer: Mapping[str, Any]) -> int:
+    """Parameters of a structure with the sizes of ``old``."""
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in made_for(old, layer).parameters())
 
 
 def _misfit(layer: Mapping[str, Any], out_features: int, in_features: int) -> str | None:

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from phmrun.errors import PhmrunError
 from phmrun.layers.fitting import energy_kept
 from phmrun.layers.structure import Structure
 
@@ -65,28 +63,17 @@ def by_kind(maps: Iterable[FittedMap]) -> dict[str, list[FittedMap]]:
     return kinds
 
 
-def spread(choices: Mapping[str, Sequence[FittedMap]], budget: Fraction) -> dict[str, FittedMap]:
-    """Choose a replacement for each map within a parameter budget.
-
-    The total damage of the choice is as small as found below.
+def spread(choices: Mapping[str, Sequence[FittedMap]], most: int) -> dict[str, FittedMap]:
+    """Choose a replacement for each map with the least total damage, within ``most`` parameters.
 
     Minimizes Σ damage + λ · Σ parameters for a price λ, found by bisection, at which the total fits the budget
     (Lagrange multipliers; Everett 1963). No other allocation of that many parameters does less damage. Remaining
     parameters go to the maps that gain most per parameter.
 
     Args:
-        choices: Candidates of each map with their ``damage`` (None or negative counts as 0); a dense map has damage 0.
-        budget: Share of the dense parameters.
-
-    Raises:
-        PhmrunError: (exit 2) The smallest candidates exceed the budget.
+        choices: Candidates of each map with a known ``damage``; a dense map has damage 0.
+        most: Largest total of parameters; at least that of the smallest candidates (see ``check_budget``).
     """
-    dense = {name: options[0].shape[0] * options[0].shape[1] for name, options in choices.items()}
-    most = int(budget * sum(dense.values()))
-    smallest = sum(min(option.parameters for option in options) for options in choices.values())
-    if smallest > most:
-        what = f"the smallest structures of all maps need {smallest / sum(dense.values()):.3f} of the dense parameters"
-        raise PhmrunError(what, where="--budget")
 
     def taken(price: float) -> dict[str, FittedMap]:
         """Return each map's candidate with the least damage + price · parameters.

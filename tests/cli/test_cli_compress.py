@@ -23,6 +23,8 @@ def test_a_run_is_compressed(phmrun, tmp_path):
         "low-rank",
         "--budget",
         "1/2",
+        "--budget-of",
+        "maps",
         "--steps",
         "0",
         "--calibrate",

@@ -7,7 +7,9 @@ import torch
 from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.compression.compress import derivation, layer_of, make_plan
+from phmrun.compression.further_training import further_training, in_words
 from phmrun.engine.experiment import train
+from phmrun.engine.schedules import schedule_from
 from phmrun.engine.trained_model import evaluate_run, open_run
 from phmrun.errors import PhmrunError
 from phmrun.layers.network import structures_of
@@ -27,7 +29,8 @@ def parent(run):
 
 
 def child_of(trained, weights, plan, layer, steps, batches=2):
-    config = plan.config_of(trained.config, layer, steps)
+    training = further_training(trained.config.training, trained.module.schedule, trained.run.status.step, steps)
+    config = plan.config_of(trained.config, layer, training)
     start = derivation(trained, plan, weights, batches)
     return train(config, origin={}, runs_dir=trained.run.path.parent, derivation=start)
 
@@ -66,7 +69,7 @@ def test_the_child_begins_with_the_fits_and_trains_on(parent):
 def test_a_budget_leaves_dense_what_costs_most(parent):
     trained, weights = parent
     layer = layer_of("low-rank", {})
-    plan = make_plan(trained, layer, budget=Fraction(1, 2), batches=2, fixed=False)
+    plan = make_plan(trained, layer, budget=Fraction(1, 2), batches=2, fixed=False, budget_of="maps")
     assert plan.parameters <= plan.dense_parameters / 2
     assert len({tuple(item.layer.items()) for item in plan.maps}) > 1
     result = child_of(trained, weights, plan, layer, 0)
@@ -119,6 +122,51 @@ def test_what_cannot_be_is_said(parent):
     with pytest.raises(PhmrunError, match=r"no map of the run fits the layer 'phm': .*7"):
         make_plan(trained, layer_of("phm", {"n": 7}), budget=None, batches=0, fixed=True)
     with pytest.raises(PhmrunError, match="smallest structures"):
-        make_plan(trained, layer_of("phm", {"n": 2}), budget=Fraction(1, 50), batches=1, fixed=True)
+        make_plan(trained, layer_of("phm", {"n": 2}), budget=Fraction(1, 50), batches=1, fixed=True, budget_of="maps")
     with pytest.raises(PhmrunError, match="option"):
         layer_of("phm", {"rank": 3})
+
+
+def test_budget_counts_the_whole_model(parent):
+    trained, weights = parent
+    layer, tables = layer_of("low-rank", {}), {"embedding": layer_of("low-rank", {})}
+    plan = make_plan(trained, layer, budget=Fraction(1, 2), batches=1, fixed=False, tables=tables)
+    before = sum(p.numel() for p in trained.module.network.parameters())
+    total = run_of(child_of(trained, weights, plan, layer, 0, 1)).parameters()["total"]
+    assert total / before == pytest.approx(plan.share)
+    assert 0.3 < plan.share <= 0.5
+
+
+def test_infeasible_budget_fails_before_the_fit_with_the_smallest_share(parent, monkeypatch):
+    trained, _ = parent
+    monkeypatch.setattr("phmrun.compression.compress._fits", lambda *_: pytest.fail("a map was fitted"))
+    monkeypatch.setattr("phmrun.compression.compress._calibration", lambda *_: pytest.fail("data were read"))
+    with pytest.raises(PhmrunError, match="smallest model") as caught:
+        make_plan(trained, layer_of("low-rank", {}), budget=Fraction(1, 50), batches=1, fixed=False)
+    assert "--embedding low-rank" in caught.value.hint
+    with pytest.raises(PhmrunError, match=r"'circulant' does not fit the .* table"):
+        make_plan(
+            trained,
+            layer_of("low-rank", {}),
+            budget=None,
+            batches=1,
+            fixed=False,
+            tables={"embedding": layer_of("circulant", {})},
+        )
+
+
+def test_further_training_has_a_falling_rate_of_its_own(parent):
+    trained, _ = parent
+    schedule, steps = trained.module.schedule, trained.run.status.step
+    training = further_training(trained.config.training, schedule, steps, 50)
+    rate = schedule_from(training, 1)
+    peak = max(schedule(step) for step in range(1, steps + 1))
+    assert max(rate(step) for step in range(1, 51)) == pytest.approx(0.3 * peak, rel=0.02)
+    assert rate(50) < 0.01 * rate(5) < rate(1)
+    assert training.average == 0
+    assert training.max_steps == 50
+    assert "50 steps, cosine" in in_words(training)
+    chosen = ("training.optimizer.lr", "training.schedule.name")
+    kept = further_training(trained.config.training, schedule, steps, 50, chosen)
+    assert (kept.optimizer, kept.schedule) == (trained.config.training.optimizer, trained.config.training.schedule)
+    assert further_training(trained.config.training, schedule, steps, 0).schedule == trained.config.training.schedule

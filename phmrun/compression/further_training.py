@@ -1,0 +1,50 @@
+"""Further training of a compressed network: its own schedule instead of the rest of its parent's."""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from phmrun.config.sections import ScheduleConfig, TrainingConfig
+
+RATE = 0.3
+"""Default peak rate, as a share of the highest rate of the parent's training."""
+WARMUP = 10
+"""Share of the steps in the warm-up: one in this number."""
+
+
+def further_training(
+    training: TrainingConfig, schedule: Callable[[int], float], done: int, steps: int, chosen: Collection[str] = ()
+) -> TrainingConfig:
+    """Return the training section of ``steps`` further steps: a cosine from a fraction of the parent's rate to 0.
+
+    Without steps, only ``max_steps`` is set. Keys that the user has set are kept, and the checkpoints are not averaged,
+    because the last rates are small.
+
+    Args:
+        training: The parent's section, with the user's changes.
+        schedule: The parent's rate by step, from 1.
+        done: Steps of the parent's training; at least 1 is read.
+        steps: Steps of the further training.
+        chosen: Dotted keys that the user has set, such as "training.optimizer.lr".
+    """
+    limits: dict[str, Any] = {"max_steps": steps, "max_epochs": None}
+    if not steps:
+        return training.model_copy(update=limits)
+    peak = max(schedule(step) for step in range(1, max(done, 1) + 1))
+    usual: dict[str, Any] = {
+        "schedule": ScheduleConfig(name="cosine", warmup=steps // WARMUP),
+        "validate_every": min(training.validate_every, steps),
+        "checkpoint_every": min(training.checkpoint_every, steps),
+        "average": 0,
+    }
+    fixed = {key.split(".")[1] for key in chosen if key.startswith("training.")}
+    update = {key: value for key, value in usual.items() if key not in fixed}
+    if "training.optimizer.lr" not in chosen:
+        update["optimizer"] = training.optimizer.model_copy(update={"lr": float(f"{RATE * peak:.2g}")})
+    return training.model_copy(update={**update, **limits})
+
+
+def in_words(training: TrainingConfig) -> str:
+    """Return the length, schedule and rate of a further training in one line."""
+    schedule, rate = training.schedule, training.optimizer.lr
+    shape = f"{schedule.name} from rate {rate:.2g}" if rate is not None else schedule.name
+    return f"further training: {training.max_steps:,} steps, {shape}, warm-up {schedule.warmup}"
