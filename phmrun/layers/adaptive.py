@@ -35,10 +35,11 @@ class Cluster(NamedTuple):
         return self.end - self.start
 
     def __str__(self) -> str:
+        """Return ``size×width``."""
         return f"{self.size}×{self.width}"
 
     def positions(self, tokens: Tensor) -> Tensor:
-        """Return the indices in ``tokens [positions]`` whose token is in the cluster."""
+        """Return the ascending indices of ``tokens [positions]`` whose token is in the cluster."""
         return ((tokens >= self.start) & (tokens < self.end)).nonzero().squeeze(1)
 
 
@@ -104,7 +105,10 @@ class AdaptiveInput(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self, std: float | None = None) -> None:
-        """Draw the embedding vectors with standard deviation ``std``, default 1/√embedding_dim."""
+        """Draw the embedding vectors with standard deviation ``std``, and the projections.
+
+        The default is 1/√embedding_dim. Projections preserve the variance of their inputs.
+        """
         for table in self.tables:
             table.reset_parameters(self.embedding_dim**-0.5 if std is None else std)  # type: ignore[operator]
         _reset_projections(self.projections)
@@ -128,7 +132,7 @@ class AdaptiveInput(nn.Module):
         return torch.cat(parts)[back].view(*tokens.shape, self.embedding_dim)
 
     def extra_repr(self) -> str:
-        """Return the sizes and widths of the clusters."""
+        """Return size×width of each cluster."""
         return ", ".join(map(str, self.clusters))
 
 
@@ -199,11 +203,9 @@ class AdaptiveSoftmax(nn.Module):
         self.reset_parameters(tied is not None, shares_projections)
 
     def reset_parameters(self, tied: bool = False, shares_projections: bool = False) -> None:
-        """Draw the vectors of words and clusters with variance 1/in_features.
+        """Draw the vectors of words and clusters with variance 1/in_features, in place.
 
-        Biases are zero.
-
-        Tied tables and shared projections are not changed.
+        Biases become zero. With ``tied``, tables stay; with ``shares_projections``, projections stay.
         """
         std = self.in_features**-0.5
         for table in self.tables:
@@ -234,7 +236,7 @@ class AdaptiveSoftmax(nn.Module):
     def nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """Return -log p(target) of each position in nats, in the shape of ``targets``.
 
-        See :meth:`forward`.
+        Differentiable. See :meth:`forward` for the arguments.
         """
         total: Tensor | None = None
         for places, vectors, weight, bias, classes in self._clusters_of(hidden, targets):
@@ -246,7 +248,10 @@ class AdaptiveSoftmax(nn.Module):
         return cast(Tensor, total).view(targets.shape)
 
     def log_prob(self, hidden: Tensor) -> Tensor:
-        """Return log-probabilities of the whole vocabulary, ``[…, in_features] -> […, n_classes]``."""
+        """Return log-probabilities of the whole vocabulary in nats.
+
+        ``[…, in_features] -> […, n_classes]``.
+        """
         head = F.linear(self._enter(0, hidden), *self._head()).log_softmax(-1)
         first = self.clusters[0].size
         parts = [head[..., :first]]
@@ -259,7 +264,10 @@ class AdaptiveSoftmax(nn.Module):
     def _clusters_of(
         self, hidden: Tensor, targets: Tensor
     ) -> Iterator[tuple[Any, Tensor, Tensor, Tensor | None, Tensor]]:
-        """Yield positions, vectors, weight, bias and classes of the head (positions None), then of each tail."""
+        """Yield positions, vectors, weight, bias and classes of the head, then of each tail.
+
+        Positions of the head are None: it has all. Those of a tail are the targets in its cluster, maybe none.
+        """
         hidden, targets = hidden.reshape(-1, self.in_features), targets.reshape(-1)
         classes = targets
         places = [cluster.positions(targets) for cluster in self.clusters[1:]]
@@ -272,11 +280,18 @@ class AdaptiveSoftmax(nn.Module):
             yield place, vectors, table.weight, table.bias, targets[place] - self.clusters[number].start  # type: ignore[misc]
 
     def _enter(self, number: int, hidden: Tensor) -> Tensor:
-        """Project from the model's width to that of a cluster, by the transposed projection."""
+        """Project vectors from the model's width to that of a cluster.
+
+        By the transposed projection; unchanged if the widths are equal.
+        """
         projection = self.projections[number]
         return hidden if isinstance(projection, nn.Identity) else F.linear(hidden, projection.weight.t())  # type: ignore[operator]
 
     def _head(self) -> tuple[Tensor, Tensor | None]:
+        """Return weight and bias of the head: first cluster's words, then one row per other cluster.
+
+        The bias is None without biases.
+        """
         table = self.tables[0]
         weight: Tensor = table.weight  # type: ignore[assignment]
         bias: Tensor | None = table.bias  # type: ignore[assignment]
@@ -286,15 +301,12 @@ class AdaptiveSoftmax(nn.Module):
         return joined, None if bias is None or self.cluster_bias is None else torch.cat([bias, self.cluster_bias])
 
     def extra_repr(self) -> str:
-        """Return the sizes and widths of the clusters."""
+        """Return size×width of each cluster."""
         return ", ".join(map(str, self.clusters))
 
 
 def _projections(clusters: Sequence[Cluster], width: int, layer: dict[str, Any]) -> nn.ModuleList:
-    """Build a map from each cluster's width to the model's.
-
-    Identity if they are equal.
-    """
+    """Return a map from each cluster's width to the model's; the identity if equal."""
     return nn.ModuleList(
         nn.Identity() if cluster.width == width else _map(cluster.width, width, False, **layer) for cluster in clusters
     )
@@ -308,7 +320,7 @@ def _map(inputs: int, outputs: int, bias: bool, **layer: Any) -> Linear:
 
 
 def _reset_projections(projections: nn.ModuleList) -> None:
-    """Draw projections that preserve the variance of their inputs."""
+    """Draw the projections in place, so that they preserve the variance of their inputs."""
     for projection in projections:
         if isinstance(projection, Linear):
             projection.reset_parameters(projection.in_features**-0.5)
@@ -340,7 +352,10 @@ class TiedOutput(nn.Module):
         return self.words.weight
 
     def reduced(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return vectors ``[…, r]`` and a matrix ``[words, r]`` whose product plus b is the output."""
+        """Return vectors ``[…, r]`` and a matrix ``[words, r]`` whose product plus b is the output.
+
+        r is the table's width for a single cluster with a projection, otherwise that of the embedding.
+        """
         inner = inputs if self.project is None else self.project(inputs)
         table, projection = self.words.tables[0], self.words.projections[0]
         if len(self.words.tables) > 1 or isinstance(projection, nn.Identity):
@@ -352,7 +367,7 @@ class TiedOutput(nn.Module):
         return F.linear(*self.reduced(inputs), self.bias)
 
     def plain(self) -> nn.Sequential:
-        """Return a sequence of linear maps with the same outputs.
+        """Return a sequence of linear maps with the same outputs, without gradients.
 
         W is built once.
         """
@@ -367,7 +382,10 @@ class TiedOutput(nn.Module):
 
 
 def _linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
-    """Return an ``nn.Linear`` with this W, built on the meta device so that no weights are drawn."""
+    """Return an ``nn.Linear`` with W and b, without gradients.
+
+    Without ``bias`` it has none. It is built on the meta device, so that no weights are drawn.
+    """
     plain = nn.Linear(weight.shape[1], weight.shape[0], bias is not None, device="meta")
     for name, value in (("weight", weight), ("bias", bias)):
         if value is not None:

@@ -19,7 +19,7 @@ class MultiheadAttention(nn.Module):
         embed_dim: Size of an input vector, and of an output vector.
         num_heads: Number of heads; divides ``inner_dim``.
         dropout: Share of attention weights dropped in training.
-        bias: Whether the four maps have biases.
+        bias: Add biases to the four maps.
         maps: "joint": Q, K and V are one ``[3·inner, embed]`` matrix (Φ in Zhang et al. 2021, section 3.2);
             "separate": three ``[inner, embed]`` matrices.
         inner_dim: Width of queries, keys and values over all heads; ``embed_dim`` unless given.
@@ -80,7 +80,10 @@ class MultiheadAttention(nn.Module):
         return self.output(context.transpose(1, 2).flatten(2))
 
     def queries_keys_values(self, inputs: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values, each ``[batch, heads, length, head_width]``."""
+        """Return queries, keys and values, each ``[batch, heads, length, head_width]``.
+
+        Keys and values come from ``memory``, or from ``inputs`` if it is None.
+        """
         query: Tensor
         if len(self.project) == 3:
             others = inputs if memory is None else memory

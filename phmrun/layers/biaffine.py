@@ -68,9 +68,9 @@ class Biaffine(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw W so that inputs of unit variance have scores of unit variance.
+        """Draw W with standard deviation 1 / in_features; set u, v and c to zero.
 
-        The terms u, v and c are zero.
+        Inputs of unit variance then have scores of unit variance.
         """
         for structure in self.maps:
             structure.reset_parameters(1 / self.in_features)  # type: ignore[operator]
@@ -85,10 +85,7 @@ class Biaffine(nn.Module):
 
     @property
     def _form(self) -> BilinearForm | None:
-        """Bilinear form of the structure without W.
-
-        None if it has none.
-        """
+        """Bilinear form of the structure without W; None if it has none."""
         form: BilinearForm | None = self.maps[0].bilinear  # type: ignore[assignment]
         return form
 
@@ -98,7 +95,9 @@ class Biaffine(nn.Module):
         return torch.stack([build_weight(structure) for structure in self.maps])  # type: ignore[arg-type]
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the scores of all pairs of ``x [batch, n, in_features]`` and ``y [batch, m, in_features]``.
+        """Return the scores of all pairs of x and y.
+
+        x is ``[batch, n, in_features]``, y ``[batch, m, in_features]``.
 
         Returns:
             ``[batch, n, m]`` for one label, ``[batch, labels, n, m]`` for several.
@@ -138,7 +137,7 @@ class Biaffine(nn.Module):
         return scores if self.v is None else scores + self._of_y(y)
 
     def plain(self) -> "Biaffine":
-        """Return an equivalent with copies of the dense matrices.
+        """Return an equivalent in evaluation mode, with copies of the dense matrices.
 
         The terms u, v and c are shared.
         """
@@ -154,6 +153,6 @@ class Biaffine(nn.Module):
         return F.linear(y, self.v, self.c)  # type: ignore[arg-type]
 
     def extra_repr(self) -> str:
-        """Return the sizes and the terms."""
+        """Return the sizes and the terms as text."""
         terms = f"bias_x={self.v is not None}, bias_y={self.u is not None}, constant={self.c is not None}"
         return f"in_features={self.in_features}, out_features={self.out_features}, {terms}"

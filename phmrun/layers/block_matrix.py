@@ -14,7 +14,7 @@ from phmrun.shares import share_of
 
 
 def block_size(size: int, blocks: int) -> int:
-    """Return the number of features per block.
+    """Return ⌈size / blocks⌉, the number of features per block.
 
     The last block is padded if ``blocks`` does not divide ``size``.
     """
@@ -33,18 +33,20 @@ def into_blocks(inputs: Tensor, blocks: int, size: int) -> Tensor:
 
 
 def from_blocks(outputs: Tensor, size: int) -> Tensor:
-    """Join blocks and cut the padding, ``[blocks, features of a block, tokens] -> [tokens, size]``."""
+    """Join blocks and cut the padding; return contiguous memory.
+
+    ``[blocks, features of a block, tokens] -> [tokens, size]``.
+    """
     return outputs.flatten(0, 1)[:size].t().contiguous()
 
 
 def choose_blocks(out_features: int, in_features: int, budget: float | str) -> int:
-    """Choose the number of blocks each way for a W of full rank within a budget.
+    """Return the number of blocks each way for a W of full rank within a budget.
 
     With b blocks each way and r numbers between the factors, the budget fixes b·r = budget·k·d / (k + d). W can have
     full rank if b·b·r is at least its smaller side, that is if b ≥ (1 + smaller / larger) / budget.
-
     The result is the smallest common divisor of k and d that is at least this bound and less than twice the bound. If
-    there is none, it is the next power of two. Small matrices get fewer blocks.
+    there is none, it is the next power of two. Small matrices get fewer blocks. An invalid budget counts as 1/4.
     """
     share = share_of(budget) or Fraction(1, 4)
     least = math.ceil((1 + Fraction(min(out_features, in_features), max(out_features, in_features))) / share)

@@ -30,6 +30,8 @@ Result = TypeVar("Result")
 def check_class(structure: type[Any], base: type[Any]) -> None:
     """Check that a class defines the methods and options of a structure.
 
+    Only its definition is read; nothing is built.
+
     Args:
         structure: Class to register.
         base: Base class of all structures.
@@ -64,11 +66,10 @@ def check_class(structure: type[Any], base: type[Any]) -> None:
 
 
 def built(structure: type[Any], out_features: int, in_features: int, **options: Any) -> Any:
-    """Build a structure.
+    """Build a structure; validate its class first if this process has not done so.
 
-    Validate its class first if this process has not done so.
-
-    The parameters are not initialized.
+    The parameters are not initialized. Validation builds a trial without memory; a ``count`` of the class is compared
+    with the parameters at every build.
 
     Raises:
         PhmrunError: The sizes or options do not fit, or the class is faulty.
@@ -102,9 +103,10 @@ _TRIED: set[type] = set()
 
 
 def _without_memory(trial: Any) -> torch.Tensor | None:
-    """Return W on the meta device.
+    """Return W on the meta device; None if an operation needs real numbers.
 
-    None if an operation needs real numbers.
+    Raises:
+        PhmrunError: ``materialize`` fails otherwise.
     """
     try:
         matrix: torch.Tensor = trial.materialize()
@@ -118,9 +120,10 @@ def _without_memory(trial: Any) -> torch.Tensor | None:
 
 
 def _attempt(structure: type, where: str, action: Callable[[], Result]) -> Result:
-    """Return the result of ``action``.
+    """Return the result of ``action``, a step of building the class.
 
-    Report its Python errors as faults of the class.
+    Raises:
+        PhmrunError: It raised a Python error (:data:`SLIPS`); ``where`` names the method.
     """
     try:
         return action()

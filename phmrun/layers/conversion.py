@@ -40,7 +40,7 @@ def convert(
     weights: Literal["new", "nearest"] = "new",
     **options: Any,
 ) -> Model:
-    """Return a copy of ``model`` whose linear, embedding, attention and LSTM layers have a structure.
+    """Return a copy of ``model`` whose layers have a structure.
 
     Converted are ``nn.Linear``, ``nn.Embedding``, ``nn.LSTM``, the matrices of ``nn.MultiheadAttention`` (the joint
     map of Q, K and V is one matrix) and transformers' ``Conv1D``. Tied parameters stay tied. Each layer keeps its
@@ -74,9 +74,9 @@ def convert(
 def convert_layers(
     model: Model, chosen: Mapping[nn.Module, str], structure: str, options: Mapping[str, Any], *, near: bool = False
 ) -> tuple[Model, list[ConvertedLayer]]:
-    """Convert layers of ``model`` in place.
+    """Convert layers of ``model`` in place; return it with their records.
 
-    Return the model, which is another one if it is such a layer itself.
+    If the model itself is such a layer, another module is returned.
 
     Args:
         model: Module to change.
@@ -123,7 +123,7 @@ def convert_layers(
 def attach_report(
     model: nn.Module, converted: Iterable[ConvertedLayer], before: int, but: Iterable[str] = ()
 ) -> ConversionReport:
-    """Build the report of a conversion and keep it with the model.
+    """Build the report of a conversion, and keep it with the model.
 
     Earlier conversions are included.
 
@@ -146,24 +146,24 @@ def is_supported(module: nn.Module) -> bool:
 
 
 def is_conv1d(module: nn.Module) -> bool:
-    """True for ``Conv1D`` of transformers, a linear map with weight ``[in, out]``, without importing the package."""
+    """True for ``Conv1D`` of transformers, a linear map with weight ``[in, out]``.
+
+    The package is not imported: class name and attributes decide.
+    """
     weight, sizes = getattr(module, "weight", None), (getattr(module, "nx", None), getattr(module, "nf", None))
     return type(module).__name__ == "Conv1D" and isinstance(weight, Tensor) and tuple(weight.shape) == sizes
 
 
 def _matrices(module: nn.Module) -> list[nn.Parameter]:
-    """Return the parameters that the conversion replaces.
-
-    Those of a linear map's bias stay the same object.
-    """
+    """Return the parameters of a layer that the conversion replaces: all but its biases."""
     keep = ("bias", "in_proj_bias", "bias_k", "bias_v")
     return [parameter for name, parameter in module.named_parameters(recurse=False) if name not in keep]
 
 
 def _own_parameters(module: nn.Module) -> int:
-    """Number of parameters of a layer.
+    """Return the number of parameters of a layer.
 
-    ``nn.MultiheadAttention`` without its output map, a layer of its own.
+    The output map of ``nn.MultiheadAttention`` is a layer of its own and does not count.
     """
     if isinstance(module, nn.MultiheadAttention):
         parameters = list(module.parameters(recurse=False))
@@ -173,7 +173,16 @@ def _own_parameters(module: nn.Module) -> int:
 
 
 def _chosen(model: nn.Module, names: tuple[str, ...], but: tuple[str, ...]) -> dict[nn.Module, str]:
-    """Return the layers to convert, with their names."""
+    """Return the layers to convert, with their names.
+
+    Args:
+        model: Model to search.
+        names: Patterns of layers to convert.
+        but: Patterns of layers to leave.
+
+    Raises:
+        PhmrunError: No layer is left, or a pattern matches only layers that cannot be converted.
+    """
     layers = {module: name for name, module in model.named_modules() if is_supported(module)}
     for pattern in names:
         others = [
@@ -197,7 +206,7 @@ def _chosen(model: nn.Module, names: tuple[str, ...], but: tuple[str, ...]) -> d
 
 
 def _left(model: nn.Module, but: Iterable[str]) -> list[LeftLayer]:
-    """Return all modules with parameters that have no structure."""
+    """Return all modules with parameters outside structured layers, each with the reason."""
     inside = {part for module in model.modules() if isinstance(module, STRUCTURED) for part in _parts(module)}
     left = []
     for name, module in model.named_modules():
@@ -210,15 +219,15 @@ def _left(model: nn.Module, but: Iterable[str]) -> list[LeftLayer]:
 
 
 def _parts(module: nn.Module) -> Iterable[nn.Module]:
-    """Return the modules that make up a structured layer.
+    """Return the modules that make up a structured layer, itself included.
 
-    The output map of attention is a layer of its own.
+    The output map of attention is a layer of its own, and not among them.
     """
     return (module, *module.maps.modules()) if isinstance(module, StructuredAttention) else module.modules()
 
 
 def _reason(module: nn.Module, but: Iterable[str], name: str) -> str:
-    """Return why a module is left as it is."""
+    """Return why a module is left as it is; ``but`` are the caller's patterns."""
     if is_supported(module):
         return "excluded by `but`" if _matches(name, but) else "not selected by `names`"
     if isinstance(module, STRUCTURED):
@@ -231,10 +240,12 @@ def _reason(module: nn.Module, but: Iterable[str], name: str) -> str:
 
 
 def _has_parameters(module: nn.Module) -> bool:
+    """True if a module has parameters itself, or is a structured layer."""
     return isinstance(module, STRUCTURED) or any(True for _ in module.parameters(recurse=False))
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:
+    """True if a name matches one of the patterns, case-sensitively."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
@@ -243,7 +254,12 @@ def _converted(
 ) -> nn.Module:
     """Return the counterpart of a layer over a structure.
 
-    ``shared`` maps ids of dense weights to their structures, and is extended in place.
+    It keeps the training mode, and the ``requires_grad`` of the first matrix. Attention is changed in place; others are
+    new modules. ``shared`` maps ids of dense weights to their structures, and is extended in place. ``near``
+    approximates the present weights.
+
+    Raises:
+        PhmrunError: The structure does not fit, or a setting has no counterpart.
     """
     trained, training = next(iter(_matrices(module))).requires_grad, module.training
     layer: nn.Module
@@ -268,7 +284,8 @@ def _linear(
 ) -> Linear:
     """Return the counterpart of an ``nn.Linear`` or ``Conv1D``.
 
-    The bias stays the same parameter.
+    The bias stays the same parameter; unless ``near``, it gets newly drawn values. A structure in ``shared`` is used
+    again, a new one is added there.
     """
     weight, bias = cast(Tensor, module.weight), cast(nn.Parameter | None, module.bias)
     ready = shared.get(id(weight))
@@ -295,7 +312,13 @@ def _linear(
 def _embedding(
     module: nn.Embedding, structure: str, shared: dict[int, Structure], near: bool, options: dict[str, Any]
 ) -> Embedding:
-    """Return the counterpart of an ``nn.Embedding``."""
+    """Return the counterpart of an ``nn.Embedding``.
+
+    A structure in ``shared`` is used again, a new one is added there.
+
+    Raises:
+        PhmrunError: It has ``max_norm``, ``scale_grad_by_freq`` or sparse gradients.
+    """
     if module.max_norm is not None or module.scale_grad_by_freq or module.sparse:
         raise PhmrunError("an embedding with max_norm, scale_grad_by_freq or sparse gradients has no counterpart")
     weight, ready = module.weight, shared.get(id(module.weight))
@@ -313,9 +336,9 @@ def _embedding(
 def _attention(
     module: nn.MultiheadAttention, structure: str, near: bool, options: dict[str, Any]
 ) -> StructuredAttention:
-    """Give the matrices of Q, K and V a structure, in place.
+    """Give the matrices of Q, K and V a structure, in place; return the module.
 
-    The output map is a layer of its own.
+    Unless ``near``, their joint bias becomes zero. The output map is a layer of its own.
     """
     maps = {}
     for name in MAPS:
@@ -333,7 +356,13 @@ def _attention(
 
 @torch.no_grad()
 def _lstm(module: nn.LSTM, structure: str, near: bool, options: dict[str, Any]) -> LSTM:
-    """Return the counterpart of an ``nn.LSTM``: eight maps per layer and direction, fitted gate by gate."""
+    """Return the counterpart of an ``nn.LSTM``: eight maps per layer and direction.
+
+    With ``near``, they are fitted gate by gate and biases copied; otherwise newly drawn.
+
+    Raises:
+        PhmrunError: The LSTM has ``proj_size``.
+    """
     if module.proj_size:
         raise PhmrunError("an LSTM with proj_size has no counterpart")
     weight: Tensor = module.all_weights[0][0]

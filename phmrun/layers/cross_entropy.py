@@ -24,10 +24,11 @@ class CrossEntropy(NamedTuple):
 def linear_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, *, smoothing: float = 0.0
 ) -> CrossEntropy:
-    """Compute Σ_t (1 - ε)·(-log p_t[y_t]) + ε·mean_v(-log p_t[v]) with p_t = softmax(W h_t + b).
+    """Compute the label-smoothed cross-entropy of softmax(W h + b), summed.
 
-    The loss equals ``F.cross_entropy(F.linear(hidden, weight, bias), targets, label_smoothing=ε, reduction="sum")``.
-    The negative log-likelihood has no gradient.
+    Loss: Σ_t (1 - ε)·(-log p_t[y_t]) + ε·mean_v(-log p_t[v]) with p_t = softmax(W h_t + b), in nats. It equals
+    ``F.cross_entropy(F.linear(hidden, weight, bias), targets, label_smoothing=ε, reduction="sum")``. The negative
+    log-likelihood has no gradient.
 
     Args:
         hidden: ``[positions, width]``.
@@ -54,6 +55,7 @@ class _LinearCrossEntropy(Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
+        """Return loss and negative log-likelihood; save the gradients of the loss."""
         device, vocabulary = hidden.device.type, weight.shape[0]
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
         total = torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
@@ -94,6 +96,7 @@ class _LinearCrossEntropy(Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the saved gradients, times the loss's gradient."""
         scaled = (None if saved is None else saved * gradients[0].to(saved.dtype) for saved in ctx.saved_tensors)
         grad_hidden, grad_weight, grad_bias = scaled
         return grad_hidden, grad_weight, grad_bias, None, None
@@ -114,9 +117,16 @@ class _Gradients:
     def add(
         self, rows: slice, raised: Tensor, scale: Tensor, part: Tensor, table: Tensor, mean_row: Tensor, even: float
     ) -> None:
-        """Add a chunk with the unnormalized gradient ``raised [positions, vocabulary]``.
+        """Add the gradients of a chunk of positions, in place.
 
-        ``scale`` is 1/Z.
+        Args:
+            rows: Positions of the chunk.
+            raised: Unnormalized gradient of the logits ``[positions, vocabulary]``.
+            scale: 1/Z ``[positions, 1]``.
+            part: Hidden vectors of the chunk.
+            table: W.
+            mean_row: Mean row of W.
+            even: ε / vocabulary.
         """
         if self.hidden is None or self.weight is None:
             return
@@ -133,7 +143,10 @@ class _Gradients:
             self.bias.add_((scale.t().to(raised.dtype) @ raised).squeeze(0)).sub_(even * len(part))
 
     def results(self) -> tuple[Tensor | None, ...]:
-        """Return the gradients of hidden, weight and bias in the types of these tensors."""
+        """Return the gradients of hidden, weight and bias in the types of these tensors.
+
+        None for each that is not needed or missing.
+        """
         weight = None if self.weight is None else self.weight.to(self.types)
         bias = None if self.bias is None else self.bias.to(self.types)
         return self.hidden, weight, bias

@@ -42,7 +42,7 @@ HGT_SETTINGS = ("max_groups", "schedule", "shared", "shuffle", "activation", "mu
 
 
 def group_schedule(depth: int, max_groups: int, schedule: Schedule) -> list[int]:
-    """Return the groups of each layer.
+    """Return the number of groups of each layer.
 
     "halving": g, g/2, … 1, 1, 1 (equation 1); "cycle": g, g/2, … 1, g, …; "fixed": g, g, ….
     """
@@ -54,7 +54,10 @@ def group_schedule(depth: int, max_groups: int, schedule: Schedule) -> list[int]
 
 
 def width_schedule(start: int, end: int, depth: int, multiple_of: int) -> list[int]:
-    """Return the output widths, evenly spaced from ``start`` to ``end``, rounded up to ``multiple_of``."""
+    """Return the ``depth`` output widths, evenly spaced from ``start`` to ``end``.
+
+    ``start`` is left out, ``end`` is the last. Widths are rounded up to multiples of ``multiple_of``.
+    """
     exact = [start + (end - start) * layer / depth for layer in range(1, depth + 1)]
     return [math.ceil(round(width, 6) / multiple_of) * multiple_of for width in exact]
 
@@ -89,7 +92,7 @@ class GroupTransform(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Initialize each group like ``nn.Linear``."""
+        """Draw each group's matrix and bias like ``nn.Linear``, in place."""
         columns = self.in_features // self.groups
         for structure in self.maps:
             structure.reset_parameters(linear_std(columns))  # type: ignore[operator]
@@ -105,7 +108,7 @@ class GroupTransform(nn.Module):
         return (outputs if self.bias is None else outputs + self.bias).flatten(1)
 
     def extra_repr(self) -> str:
-        """Return the number of groups and if they share a matrix."""
+        """Return the number of groups and whether they share a matrix, as text."""
         return f"groups={self.groups}, shared={len(self.maps) < self.groups}"
 
 
@@ -114,7 +117,7 @@ class HGT(nn.Module):
 
     Args:
         in_features: n.
-        out_features: k, rounded up to ``multiple_of``; with "residual", k/2 rounded up.
+        out_features: k. The attribute is the actual width: k, or k/2 with "residual", rounded up to ``multiple_of``.
         depth: Number of transforms (N), 1 to 1,000.
         max_groups: Groups of the first transform, a power of two.
         schedule: Groups of the others, see :func:`group_schedule`, or a list for all transforms. "fixed" gives group
@@ -185,7 +188,7 @@ class HGT(nn.Module):
         return self.layers(inputs)[-1]
 
     def layers(self, inputs: Tensor) -> list[Tensor]:
-        """Return the output of each transform, ``[tokens, width]``."""
+        """Return the output of each transform, ``[tokens, width]``, first to last."""
         hidden, results = inputs, []
         for number, (transform, norm) in enumerate(zip(self.transforms, self.norms, strict=True)):
             groups: int = transform.groups  # type: ignore[assignment]
@@ -205,6 +208,11 @@ class HGT(nn.Module):
 
 
 def _check(kind: str, name: str, valid: Collection[str]) -> None:
+    """Check that a name is valid.
+
+    Raises:
+        PhmrunError: It is not; ``kind`` names the setting.
+    """
     if name not in valid:
         raise PhmrunError(f"there is no {kind} {name!r}", valid=tuple(valid))
 
@@ -219,9 +227,9 @@ class _Watched(NamedTuple):
 
 
 def _version(parameter: nn.Parameter) -> int:
-    """Return the number of in-place changes of a parameter.
+    """Return torch's counter of in-place changes of a parameter.
 
-    0 if created in inference mode.
+    0 if it was created in inference mode.
     """
     return 0 if parameter.is_inference() else parameter._version
 
@@ -298,9 +306,7 @@ class DeFINE(nn.Module):
     def reset_parameters(self, std: float | None = None) -> None:
         """Set the gain of the last layer norm to ``std``, default 1/√m.
 
-        Without that norm, do nothing.
-
-        The maps and the mapping are not initialized again.
+        Without that norm, do nothing. The maps and the mapping are not initialized again.
         """
         if isinstance(self.norm, nn.LayerNorm):
             nn.init.constant_(self.norm.weight, self.embedding_dim**-0.5 if std is None else std)
@@ -329,7 +335,7 @@ class DeFINE(nn.Module):
         return torch.cat([self.embed(part) for part in torch.arange(self.num_embeddings, device=device).split(CHUNK)])
 
     def plain(self) -> nn.Embedding:
-        """Return the table as an ``nn.Embedding`` without gradients."""
+        """Return the table as a frozen ``nn.Embedding``."""
         with torch.no_grad():
             return nn.Embedding.from_pretrained(self.weight)
 
@@ -339,10 +345,7 @@ class DeFINE(nn.Module):
         return super().train(mode)
 
     def _current_table(self) -> Tensor:
-        """Return the cached table.
-
-        Compute it if there is none or a parameter has changed.
-        """
+        """Return the cached table; compute it if missing or a parameter has changed."""
         if self._table is None or any(
             place[name] is not parameter or _version(parameter) != version
             for place, name, parameter, version in self._table_of

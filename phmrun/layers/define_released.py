@@ -29,7 +29,10 @@ class GroupMap(NamedTuple):
 
 
 def released_groups(depth: int, max_groups: int) -> list[int]:
-    """Return the groups of each transform: 1, 2, 4, … ``max_groups``, repeated from 1, in reverse order."""
+    """Return the groups of each transform.
+
+    1, 2, 4, … ``max_groups``, repeated from 1, then reversed: the last is 1.
+    """
     cycle = max_groups.bit_length()
     return [2 ** (step % cycle) for step in range(depth)][::-1]
 
@@ -89,7 +92,7 @@ class ReleasedDeFINE(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw all matrices with Glorot's standard deviation; biases are zero.
+        """Draw all matrices with Glorot's standard deviation, in place; biases become zero.
 
         Fans of a group transform with separate matrices: groups · outputs of a group, and inputs · outputs of a group.
         """
@@ -111,10 +114,11 @@ class ReleasedDeFINE(nn.Module):
         return self._activated(self.leave_norm, self.leave(torch.cat([start, self._expanded(start)[-1]], dim=1)))
 
     def layers(self, inputs: Tensor) -> list[Tensor]:
-        """Return the output of each transform, ``[tokens, width]``."""
+        """Return the output of each group transform, ``[tokens, width]``."""
         return self._expanded(self._activated(self.enter_norm, self.enter(inputs)))
 
     def _expanded(self, start: Tensor) -> list[Tensor]:
+        """Return the output of each group transform of ``start [tokens, m/2]``."""
         hidden, outputs = start, []
         for number, (transform, norm) in enumerate(zip(self.transforms, self.norms, strict=True)):
             groups: int = transform.groups  # type: ignore[assignment]
@@ -126,4 +130,5 @@ class ReleasedDeFINE(nn.Module):
         return outputs
 
     def _activated(self, norm: nn.Module, features: Tensor) -> Tensor:
+        """Return φ(norm(features))."""
         return ACTIVATIONS[self.activation](norm(features))

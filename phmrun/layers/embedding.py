@@ -66,22 +66,19 @@ class Embedding(nn.Module):
             self.to(dtype)
 
     def reset_parameters(self, std: float = 1.0) -> None:
-        """Draw W with standard deviation ``std``.
-
-        The default is that of ``nn.Embedding``.
-        """
+        """Draw W with standard deviation ``std``, in place; the default is ``nn.Embedding``'s."""
         self.structure.reset_parameters(std)
 
     @property
     def weight(self) -> Tensor:
-        """Dense table W ``[num_embeddings, embedding_dim]``.
-
-        The row of ``padding_idx`` is not zeroed.
-        """
+        """Dense table W ``[num_embeddings, embedding_dim]``; the padding row is not zeroed."""
         return build_weight(self.structure)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return the vectors of token numbers, ``[…] -> […, embedding_dim]``."""
+        """Return the vectors of token numbers, ``[…] -> […, embedding_dim]``.
+
+        Those of ``padding_idx`` are zero.
+        """
         with full_precision(self.structure):
             vectors = self.structure.rows(tokens)
         if self.padding_idx is None:
@@ -141,7 +138,7 @@ class EmbeddingKind:
         return tuple(option for option in options_of_function(self.build) if option.name not in self.fixed)
 
     def __call__(self, num_embeddings: int, embedding_dim: int, **options: Any) -> nn.Module:
-        """Build the module.
+        """Build the module with the fixed and these options.
 
         Raises:
             PhmrunError: Unknown options, or sizes that do not fit.
@@ -156,6 +153,7 @@ def register_embedding(
     """Return a function decorator that registers an embedding; see :class:`EmbeddingKind`."""
 
     def add(build: Build) -> EmbeddingKind:
+        """Register the function, and return its :class:`EmbeddingKind` in its place."""
         texts: Any = {"formula": formula, "count_formula": count_formula, "source": source, "constraint": constraint}
         kind = EmbeddingKind(name, build, clusters=clusters, **texts)
         EMBEDDINGS.add(name, kind)
@@ -168,6 +166,8 @@ def build_embedding(
     num_embeddings: int, embedding_dim: int, *, structure: str = "dense", any_width: bool = False, **options: Any
 ) -> nn.Module:
     """Build a table of word vectors by name.
+
+    A structure's name gives :class:`Embedding`, another one the registered embedding.
 
     Args:
         num_embeddings: Size of the vocabulary.

@@ -31,7 +31,9 @@ FORMAT = 1
 
 
 def save(model: nn.Module, path: str | Path) -> Path:
-    """Write a converted model as one safetensors file: its factors, other tensors and the recipe.
+    """Write a converted model as one safetensors file; return the path.
+
+    The file holds its factors, other tensors and the recipe.
 
     Tied tensors are stored once. Parameters of training only (the dense matrix of ``guided``) are not stored.
 
@@ -41,6 +43,7 @@ def save(model: nn.Module, path: str | Path) -> Path:
 
     Raises:
         PhmrunError: A converted layer has no structure any more, or the model's state is not all tensors.
+        PhmrunError: The package ``safetensors`` is not installed, or the file cannot be written.
     """
     library = _safetensors()
     path = Path(path)
@@ -78,7 +81,9 @@ def save(model: nn.Module, path: str | Path) -> Path:
 
 
 def load(factory: Callable[[], Model], path: str | Path) -> Model:
-    """Build the plain model, convert it by the file's recipe, and load the factors strictly.
+    """Build the plain model, convert it by the file's recipe, and load the factors.
+
+    Names and shapes must be equal.
 
     The model is on the factory's devices, with the types of the file. Parameters of training only start anew and have
     no effect.
@@ -89,6 +94,7 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
 
     Raises:
         PhmrunError: (exit 3) The file is missing or damaged, its structure is unknown, or it does not fit the model.
+        PhmrunError: (exit 2) The package ``safetensors`` is not installed.
     """
     library = _safetensors()
     from safetensors import SafetensorError
@@ -121,9 +127,12 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
 
 
 def _built(model: Model, recipe: Mapping[str, Any], path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Model:
-    """Convert the factory's model by a recipe.
+    """Convert the factory's model by a recipe, in place; return it.
 
-    Sizes are checked before memory is allocated.
+    Sizes are checked before memory is allocated. The report of the conversion is kept with the model.
+
+    Raises:
+        PhmrunError: (exit 3) A place, structure or option does not fit the model.
     """
     before = parameter_count(model)
     stored = sum(torch.Size(shape).numel() for shape in shapes.values())
@@ -149,7 +158,11 @@ def _built(model: Model, recipe: Mapping[str, Any], path: Path, shapes: Mapping[
 def _check_memory(
     path: Path, layer: nn.Module, place: str, structure: str, options: Mapping[str, Any], stored: int
 ) -> None:
-    """Refuse options that would build more numbers than the file has."""
+    """Check that a layer's structure would not have more numbers than the file.
+
+    Raises:
+        PhmrunError: (exit 3) It would have more.
+    """
     cls = STRUCTURES.get(structure)
     options = {name: value for name, value in options.items() if name in cls.defaults()}
     matrices = [parameter.shape for parameter in layer.parameters(recurse=False) if parameter.dim() == 2]
@@ -161,14 +174,22 @@ def _check_memory(
 
 
 def _options(structure: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return validated options; ``application`` is an argument of ``Linear``."""
+    """Return options in their types; ``application``, an argument of ``Linear``, is kept if valid.
+
+    Raises:
+        PhmrunError: The structure or an option is unknown, or a value is invalid.
+    """
     application = options.get("application")
     chosen = {"application": application} if application in get_args(Application) else {}
     return checked_options(structure, {name: options[name] for name in options if name not in chosen}) | chosen
 
 
 def _recipe(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any]:
-    """Return the recipe in a file's metadata, after validation of its form."""
+    """Return the recipe in a file's metadata, after validation of its form.
+
+    Raises:
+        PhmrunError: (exit 3) There is no recipe, or it is damaged or of another format.
+    """
     text = (metadata or {}).get(KEY)
     if text is None:
         raise _fault(path, "the file has no recipe", hint="Write it with phmrun.layers.save.")
@@ -188,6 +209,7 @@ def _is_recipe(recipe: Any) -> bool:
     """True if a recipe has all keys, each of the right type."""
 
     def is_step(step: Any) -> bool:
+        """True if a step has its three keys, each of the right type."""
         return (
             isinstance(step, dict)
             and isinstance(step.get("structure"), str)
@@ -209,7 +231,11 @@ def _is_recipe(recipe: Any) -> bool:
 def _aliases(
     path: Path, recipe: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of tied tensors, by their further names."""
+    """Return the shapes of tied tensors, by their further names.
+
+    Raises:
+        PhmrunError: (exit 3) A tensor is tied to one that the file lacks, or is in the file itself.
+    """
     for name, source in recipe["tied"].items():
         if source not in shapes or name in shapes:
             raise _fault(path, f"the recipe is damaged: {name!r} is tied to {source!r}, which the file does not hold")
@@ -223,7 +249,18 @@ def _check_shapes(
     aliases: Mapping[str, tuple[int, ...]],
     optional: set[str],
 ) -> None:
-    """Compare names and shapes of model and file, and report all differences at once."""
+    """Check that names and shapes of model and file are equal.
+
+    Args:
+        path: File, for messages.
+        state: State of the model.
+        shapes: Shapes of the file's tensors.
+        aliases: Shapes of tied tensors.
+        optional: Names that the file may lack.
+
+    Raises:
+        PhmrunError: (exit 3) They differ; the first five differences are listed.
+    """
     tensors: dict[int, str] = {}
     problems = [
         f"{name} and {tensors[id(state[name])]} are one tensor in the model, two in the file"
@@ -245,7 +282,7 @@ def _check_shapes(
 
 
 def _temporary(model: nn.Module) -> set[str]:
-    """Return the names of parameters of training only."""
+    """Return the names of parameters that are used in training only."""
     return {
         f"{prefix}.{name}".lstrip(".")
         for prefix, module in model.named_modules(remove_duplicate=False)
@@ -256,11 +293,16 @@ def _temporary(model: nn.Module) -> set[str]:
 
 
 def _fault(path: Path, what: str, hint: str | None = None) -> PhmrunError:
+    """Return an error (exit 3) about the file."""
     return PhmrunError(what, where=str(path), hint=hint, code=ExitCode.DATA)
 
 
 def _safetensors() -> Any:
-    """Return the module ``safetensors.torch``."""
+    """Return the module ``safetensors.torch``.
+
+    Raises:
+        PhmrunError: It is not installed.
+    """
     try:
         import safetensors.torch
     except ImportError as error:

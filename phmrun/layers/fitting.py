@@ -31,19 +31,27 @@ def error(weight: Tensor, fitted: Tensor, covariance: Tensor | None = None) -> f
 
 
 def energy_kept(weight: Tensor, fitted: Tensor, covariance: Tensor | None = None) -> float:
-    """Return 1 - error / (error of a zero matrix): the share of W, or of its outputs, that Ŵ explains."""
+    """Return the share of W, or of its outputs, that Ŵ explains.
+
+    1 - error / (error of a zero matrix); negative if Ŵ is worse than zero.
+    """
     return 1.0 - error(weight, fitted, covariance) / error(weight, torch.zeros_like(weight), covariance)
 
 
 def steadied(covariance: Tensor) -> Tensor:
-    """Return the covariance in double precision, with a ridge of ``RIDGE`` times its mean diagonal (1 if zero)."""
+    """Return the covariance in double precision, with a ridge on its diagonal.
+
+    The ridge is ``RIDGE`` times the mean of the diagonal, 1 if that is zero.
+    """
     covariance = covariance.double()
     ridge = RIDGE * float(covariance.diagonal().mean()) or 1.0
     return covariance + ridge * torch.eye(len(covariance), dtype=covariance.dtype, device=covariance.device)
 
 
 def best_low_rank(weight: Tensor, rank: int, covariance: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Return U ``[k, r]`` and V ``[r, d]`` whose product is the best matrix of rank r.
+    """Return the factors of the best matrix of rank r, U ``[k, r]`` and V ``[r, d]``.
+
+    In double precision; r is at most min(k, d).
 
     The factors have equal norms; with a covariance, U and the whitened V do.
     """
@@ -62,7 +70,9 @@ def best_low_rank(weight: Tensor, rank: int, covariance: Tensor | None = None) -
 def best_low_rank_blocks(
     weight: Tensor, blocks: int, rank: int, covariance: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return U ``[b, b, k/b, r]`` and V ``[b, b, r, d/b]`` whose products are the best blocks of rank r.
+    """Return the factors of the best blocks of rank r.
+
+    U ``[b, b, k/b, r]`` and V ``[b, b, r, d/b]``, in double precision.
 
     Without a covariance, blocks are fitted independently. With one, columns of blocks are fitted in turn.
     """
@@ -73,6 +83,7 @@ def best_low_rank_blocks(
     u, v = [target] * blocks, [target] * blocks
 
     def improve() -> float:
+        """Fit all columns of blocks in turn; return the error."""
         for number, part in enumerate(parts):
             root = torch.linalg.cholesky(steady[part, part])
             wanted = fitted[:, part] + _correction(target - fitted, steady, part)
@@ -119,9 +130,11 @@ def best_coupled_blocks(
     rows = target.view(blocks, -1, target.shape[1])
 
     def built() -> Tensor:
+        """Return the matrix of the present B, D and C."""
         return torch.einsum("ikr,rij,jrc->ikjc", b, d, c).reshape(target.shape)
 
     def improve() -> float:
+        """Optimize B, then D and C of each column of blocks, in place; return the error."""
         coupled = torch.einsum("rij,jrc->irjc", d, c).flatten(2)  # [i, r, in]
         read = coupled @ steady
         for number in range(blocks):
@@ -146,6 +159,8 @@ def best_coupled_blocks(
 def best_circulant_blocks(weight: Tensor, size: int, covariance: Tensor | None = None) -> Tensor:
     """Return the first columns ``[k/b, d/b, b]`` of the best circulant blocks.
 
+    In double precision.
+
     Without a covariance they are means along the diagonals of each block. With one, each row of blocks solves a linear
     least-squares problem.
     """
@@ -168,7 +183,9 @@ def best_circulant_blocks(weight: Tensor, size: int, covariance: Tensor | None =
 def best_sparse_low_rank(
     weight: Tensor, places: Tensor, rank: int, covariance: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return U ``[k, r]``, V ``[r, d]`` and S ``[k, m]`` in the columns ``places [k, m]``, W ≈ U V + S.
+    """Return U ``[k, r]``, V ``[r, d]`` and S ``[k, m]`` with W ≈ U V + S.
+
+    S has its numbers in the columns ``places [k, m]``; the factors are in double precision.
 
     U V and S are optimized in turn.
     """
@@ -178,6 +195,7 @@ def best_sparse_low_rank(
     u, v, s = target, target, target.new_zeros(places.shape)
 
     def improve() -> float:
+        """Fit U V to the rest of S, then S to the rest of U V; return the error."""
         nonlocal u, v, s
         u, v = best_low_rank(target - torch.zeros_like(target).scatter_add(1, places, s), rank, covariance)
         wanted = ((target - u @ v) @ steady).gather(1, places)
@@ -191,9 +209,10 @@ def best_sparse_low_rank(
 def padded(
     weight: Tensor, covariance: Tensor | None, rows: int, columns: int, ridge: float = RIDGE
 ) -> tuple[Tensor, Tensor]:
-    """Return W padded with zeros to ``[rows, columns]``, and C (or the identity) padded to ``[columns, columns]``.
+    """Return W padded with zeros, and C padded, in double precision.
 
-    Padded inputs have the variance ``ridge`` times the mean of C's diagonal. Both results are in double precision.
+    W becomes ``[rows, columns]``, C ``[columns, columns]``. C of None is the identity; otherwise it gets a ridge, see
+    :func:`steadied`. Padded inputs have the variance ``ridge`` times the mean of C's diagonal.
     """
     more_rows, more_columns = rows - weight.shape[0], columns - weight.shape[1]
     eye = torch.eye(columns, dtype=torch.float64, device=weight.device)
@@ -210,7 +229,10 @@ def _correction(gap: Tensor, covariance: Tensor, part: slice) -> Tensor:
 
 
 def _until_settled(improve: Callable[[], float], rounds: int = ROUNDS) -> None:
-    """Call ``improve``, which returns the error, until its relative gain is at most ``SETTLED``."""
+    """Call ``improve``, which returns the error, until it settles.
+
+    That is when the relative gain is at most ``SETTLED``, or after ``rounds`` calls.
+    """
     best = float("inf")
     for _ in range(rounds):
         current = improve()
@@ -222,7 +244,7 @@ def _until_settled(improve: Callable[[], float], rounds: int = ROUNDS) -> None:
 def best_kronecker_sum(
     weight: Tensor, p: int, q: int, rank: int, covariance: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return A ``[rank, p, q]`` and S ``[rank, k/p, d/q]`` with W ≈ Σ_i A_i ⊗ S_i.
+    """Return A ``[rank, p, q]`` and S ``[rank, k/p, d/q]``, W ≈ Σ_i A_i ⊗ S_i.
 
     The terms are singular vectors of W, rearranged so that each of its p·q blocks is a row. With a covariance,
     alternating least squares follows: the error is quadratic in A and in S. The mixing weights of a block have a mean
@@ -242,6 +264,7 @@ def best_kronecker_sum(
         target, steady = weight.double(), steadied(covariance)
 
         def improve() -> float:
+            """Optimize S, then A; return the error."""
             nonlocal a, b
             b = second_factors(target, a, steady)
             a = _first_factors(target, steady, b, p, q)
@@ -253,7 +276,10 @@ def best_kronecker_sum(
 
 
 def second_factors(weight: Tensor, a: Tensor, covariance: Tensor | None = None) -> Tensor:
-    """Return the best S ``[r, k/p, d/q]`` for A ``[r, p, q]``, by linear least squares."""
+    """Return the best S ``[r, k/p, d/q]`` for A ``[r, p, q]``, in double precision.
+
+    Linear least squares; ``covariance`` is that of the inputs, or None.
+    """
     rank, p, q = a.shape
     k, d = weight.shape
     s, t = k // p, d // q
@@ -265,7 +291,7 @@ def second_factors(weight: Tensor, a: Tensor, covariance: Tensor | None = None) 
 
 
 def _first_factors(weight: Tensor, covariance: Tensor, b: Tensor, p: int, q: int) -> Tensor:
-    """Return the best A ``[r, p, q]`` for S ``[r, k/p, d/q]``."""
+    """Return the best A ``[r, p, q]`` for S (``b``) ``[r, k/p, d/q]``, by linear least squares."""
     rank, s, t = b.shape
     blocks = covariance.view(q, t, q, t)
     gram = torch.einsum("isx,bxcy,jsy->ibjc", b, blocks, b).reshape(rank * q, rank * q)
@@ -308,6 +334,7 @@ def fit_by_gradient(module: nn.Module, weight: Tensor, covariance: Tensor | None
     optimizer = torch.optim.LBFGS(parameters, max_iter=steps, line_search_fn="strong_wolfe", tolerance_change=1e-12)
 
     def closure() -> Tensor:
+        """Return the error relative to that of a zero matrix, with new gradients."""
         optimizer.zero_grad()
         gap = target - module.materialize()  # type: ignore[operator]
         loss: Tensor = (gap * (gap if steady is None else gap @ steady)).sum() / total

@@ -27,7 +27,9 @@ FEW_TOKENS = 32
 
 
 def resolve_application(asked: Literal["auto", Choice], tokens: int) -> Choice:
-    """Resolve "auto" to "by-size" for at most ``FEW_TOKENS`` tokens, otherwise to "dense".
+    """Resolve "auto" by the number of tokens per call.
+
+    "by-size" for at most ``FEW_TOKENS`` tokens, otherwise "dense".
 
     Args:
         asked: Setting of a run; all values except "auto" are returned unchanged.
@@ -110,7 +112,7 @@ def folded(model: Model) -> Model:
 
 @torch.no_grad()
 def for_inference(model: Model, application: Form = "dense", **parts: Form) -> Model:
-    """Return a copy of ``model`` for inference, in evaluation mode without gradients.
+    """Return a copy of ``model`` for inference, in evaluation mode, without gradients.
 
     A ``Linear`` without a packed form, or with ``keeps_weight``, becomes dense in all cases.
 
@@ -136,7 +138,8 @@ def for_inference(model: Model, application: Form = "dense", **parts: Form) -> M
 def table_of(embedding: nn.Module) -> nn.Embedding:
     """Return an embedding from :func:`for_inference` as one table of all vectors.
 
-    If a parameter of the embedding equals the table, the table is tied to it.
+    An ``nn.Embedding`` is returned itself. Otherwise the table is frozen and new; if a parameter of the embedding
+    equals it, the table is tied to this parameter.
     """
     if isinstance(embedding, nn.Embedding):
         return embedding
@@ -149,13 +152,14 @@ def table_of(embedding: nn.Module) -> nn.Embedding:
 
 
 def replaced(module: Model, replace: Callable[[nn.Module], nn.Module]) -> Model:
-    """Apply ``replace`` to all submodules, in place, then to ``module``.
+    """Replace all submodules by the result of ``replace``, in place, inner ones first.
 
-    Shared modules stay shared.
+    Returns ``replace(module)``. Modules that occur twice stay shared.
     """
     done: dict[nn.Module, nn.Module] = {}
 
     def visit(module: nn.Module) -> nn.Module:
+        """Replace the children of a module, then return its replacement; once per module."""
         if module not in done:
             for name, child in module._modules.items():  # named_children() skips a module's second place
                 if child is not None:
@@ -167,7 +171,10 @@ def replaced(module: Model, replace: Callable[[nn.Module], nn.Module]) -> Model:
 
 
 def _plain(module: nn.Module, application: Form, tables: dict[int, nn.Parameter]) -> nn.Module:
-    """Return the inference form of a module, or the module itself if it has none."""
+    """Return the inference form of a module, or the module itself if it has none.
+
+    ``tables`` holds the dense W of structures by id, and is extended in place.
+    """
     if isinstance(module, Linear):
         factored = application != "folded" and "factored" in (application, module.structure.application)
         if application == "by-size":
@@ -203,7 +210,10 @@ def plain_linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
 
 
 def _table(structure: Structure, tables: dict[int, nn.Parameter]) -> nn.Parameter:
-    """Return the dense W of a structure, built once for all modules that share it."""
+    """Return the dense W of a structure, without gradient.
+
+    It is built once and kept in ``tables``, so that all modules that share the structure share it.
+    """
     if id(structure) not in tables:
         tables[id(structure)] = nn.Parameter(build_weight(structure).detach().contiguous(), requires_grad=False)
     return tables[id(structure)]

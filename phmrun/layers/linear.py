@@ -58,7 +58,7 @@ class Linear(nn.Module):
             self.to(dtype)
 
     def reset_parameters(self, std: float | None = None, *, zero_bias: bool = False, shared: bool = False) -> None:
-        """Draw W by its structure and b uniformly in ±1/√in_features.
+        """Draw W by its structure and b uniformly in ±1/√in_features, in place.
 
         Args:
             std: Standard deviation of W; default: that of ``nn.Linear``, 1/√(3·in_features).
@@ -85,9 +85,9 @@ class Linear(nn.Module):
         return outputs if self.bias is None else outputs + self.bias.to(outputs.dtype)
 
     def reduced(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return vectors ``[…, r]`` and a matrix ``[out_features, r]`` whose product plus b is the output.
+        """Return vectors ``[…, r]`` and a matrix ``[out_features, r]``.
 
-        Without a smaller factorization they are the inputs and W.
+        Their product plus b is the output. Without a smaller factorization they are the inputs and W.
         """
         narrower = self.structure.reduced(inputs)
         return (inputs, self.weight) if narrower is None else narrower
@@ -108,10 +108,7 @@ def glorot_std(in_features: int, out_features: int) -> float:
 
 
 def on_device(device: torch.device | str | None) -> AbstractContextManager[Any]:
-    """Return a context that creates tensors on ``device``.
-
-    None keeps the default device.
-    """
+    """Return a context that creates tensors on ``device``; None keeps the default device."""
     return nullcontext() if device is None else torch.device(device)
 
 
@@ -157,6 +154,6 @@ class FeedForward(nn.Module):
             linear.reset_parameters(glorot_std(width, inner), zero_bias=True)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Apply both maps, ``[…, width] -> […, width]``."""
+        """Apply both maps, ``[…, width] -> […, width]``; dropout in training only."""
         hidden = ACTIVATIONS[self.activation](self.expand(inputs))
         return self.contract(F.dropout(hidden, self.dropout, self.training))

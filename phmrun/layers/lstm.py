@@ -69,6 +69,7 @@ class GateMaps(nn.Module):
 
     @torch.no_grad()
     def _reset_doubled(self) -> None:
+        """Initialize doubled gates in place, as :meth:`reset_parameters` describes."""
         inputs, hidden = cast(int, self.input[0].in_features), self.hidden_size
         for structure in (*self.input, *self.recurrent):
             structure.reset_parameters((inputs + hidden) ** -0.5)
@@ -83,10 +84,12 @@ class GateMaps(nn.Module):
                     structure.matrix.copy_(part)
 
     def build(self, dropped: float = 0.0) -> GateWeights:
-        """Return the dense weights, differentiable in the parameters.
+        """Return the dense weights of four gates, differentiable in the parameters.
+
+        Without biases, both biases are None; with one vector per gate, the recurrent bias is zero.
 
         Args:
-            dropped: Dropout rate of the recurrent weights; the others are scaled by 1 / (1 - dropped).
+            dropped: Dropout rate of the recurrent weights; the others are scaled by 1 / (1 - dropped). 0: none.
         """
         input_bias = recurrent_bias = None
         if self.bias is not None:
@@ -107,9 +110,10 @@ class GateMaps(nn.Module):
         return h.contiguous(), c.contiguous()
 
     def _four_gates(self, rows: Tensor) -> Tensor:
-        """Return rows of the gates i, f, g, o, doubled or completed if necessary.
+        """Return rows of the gates i, f, g, o.
 
-        Coupled gates are stored as f, g, o. The rows of i are those of f, negated, because 1 - σ(z) = σ(-z).
+        Doubled gates: i, f and o times 2. Coupled gates are stored as f, g, o; the rows of i are those of f, negated,
+        because 1 - σ(z) = σ(-z). Otherwise the rows are unchanged.
         """
         if self.doubled:
             i, f, g, o = rows.chunk(4)
@@ -200,7 +204,10 @@ class LSTM(nn.Module):
             cell.reset_parameters()  # type: ignore[operator]
 
     def dense_weights(self) -> dict[str, Tensor]:
-        """Return the dense weights under the names of ``nn.LSTM``'s parameters."""
+        """Return the dense weights under the names of ``nn.LSTM``'s parameters.
+
+        Without biases, these are missing. Weights are differentiable in the parameters.
+        """
         weights: dict[str, Tensor] = {}
         for number, cell in enumerate(self.cells):
             layer, backwards = divmod(number, self.directions)
@@ -210,7 +217,7 @@ class LSTM(nn.Module):
         return weights
 
     def plain(self) -> nn.Module:
-        """Return an equivalent for evaluation, built on the meta device so that no weights are drawn.
+        """Return an equivalent for evaluation, with copies of the dense weights.
 
         Returns:
             ``nn.LSTM`` for the standard cell, :class:`StartedLSTM` for "parser-v2", this module for "linear-output".
@@ -230,7 +237,7 @@ class LSTM(nn.Module):
     def forward(
         self, inputs: Tensor | PackedSequence, state: State | None = None
     ) -> tuple[Tensor | PackedSequence, State]:
-        """Run over whole sequences.
+        """Run over whole sequences; return outputs and last states.
 
         Args:
             inputs: ``[length, batch, input_size]`` (``[batch, length, input_size]`` with ``batch_first``), or packed.
@@ -259,7 +266,7 @@ class LSTM(nn.Module):
         return outputs if sizes is None else PackedSequence(outputs, sizes, order, back), (h, c)
 
     def padded_outputs(self, inputs: Tensor, lengths: Tensor) -> Tensor:
-        """Return the same as :func:`outputs`, computed over the padding as well."""
+        """Return the same as :func:`outputs`, computed over the padding, too."""
         return self.padded_states(inputs, lengths)[0]
 
     def padded_states(self, inputs: Tensor, lengths: Tensor, *, cells: bool = False) -> tuple[Tensor, Tensor | None]:
@@ -302,7 +309,11 @@ class LSTM(nn.Module):
         return inputs * inside.unsqueeze(-1), last
 
     def _read(self, inputs: Tensor, state: State, built: GateWeights, cells: bool) -> tuple[Tensor, Tensor | None]:
-        """Return the outputs of a cell, ``[batch, length, hidden]``, and its c if it runs step by step."""
+        """Return the outputs of a cell, ``[batch, length, hidden]``, and its cell states.
+
+        Cell states are None unless hidden dropout or ``cells`` make it run step by step, and always for
+        "linear-output".
+        """
         if self.cell == "linear-output":
             return linear_output(inputs, built), None
         share = self.hidden_dropout if self.training else 0.0
@@ -312,7 +323,11 @@ class LSTM(nn.Module):
         return fused(inputs, state, weights, self.bias, 1, 0.0, self.training, False, True)[0], None
 
     def _run(self, inputs: Tensor, batch_sizes: Tensor | None, state: State) -> tuple[Tensor, State]:
-        """Run all layers in one kernel call, or layer by layer with an observer or variational dropout."""
+        """Run all layers in one kernel call; return outputs and last states.
+
+        With an observer, or variational dropout in training, layers run in turn. The observer is called for padded
+        sequences only.
+        """
         inputs = self._drop(inputs, self.input_dropout, batch_sizes)
         dropped = self.weight_dropout if self.training else 0.0
         weights: list[GateWeights] = [cell.build(dropped) for cell in self.cells]  # type: ignore[operator]
@@ -339,7 +354,10 @@ class LSTM(nn.Module):
     def _kernel(
         self, inputs: Tensor, batch_sizes: Tensor | None, state: State, weights: list[GateWeights], layers: int
     ) -> tuple[Tensor, State]:
-        """Run torch's fused LSTM over ``layers`` layers."""
+        """Run torch's fused LSTM over ``layers`` layers; return outputs and last states.
+
+        ``batch_sizes`` are those of packed inputs, None for padded ones.
+        """
         flat = [weight for cell in weights for weight in cell if weight is not None]
         dropout = 0.0 if layers == 1 else self.dropout
         settings = (state, flat, self.bias, layers, dropout, self.training, self.bidirectional)
@@ -350,9 +368,10 @@ class LSTM(nn.Module):
         return outputs, (h, c)
 
     def _drop(self, vectors: Tensor, share: float, batch_sizes: Tensor | None, time: int | None = None) -> Tensor:
-        """Apply dropout to a layer's inputs.
+        """Apply dropout with rate ``share`` to a layer's inputs.
 
-        Variational dropout has one mask per sequence along ``time``.
+        Outside training, or at rate 0, they are returned unchanged. Variational dropout has one mask per sequence,
+        shared along the axis ``time``; None: that of ``batch_first``.
         """
         if not (share and self.training):
             return vectors
@@ -365,13 +384,15 @@ class LSTM(nn.Module):
         return vectors * masks[packed_rows(batch_sizes).to(vectors.device)]
 
     def extra_repr(self) -> str:
-        """Return the main settings, like ``nn.LSTM``."""
+        """Return the sizes, layers, directions and dropout as text."""
         settings = f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}"
         return f"{settings}, bidirectional={self.bidirectional}, dropout={self.dropout}"
 
 
 def outputs_and_cells(lstm: LSTM | StartedLSTM, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Return :func:`outputs` and the last cell states of an LSTM with one layer and direction.
+    """Return :func:`outputs` and the last cell states of the top layer.
+
+    Meant for an LSTM with one direction.
 
     Returns:
         ``[batch, length, hidden_size]`` and c after the last step of each sequence, ``[batch, hidden_size]``.
@@ -405,12 +426,18 @@ def outputs(lstm: LSTM | nn.LSTM | StartedLSTM, inputs: Tensor, lengths: Tensor)
 
 
 def _shifted(hidden: Tensor, initial: Tensor, time: int) -> Tensor:
-    """Return the previous hidden vector of each step: ``initial [batch, hidden]``, then all except the last."""
+    """Return the previous hidden vector of each step, along the axis ``time``.
+
+    The first is ``initial [batch, hidden]``; the last vector is dropped.
+    """
     return torch.cat([initial.unsqueeze(time), hidden.narrow(time, 0, hidden.shape[time] - 1)], dim=time)
 
 
 def _rows(vectors: Tensor, order: Tensor) -> Tensor:
-    """Reorder vectors ``[batch, length, size]`` by flattened positions ``order [batch · length]``."""
+    """Return vectors ``[batch, length, size]`` in the order of flattened positions.
+
+    ``order [batch · length]`` holds the positions; the shape stays.
+    """
     return vectors.flatten(0, 1).index_select(0, order).view_as(vectors)
 
 
@@ -424,10 +451,11 @@ def packed_rows(batch_sizes: Tensor) -> Tensor:
 
 
 def dropout_mask(like: Tensor, dropped: float) -> Tensor:
-    """Return a dropout mask in the shape of ``like``: 0 at rate ``dropped``, otherwise 1 / (1 - dropped).
+    """Return a dropout mask in the shape of ``like``.
 
-    On a CPU ``F.dropout`` draws a random number for each entry. Here one 64-bit number serves four entries: an entry is
-    kept if its 16 bits are below a limit. The rate is accurate to 2⁻¹⁶.
+    Entries are 0 at rate ``dropped``, otherwise 1 / (1 - dropped). On a CPU ``F.dropout`` draws a random number for
+    each entry. Here one 64-bit number serves four entries: an entry is kept if its 16 bits are below a limit. The rate
+    is accurate to 2⁻¹⁶.
     """
     if like.device.type != "cpu":
         return F.dropout(torch.ones_like(like), dropped)
@@ -438,6 +466,6 @@ def dropout_mask(like: Tensor, dropped: float) -> Tensor:
 
 
 def _stacked(structures: nn.ModuleList) -> Tensor:
-    """Concatenate the dense matrices by rows."""
+    """Return the dense matrices of the structures, concatenated by rows."""
     built = [build_weight(structure) for structure in structures]  # type: ignore[arg-type]
     return built[0] if len(built) == 1 else torch.cat(built)

@@ -25,7 +25,7 @@ DENSE: Mapping[str, Any] = {"structure": "dense"}
 def structures_of(network: nn.Module) -> dict[str, Structure]:
     """Return the structures of a network by the name of their module.
 
-    Shared ones once.
+    A shared structure has one entry, under its first name.
     """
     return {
         name.removesuffix(".structure"): module
@@ -55,9 +55,12 @@ def replace_structures(network: nn.Module, layers: Mapping[str, Mapping[str, Any
 
 
 def made_for(old: Structure, layer: Mapping[str, Any]) -> Structure:
-    """Build a structure with the sizes of ``old``.
+    """Build a structure with the sizes of ``old``, from its name and options.
 
     Its parameters are not initialized.
+
+    Raises:
+        PhmrunError: The structure is unknown or does not fit.
     """
     options = dict(layer)
     return build_structure(options.pop("structure"), old.out_features, old.in_features, **options)
@@ -66,7 +69,7 @@ def made_for(old: Structure, layer: Mapping[str, Any]) -> Structure:
 def set_structure(network: nn.Module, name: str, structure: Structure) -> None:
     """Replace the structure called ``name`` in all modules that hold it, in place.
 
-    ``Linear`` modules also take over the structure's ``application``.
+    ``Linear`` modules also get the structure's ``application``.
     """
     old = structures_of(network)[name]
     for parent in list(network.modules()):
@@ -81,7 +84,9 @@ Share = Literal["none", "model", "kind"]
 
 
 def share_parameters(network: nn.Module) -> None:
-    """Tie the shareable parameters of maps with the same structure and options, in place.
+    """Tie the shareable parameters of like maps, in place.
+
+    Maps are alike if structure and options are the same. Those without the option ``share`` stay as they are.
 
     "model": all such maps share. "kind": maps at the same position of every layer share, such as all output maps of the
     encoder's attention. A position is the module's path without its numbers.
@@ -101,7 +106,10 @@ def share_parameters(network: nn.Module) -> None:
 
 
 def place(path: str, share: Share) -> str:
-    """Return the key of a sharing group: "" or, for "kind", the path with a * for each number."""
+    """Return the key of the group of maps that share parameters.
+
+    "" for "model"; otherwise the path with a * for each number.
+    """
     return "" if share == "model" else ".".join("*" if part.isdigit() else part for part in path.split("."))
 
 
@@ -114,6 +122,9 @@ def tied_output(in_features: int, embedding: nn.Module, bias: bool = False, **st
         bias: Add a bias.
         **structure: Structure and options of a projection to the width of the word vectors. An ``Embedding`` needs
             none and ignores them.
+
+    Returns:
+        :class:`Linear` for an ``Embedding``, otherwise :class:`TiedOutput`.
     """
     if isinstance(embedding, Embedding):
         return Linear(in_features, embedding.num_embeddings, bias, structure=embedding.structure)

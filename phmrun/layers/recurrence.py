@@ -21,7 +21,9 @@ class GateWeights(NamedTuple):
 
 
 def fused(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Call ``torch.lstm``; retry without oneDNN if it lacks a 16-bit LSTM for this processor.
+    """Call ``torch.lstm`` and return its result.
+
+    If oneDNN lacks a 16-bit LSTM for this processor, call again without it.
 
     The retry applies under CPU autocast only, and computes in 32 bits.
     """
@@ -35,9 +37,9 @@ def fused(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def linear_output(inputs: Tensor, weights: GateWeights) -> Tensor:
-    """Run the cell c_t = σ(f) ∘ c_{t-1} + σ(i) ∘ tanh(g).
+    """Run the cell without output nonlinearity step by step, from zero states.
 
-    h_t = o ∘ c_t from zero states.
+    c_t = σ(f) ∘ c_{t-1} + σ(i) ∘ tanh(g);  h_t = o ∘ c_t.
 
     Args:
         inputs: ``[batch, length, input]``.
@@ -98,7 +100,7 @@ class StartedLSTM(nn.Module):
         self.lstm, self.state = lstm, nn.Parameter(state, requires_grad=False)
 
     def forward(self, inputs: PackedSequence) -> tuple[PackedSequence, State]:
-        """Run over packed sequences; return the same as ``nn.LSTM``."""
+        """Run over packed sequences from the learned state; return the same as ``nn.LSTM``."""
         h, c = self.state.expand(-1, -1, int(inputs.batch_sizes[0]), -1).contiguous().unbind()
         outputs, final = self.lstm(inputs, (h, c))
         return outputs, final

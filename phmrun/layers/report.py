@@ -72,7 +72,8 @@ class ConversionReport:
     def line(self) -> str:
         """Return the report in one line.
 
-        Vectors (norms, biases) are left out.
+        It counts converted layers by class and parameters, and names the first left layer of each class and reason.
+        Left modules with vectors only (norms, biases) are left out.
         """
         counts = f"{counted(self.before, 'parameter')} before, {self.after:,} after"
         kinds = Counter(layer.kind for layer in self.converted)
@@ -87,7 +88,7 @@ class ConversionReport:
         return text
 
     def __str__(self) -> str:
-        """Return one row per module."""
+        """Return a line of totals, then one row per converted and per left module."""
         rows = [self.line().partition(";")[0] + f"; {self.before:,} parameters before, {self.after:,} after"]
         rows += [
             f"  {layer.name}: {layer.kind} to {layer.structure}, {layer.before:,} to {layer.after:,} parameters"
@@ -101,7 +102,7 @@ class ConversionReport:
 
 
 def conversion_report(model: nn.Module) -> ConversionReport:
-    """Return what :func:`phmrun.layers.convert` changed in a model, and what it left.
+    """Return the report that :func:`phmrun.layers.convert` kept with a model.
 
     Args:
         model: Result of ``convert`` or ``load``.
@@ -118,7 +119,10 @@ def conversion_report(model: nn.Module) -> ConversionReport:
 
 
 def conversions(model: nn.Module) -> list[ConvertedLayer]:
-    """Return all converted layers of a model and of converted models inside, with names from the outer model."""
+    """Return all converted layers of a model and of converted models inside.
+
+    Their names are those from the outer model.
+    """
     layers = []
     for prefix, module in model.named_modules():
         report = module.__dict__.get(ATTRIBUTE)
@@ -134,4 +138,5 @@ def parameter_count(model: nn.Module) -> int:
 
 
 def _list(parts: Iterator[str]) -> str:
+    """Return the parts separated by commas, or "nothing"."""
     return ", ".join(parts) or "nothing"

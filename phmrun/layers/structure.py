@@ -41,7 +41,10 @@ class BilinearForm(Protocol):
         """
 
     def pairs(self, maps: Sequence[Any], x: Tensor, y: Tensor) -> Tensor:
-        """Return xᵀ W_l y of vectors at equal positions, ``[…, in_features]`` twice ``-> […, labels]``."""
+        """Return xᵀ W_l y of vectors at equal positions.
+
+        ``[…, in_features]`` twice ``-> […, labels]``; ``maps`` are the W_l.
+        """
 
 
 class Structure(nn.Module):
@@ -132,7 +135,8 @@ class Structure(nn.Module):
     def misfit(cls, out_features: int, in_features: int, **options: Any) -> str | None:
         """Return why no ``W`` of these sizes can be built, or None if it can.
 
-        Calls :meth:`check` with defaults for missing options; a ``square`` structure also needs equal sizes.
+        Calls :meth:`check` with defaults for missing options; a ``square`` structure also needs equal sizes. ``freeze``
+        is ignored unless it is an option of the class.
         """
         options = {name: value for name, value in options.items() if name != FREEZE.name or name in cls.defaults()}
         if cls.square and out_features != in_features:
@@ -148,10 +152,8 @@ class Structure(nn.Module):
     def count(cls, out_features: int, in_features: int, **options: Any) -> int:
         """Return the number of parameters of a map, without ``temporary`` ones.
 
-        Shared ones included.
-
-        They are counted on a structure without memory. A third-party closed form that overrides this is compared with
-        the parameters on every build.
+        Shared ones are included. They are counted on a structure without memory. A third-party closed form that
+        overrides this is compared with the parameters on every build.
         """
         with torch.device("meta"):
             structure = cls(out_features, in_features, **options)
@@ -162,22 +164,36 @@ class Structure(nn.Module):
         return sum(parameter.numel() for name, parameter in self.named_parameters() if name not in self.temporary)
 
     def reset_parameters(self, std: float) -> None:
-        """Draw the parameters so that the entries of ``W`` have mean 0 and standard deviation ``std``."""
+        """Draw the parameters in place, so that W has standard deviation ``std``.
+
+        The mean of its entries is 0. Every subclass defines this.
+
+        Raises:
+            NotImplementedError: In this class.
+        """
         raise NotImplementedError
 
     def materialize(self) -> Tensor:
-        """Return ``W [out_features, in_features]``, differentiable in the parameters."""
+        """Return ``W [out_features, in_features]``, differentiable in the parameters.
+
+        Every subclass defines this.
+
+        Raises:
+            NotImplementedError: In this class.
+        """
         raise NotImplementedError
 
     def rows(self, index: Tensor) -> Tensor:
         """Return rows of ``W`` by number, ``[…] -> […, in_features]``.
 
-        Override if W need not be built.
+        Here W is built first. Override if it need not be.
         """
         return F.embedding(index, build_weight(self))
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Apply W to ``inputs [tokens, in_features]``, without building it if that is cheaper.
+        """Return W x for ``inputs [tokens, in_features]``.
+
+        Here W is built first. Override if the factors alone are cheaper.
 
         Returns:
             ``[tokens, out_features]``.
@@ -185,21 +201,19 @@ class Structure(nn.Module):
         return F.linear(inputs, build_weight(self))
 
     def reduced(self, inputs: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return the operands of the last product, for fusion with another operation such as a loss.
+        """Return the operands of the last product, for fusion with a loss.
 
         Returns:
-            Narrower inputs ``[tokens, r]`` and a matrix ``[out_features, r]``; None if the matrix would not be smaller
-            than W.
+            Narrower inputs ``[tokens, r]`` and a matrix ``[out_features, r]``; None, as here, if the matrix would not
+            be smaller than W.
         """
         return None
 
     def packed(self) -> nn.Module | None:
         """Return a module for inference on few tokens, ``[tokens, in] -> [tokens, out]``.
 
-        None if W is as fast.
-
-        It holds copies of the factors. It is faster when memory bandwidth, not arithmetic, limits the speed, such as in
-        decoding.
+        None, as here, if W is as fast. The module holds copies of the factors. It is faster when memory bandwidth, not
+        arithmetic, limits the speed, such as in decoding.
         """
         return None
 
@@ -228,15 +242,15 @@ class Structure(nn.Module):
         return self.build_multiplications() + tokens * self.out_features * self.in_features
 
     def token_multiplications(self) -> int:
-        """Return the multiplications of the factored application to one vector."""
+        """Return the multiplications of the factored application to one vector; here those of W."""
         return self.out_features * self.in_features
 
     def build_multiplications(self) -> int:
-        """Return the multiplications that build W."""
+        """Return the multiplications that build W; here 0."""
         return 0
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """Fan-out and fan-in of the factors of W, by parameter name.
+        """Return fan-out and fan-in of the factors of W, by parameter name; here none.
 
         They determine the learning rates if ``training.optimizer.rates`` is "structure"; see
         :mod:`phmrun.engine.optimizers`. Parameters that are not listed have the rate of a dense matrix.
@@ -244,7 +258,9 @@ class Structure(nn.Module):
         return {}
 
     def freeze(self, names: str) -> None:
-        """Exclude parameters from training: they keep their initial values.
+        """Exclude parameters from training, in place: they keep their values.
+
+        The names are also added to ``options``.
 
         Args:
             names: Names of parameters, separated by commas; "none": all are trained.
@@ -262,9 +278,9 @@ class Structure(nn.Module):
             self.options = {**self.options, FREEZE.name: ",".join(chosen)}
 
     def set_progress(self, done: float) -> None:
-        """Receive, before each optimizer step, the share of training completed after it.
+        """Receive the completed share of training, before each optimizer step; here ignored.
 
-        Default: no effect.
+        ``done`` is 0 to 1, counted after the step.
         """
 
     def extra_repr(self) -> str:
@@ -281,6 +297,7 @@ def register(name: str) -> Callable[[type[Structure]], type[Structure]]:
     """
 
     def add(structure: type[Structure]) -> type[Structure]:
+        """Set the class's name, check a third-party class, register it and return it."""
         structure.name = name
         if not _ships(structure):
             conformance.check_class(structure, Structure)
@@ -319,7 +336,10 @@ def options_of(name: str, *, table: bool = False) -> tuple[Option, ...]:
 
 @functools.lru_cache(maxsize=256)
 def options_of_function(function: Callable[..., Any]) -> tuple[Option, ...]:
-    """Return the keyword-only parameters of a function as options."""
+    """Return the keyword-only parameters of a function as options.
+
+    Annotations ``Annotated[type, text]`` give type and help text; the help of others is "".
+    """
     hints = get_type_hints(function, include_extras=True)
     options = []
     for parameter in inspect.signature(function).parameters.values():
@@ -364,7 +384,9 @@ def build_structure(structure: "str | Structure", out_features: int, in_features
 
 
 def checked_options(structure: str, options: Mapping[str, Any], *, table: bool = False) -> dict[str, Any]:
-    """Convert options of a structure (with ``table``, also of an embedding) to their types.
+    """Return options converted to the types that the structure declares.
+
+    With ``table``, ``structure`` may also name an embedding.
 
     Raises:
         PhmrunError: The structure or option is unknown, or a value is invalid.
@@ -382,7 +404,12 @@ def checked_options(structure: str, options: Mapping[str, Any], *, table: bool =
 
 
 def check_options(what: str, known: tuple[Option, ...], given: Mapping[str, Any]) -> None:
-    """Check that all options exist and that values of literal options are valid choices.
+    """Check that all options exist and that literal values are valid choices.
+
+    Args:
+        what: Owner of the options in messages.
+        known: Valid options.
+        given: Values by name.
 
     Raises:
         PhmrunError: The first unknown option or invalid choice.
@@ -407,7 +434,10 @@ def build_weight(structure: Structure) -> Tensor:
 
 
 def full_precision(structure: Structure) -> AbstractContextManager[Any]:
-    """Return a context without autocast, in which sums of n terms would lose precision."""
+    """Return a context without autocast, or one without effect if autocast is off.
+
+    Under autocast, sums of n terms would lose precision.
+    """
     device = next(structure.parameters()).device.type
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         return torch.autocast(device, enabled=False)

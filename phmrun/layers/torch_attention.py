@@ -21,37 +21,26 @@ class StructuredAttention(nn.MultiheadAttention):
 
     @property
     def in_proj_weight(self) -> Tensor | None:  # type: ignore[override]
-        """Joint matrix of Q, K and V ``[3 · embed_dim, embed_dim]``.
-
-        ``None`` if the three are separate.
-        """
+        """Joint matrix of Q, K and V ``[3 · embed_dim, embed_dim]``; None if separate."""
         return self._weight("in_proj_weight")
 
     @property
     def q_proj_weight(self) -> Tensor | None:  # type: ignore[override]
-        """Matrix of the queries ``[embed_dim, embed_dim]``.
-
-        ``None`` if the map is joint.
-        """
+        """Matrix of the queries ``[embed_dim, embed_dim]``; None if the map is joint."""
         return self._weight("q_proj_weight")
 
     @property
     def k_proj_weight(self) -> Tensor | None:  # type: ignore[override]
-        """Matrix of the keys ``[embed_dim, kdim]``.
-
-        ``None`` if the map is joint.
-        """
+        """Matrix of the keys ``[embed_dim, kdim]``; None if the map is joint."""
         return self._weight("k_proj_weight")
 
     @property
     def v_proj_weight(self) -> Tensor | None:  # type: ignore[override]
-        """Matrix of the values ``[embed_dim, vdim]``.
-
-        ``None`` if the map is joint.
-        """
+        """Matrix of the values ``[embed_dim, vdim]``; None if the map is joint."""
         return self._weight("v_proj_weight")
 
     def _weight(self, name: str) -> Tensor | None:
+        """Return W of the structure called ``name`` in ``maps``; None if there is none."""
         maps = self._modules.get("maps")
         if not isinstance(maps, nn.ModuleDict) or name not in maps:
             return None
@@ -59,7 +48,10 @@ class StructuredAttention(nn.MultiheadAttention):
 
     @torch.no_grad()
     def plain(self) -> nn.Module:
-        """Return the equivalent ``nn.MultiheadAttention`` with dense matrices."""
+        """Return the equivalent ``nn.MultiheadAttention`` with copies of the dense matrices.
+
+        Its output map and biases are shared with this module.
+        """
         weights = {name: getattr(self, name) for name in self.maps}
         plain: nn.Module = nn.MultiheadAttention.__new__(nn.MultiheadAttention)
         plain.__dict__ = {**self.__dict__}
@@ -74,6 +66,8 @@ class StructuredAttention(nn.MultiheadAttention):
 
 def structured(attention: nn.MultiheadAttention, maps: dict[str, Structure]) -> StructuredAttention:
     """Turn an ``nn.MultiheadAttention`` into a :class:`StructuredAttention`, in place.
+
+    Its dense matrices of Q, K and V are removed. Returns the same object.
 
     Args:
         attention: Module to change; its ``out_proj`` and biases stay.

@@ -120,7 +120,10 @@ def define(
 
 
 def _stack(name: str, formula: str, count: str, summary: str, **fixed: object) -> EmbeddingKind:
-    """Register DeFINE without connections to e_v and with some options fixed."""
+    """Register and return DeFINE without connections to e_v, some options fixed.
+
+    ``formula``, ``count`` and ``summary`` are parts of its description.
+    """
     kind = EmbeddingKind(
         name,
         define.build,

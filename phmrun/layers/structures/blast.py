@@ -56,7 +56,7 @@ class Blast(Structure):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, *, blocks: int, rank: int, budget: float | str) -> str | None:  # type: ignore[override]
-        """Check the range of ``blocks``, ``rank`` and ``budget``."""
+        """Return why ``blocks``, ``rank`` or ``budget`` is out of range, else None."""
         most = min(out_features, in_features)
         if not 0 <= blocks <= most:
             return f"blocks = {blocks}; valid blocks: 1 to {most}, or 0 to have them chosen"
@@ -65,7 +65,10 @@ class Blast(Structure):
         return check_budget(budget)
 
     def reset_parameters(self, std: float) -> None:
-        """Draw D from U(0, 2), C to preserve its input's variance, and B to give W ``std``."""
+        """Draw B, C and D in place, all uniformly.
+
+        D from U(0, 2), C to preserve its input's variance, B so that W has standard deviation ``std``.
+        """
         of_c = self.c.shape[2] ** -0.5
         of_b = std / (of_c * (4 / 3 * self.rank) ** 0.5)
         nn.init.uniform_(self.d, 0.0, 2.0)
@@ -73,7 +76,10 @@ class Blast(Structure):
             nn.init.uniform_(factor, -(3**0.5) * deviation, 3**0.5 * deviation)
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Fit by alternating least squares from the best matrix of rank r, then by gradients."""
+        """Fit in place: alternating least squares from the best matrix of rank r.
+
+        Then by gradients.
+        """
         with torch.no_grad():
             best = best_coupled_blocks(weight, self.b, self.d, self.c, covariance)
             for factor, value in zip((self.b, self.d, self.c), best, strict=True):
@@ -87,7 +93,10 @@ class Blast(Structure):
         return matrix[: self.out_features, : self.in_features]
 
     def rows(self, index: Tensor) -> Tensor:
-        """Return rows of B_i, times each diag(D_ij) C_j."""
+        """Return rows of W without building it.
+
+        Row p of block row i is row p of B_i, times each diag(D_ij) C_j.
+        """
         flat = index.reshape(-1)
         rows = F.embedding(flat, self.b.flatten(0, 1))  # [tokens, r]
         couplings = F.embedding(flat // self.rows_of_block, self.d.permute(1, 2, 0).flatten(1))
@@ -96,7 +105,7 @@ class Blast(Structure):
         return vectors.reshape(*index.shape, self.in_features)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Apply three batched products: C over columns of blocks, D over ranks, B over rows of blocks."""
+        """Return W x by three batched products: with C, D and B."""
         return apply_blast(inputs, self.b, self.d, self.c, out_features=self.out_features)
 
     def packed(self) -> nn.Module:
@@ -104,7 +113,10 @@ class Blast(Structure):
         return PackedFactors(apply_blast, self.b, self.d, self.c, out_features=self.out_features)
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """Fans of C (a block of inputs), D (one rank of all blocks) and B (the ranks of a block)."""
+        """Return the fans (fan-out, fan-in) of C, D and B.
+
+        C reads a block of inputs, D one rank of all blocks, B the ranks of a block.
+        """
         sizes = {"c": (self.rank, self.c.shape[2]), "d": (self.blocks, self.blocks)}
         return {**sizes, "b": (self.rows_of_block, self.rank)}
 
@@ -119,7 +131,9 @@ class Blast(Structure):
 
 
 def apply_blast(inputs: Tensor, b: Tensor, d: Tensor, c: Tensor, *, out_features: int) -> Tensor:
-    """Apply W to ``[tokens, in]``, with B ``[b, k/b, r]``, D ``[r, b, b]`` and C ``[b, r, d/b]``.
+    """Return W x for ``inputs [tokens, in]``, by the factors.
+
+    B is ``[b, k/b, r]``, D ``[r, b, b]`` and C ``[b, r, d/b]``.
 
     Returns:
         ``[tokens, out_features]``.

@@ -54,19 +54,19 @@ class BlockCirculant(Structure):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, *, size: int) -> str | None:  # type: ignore[override]
-        """Check that 1 ≤ size ≤ max(k, d)."""
+        """Return why ``size`` is not between 1 and max(k, d), else None."""
         most = max(out_features, in_features)
         return None if 1 <= size <= most else f"size = {size}; valid size: 1 to {most}"
 
     def reset_parameters(self, std: float) -> None:
-        """Draw from a uniform distribution with standard deviation ``std``."""
+        """Draw c uniformly with standard deviation ``std``, in place."""
         nn.init.uniform_(self.columns, -math.sqrt(3) * std, math.sqrt(3) * std)
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Average the diagonals of each block.
+        """Average the diagonals of each block, in place.
 
-        With a covariance, regress each row of blocks.
+        With a covariance, regress each row of blocks on the inputs.
         """
         self.columns.copy_(best_circulant_blocks(weight, self.size, covariance))
 
@@ -78,7 +78,7 @@ class BlockCirculant(Structure):
         return matrix[: self.out_features, : self.in_features]
 
     def rows(self, index: Tensor) -> Tensor:
-        """Return rows of W by gathering from the first columns of a row of blocks."""
+        """Return rows of W without building it, by gathering from first columns."""
         flat = index.reshape(-1)
         places = torch.arange(self.size, device=flat.device)
         order = ((flat % self.size).unsqueeze(1) - places) % self.size  # [tokens, q]
@@ -102,20 +102,17 @@ class BlockCirculant(Structure):
         return plain, pairs, basis
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Transform the blocks of inputs, multiply each frequency, and transform back."""
+        """Return W x by spectra: transform the blocks, multiply each frequency, transform back."""
         return apply_block_circulant(inputs, *self.spectra(), out_features=self.out_features)
 
     def packed(self) -> nn.Module | None:
-        """Return a module with precomputed spectra.
-
-        None if spectra save nothing.
-        """
+        """Return a module with precomputed spectra; None if spectra save nothing."""
         if not self.saves:
             return None
         return PackedFactors(apply_block_circulant, *self.spectra(), out_features=self.out_features)
 
     def token_multiplications(self) -> int:
-        """Return the multiplications of all frequencies and of both transforms."""
+        """Return the multiplications per vector, of all frequencies and both transforms."""
         reals = 2 - self.size % 2
         per_block = reals + 4 * ((self.size - reals) // 2)
         return self.down * self.across * per_block + (self.down + self.across) * self.size**2
@@ -135,7 +132,9 @@ def real_fourier_basis(size: int) -> Tensor:
 
 
 def apply_block_circulant(inputs: Tensor, plain: Tensor, pairs: Tensor, basis: Tensor, *, out_features: int) -> Tensor:
-    """Apply blocks to ``[tokens, d]`` by their spectra; see :meth:`BlockCirculant.spectra`.
+    """Return W x for ``inputs [tokens, d]``, by spectra of the blocks.
+
+    The other arguments are those of :meth:`BlockCirculant.spectra`.
 
     Returns:
         ``[tokens, out_features]``.

@@ -35,9 +35,10 @@ class CirculantForm:
     """Bilinear form xᵀ W y as an inner product of spectra, with W's eigenvalues as a filter."""
 
     def sides(self, maps: Sequence["Circulant"], x: Tensor, y: Tensor, shift: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return spectra (several labels) or signals (one label) whose inner products are the scores.
+        """Return two sides whose inner products are the scores.
 
-        See :meth:`phmrun.layers.structure.BilinearForm.sides`.
+        For several labels they are spectra, for one label x and W y + u themselves. See
+        :meth:`phmrun.layers.structure.BilinearForm.sides`.
         """
         columns = torch.stack([structure.column for structure in maps])
         x, y = x.to(columns.dtype), y.to(columns.dtype)  # no transform in half precision
@@ -78,12 +79,12 @@ class Circulant(Structure):
         self.column = nn.Parameter(torch.empty(in_features))
 
     def reset_parameters(self, std: float) -> None:
-        """Draw from a uniform distribution with standard deviation ``std``."""
+        """Draw c uniformly with standard deviation ``std``, in place."""
         nn.init.uniform_(self.column, -math.sqrt(3) * std, math.sqrt(3) * std)
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Average the diagonals; with a covariance, solve a linear regression."""
+        """Average the diagonals, in place; with a covariance, solve a linear regression."""
         self.column.copy_(best_circulant_blocks(weight, self.in_features, covariance)[0, 0])
 
     def materialize(self) -> Tensor:
@@ -99,13 +100,16 @@ class Circulant(Structure):
         return self.column[places % self.in_features]
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Multiply spectra: O(d·log d) operations per token."""
+        """Return W x by spectra: O(d·log d) operations per token."""
         if not len(inputs):  # some Fourier libraries fail on empty batches
             return inputs * self.column
         return convolved(inputs.to(self.column.dtype), self.column)  # no transform in half precision
 
     def token_multiplications(self) -> int:
-        """Return d·log₂ d for each of both transforms plus 4 for each complex product."""
+        """Return the multiplications per vector.
+
+        d·log₂ d for each of both transforms, plus 4 for each complex product.
+        """
         return round(2 * self.in_features * math.log2(max(2, self.in_features))) + 4 * (self.in_features // 2 + 1)
 
     def packed(self) -> nn.Module:
@@ -114,7 +118,10 @@ class Circulant(Structure):
 
 
 def apply_eigenvalues(inputs: Tensor, values: Tensor) -> Tensor:
-    """Apply eigenvalues ``[F, 2]`` (real and imaginary parts): ``[tokens, d] -> [tokens, d]``."""
+    """Return C x for the circulant matrix with these eigenvalues, ``[tokens, d] -> [tokens, d]``.
+
+    ``values [F, 2]`` are real and imaginary parts. No tokens are returned as they are.
+    """
     if not len(inputs):
         return inputs
     halves = torch.fft.rfft(inputs.to(values.dtype))
@@ -127,10 +134,7 @@ def spectrum(vectors: Tensor) -> Tensor:
 
 
 def signal(spectra: Tensor, size: int) -> Tensor:
-    """Return Qᵀ s, ``[…, 2F] -> […, size]``.
-
-    The inverse of :func:`spectrum`.
-    """
+    """Return Qᵀ s, ``[…, 2F] -> […, size]``, the inverse of :func:`spectrum`."""
     return _Signal.apply(spectra, size)
 
 
@@ -143,7 +147,10 @@ def convolved(vectors: Tensor, column: Tensor) -> Tensor:
 
 
 def eigenvalues(columns: Tensor) -> Tensor:
-    """Return the complex eigenvalues of circulant matrices: first columns ``[…, d] -> […, F]``."""
+    """Return the complex eigenvalues of circulant matrices by their first columns.
+
+    ``[…, d] -> […, F]``.
+    """
     size = columns.shape[-1]
     return as_complex(spectrum(columns) * (size**0.5 / _scales(size, columns)))
 
@@ -159,7 +166,10 @@ def as_real(values: Tensor) -> Tensor:
 
 
 def _scales(size: int, like: Tensor) -> Tensor:
-    """Return √(frequencies represented by each number), ``[2F]``: 1 for real frequencies, otherwise √2."""
+    """Return √(number of frequencies that each entry of a spectrum represents), ``[2F]``.
+
+    1 for real frequencies, otherwise √2; device and type are those of ``like``.
+    """
     scales = like.new_full((2 * (size // 2 + 1),), 2**0.5)
     scales[:2] = 1.0
     if size % 2 == 0:
@@ -168,6 +178,8 @@ def _scales(size: int, like: Tensor) -> Tensor:
 
 
 class _Spectrum(Function):
+    """Autograd function of :func:`spectrum`, whose gradient is :func:`signal`."""
+
     @staticmethod
     def forward(ctx: Any, vectors: Tensor) -> Tensor:
         ctx.size = vectors.shape[-1]
@@ -180,6 +192,8 @@ class _Spectrum(Function):
 
 
 class _Signal(Function):
+    """Autograd function of :func:`signal`, whose gradient is :func:`spectrum`."""
+
     @staticmethod
     def forward(ctx: Any, spectra: Tensor, size: int) -> Tensor:
         halves = spectra.contiguous() * _scales(size, spectra).reciprocal_()
@@ -191,6 +205,8 @@ class _Signal(Function):
 
 
 class _Convolved(Function):
+    """Autograd function of :func:`convolved`, with gradients of vectors and column."""
+
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, column: Tensor) -> Tensor:
         ctx.size = vectors.shape[-1]

@@ -28,13 +28,13 @@ class Dense(Structure):
         self.matrix = nn.Parameter(torch.empty(out_features, in_features))
 
     def reset_parameters(self, std: float) -> None:
-        """Draw from a uniform distribution with standard deviation ``std``."""
+        """Draw W uniformly with standard deviation ``std``, in place."""
         bound = math.sqrt(3) * std
         nn.init.uniform_(self.matrix, -bound, bound)
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Copy ``weight``; the covariance has no influence."""
+        """Copy ``weight`` in place; the covariance has no influence."""
         self.matrix.copy_(weight)
 
     def materialize(self) -> Tensor:

@@ -49,14 +49,14 @@ class Group(Structure):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, *, groups: int, shared: bool) -> str | None:  # type: ignore[override]
-        """Check that the number of groups divides both sizes."""
+        """Return why the number of groups does not divide both sizes, else None."""
         if groups >= 1 and out_features % groups == 0 and in_features % groups == 0:
             return None
         valid = [str(value) for value in range(1, 65) if out_features % value == 0 and in_features % value == 0]
         return f"{groups} groups do not divide both sizes; valid groups: {', '.join(valid)}"
 
     def reset_parameters(self, std: float) -> None:
-        """Draw blocks from a uniform distribution with standard deviation √g · ``std``.
+        """Draw blocks uniformly with standard deviation √g · ``std``, in place.
 
         The mean square over W, zeros included, is then std².
         """
@@ -65,11 +65,10 @@ class Group(Structure):
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Copy the blocks.
+        """Copy the blocks of ``weight``, in place.
 
-        With a covariance, regress each group's outputs on its inputs.
-
-        A shared block is the least-squares fit over all groups.
+        With a covariance, regress each group's outputs on its inputs. A shared block is the least-squares fit over all
+        groups.
         """
         target, steady = padded(weight, covariance, *weight.shape)
         rows, columns = torch.arange(self.out_features), torch.arange(self.in_features).chunk(self.groups)
@@ -97,7 +96,7 @@ class Group(Structure):
         return (matrix.transpose(0, 1) if self.shuffle else matrix).reshape(self.out_features, self.in_features)
 
     def rows(self, index: Tensor) -> Tensor:
-        """Return rows of W: a row of a block, padded with zeros."""
+        """Return rows of W without building it: a row of a block, padded with zeros."""
         flat, (_, size, columns) = index.reshape(-1), self.block.shape
         group, place = (flat % self.groups, flat // self.groups) if self.shuffle else (flat // size, flat % size)
         rows = self.block.new_zeros(len(flat), self.groups, columns)
@@ -105,11 +104,14 @@ class Group(Structure):
         return rows.view(*index.shape, self.in_features)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Apply one batched product over the groups, then the permutation if ``shuffle`` is set."""
+        """Return W x by one batched product over the groups.
+
+        Outputs are permuted if ``shuffle`` is set.
+        """
         return apply_groups(inputs, self.blocks(), shuffle=self.shuffle)
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """Fans of a block: k/g outputs of d/g inputs."""
+        """Return the fans (fan-out, fan-in) of a block: (k/g, d/g)."""
         return {"block": (self.block.shape[1], self.block.shape[2])}
 
     def token_multiplications(self) -> int:
@@ -122,7 +124,10 @@ class Group(Structure):
 
 
 def apply_groups(inputs: Tensor, blocks: Tensor, *, shuffle: bool) -> Tensor:
-    """Apply blocks ``[g, k/g, d/g]`` to groups of features: ``[tokens, d] -> [tokens, k]``."""
+    """Return W x for blocks ``[g, k/g, d/g]``: ``[tokens, d] -> [tokens, k]``.
+
+    With ``shuffle``, output j of group i moves to place j·g + i.
+    """
     tokens, (groups, _, columns) = inputs.shape[0], blocks.shape
     split = inputs.reshape(tokens, groups, columns).transpose(0, 1)
     outputs = torch.bmm(split, blocks.transpose(1, 2)).transpose(0, 1)  # [tokens, g, k/g]

@@ -65,7 +65,14 @@ class Guided(Structure):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, *, of: str, options: str, until: float) -> str | None:  # type: ignore[override]
-        """Check ``until`` and that the inner structure exists and fits."""
+        """Return why ``of``, ``options`` or ``until`` is invalid, else None.
+
+        ``of`` is any structure but dense and guided, with options that fit the sizes; ``until`` is above 0 and at most
+        1.
+
+        Raises:
+            PhmrunError: An option of the inner structure is unknown or has the wrong type.
+        """
         if of not in STRUCTURES or of in (cls.name, "dense"):
             return f"of = {of!r}; valid of: any structure but dense and {cls.name} (`phmrun layers list`)"
         if not 0 < until <= 1:
@@ -74,18 +81,21 @@ class Guided(Structure):
         return reason
 
     def set_progress(self, done: float) -> None:
-        """Set α from the completed share of training, ``done``."""
+        """Set α from the completed share of training, ``done``.
+
+        `α = (1 + cos(π·done / until)) / 2`; 0 from ``until`` on.
+        """
         self.guides = done < self.until
         self.alpha.fill_((1 + math.cos(math.pi * done / self.until)) / 2 if self.guides else 0.0)
 
     def reset_parameters(self, std: float) -> None:
-        """Draw Ŵ by its structure, and copy it to D."""
+        """Draw Ŵ by its structure, and copy it to D, in place."""
         self.inside.reset_parameters(std)
         with torch.no_grad():
             self.dense.copy_(self.inside.materialize())
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Fit Ŵ by its structure, and copy ``weight`` to D."""
+        """Fit Ŵ by its structure, and copy ``weight`` to D, in place."""
         self.inside.fit(weight, covariance)
         with torch.no_grad():
             self.dense.copy_(weight)
@@ -104,31 +114,31 @@ class Guided(Structure):
             return torch.lerp(self.inside.rows(index), F.embedding(index, self.dense), self.alpha.to(self.dense.dtype))
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Build and apply W in training while α > 0, otherwise apply the factors of Ŵ."""
+        """Return W x in training while α > 0 (W is built), otherwise Ŵ x by its factors."""
         return F.linear(inputs, build_weight(self)) if self._guiding else self.inside.apply_factored(inputs)
 
     def packed(self) -> nn.Module | None:
-        """Return the packed form of Ŵ.
-
-        D has no part in inference.
-        """
+        """Return the packed form of Ŵ, None if it has none; D has no part in inference."""
         return self.inside.packed()
 
     def token_multiplications(self) -> int:
-        """Return that of the inner structure."""
+        """Return the inner structure's multiplications per vector."""
         return self.inside.token_multiplications()
 
     def build_multiplications(self) -> int:
-        """Return that of the inner structure."""
+        """Return the inner structure's multiplications that build Ŵ."""
         return self.inside.build_multiplications()
 
     @property
     def _guiding(self) -> bool:
+        """True in training mode while α > 0."""
         return self.training and self.guides
 
 
 def parse_options(of: str, text: str) -> dict[str, Any]:
-    """Parse a text such as ``"n=8 variant=released"`` into typed options of structure ``of``.
+    """Return the options of structure ``of`` from a text, in their types.
+
+    An example is ``"n=8 variant=released"``.
 
     Options are separated by spaces or commas.
 

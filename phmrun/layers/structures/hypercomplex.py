@@ -68,7 +68,7 @@ class Hypercomplex(Structure):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, *, algebra: str, **_: object) -> str | None:  # type: ignore[override]
-        """Check that the algebra exists and that its n divides both sizes."""
+        """Return why the algebra does not exist or its n does not divide both sizes, else None."""
         fitting = [name for name, n in ORDERS.items() if out_features % n == 0 and in_features % n == 0]
         if algebra in fitting:
             return None
@@ -78,7 +78,7 @@ class Hypercomplex(Structure):
         return f"the {ORDERS[algebra]} parts of {algebra} numbers do not divide both sizes; valid algebras: {valid}"
 
     def reset_parameters(self, std: float) -> None:
-        """Draw S by ``init``.
+        """Draw S by ``init``, in place.
 
         Its entries have standard deviation ``std`` on average over the parts.
         """
@@ -94,7 +94,7 @@ class Hypercomplex(Structure):
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Fit by linear least squares.
+        """Fit in place by linear least squares.
 
         Without a covariance, each part is a signed mean of entries.
         """
@@ -106,23 +106,26 @@ class Hypercomplex(Structure):
         self.s.copy_(second_factors(weight, self.a, covariance))
 
     def materialize(self) -> Tensor:
-        """Return W by one product and one permutation; see ``kronecker_sum``."""
+        """Return W = Σ_i A_i ⊗ S_i, or Σ_i S_i ⊗ A_i in the layout "interleaved"."""
         return kronecker_sum(*self._terms())
 
     def rows(self, index: Tensor) -> Tensor:
-        """Return rows of W without building it; see ``kronecker_rows``."""
+        """Return rows of W by number, without building it."""
         return kronecker_rows(*self._terms(), index)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Apply A and S as two matrix products (differentiable)."""
+        """Return W x by two matrix products, with A and S; differentiable."""
         return apply_numbers(inputs, *factors(self.a, self.s), interleaved=self.layout == "interleaved")
 
     def build_multiplications(self) -> int:
-        """Return n·k·d."""
+        """Return n·k·d, the multiplications that build W."""
         return len(self.s) * self.out_features * self.in_features
 
     def token_multiplications(self) -> int:
-        """Return those of both products; see :func:`phmrun.layers.structures.phm.multiplications`."""
+        """Return the multiplications of both products per vector.
+
+        See :func:`phmrun.layers.structures.phm.multiplications`.
+        """
         return multiplications(self.a, self.s)
 
     def packed(self) -> nn.Module:
@@ -132,14 +135,17 @@ class Hypercomplex(Structure):
         return PackedFactors(apply_numbers, mixer, weight, mixer_first=mixer_first, interleaved=interleaved)
 
     def _terms(self) -> tuple[Tensor, Tensor]:
-        """Return the first and second factors of the Kronecker products."""
+        """Return the first and second factors of the Kronecker products.
+
+        A and S in the layout "blocks", S and A in "interleaved".
+        """
         return (self.a, self.s) if self.layout == "blocks" else (self.s, self.a)
 
 
 def apply_numbers(inputs: Tensor, mixer: Tensor, weight: Tensor, mixer_first: bool, interleaved: bool) -> Tensor:
-    """Apply factors in the layout "blocks".
+    """Return W x by the factors of the layout "blocks", ``[tokens, d] -> [tokens, k]``.
 
-    Permute interleaved inputs and outputs.
+    If ``interleaved``, inputs are permuted to that layout before, and outputs back after.
     """
     if not interleaved:
         return apply_factors(inputs, mixer, weight, mixer_first)
@@ -150,7 +156,10 @@ def apply_numbers(inputs: Tensor, mixer: Tensor, weight: Tensor, mixer_first: bo
 
 
 def multiplication(n: int) -> Tensor:
-    """Return A ``[n, n, n]``: A_i is the matrix of q ↦ e_i·q, and A_i[c, b] part c of e_i·e_b."""
+    """Return A ``[n, n, n]``: A_i is the matrix of q ↦ e_i·q.
+
+    A_i[c, b] is part c of e_i·e_b: 1, −1 or 0.
+    """
     table = torch.zeros(n, n, n)
     for i in range(n):
         for b in range(n):
@@ -160,9 +169,10 @@ def multiplication(n: int) -> Tensor:
 
 @functools.cache
 def sign(n: int, i: int, j: int) -> int:
-    """Return the sign of e_i·e_j = ±e_(i xor j) in the algebra of dimension n.
+    """Return the sign, 1 or −1, of e_i·e_j in the algebra of dimension n.
 
-    Cayley–Dickson construction from dimension n/2: (p, q)(r, s) = (p r - s* q, s p + q r*), * the conjugate.
+    The product is ±e_(i xor j). Cayley–Dickson construction from dimension n/2:
+    (p, q)(r, s) = (p r - s* q, s p + q r*), * the conjugate.
     """
     if n == 1:
         return 1

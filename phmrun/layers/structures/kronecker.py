@@ -81,21 +81,25 @@ class Kronecker(Structure):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, *, rank: int, factors: Division) -> str | None:  # type: ignore[override]
-        """Check that ``factors`` is a valid choice and the rank at least 1."""
+        """Return why ``factors`` or ``rank`` is invalid, else None; the rank is at least 1."""
         if factors not in SHAPES:
             return f"factors = {factors!r}; valid factors: {', '.join(SHAPES)}"
         return None if rank >= 1 else f"rank = {rank}; valid rank: 1 or more"
 
     def reset_parameters(self, std: float) -> None:
-        """Draw B uniformly with standard deviation ``std``, and A as a random unit vector per block."""
+        """Draw B uniformly with standard deviation ``std``, and A, in place.
+
+        The r numbers A_i[α, β] of a block are a random unit vector.
+        """
         nn.init.uniform_(self.b, -math.sqrt(3) * std, math.sqrt(3) * std)
         with torch.no_grad():
             unit_mixers(self.a.permute(2, 0, 1))
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Fit r Kronecker products as for PHM.
+        """Fit r Kronecker products in place, as for PHM.
 
-        If W is cut from a larger matrix, the fit to the zero-padded W is refined by gradients.
+        If W is cut from a larger matrix, the fit to the zero-padded W is refined by gradients; only these use the
+        covariance.
         """
         p, q, s, t = self.shapes
         more_rows, more_columns = p * s - self.out_features, q * t - self.in_features
@@ -121,7 +125,7 @@ class Kronecker(Structure):
         return row.flatten(1)[:, : self.in_features].reshape(*index.shape, self.in_features)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Apply A and B as two matrix products (differentiable)."""
+        """Return W x by two matrix products, with A and B; differentiable."""
         return apply_padded(inputs, *factors(*self._terms()), self.shapes.q * self.shapes.t, self.out_features)
 
     def build_multiplications(self) -> int:
@@ -130,17 +134,23 @@ class Kronecker(Structure):
         return self.a.shape[2] * p * q * s * t
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """Fans (fan-out, fan-in) of A (q inputs) and B (t inputs of each of r terms), as cores of a tensor train."""
+        """Return the fans (fan-out, fan-in) of A and B, as cores of a tensor train.
+
+        A has q inputs, B t inputs of each of r terms.
+        """
         p, q, s, t = self.shapes
         rank = self.a.shape[2]
         return {"a": (p * rank, q), "b": (s, t * rank)}
 
     def token_multiplications(self) -> int:
-        """Return those of both products; see :func:`phmrun.layers.structures.phm.multiplications`."""
+        """Return the multiplications of both products per vector.
+
+        See :func:`phmrun.layers.structures.phm.multiplications`.
+        """
         return multiplications(*self._terms())
 
     def packed(self) -> nn.Module | None:
-        """Return a module that applies A and B.
+        """Return a module that applies copies of A and B.
 
         None if they take over twice the multiplications of W.
         """
@@ -156,9 +166,9 @@ class Kronecker(Structure):
         return f"{super().extra_repr()}, factors={p}×{q} ⊗ {s}×{t}"
 
     def _terms(self) -> tuple[Tensor, Tensor]:
-        """Return A ``[r, p, q]`` and B ``[r, s, t]``.
+        """Return views of A ``[r, p, q]`` and B ``[r, s, t]``.
 
-        Stored by rows, so that a lookup reads contiguous memory.
+        They are stored by rows, so that a lookup reads contiguous memory.
         """
         return self.a.permute(2, 0, 1), self.b.transpose(0, 1)
 
@@ -166,7 +176,9 @@ class Kronecker(Structure):
 def apply_padded(
     inputs: Tensor, mixer: Tensor, weight: Tensor, mixer_first: bool, columns: int, out_features: int
 ) -> Tensor:
-    """Apply factors to inputs padded to ``columns``, and cut the outputs to ``out_features``.
+    """Return W x by factors of the larger matrix that W is cut from.
+
+    Inputs are padded with zeros to ``columns``, outputs cut to ``out_features``.
 
     Returns:
         ``[tokens, out_features]``.
@@ -184,13 +196,14 @@ def ceil_shapes(out_features: int, in_features: int) -> Shapes:
 
 @functools.lru_cache(maxsize=1024)
 def nearest_shapes(out_features: int, in_features: int) -> Shapes:
-    """Return the shapes with the smallest a + b, a·b = k·d.
+    """Return the shapes with the smallest a + b = p·q + s·t, where a·b = k·d.
 
-    Pad W if a and b differ too much.
+    If a and b differ by more than a factor of ``APART``, the longer side is padded.
     """
     pairs = [(p, q) for p in divisors(out_features) for q in divisors(in_features)]
 
     def cost(pair: tuple[int, int]) -> tuple[int, float]:
+        """Return a + b of a pair (p, q), then the distance of p from √k, to break ties."""
         a = pair[0] * pair[1]
         # Ties: as in the paper, A is nearest to √k × √d.
         return a + out_features * in_features // a, abs(math.log(pair[0] ** 2 / out_features))
@@ -206,7 +219,10 @@ def nearest_shapes(out_features: int, in_features: int) -> Shapes:
 
 
 def _padded(longer: int, shorter: int) -> Shapes:
-    """Return the shapes with the smallest a + b if the longer side may grow by less than one block."""
+    """Return the shapes with the smallest a + b, the longer side grown by less than a block.
+
+    p and s divide the longer side, q and t the shorter one.
+    """
     root = math.sqrt(longer * shorter)
     candidates = []
     for q in divisors(shorter):

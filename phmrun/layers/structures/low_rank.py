@@ -48,21 +48,21 @@ class LowRank(Structure):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, *, rank: int, budget: float | str) -> str | None:  # type: ignore[override]
-        """Check that 0 ≤ rank ≤ min(k, d) and that the budget is a share."""
+        """Return why ``rank`` or ``budget`` is out of range, else None."""
         most = min(out_features, in_features)
         if not 0 <= rank <= most:
             return f"rank = {rank}; valid rank: 1 to {most}, or 0 for the budget's"
         return check_budget(budget)
 
     def reset_parameters(self, std: float) -> None:
-        """Draw both factors from a uniform distribution with standard deviation √(std / √r)."""
+        """Draw U and V uniformly with standard deviation √(std / √r), in place."""
         bound = (3 * std / self.rank**0.5) ** 0.5
         for factor in (self.u, self.v):
             nn.init.uniform_(factor, -bound, bound)
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Fit by truncated singular value decomposition.
+        """Fit in place by truncated singular value decomposition.
 
         With a covariance, the matrix is whitened first.
         """
@@ -75,7 +75,7 @@ class LowRank(Structure):
         return self.u @ self.v
 
     def rows(self, index: Tensor) -> Tensor:
-        """Return rows of U, times V."""
+        """Return rows of U times V, without building W."""
         return F.embedding(index, self.u) @ self.v
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ class LowRank(Structure):
         return PackedFactors(apply_low_rank, self.u, self.v)
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """Fans of V and U."""
+        """Return the fans (fan-out, fan-in) of V and U: (r, d) and (k, r)."""
         return {"v": (self.rank, self.in_features), "u": (self.out_features, self.rank)}
 
     def token_multiplications(self) -> int:

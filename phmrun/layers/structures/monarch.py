@@ -65,7 +65,7 @@ class Monarch(Structure):
     def check(  # type: ignore[override]
         cls, out_features: int, in_features: int, *, blocks: int, rank: int, budget: float | str, **_: object
     ) -> str | None:
-        """Check the range of ``blocks``, ``rank`` and ``budget``."""
+        """Return why ``blocks``, ``rank`` or ``budget`` is out of range, else None."""
         most = min(out_features, in_features)
         if not 0 <= blocks <= most:
             return f"blocks = {blocks}; valid blocks: 1 to {most}, or 0 to have them chosen"
@@ -76,9 +76,9 @@ class Monarch(Structure):
         return check_budget(budget)
 
     def reset_parameters(self, std: float) -> None:
-        """Draw R to preserve its input's variance and L to give W ``std``.
+        """Draw R and L uniformly, in place; set the gain to 1 if there is one.
 
-        Both uniform.
+        R preserves its input's variance, L gives W standard deviation ``std``.
         """
         between, columns = self.right.shape[1:]
         of_right = (min(1.0, between / columns) / columns) ** 0.5
@@ -89,9 +89,9 @@ class Monarch(Structure):
             nn.init.ones_(self.gain)
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Fit each block by truncated singular value decomposition.
+        """Fit each block in place by truncated singular value decomposition.
 
-        With a covariance: of whitened blocks, one column of blocks at a time, and then by gradients.
+        With a covariance: of whitened blocks, columns of blocks in turn until the error settles, and then by gradients.
         """
         with torch.no_grad():
             left, right = best_low_rank_blocks(weight, self.blocks, self.rank, covariance)
@@ -110,7 +110,10 @@ class Monarch(Structure):
         return self.left * of_left, self.right * of_right
 
     def _growth(self) -> Tensor:
-        """Ratios ``[2]`` of the root mean squares of L and R to their initial ones, at least 1."""
+        """Return how much the root mean squares of L and R have grown since their initialization.
+
+        Ratios ``[2]``, at least 1.
+        """
         pairs = zip((self.left, self.right), self.drawn, strict=True)
         return torch.stack([(factor.square().mean() + 1e-8).sqrt() / drawn for factor, drawn in pairs]).clamp(min=1.0)
 
@@ -124,7 +127,10 @@ class Monarch(Structure):
         return matrix[: self.out_features, : self.in_features]
 
     def rows(self, index: Tensor) -> Tensor:
-        """Return rows of L, padded with zeros outside their block, times R."""
+        """Return rows of W without building it.
+
+        They are rows of L, padded with zeros outside their block, times R.
+        """
         left, right = self.factors()
         flat, b = index.reshape(-1), self.blocks
         rows = F.embedding(flat, left.flatten(0, 1)).view(-1, b, self.rank)  # [tokens, j, r]
@@ -134,7 +140,7 @@ class Monarch(Structure):
         return vectors.reshape(*index.shape, self.in_features)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Apply R and L as two batched products with a permutation in between."""
+        """Return W x by two batched products, with R and L, and a permutation in between."""
         return apply_monarch(inputs, *self.factors(), out_features=self.out_features)
 
     def packed(self) -> nn.Module:
@@ -142,7 +148,10 @@ class Monarch(Structure):
         return PackedFactors(apply_monarch, *self.factors(), out_features=self.out_features)
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """Fans of R (a block of inputs) and L (the numbers that all blocks send to a block of outputs)."""
+        """Return the fans (fan-out, fan-in) of R and L.
+
+        R reads a block of inputs, L the numbers that all blocks send to a block of outputs.
+        """
         _, between, columns = self.right.shape
         return {"right": (between, columns), "left": (self.rows_of_block, between)}
 
@@ -157,7 +166,9 @@ class Monarch(Structure):
 
 
 def apply_monarch(inputs: Tensor, left: Tensor, right: Tensor, *, out_features: int) -> Tensor:
-    """Apply W to ``[tokens, d]``, with L ``[b, k/b, b·r]`` and R ``[b, b·r, d/b]``.
+    """Return W x for ``inputs [tokens, d]``, by the factors.
+
+    L is ``[b, k/b, b·r]``, R ``[b, b·r, d/b]``.
 
     Returns:
         ``[tokens, out_features]``.

@@ -64,7 +64,7 @@ class PHM(Structure):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, *, n: int, **_: object) -> str | None:  # type: ignore[override]
-        """Check that n divides both sizes."""
+        """Return why n does not divide both sizes, else None."""
         if n >= 1 and out_features % n == 0 and in_features % n == 0:
             return None
         common = math.gcd(out_features, in_features)
@@ -72,9 +72,10 @@ class PHM(Structure):
         return f"n = {n} does not divide both sizes; valid n: {', '.join(divisors)}"
 
     def reset_parameters(self, std: float) -> None:
-        """Draw S uniformly with standard deviation ``std``, and A as a random unit vector per block.
+        """Draw S uniformly with standard deviation ``std``, and A, in place.
 
-        A of the released variant is scaled to row sums with a mean square of 1. B is zero.
+        The n numbers A_i[a, b] of a block are a random unit vector. The released variant scales A to row sums with a
+        mean square of 1. With ``dual``, B becomes zero and A twice as large.
         """
         nn.init.uniform_(self.s, -math.sqrt(3) * std, math.sqrt(3) * std)
         unit_mixers(self.a)
@@ -86,9 +87,9 @@ class PHM(Structure):
                 self.a.div_(torch.sigmoid(self.b))
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Fit by the n largest singular vectors of Van Loan's rearrangement.
+        """Fit in place by the n largest singular vectors of Van Loan's rearrangement.
 
-        With a covariance, alternating least squares follow. The released variant is fitted by gradients.
+        With a covariance, alternating least squares follow. The released variant is fitted by gradients instead.
         """
         if self.variant == "released":
             super().fit(weight, covariance)
@@ -118,19 +119,22 @@ class PHM(Structure):
         return kronecker_rows(self.mixers(), self.s, index)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Apply A and S as two matrix products (differentiable)."""
+        """Return W x by two matrix products, with A and S; differentiable."""
         return apply_factors(inputs, *factors(self.mixers(), self.s))
 
     def build_multiplications(self) -> int:
-        """Return n·k·d."""
+        """Return n·k·d, the multiplications that build W."""
         return self.n * self.out_features * self.in_features
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """Fans of A (n inputs) and S (d/n inputs of each of n terms), as cores of a tensor train."""
+        """Return the fans (fan-out, fan-in) of A and S, as cores of a tensor train.
+
+        A has n inputs, S d/n inputs of each of n terms.
+        """
         return {"a": (self.n**2, self.n), "s": (self.out_features // self.n, self.in_features)}
 
     def token_multiplications(self) -> int:
-        """Return those of both products; see :func:`multiplications`."""
+        """Return the multiplications of both products per vector; see :func:`multiplications`."""
         return multiplications(self.a, self.s)
 
     def packed(self) -> nn.Module:
@@ -140,7 +144,10 @@ class PHM(Structure):
 
 
 def kronecker_sum(a: Tensor, s: Tensor) -> Tensor:
-    """Return W ``[k, d]`` by one product [pq, r] @ [r, kd/pq] and one permutation of its blocks."""
+    """Return W = Σ_i A_i ⊗ S_i ``[k, d]``.
+
+    Computed by one product [pq, r] @ [r, kd/pq] and one permutation of its blocks.
+    """
     r, p, q = a.shape
     _, block_rows, block_columns = s.shape
     products = a.reshape(r, p * q).t() @ s.reshape(r, -1)  # [(p, q), (block_rows, block_columns)]
@@ -149,7 +156,7 @@ def kronecker_sum(a: Tensor, s: Tensor) -> Tensor:
 
 
 def kronecker_rows(a: Tensor, s: Tensor, index: Tensor) -> Tensor:
-    """Return rows of W by number, ``[…] -> […, d]``, by a gather of each factor and a batched product."""
+    """Return rows of Σ_i A_i ⊗ S_i by number, ``[…] -> […, d]``, without building it."""
     block_rows = s.shape[1]
     flat = index.reshape(-1)
     block, place = flat // block_rows, flat % block_rows
@@ -167,7 +174,10 @@ class Factors(NamedTuple):
 
 
 def factors(a: Tensor, s: Tensor) -> Factors:
-    """Arrange A and S for :func:`apply_factors`: A first if that takes fewer multiplications."""
+    """Return A and S as the two matrices that :func:`apply_factors` takes.
+
+    A comes first if that takes at most as many multiplications.
+    """
     r, p, q = a.shape
     _, block_rows, block_columns = s.shape
     if p * block_columns * (q + block_rows) <= q * block_rows * (block_columns + p):
@@ -178,14 +188,14 @@ def factors(a: Tensor, s: Tensor) -> Factors:
 
 
 def multiplications(a: Tensor, s: Tensor) -> int:
-    """Return the multiplications per token of :func:`apply_factors`."""
+    """Return the multiplications per token of :func:`apply_factors`, in the cheaper order."""
     r, p, q = a.shape
     _, block_rows, block_columns = s.shape
     return r * min(p * block_columns * (q + block_rows), q * block_rows * (block_columns + p))
 
 
 def apply_factors(inputs: Tensor, mixer: Tensor, weight: Tensor, mixer_first: bool) -> Tensor:
-    """Apply both factors to ``inputs``, ``[tokens, d] -> [tokens, k]``.
+    """Return W x by the two matrices of :func:`factors`, ``[tokens, d] -> [tokens, k]``.
 
     The product with the mixer is a ``bmm`` over tokens, which has less overhead than ``@``.
     """
@@ -210,6 +220,8 @@ def unit_mixers(a: Tensor) -> None:
 
     Every block of W then has the variance of S for any r. Independent numbers of variance 1/r would achieve this only
     on average over blocks.
+
+    A meta tensor stays as it is.
     """
     if a.is_meta:
         return  # nothing to draw; the norm of a meta tensor takes most of the time of a count

@@ -65,7 +65,7 @@ class SparseLowRank(Structure):
     def check(  # type: ignore[override]
         cls, out_features: int, in_features: int, *, rank: int, density: float, budget: float | str, seed: int
     ) -> str | None:
-        """Check the range of ``rank``, ``density``, ``seed`` and ``budget``."""
+        """Return why ``rank``, ``density``, ``seed`` or ``budget`` is out of range, else None."""
         most = min(out_features, in_features)
         if not 0 <= rank <= most:
             return f"rank = {rank}; valid rank: 1 to {most}, or 0 for the budget's"
@@ -76,9 +76,9 @@ class SparseLowRank(Structure):
         return check_budget(budget)
 
     def reset_parameters(self, std: float) -> None:
-        """Draw S with standard deviation ``std``, U and V with the rest of W's variance.
+        """Draw S, U and V uniformly, in place.
 
-        All uniform.
+        S has standard deviation ``std``; U V gets the rest of W's variance.
         """
         share = self.s.shape[1] / self.in_features
         nn.init.uniform_(self.s, -(3**0.5) * std, 3**0.5 * std)
@@ -87,7 +87,7 @@ class SparseLowRank(Structure):
             nn.init.uniform_(factor, -bound, bound)
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Fit U V and S alternately, then all by gradients."""
+        """Fit in place: U V and S in turn, then all by gradients."""
         with torch.no_grad():
             best = best_sparse_low_rank(weight, self.places, self.rank, covariance)
             for factor, value in zip((self.u, self.v, self.s), best, strict=True):
@@ -99,7 +99,7 @@ class SparseLowRank(Structure):
         return (self.u @ self.v).scatter_add(1, self.places, self.s)
 
     def rows(self, index: Tensor) -> Tensor:
-        """Return rows of U, times V, plus rows of S."""
+        """Return rows of W without building it: rows of U times V, plus rows of S."""
         flat = index.reshape(-1)
         places = self.places.index_select(0, flat)
         vectors = (F.embedding(flat, self.u) @ self.v).scatter_add(1, places, F.embedding(flat, self.s))
@@ -120,7 +120,9 @@ class SparseLowRank(Structure):
 
 
 def draw_places(rows: int, columns: int, per_row: int, seed: int) -> Tensor:
-    """Draw ``per_row`` different columns for each row, uniformly.
+    """Return ``per_row`` different random columns for each row.
+
+    They depend on the arguments only.
 
     Returns:
         Column numbers ``[rows, per_row]``, in ascending order in each row.

@@ -29,12 +29,18 @@ class SymmetricForm:
     """Bilinear form xᵀ diag(w) y, computed element by element."""
 
     def sides(self, maps: Sequence["Symmetric"], x: Tensor, y: Tensor, shift: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return x and w ∘ y + u; see :meth:`phmrun.layers.structure.BilinearForm.sides`."""
+        """Return x and w_l ∘ y + u_l for each label l.
+
+        Without ``shift``, u is left out. See :meth:`phmrun.layers.structure.BilinearForm.sides`.
+        """
         vectors, diagonals = y.unsqueeze(-2), torch.stack([structure.diagonal for structure in maps])
         return x, vectors * diagonals if shift is None else torch.addcmul(shift, vectors, diagonals)
 
     def pairs(self, maps: Sequence["Symmetric"], x: Tensor, y: Tensor) -> Tensor:
-        """Return Σ_i w_i x_i y_i; see :meth:`phmrun.layers.structure.BilinearForm.pairs`."""
+        """Return Σ_i w_i x_i y_i for each label.
+
+        See :meth:`phmrun.layers.structure.BilinearForm.pairs`.
+        """
         return F.linear(x * y, torch.stack([structure.diagonal for structure in maps]))
 
 
@@ -61,7 +67,7 @@ class Symmetric(Structure):
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Copy the diagonal.
+        """Copy the diagonal, in place.
 
         With a covariance, regress each output on its input.
         """
@@ -76,7 +82,7 @@ class Symmetric(Structure):
         return torch.diag(self.diagonal)
 
     def rows(self, index: Tensor) -> Tensor:
-        """Return w_i · e_i for each index i."""
+        """Return row i of diag(w) for each index i: w_i at place i, zeros elsewhere."""
         return F.one_hot(index, self.in_features) * self.diagonal
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
@@ -84,7 +90,7 @@ class Symmetric(Structure):
         return inputs * self.diagonal
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """Fans of w: each output reads a single input."""
+        """Return the fans (1, 1) of w: each output reads a single input."""
         return {"diagonal": (1, 1)}
 
     def token_multiplications(self) -> int:
