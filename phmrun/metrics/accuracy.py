@@ -30,11 +30,12 @@ def accuracy(
 
     Args:
         counts: Number of items by outcome.
-        left_out: Number of items that are not scored, by reason.
+        left_out: Number of items that are not scored, by reason; part of the first signature.
         ending: Suffix of the scores' names, before that of the part: "-of-copy".
 
     Returns:
-        "accuracy" over all items and "accuracy-<part>" over each part.
+        "accuracy" over all items and "accuracy-<part>" over each part. Extras: the number of correct items, and the
+        recall of each gold label in percent.
 
     Raises:
         PhmrunError: (exit 3) There is no item.
@@ -58,7 +59,7 @@ def accuracy(
 def majority(counts: Mapping[Outcome, int], left_out: Mapping[str, int] | None = None) -> dict[str, Score]:
     """Compute the accuracy of the most frequent gold label, in percent.
 
-    Ties go to the first label by name. Arguments and errors are those of :func:`accuracy`.
+    Ties go to the first label by name. Each part has its own label. Arguments and errors are those of :func:`accuracy`.
 
     Returns:
         "accuracy-of-majority" over all items and "accuracy-of-majority-<part>" over each part, without intervals.
@@ -75,7 +76,11 @@ def majority(counts: Mapping[Outcome, int], left_out: Mapping[str, int] | None =
 
 
 def wilson(hits: int, n: int) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of the share ``hits / n``, in percent."""
+    """Return Wilson's 95 % interval of the share ``hits / n``, in percent.
+
+    Raises:
+        ZeroDivisionError: ``n`` is 0.
+    """
     share, z2 = hits / n, Z * Z
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = Z / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
@@ -93,7 +98,13 @@ def _gold(counts: Mapping[Outcome, int]) -> Counter[str]:
 def _by_part(
     counts: Mapping[Outcome, int], left_out: Mapping[str, int] | None
 ) -> Iterator[tuple[str, Mapping[Outcome, int], str]]:
-    """Yield name suffix, outcomes and signature of left-out items: for all items, then for each part."""
+    """Yield name suffix, outcomes and signature of left-out items: for all items, then for each part.
+
+    Suffix and signature of all items are "" and "|reason:count…"; those of a part are "-part" and "".
+
+    Raises:
+        PhmrunError: (exit 3) There is no item.
+    """
     if not sum(counts.values()):
         raise PhmrunError("there is no item to score", code=ExitCode.DATA)
     yield "", counts, "".join(f"|{name.replace(' ', '-')}:{count}" for name, count in sorted((left_out or {}).items()))

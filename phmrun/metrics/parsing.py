@@ -39,10 +39,7 @@ WORDS, HEADS, ARCS, LABELS, CONTENT, CONTENT_ARCS = range(6)
 
 
 def share(counts: Counts, of: int, among: int) -> Counts:
-    """Return 100 · counts[of] / counts[among] of summed counts ``[…, kinds]``.
-
-    0 if the divisor is 0.
-    """
+    """Return 100 · counts[of] / max(counts[among], 1) of summed counts ``[…, kinds]``."""
     return 100 * counts[..., of] / np.maximum(counts[..., among], 1)
 
 
@@ -72,7 +69,9 @@ def attachment_scores(
     punctuation: bool = True,
     resamples: int = RESAMPLES,
 ) -> dict[str, Score]:
-    """Scores "uas", "las", "clas" and "label-accuracy" of parsed trees against gold trees of the same words.
+    """Compute "uas", "las", "clas" and "label-accuracy" of parsed trees against gold trees.
+
+    The trees have the same words. Sample sizes are words.
 
     Args:
         gold: Sentences with their gold trees.
@@ -101,7 +100,7 @@ def attachment_scores(
 
 
 def is_punctuation(form: str) -> bool:
-    """Return True if a word consists of punctuation characters only."""
+    """True if all characters of a word are punctuation, as in an empty one."""
     return all(unicodedata.category(character).startswith("P") for character in form)
 
 
@@ -113,7 +112,9 @@ def sentence_counts(
     Arguments are those of :func:`attachment_scores`.
 
     Returns:
-        ``[sentences, kinds]`` in the order of ``WORDS``, ``HEADS`` … ``CONTENT_ARCS``; a row of zeros without words.
+        ``[sentences, kinds]`` in the order of ``WORDS``, ``HEADS`` … ``CONTENT_ARCS``. ``CONTENT`` counts content words
+        of
+        both sides. Without any word, a single row of zeros.
 
     Raises:
         PhmrunError: (exit 3) The sentences differ in their words.
@@ -143,8 +144,10 @@ def sentence_counts(
 
 
 def _content(labels: Sequence[str]) -> NDArray[np.bool_]:
+    """Return for each label if it is one of content words; subtypes are ignored."""
     return np.array([universal(label) in CONTENT_LABELS for label in labels], dtype=np.bool_)
 
 
 def _flat(heads: Iterable[Sequence[int]]) -> NDArray[np.int64]:
+    """Return the heads of all sentences as one array."""
     return np.fromiter(chain.from_iterable(heads), dtype=np.int64)

@@ -30,7 +30,7 @@ class Score:
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return a value for ``json.dumps``, without empty fields and without the name, which is its key."""
+        """Return the score as a JSON object without its name and without empty ``ci``, ``extras``, ``warnings``."""
         result: dict[str, Any] = {"value": self.value, "signature": self.signature}
         if self.ci is not None:
             result["ci"] = list(self.ci)

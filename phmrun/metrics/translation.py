@@ -39,7 +39,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int
 
     Settings: 13a tokens, cased, exponential smoothing, one detokenized reference per output. The confidence interval is
     that of sacreBLEU: mean of the resampled scores ± half the width of their central 95 %. Its seed is
-    ``SACREBLEU_SEED`` or 12345.
+    ``SACREBLEU_SEED`` or 12345. Warnings name empty outputs, a missing interval, and those that sacreBLEU logs.
 
     Args:
         hypotheses: Outputs, one per sentence.
@@ -67,7 +67,8 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int
 def chrf(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int = RESAMPLES) -> Score:
     """Compute corpus chrF2 in percent: character 6-grams, with twice the weight on recall.
 
-    Arguments and errors are those of :func:`bleu`. There is no interval if only some resampled scores are 0.
+    Arguments and errors are those of :func:`bleu`. If only some resampled scores are 0, a warning replaces the
+    interval.
     """
     metric = CHRF()
     result, ci, warnings = _measure(metric, hypotheses, references, resamples)
@@ -78,7 +79,8 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int
 def sentence_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """Compute the mean of sacreBLEU's sentence scores in percent.
 
-    Settings: 13a tokens, cased, exponential smoothing, effective order.
+    Settings: 13a tokens, cased, exponential smoothing, effective order. Above :data:`FIRST` sentences, the extra
+    ``first_500`` is the mean of the first ones.
 
     Raises:
         PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
@@ -105,7 +107,7 @@ def sentence_bleu_nltk(hypotheses: Sequence[str], references: Sequence[str]) -> 
 
 
 def _method_4(hypothesis: list[str], reference: list[str]) -> float:
-    """Return the BLEU of a sentence, from 0 to 1."""
+    """Return the BLEU of a tokenized sentence, from 0 to 1, smoothed as :func:`sentence_bleu_nltk` says."""
     if len(hypothesis) < 2 or not set(hypothesis) & set(reference):
         return 0.0  # NLTK divides by ln 1 = 0 here; the reproduction counts it as 0
     logarithms = []
@@ -124,7 +126,10 @@ def _method_4(hypothesis: list[str], reference: list[str]) -> float:
 
 
 def _mean(values: Sequence[float], signature: str) -> Score:
-    """Return the mean over all sentences, with that of the first ones as an extra."""
+    """Return the mean over all sentences as a score.
+
+    Above :data:`FIRST` sentences, the mean of the first ones is an extra.
+    """
     first = values[:FIRST]
     extras = {f"first_{FIRST}": math.fsum(first) / len(first)} if len(values) > FIRST else {}
     mean = math.fsum(values) / len(values)
@@ -149,7 +154,10 @@ def bleu_counts(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
 
 
 def bleu_of(sums: Counts) -> Counts:
-    """Compute corpus BLEU in percent from summed counts, ``[sets, 10] -> [sets]``, smoothed as in :func:`bleu`."""
+    """Compute corpus BLEU in percent from summed counts, smoothed as in :func:`bleu`.
+
+    Shapes: ``[sets, 10] -> [sets]``.
+    """
     scores = []
     for row in sums.astype(int).tolist():
         matches, totals, (length, reference) = row[:ORDER], row[ORDER : 2 * ORDER], row[2 * ORDER :]
@@ -158,7 +166,11 @@ def bleu_of(sums: Counts) -> Counts:
 
 
 def require_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """Raise an error (exit 3) if both sides differ in their number of sentences, or are empty."""
+    """Check that both sides have the same number of sentences, at least one.
+
+    Raises:
+        PhmrunError: (exit 3) They have not.
+    """
     if len(hypotheses) != len(references):
         what = f"{len(hypotheses):,} hypotheses cannot be scored against {len(references):,} references"
         hint = "Both files need one sentence per line, in the same order."
@@ -170,7 +182,15 @@ def require_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
 def _measure(
     metric: Metric, hypotheses: Sequence[str], references: Sequence[str], resamples: int
 ) -> tuple[Any, tuple[float, float] | None, tuple[str, ...]]:
-    """Return sacreBLEU's score object, the confidence interval, and warnings."""
+    """Return sacreBLEU's score object, the confidence interval, and warnings.
+
+    The interval is ``None`` for fewer than two resamples, above 10,000 sentences, or if sacreBLEU cannot compute it;
+    the
+    last two add a warning. Empty outputs add a warning, too.
+
+    Raises:
+        PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
+    """
     require_pairs(hypotheses, references)
     sides = list(hypotheses), [list(references)]
     silent = sum(not output.strip() for output in hypotheses)
@@ -198,7 +218,7 @@ def _measure(
 
 @contextmanager
 def _logged_warnings() -> Iterator[list[str]]:
-    """Collect sacreBLEU's logged warnings instead of printing them to stderr."""
+    """Collect sacreBLEU's logged warnings in a list instead of printing them to stderr."""
     messages: list[str] = []
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]

@@ -41,7 +41,7 @@ class AuditRow:
     note: str  # reason of a difference, or facts that the paper does not state
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields for JSON."""
+        """Return the fields for JSON; the verdict is its text."""
         return {**asdict(self), "verdict": str(self.verdict)}
 
 
@@ -49,16 +49,17 @@ def audit(paper: str = "all") -> Iterator[AuditRow]:
     """Yield all parameter figures of the tables of one paper, or of all papers.
 
     Raises:
-        PhmrunError: The paper is unknown, or a table is malformed.
+        PhmrunError: (exit 2) The paper is unknown, or a table is malformed.
     """
     for name in table_names(paper):
         yield from audit_table(load_table(name), name)
 
 
 def audit_table(table: PaperTable, name: str) -> Iterator[AuditRow]:
-    """Yield all parameter figures of one table.
+    """Yield all parameter figures of one table; score columns are skipped.
 
-    ``name`` is its file, for messages.
+    A derived share or fold is rounded to four decimals. A label names the column if the table has several such columns.
+    ``name`` is the table's file, for messages.
     """
     networks = _Networks(table, name)
     counting = sum(not column.metric for column in table.columns.values())
@@ -78,11 +79,18 @@ def audit_table(table: PaperTable, name: str) -> Iterator[AuditRow]:
 def build_counts(table: PaperTable, row: PaperRow, name: str, overrides: Mapping[str, Any] | None = None) -> Counts:
     """Return the parameter counts of a row's network, as :func:`~phmrun.engine.counting.count_network`.
 
+    The row's configuration is counted if the table has a task and the row names no network; else the network that row
+    or
+    table names. Nothing is allocated.
+
     Args:
         table: The table.
         row: One of its rows.
         name: File of the table, for messages.
         overrides: Settings that override the row's own.
+
+    Raises:
+        PhmrunError: (exit 2) The network, an option or a setting is invalid.
     """
     label = f"{name}, row {row.name}"
     if table.task is None or row.network is not None:
@@ -95,7 +103,7 @@ def build_counts(table: PaperTable, row: PaperRow, name: str, overrides: Mapping
 
 
 def networks() -> dict[str, str]:
-    """Return the networks that tables can name, as ``module:name`` by name."""
+    """Return the networks that tables can name, as ``module:name`` by name, over all tasks."""
     return {name: place for task in TASKS.names() for name, place in TASKS.get(task).networks.items()}
 
 
@@ -109,7 +117,7 @@ def build_network(name: str, arguments: Mapping[str, Any], *, where: str | None 
         where: Place of the arguments, for messages.
 
     Raises:
-        PhmrunError: The network or an option is unknown, the sizes are missing, or an option is invalid.
+        PhmrunError: (exit 2) The network or an option is unknown, the sizes are missing, or an option is invalid.
     """
     places = networks()
     if name not in places:
@@ -134,7 +142,10 @@ def build_network(name: str, arguments: Mapping[str, Any], *, where: str | None 
 def row_config(table: PaperTable, row: PaperRow, name: str, overrides: Mapping[str, Any] | None = None) -> Experiment:
     """Return the configuration of a row of a task's table.
 
-    Arguments as for :func:`build_counts`.
+    Layers of settings: the table's, the row's, ``overrides``. Arguments are those of :func:`build_counts`.
+
+    Raises:
+        PhmrunError: (exit 2) The task is unknown, or a setting is invalid.
     """
     task: Task = TASKS.get(str(table.task), where=name)
     label = f"{name}, row {row.name}"
@@ -151,7 +162,12 @@ class _Networks:
     built: dict[str, Counts] = field(default_factory=dict)
 
     def count(self, row: PaperRow, heading: str, overrides: Mapping[str, Any] | None = None) -> int:
-        """Return the parameters (or bytes) that a column counts in a row's network."""
+        """Return the parameters (or bytes) that a column counts in a row's network.
+
+        The network is built once per settings. The row's own measure of the column goes before the column's; the
+        default is
+        all parameters.
+        """
         key = json.dumps([row.network, row.config, row.set, row.vocabulary, overrides], sort_keys=True)
         if key not in self.built:
             self.built[key] = build_counts(self.table, row, self.name, overrides)
@@ -160,11 +176,11 @@ class _Networks:
         return measured(self.built[key], measure or "total", column.without, self.name) * column.bytes_each
 
     def printed(self, row: PaperRow, heading: str) -> Printed:
-        """Return a cell as printed."""
+        """Parse a printed cell, with the column's unit and the row's number of digits."""
         return Printed.parse(row.published[heading], self.table.columns[heading].unit, row.digits.get(heading))
 
     def agree(self, cells: Sequence[tuple[PaperRow, str]]) -> bool:
-        """True if all these printed counts agree with the networks, rounded or cut."""
+        """True if all these printed counts equal those of the networks, rounded or cut."""
         return all(
             judge(self.printed(row, heading), self.count(row, heading)) is not Match.NONE for row, heading in cells
         )
@@ -173,8 +189,14 @@ class _Networks:
 def measured(counts: Counts, measure: str | list[str], without: list[str], where: str) -> int:
     """Return the parameters that a measure (see :class:`Column`) selects from a network's counts.
 
+    Args:
+        counts: Counts of the network.
+        measure: ``matrices``, ``total``, ``blocks`` (all but embedding and output), or a list of scopes.
+        without: Scopes to leave out; ``norms`` leaves out normalization layers in every scope.
+        where: Place for messages.
+
     Raises:
-        PhmrunError: The network has no such scope, or the measure is unknown.
+        PhmrunError: (exit 2) The network has no such scope, or the measure is unknown.
     """
     if measure == "matrices":
         return int(counts["block_matrices"]["count"])
@@ -191,7 +213,12 @@ def measured(counts: Counts, measure: str | list[str], without: list[str], where
 
 
 def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed) -> tuple[Any, Verdict, str]:
-    """Return computed value, verdict and note of a cell that is a count."""
+    """Return computed value, verdict and note of a cell that is a count.
+
+    A quoted cell is not counted: its value is ``None``. If the paper leaves something open, the verdict is
+    UNDERDETERMINED
+    whatever the count. A count of 0 that agrees is TRIVIAL.
+    """
     remark = row.note_on(heading)
     if row.quoted_in(heading):
         return None, Verdict.QUOTED, _joined(f"from {row.quoted_in(heading)}", remark)
@@ -220,18 +247,21 @@ def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
 
 
 def _fitted(row: PaperRow, heading: str) -> str:
+    """Return a note if an option was chosen to meet the printed number; else an empty text."""
     return f"chosen to meet the printed number: {row.inferred[heading]}" if heading in row.inferred else ""
 
 
 def _of(verdict: Verdict, fitted: bool) -> Verdict:
-    """Return FITTED if an option was chosen to match the number."""
+    """Return FITTED for a fitted verdict FOLLOWS or ROUNDED; other verdicts are unchanged."""
     return Verdict.FITTED if fitted and verdict in (Verdict.FOLLOWS, Verdict.ROUNDED) else verdict
 
 
 def _retraced(networks: _Networks, row: PaperRow, heading: str, printed: Printed, match: Match) -> tuple[Verdict, str]:
     """Return verdict and source of a count that is not equal by itself.
 
-    It may be derived from other printed counts, repeat another cell, or be cut instead of rounded.
+    It may be derived from other printed counts, repeat another cell, or be cut instead of rounded. Otherwise the
+    verdict
+    is DIFFERS with an empty source.
     """
     parts = {
         name.removeprefix("-"): -1 if name.startswith("-") else 1 for name in networks.table.columns[heading].follows
@@ -255,7 +285,11 @@ def _retraced(networks: _Networks, row: PaperRow, heading: str, printed: Printed
 
 
 def _derived(networks: _Networks, row: PaperRow, heading: str, printed: Printed) -> tuple[Any, Verdict, str]:
-    """Return computed value, verdict and note of a cell derived from two counts."""
+    """Return computed value, verdict and note of a cell derived from two counts.
+
+    A quoted cell has the value ``None``. A network's share of itself is TRIVIAL or DIFFERS. If the networks' counts do
+    not give the printed value, the printed counts are tried, then the printed percentage of a fold.
+    """
     column = networks.table.columns[heading]
     other, counting = networks.table.row(row.against or str(column.against)), str(column.of)
     remark = row.note_on(heading)
@@ -286,9 +320,9 @@ def _derived(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
 def _from_percent(
     networks: _Networks, row: PaperRow, heading: str, printed: Printed, verdict: Verdict, remark: str
 ) -> tuple[Verdict, str]:
-    """Return verdict and note of a fold derived from a percentage.
+    """Return verdict and note of a fold that follows from the row's printed percentage.
 
-    The paper may have derived it from its own rounded percentage.
+    If no printed percentage gives the fold, ``verdict`` and ``remark`` are returned unchanged.
     """
     column = networks.table.columns[heading]
     for name, other in networks.table.columns.items():
@@ -304,7 +338,10 @@ def _from_percent(
 
 
 def _derive(column: Column, count: int | Fraction, against: int | Fraction) -> Fraction:
-    """Return a derived value: percent, percent saved (negative), or fold (against / count)."""
+    """Return a derived value as an exact fraction.
+
+    ``percent``: 100 · count / against; ``fold``: against / count; else the percentage minus 100.
+    """
     if column.derived == "fold":
         return Fraction(against) / Fraction(count)
     share = 100 * Fraction(count) / Fraction(against)
@@ -312,4 +349,5 @@ def _derive(column: Column, count: int | Fraction, against: int | Fraction) -> F
 
 
 def _joined(*parts: str) -> str:
+    """Join the nonempty parts with "; "."""
     return "; ".join(part for part in parts if part)

@@ -63,7 +63,10 @@ class Claim(Section):
 
     @property
     def cells(self) -> tuple[tuple[str, str], tuple[str, str]]:
-        """Row and column of its cell, and of the cell to compare with."""
+        """Row and column of its cell, and of the cell to compare with.
+
+        Row or column of the second are those of the first if not named.
+        """
         return (self.row, self.column), (self.against or self.row, self.against_column or self.column)
 
 
@@ -100,7 +103,7 @@ class Finding:
     command: str = ""  # command that decides it
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields for JSON."""
+        """Return the fields for JSON, with those of the claim; empty texts are ``None``."""
         claim = self.claim
         return {
             "paper": self.paper,
@@ -131,7 +134,7 @@ def load_claims(paper: str = "all") -> list[ClaimsFile]:
     """Load the claims of one paper, or of all papers.
 
     Raises:
-        PhmrunError: The paper is unknown, a file is malformed, or a claim names a cell that its table lacks.
+        PhmrunError: (exit 2) The paper is unknown, a file is malformed, or a claim names a cell that its table lacks.
     """
     if paper != "all" and paper not in paper_names():
         raise unknown("paper", paper, [*paper_names(), "all"], where="PAPER")
@@ -154,6 +157,10 @@ def load_claims(paper: str = "all") -> list[ClaimsFile]:
 
 def examine(paper: str, claim: Claim, measured: Measured, share_of: Callable[[str, Claim], float]) -> Finding:
     """Check a claim of a paper.
+
+    A claim on size is counted. Another is decided by the table's sweep, or by its reduced version if that alone has
+    runs.
+    It is untestable if no run has the figure, or the figure is a time, and "not run" without runs.
 
     Args:
         paper: Short name of the paper.
@@ -192,7 +199,17 @@ def examine(paper: str, claim: Claim, measured: Measured, share_of: Callable[[st
 def outcome_of(
     claim: Claim, comparison: Difference | None, seeds: tuple[int, int], *, lower_is_better: bool
 ) -> tuple[Outcome, str]:
-    """Return the outcome of a claim from a comparison, and its reason."""
+    """Return the outcome of a claim from a comparison, and its reason.
+
+    Undecided if a cell has no run, either has a single seed, or the interval does not decide. "close" holds if the
+    interval excludes a loss of ``margin``; "better" and "worse" if it excludes 0 on their side, and fail on the other.
+
+    Args:
+        claim: The claim, not one on size.
+        comparison: Difference of the two cells' scores; ``None`` if they cannot be compared.
+        seeds: Seeds of both cells.
+        lower_is_better: True if lower scores are better.
+    """
     if not all(seeds):
         return Outcome.UNDECIDED, "one of the two cells has no run"
     if comparison is None or min(seeds) < 2:
@@ -215,7 +232,7 @@ def outcome_of(
 def printed_difference(table: PaperTable, claim: Claim) -> float | None:
     """Return the printed difference of the two cells, or their ratio for a size.
 
-    ``None`` if either cell is not printed.
+    Of cells with several numbers, the first counts. ``None`` if either cell is not printed.
     """
     try:
         unit = table.columns[claim.column].unit
@@ -229,6 +246,7 @@ def printed_difference(table: PaperTable, claim: Claim) -> float | None:
 
 
 def _command(file: str, claim: Claim) -> str:
+    """Return the sweep command that trains the runs of a claim's two cells with five seeds."""
     (row, column), (other, against) = claim.cells
     only = [f"--only 'row={label}'" for label in dict.fromkeys((row, other))]
     values = config_source(file).values
@@ -249,7 +267,9 @@ class Evidence:
     def measured(self, file: str, claim: Claim) -> tuple[Difference | None, tuple[int, int]]:
         """Return the comparison of a claim's two cells, and the seeds of each.
 
-        The comparison is ``None`` if a cell has no run, or the two were scored on different items.
+        The comparison is ``None`` if a cell has no run, or the two were scored on different items. Without a table, the
+        seeds
+        are (0, 0).
         """
         sweep = load_sweep(file)
         table = sweep.table
@@ -290,8 +310,10 @@ class Evidence:
 
 
 def _unseen(config: Experiment) -> Inspected:
+    """Raise an error instead of inspecting data; passed to the planner, which needs none here."""
     raise PhmrunError("the data are not looked at", code=ExitCode.DATA)
 
 
 def _key(settings: Any) -> str:
+    """Return settings as canonical JSON text."""
     return json.dumps(dict(settings), sort_keys=True, default=str)

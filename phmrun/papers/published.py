@@ -34,7 +34,10 @@ class Verdict(StrEnum):
 
 
 def judge(printed: Printed, computed: Fraction | int) -> Match:
-    """Compare a computed number with a printed one at its printed digits."""
+    """Compare a computed number with a printed one at its printed digits.
+
+    ROUNDED is tried first (halves away from zero), then CUT (toward zero); else NONE.
+    """
     exponent = int(printed.value.as_tuple().exponent)
     scaled = Fraction(computed) / printed.unit / Fraction(10) ** exponent  # in units of the last digit
     target = Fraction(printed.value) / Fraction(10) ** exponent
@@ -45,7 +48,7 @@ def judge(printed: Printed, computed: Fraction | int) -> Match:
 
 
 def headline(verdicts: Sequence[str]) -> str:
-    """Return a one-line count of verdicts."""
+    """Return a one-line count of verdicts: figures that follow from the settings, then others that occur."""
     counts = {name: verdicts.count(name) for name in (str(verdict) for verdict in Verdict)}
     others = ", ".join(f"{count} {name}" for name, count in counts.items() if count and name != Verdict.FOLLOWS)
     follow = f"{counts[Verdict.FOLLOWS]} of {len(verdicts)} figures follow from the settings"

@@ -28,7 +28,7 @@ _MOST = 12
 class Item(NamedTuple):
     """Question with the names of the records that answer it.
 
-    None if only the authors can.
+    ``records`` is empty if only the authors can answer.
     """
 
     number: str
@@ -45,7 +45,13 @@ class Filled(NamedTuple):
 
 
 def fill(name: str, plan: Plan, statuses: Sequence[CellStatus], tuned: Sequence[Tuned] = ()) -> list[Filled]:
-    """Return the items of one of :data:`CHECKLISTS` with answers from the records."""
+    """Return the items of one of :data:`CHECKLISTS` with answers from the records of finished runs.
+
+    An answer joins its records with "; "; it is empty without a record.
+
+    Raises:
+        KeyError: There is no such checklist.
+    """
     done = [(status.cell.label, status.run) for status in statuses if status.run and status.state is CellState.DONE]
     segments = [entry for _, run in done for entry in read_segments(Run(run.path))]
     answers = _of_runs(done, segments) | _of_settings(plan, statuses, tuned, done) | _of_data(statuses, done)
@@ -60,7 +66,7 @@ def fill(name: str, plan: Plan, statuses: Sequence[CellStatus], tuned: Sequence[
 
 
 def document(name: str, plan: Plan, items: Sequence[Filled]) -> Document:
-    """Return the filled checklist as a page."""
+    """Return the filled checklist as a page; empty answers are :data:`BLANK`."""
     filled = sum(bool(item.answer) for item in items)
     rows = [(item.number, item.question, item.answer or BLANK) for item in items]
     opening = f"{filled} of {len(items)} items are filled from the records of the runs of {plan.sweep.name}."
@@ -69,14 +75,14 @@ def document(name: str, plan: Plan, items: Sequence[Filled]) -> Document:
 
 
 def _lines(lines: Iterable[str]) -> str:
-    """Join distinct lines to one text, at most :data:`_MOST` of them."""
+    """Join distinct nonempty lines with "; ", at most :data:`_MOST` of them and a count of the others."""
     distinct = list(dict.fromkeys(line for line in lines if line))
     more = f"; and {len(distinct) - _MOST} more" if len(distinct) > _MOST else ""
     return "; ".join(distinct[:_MOST]) + more
 
 
 def _of_runs(done: Sequence[tuple[str, RunSummary]], segments: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the records of machines, times, sizes and scores of the finished runs."""
+    """Return the records of machines, times, sizes and scores of the finished runs, as texts by name."""
     times = [(label, run.status.seconds) for label, run in done if run.status]
     counts = [(label, run.about("parameters")) for label, run in done]
     budget, scores, metrics = "", [], []
@@ -109,7 +115,10 @@ def _of_runs(done: Sequence[tuple[str, RunSummary]], segments: Sequence[Mapping[
 def _of_settings(
     plan: Plan, statuses: Sequence[CellStatus], tuned: Sequence[Tuned], done: Sequence[tuple[str, RunSummary]]
 ) -> dict[str, str]:
-    """Return the records of grid, tuning, settings and seeds."""
+    """Return the records of grid, tuning, settings and seeds, as texts by name.
+
+    ``spread`` is empty unless a row has several seeds.
+    """
     search = []
     for key, values in plan.sweep.file.grid.items():
         search.append(f"{key} in {{{', '.join(dict.fromkeys(map(str, values)))}}}")
@@ -140,7 +149,10 @@ def _of_settings(
 
 
 def _of_data(statuses: Sequence[CellStatus], done: Sequence[tuple[str, RunSummary]]) -> dict[str, str]:
-    """Return the records of the data, from the runs and the catalogue."""
+    """Return the records of the data, from the runs and the catalogue, as texts by name.
+
+    Data that are not in the catalogue have no creators, licence or download.
+    """
     counts, checksums = [], []
     for _, run in done:
         splits = Run(run.path).parameters().get("data", {}).get("splits", {})

@@ -28,16 +28,14 @@ MOST_DIFFERENCES = 12
 def write_report(
     plan: Plan, statuses: Sequence[CellStatus], table: ResultTable, differences: Differences, path: Path
 ) -> list[Path]:
-    """Write the report and its pictures, and return the written files.
-
-    The report is HTML and Markdown.
+    """Write the report as HTML and Markdown with its pictures; return the written files.
 
     Args:
         plan: Plan of the sweep.
         statuses: States of its cells.
         table: Its results.
         differences: Comparisons with the dense cells.
-        path: The HTML file; the other files are named after it.
+        path: The HTML file; the other files are named after it. A missing directory is created.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # First, since the HTML page embeds the pictures from their files.
@@ -68,7 +66,10 @@ def write_report(
 
 
 def _pareto(table: ResultTable, path: Path) -> Iterable[Picture]:
-    """Draw score against parameters for each column with at least two networks."""
+    """Draw score against parameters for each column with at least two networks.
+
+    Writes an SVG file beside ``path`` for each picture, and yields it.
+    """
     for place, heading in enumerate(table.headings):
         points = points_of(table, place)
         if len(points) > 1:
@@ -78,7 +79,14 @@ def _pareto(table: ResultTable, path: Path) -> Iterable[Picture]:
 
 
 def _curves(statuses: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
-    """Draw the training curves of first seeds, by task."""
+    """Draw the training curves of finished cells' first seeds, one picture per task.
+
+    At most :data:`MOST_CURVES` cells are drawn. A task whose histories have no common score is skipped. Writes an SVG
+    file beside ``path`` for each picture, and yields it.
+
+    Raises:
+        PhmrunError: (exit 3) A history differs from its manifest.
+    """
     first: dict[tuple[Any, ...], CellStatus] = {}
     for status in statuses:
         if status.run and status.cell.config and status.state is CellState.DONE:
@@ -101,6 +109,7 @@ def _curves(statuses: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
 
 
 def _runs(statuses: Iterable[CellStatus]) -> Listing:
+    """Return a table of cells: state, parameters, main score, training time, run, reason."""
     rows = []
     for status in statuses:
         run, recorded = status.run, status.run.status if status.run else None
@@ -113,7 +122,7 @@ def _runs(statuses: Iterable[CellStatus]) -> Listing:
 
 
 def _settings(plan: Plan, statuses: Sequence[CellStatus]) -> Iterable[Part]:
-    """Yield the sweep's file, and the whole configuration of one cell per task."""
+    """Yield the sweep's file if it exists, and the whole configuration of the first cell of each task."""
     path = Path(plan.sweep.where)
     if path.is_file():
         yield Code(path.read_text(encoding="utf-8"), "yaml", f"The sweep, {plan.sweep.where}")
@@ -126,7 +135,10 @@ def _settings(plan: Plan, statuses: Sequence[CellStatus]) -> Iterable[Part]:
 
 
 def environments(statuses: Sequence[CellStatus]) -> list[Part]:
-    """Return a table of environments with their cells, and notes on differences."""
+    """Return a table of environments with their cells, and notes on differences.
+
+    Notes: cells without a record, differences between cells, changes of environment within a run.
+    """
     by_cell = {status.cell.label: segment.read_segments(Run(status.run.path)) for status in statuses if status.run}
     cells: dict[str, list[Cell]] = {}
     for status in statuses:
@@ -135,6 +147,7 @@ def environments(statuses: Sequence[CellStatus]) -> list[Part]:
     parts: list[Part] = []
 
     def say(text: str) -> None:
+        """Append a note to the parts."""
         parts.append(Text(text, note=True))
 
     if cells:
@@ -158,9 +171,9 @@ def environments(statuses: Sequence[CellStatus]) -> list[Part]:
 
 
 def _by_row(cells: Sequence[Cell]) -> str:
-    """Return cells by row with their seeds: "phm n=2: seeds 1, 2.
+    """Return cells by row with their seeds: "phm n=2: seeds 1, 2; phm n=4: seed 1".
 
-    Phm n=4: seed 1".
+    A row without seeds is its name alone.
     """
     seeds: dict[str, list[str]] = {}
     for cell in cells:

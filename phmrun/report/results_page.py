@@ -30,6 +30,11 @@ QUESTIONS, SWEEP, PICTURE = "questions.yaml", "sweep.yaml", "effects.svg"
 
 
 def _folder_name(name: str) -> str:
+    """Return a name unchanged.
+
+    Raises:
+        ValueError: It is not a valid name of a folder.
+    """
     if not is_name(name):
         raise ValueError(f"{name!r:.80} is no name of a folder")
     return name
@@ -66,6 +71,11 @@ class Questions(BaseModel, extra="forbid"):
 
 
 def _load_questions(folder: Path) -> Questions:
+    """Read ``questions.yaml`` of a folder.
+
+    Raises:
+        PhmrunError: (exit 3) The file cannot be read, or a value is not valid; names the key. (exit 2) It is not YAML.
+    """
     path = folder / QUESTIONS
     try:
         return Questions.model_validate(parse_yaml(path.read_text(encoding="utf-8"), str(path)))
@@ -97,14 +107,13 @@ class Page(NamedTuple):
 
 
 def page_of(folder: Path) -> Page:
-    """Return the page of a folder of results.
+    """Return the page of a folder of results; nothing is written into it.
 
-    All measured numbers come from its files.
-
-    The folder has `questions.yaml`, and one folder per sweep with its `sweep.yaml` and a file per run.
+    All measured numbers come from its files, which are restored into a temporary directory. The folder has
+    `questions.yaml`, and one folder per sweep with its `sweep.yaml` and a file per run.
 
     Raises:
-        PhmrunError: A file is missing or damaged.
+        PhmrunError: (exit 3) A file is missing or damaged; (exit 2) a YAML file is malformed.
     """
     asked = _load_questions(folder)
     pictures: dict[Path, list[Compared]] = {}
@@ -140,7 +149,7 @@ def _sweep_file(folder: Path, name: str) -> Path:
     """Return the path of a sweep's file.
 
     Raises:
-        PhmrunError: The sweep's folder is a link out of the folder of results.
+        PhmrunError: (exit 3) The sweep's folder is a link out of the folder of results.
     """
     if (folder / name).resolve().parent != folder.resolve():
         raise PhmrunError("this leads out of the folder of results", where=str(folder / name), code=ExitCode.DATA)
@@ -167,17 +176,19 @@ class _Answer:
         self.compared = list(self._comparisons())
 
     def _name(self, row: int) -> str:
+        """Return the name of a row, by its index."""
         return row_name(dict(zip(self._table.keys, self._table.rows[row], strict=True)))
 
     def _reason(self, row: int) -> str:
-        """Return the reason why a row's verdict is withdrawn.
+        """Return the reason why a row's verdict is withdrawn; empty if it is not.
 
-        The result is empty if it is not.
+        A withdrawn name covers all rows that begin with it.
         """
         name = self._name(row)
         return next((reason for begin, reason in self._asked.withdrawn.items() if name.startswith(begin)), "")
 
     def _comparisons(self) -> Iterator[Compared]:
+        """Yield the comparisons that have a difference, by row and column."""
         for (row, column), comparison in sorted(self._differences.items()):
             shown = comparison.judgement.difference
             if shown is not None:
@@ -186,7 +197,7 @@ class _Answer:
                 yield Compared(effect, self._table.headings[column].scores[0])
 
     def verdicts(self) -> list[tuple[str, str]]:
-        """Return the name and verdict of each compared row."""
+        """Return the name and verdict of each compared row; a withdrawn one has its reason."""
         lines = {row: f"withdrawn: {reason}" for row, reason in self._withdrawn.items()}
         lines |= {row: sentence(difference) for (row, _), difference in sorted(self._differences.items())}
         return [(self._name(row), line) for row, line in sorted(lines.items())]
@@ -215,6 +226,7 @@ class _Answer:
         yield Code(f"phmrun sweep {file} {how}\nphmrun results add {file} --to {file.parent}", "console")
 
     def _runs(self) -> Listing:
+        """Return a table of the finished runs with main score, training time and reproducing command."""
         rows = []
         for status in self._done:
             run = status.run
@@ -227,7 +239,7 @@ class _Answer:
 
 
 def save_pictures(page: Page) -> None:
-    """Draw the pictures of a page, for their first scores."""
+    """Draw and write the pictures of a page; each shows the first score of its comparisons only."""
     for path, compared in page.pictures.items():
         score = compared[0].score
         save_figure(draw_effects([item.effect for item in compared if item.score == score], score), path)

@@ -26,12 +26,15 @@ class BaselineRow:
 
     @property
     def label(self) -> str:
-        """Name with its kind, as "majority (floor)"."""
+        """Name with its kind: "majority (floor)" or "copy (baseline)"."""
         return f"{self.name} ({'floor' if self.is_floor else 'baseline'})"
 
 
 def baseline_rows(table: ResultTable) -> list[BaselineRow]:
-    """Return the baselines scored beside a table's runs, floors first."""
+    """Return the baselines scored beside a table's runs, floors first.
+
+    A baseline is a floor if it is one for the first score of any column.
+    """
     columns = [_of_column(table, column) for column in range(len(table.headings))]
     names = dict.fromkeys(name for scores in columns for name in scores)
     rows = []
@@ -42,9 +45,9 @@ def baseline_rows(table: ResultTable) -> list[BaselineRow]:
 
 
 def _of_column(table: ResultTable, column: int) -> dict[str, float]:
-    """Return the mean score of each baseline in a column.
+    """Return the mean score over runs of each registered baseline in a column.
 
-    The result is empty if the column shows a baseline.
+    The first score of the column counts. The result is empty if that is a baseline itself.
     """
     score = table.headings[column].scores[0]
     if OF in score:
@@ -63,10 +66,11 @@ def _of_column(table: ResultTable, column: int) -> dict[str, float]:
 
 
 def shortfall(metrics: Mapping[str, Any]) -> str | None:
-    """Return a warning if a run does not beat its best floor.
+    """Return a warning if a run does not beat its best floor; else ``None``.
 
-    The main score counts. The interval over test items decides if the score has one, else its value. Returns ``None``
-    if the floor is beaten.
+    The first "test/…" score that is not a baseline counts. The worse end of its interval must beat the floor, or the
+    value
+    if there is no interval. ``None``, too, without such a score or a floor.
     """
     score = next((name for name in metrics if OF not in name and name.startswith("test/")), None)
     floors = {name: value for name in floors_of(score) if (value := _value(metrics, name)) is not None} if score else {}
@@ -85,10 +89,7 @@ def shortfall(metrics: Mapping[str, Any]) -> str | None:
 
 
 def _value(metrics: Mapping[str, Any], name: str) -> float | None:
-    """Return the value of a score in metrics.json.
-
-    Returns ``None`` if it has none.
-    """
+    """Return the value of a score in ``metrics.json``; ``None`` if it has none."""
     entry = metrics.get(name)
     value = entry.get("value") if isinstance(entry, Mapping) else entry
     return float(value) if isinstance(value, int | float) else None

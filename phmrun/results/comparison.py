@@ -51,7 +51,7 @@ class RowComparison:
 
     @property
     def settings(self) -> str:
-        """Settings for which the verdict holds, in words."""
+        """Settings for which the verdict holds, in words: chosen within seeds, or "at these settings"."""
         if self.choices:
             return f"after choosing among {self.choices} values by validation within each seed"
         return "at these settings" + ("; seeds that chose them are not counted" if self.dropped else "")
@@ -80,12 +80,17 @@ def differences(
     """Compare a table's cells with their dense cells, simultaneously for each dense cell.
 
     The baseline of a cell is the first dense cell of its column, or of its row if the column has none. Both need the
-    same score and data. Cells with other test items or another length of training are left out.
+    same score and data. Cells with other test items or another length of training are left out, as are cells without
+    runs.
+    Shows progress on stderr.
 
     Args:
         table: The table.
         margin: δ in units of the score; the metric's default if not given; 0 tests for differences only.
         baseline: Values by key of the baseline cells; the dense ones if not given.
+
+    Returns:
+        Comparisons by row and column.
     """
     groups: dict[tuple[str, int], tuple[Figure, dict[Place, Figure]]] = {}
     listed = list(pairs(table, baseline))
@@ -107,9 +112,16 @@ def compare_cells(
     margin: float | None = None,
     reader: RunItems | None = None,
 ) -> dict[Place, RowComparison]:
-    """Compare cells with one dense cell.
+    """Compare cells with one dense cell, simultaneously.
 
     Cells scored on other items are left out.
+
+    Args:
+        figures: Cells by place.
+        dense: The dense cell.
+        score: Name of the score.
+        margin: δ in units of the score; the metric's default if not given; 0 tests for differences only.
+        reader: Cache of items' counts; a new one if not given.
     """
     metric = metric_of(score)
     question = Question((metric.margin if margin is None else margin) or None, metric.lower_is_better)
@@ -142,7 +154,10 @@ def compare_cells(
 
 
 def scored(figure: Figure, score: str) -> Scored:
-    """Return the scores of a cell's seeds, without those that chose its settings."""
+    """Return the scores of a cell's seeds, sorted by seed, without those that chose its settings.
+
+    A diverged run without a score is NaN; other runs without one are left out.
+    """
     values: dict[str, tuple[float, Path | None]] = {}
     dropped = 0
     for entry in figure.entries:
@@ -165,7 +180,7 @@ def scored(figure: Figure, score: str) -> Scored:
 def floor_scores(figure: Figure, score: str) -> dict[str, list[float]]:
     """Return the floors' scores in a cell's runs, by name.
 
-    A constant floor has a single value.
+    A constant floor has a single value; a floor that no run has is left out.
     """
     floors: dict[str, list[float]] = {}
     for name in floors_of(score):
@@ -177,10 +192,7 @@ def floor_scores(figure: Figure, score: str) -> dict[str, list[float]]:
 
 
 def best_floor(floors: Mapping[str, Sequence[float]], *, lower_is_better: bool) -> tuple[str, float] | None:
-    """Return the name behind "-of-" and the mean of the best floor.
-
-    Returns ``None`` if there is none.
-    """
+    """Return the name behind "-of-" and the mean of the best floor; ``None`` without floors."""
     means = {name.partition(OF)[2]: fmean(values) for name, values in floors.items()}
     if not means:
         return None
@@ -189,7 +201,10 @@ def best_floor(floors: Mapping[str, Sequence[float]], *, lower_is_better: bool) 
 
 
 def same_items(row: Scored, reference: Scored, score: str, reader: RunItems) -> bool:
-    """True unless the records show that two cells were scored on different items."""
+    """True unless the records show that two cells were scored on different items.
+
+    True, too, if the items of any run cannot be read, or the score does not add up over items.
+    """
     metric = metric_of(score)
     if metric.measure is None or OF in score:
         return True
@@ -204,7 +219,7 @@ def same_items(row: Scored, reference: Scored, score: str, reader: RunItems) -> 
 def _item_variance(row: Scored, reference: Scored, score: str, reader: RunItems) -> ItemVariance | None:
     """Return the variance of a difference over test items.
 
-    Returns ``None`` if any run's items are missing.
+    ``None`` if any run's items are missing, or the score does not add up over items.
     """
     measure = metric_of(score).measure
     if measure is None or OF in score:
@@ -217,7 +232,7 @@ def _item_variance(row: Scored, reference: Scored, score: str, reader: RunItems)
 
 
 def pairs(table: ResultTable, baseline: Mapping[str, Any] | None = None) -> Iterator[tuple[Place, Figure, Figure, str]]:
-    """Yield each cell with place, baseline cell, and score."""
+    """Yield each cell that has a baseline of its length: place, cell, baseline cell, score."""
     for place, figure, candidates, score in _candidates(table, baseline):
         alike = (other for other in candidates if other.lengths == figure.lengths)
         if (other := next(alike, None)) is not None:
@@ -225,7 +240,10 @@ def pairs(table: ResultTable, baseline: Mapping[str, Any] | None = None) -> Iter
 
 
 def withheld(table: ResultTable) -> dict[Place, str]:
-    """Return reasons of cells not compared for their training length."""
+    """Return the reasons, by place, of cells not compared for their training length.
+
+    All of their baselines were trained for another length.
+    """
     return {
         place: f"not compared: trained for {_listed(figure)}, dense for {_listed(candidates[0])}"
         for place, figure, candidates, _ in _candidates(table)
@@ -236,9 +254,10 @@ def withheld(table: ResultTable) -> dict[Place, str]:
 def _candidates(
     table: ResultTable, baseline: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[Place, Figure, list[Figure], str]]:
-    """Yield each cell with its possible baselines, nearest first.
+    """Yield place, cell, possible baselines (nearest first) and score of each cell.
 
-    They have its score and data.
+    Baselines have its score and data; those of its column come before those of its row. Cells without runs, without
+    candidates, and baselines themselves are skipped.
     """
     for row, figures in enumerate(table.figures):
         for column, figure in enumerate(figures):
@@ -256,10 +275,12 @@ def _candidates(
 
 
 def _listed(figure: Figure) -> str:
+    """Return a cell's training lengths joined by "and"."""
     return " and ".join(length or "an unknown number of steps" for length in figure.lengths)
 
 
 def _is_baseline(figure: Figure, where: Mapping[str, Any] | None) -> bool:
+    """True if all experiments of a cell are dense, or match ``where`` if that is given."""
     return all(entry.dense if where is None else entry.matches(where) for entry in figure.entries)
 
 

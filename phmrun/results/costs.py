@@ -35,19 +35,16 @@ class Cost:
 
 
 def cost_of(entries: Iterable[Entry], name: str) -> float | None:
-    """Return the mean of a cost over the runs that have it on record.
-
-    Returns ``None`` if none has.
-    """
+    """Return the mean of a cost over the runs that have it on record; ``None`` if none has."""
     amounts = [value for entry in entries if entry.run and (value := COSTS[name].of(entry.run)) is not None]
     return fmean(amounts) if amounts else None
 
 
 def require_cost(name: str, where: str) -> str:
-    """Return the name of a cost.
+    """Return a name unchanged if it is one of :data:`COSTS`.
 
     Raises:
-        PhmrunError: It is none of :data:`COSTS`.
+        PhmrunError: (exit 2) It is none of them.
     """
     if name not in COSTS:
         raise unknown("cost", name, list(COSTS), where=where)
@@ -55,9 +52,9 @@ def require_cost(name: str, where: str) -> str:
 
 
 def points_of(table: ResultTable, column: int, cost: str = "parameters") -> list[Point]:
-    """Return a table's rows with a cost and a score in a column.
+    """Return a table's rows that have a cost and a score in a column.
 
-    They are labeled by the keys that differ between rows.
+    The column's first score counts. Points are labeled by the keys that differ between rows, or by all in a single row.
     """
     points = []
     telling = [len({labels[place] for labels in table.rows}) > 1 for place in range(len(table.keys))]
@@ -71,9 +68,11 @@ def points_of(table: ResultTable, column: int, cost: str = "parameters") -> list
 
 
 def frontier(points: Sequence[Point], *, lower: bool = False) -> list[Point]:
-    """Return the Pareto-optimal points.
+    """Return the Pareto-optimal points, by ascending size.
 
-    No other point is at most as large and better, or smaller and as good. ``lower``: lower scores are better.
+    No other point is at most as large and better, or smaller and as good. Of equal points, one is kept. ``lower``:
+    lower
+    scores are better.
     """
     sign = -1 if lower else 1
     kept: list[Point] = []
@@ -84,7 +83,7 @@ def frontier(points: Sequence[Point], *, lower: bool = False) -> list[Point]:
 
 
 def meanings(figures: Iterable[Figure], names: Sequence[str]) -> Iterable[str]:
-    """Yield the notes on costs, and on the machines of step times."""
+    """Yield the notes on costs, and for ``step-time`` the machines that measured it."""
     for name in names:
         if COSTS[name].meaning:
             yield f"{COSTS[name].heading}: {COSTS[name].meaning}"
@@ -103,12 +102,16 @@ def meanings(figures: Iterable[Figure], names: Sequence[str]) -> Iterable[str]:
 
 
 def _parameters(run: RunSummary) -> float | None:
+    """Return the number of parameters; ``None`` if it is not on record."""
     count = run.about("parameters")
     return float(count) if isinstance(count, int) else None
 
 
 def _training_parameters(run: RunSummary) -> float | None:
-    """Trained parameters; more than those kept if a dense matrix guides a structure."""
+    """Return the number of trained parameters, or of all if that is not on record.
+
+    It is above those kept if a dense matrix guides a structure. ``None`` if neither is on record.
+    """
     try:
         counts = Run(run.path).parameters()
     except PhmrunError:
@@ -118,6 +121,7 @@ def _training_parameters(run: RunSummary) -> float | None:
 
 
 def _multiplications(run: RunSummary) -> float | None:
+    """Return the multiplications for one token; ``None`` if not on record."""
     try:
         count = Run(run.path).parameters().get("multiplications")
     except PhmrunError:
@@ -126,7 +130,7 @@ def _multiplications(run: RunSummary) -> float | None:
 
 
 def _step_time(run: RunSummary) -> float | None:
-    """Seconds of an optimizer step: median over rounds."""
+    """Return the seconds of an optimizer step, median over rounds; ``None`` if not on record."""
     phase = _training_phase(run)
     seconds, steps = phase.get("median_seconds"), phase.get("steps")
     if not isinstance(seconds, int | float) or not isinstance(steps, int) or steps < 1:
@@ -135,6 +139,7 @@ def _step_time(run: RunSummary) -> float | None:
 
 
 def _training_phase(run: RunSummary) -> Mapping[str, Any]:
+    """Return the record of ``phmrun bench run`` on training; empty if missing or damaged."""
     try:
         return Run(run.path).bench().get(TRAINING, {})
     except PhmrunError:

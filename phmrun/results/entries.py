@@ -44,10 +44,12 @@ class Entry:
     diverged: bool = False  # True if training stopped at a loss or weight that is NaN or infinite
 
     def label(self, key: str) -> str:
-        """Return its value at a key of sweep or configuration.
+        """Return its value at a key of sweep or configuration, as text; empty if it has none.
 
-        Keys of the configuration are dotted. The result is empty if it has no value. "layer" covers all parts of the
-        network that are not dense. "data" of the user's own files is their name and the start of their checksum.
+        Keys of the configuration are dotted. "layer" covers all parts of the network that are not dense. "data" of the
+        user's
+        own files is the first file's name and six digits of a checksum of all. Sections give their name. A key that the
+        configuration lacks is looked up in checksums, then settings, and cut to 40 characters.
         """
         if key in self.at:
             return self.at[key]
@@ -76,9 +78,9 @@ class Entry:
 
     @property
     def length(self) -> str:
-        """Length of training: the steps made if the run has begun and is not done, else the configured length.
+        """Length of training: "2,000 steps", "10 epochs", or both joined by "or".
 
-        It is empty if the configuration names none.
+        It is the steps made if there is a run that is not done, else the configured length; empty if that names none.
         """
         status = self.run.status if self.run else None
         if status and status.state is not State.DONE:
@@ -89,10 +91,7 @@ class Entry:
 
     @property
     def unfinished(self) -> str:
-        """State and step of an unfinished run, for readers.
-
-        It is empty if it is done or there is none.
-        """
+        """State and step of an unfinished run, for readers; empty if it is done or there is none."""
         if self.run is None or self.run.state == State.DONE:
             return ""
         status = self.run.status
@@ -109,7 +108,7 @@ class Entry:
         return all(_dense(section) for section in self.config.values() if isinstance(section, Mapping))
 
     def matches(self, where: Mapping[str, Any]) -> bool:
-        """True if it has these values at these keys.
+        """True if it has all these values, compared as text.
 
         Keys are those of :meth:`label`, or ``state``.
         """
@@ -120,9 +119,9 @@ class Entry:
 def entry_of_run(run: RunSummary, options_of: OptionsOf | None = None) -> Entry:
     """Return the entry of a run.
 
-    An unreadable config or checksums leave it empty.
-
-    Without ``options_of``, options of a structure that are at their defaults count as settings.
+    A config that this release rejects is used as written, with all its values as settings; an unreadable one gives an
+    empty entry. Without ``options_of``, options of a structure that are at their defaults count as settings. With it, a
+    run of another release gets the setting :data:`MADE`.
     """
     try:
         config = _config(run, options_of)
@@ -144,7 +143,7 @@ def entry_of_run(run: RunSummary, options_of: OptionsOf | None = None) -> Entry:
 
 
 def settings_of(config: Experiment) -> dict[str, Any]:
-    """Return the settings that identify an experiment, without its seed."""
+    """Return the settings that identify an experiment, by dotted key, without its seed."""
     values = semantic_values(config)
     values.pop(SEED, None)
     return {"task": config.task, **values}
@@ -167,7 +166,11 @@ def recorded_marks(run: RunSummary) -> dict[str, str]:
 
 
 def _config(run: RunSummary, options_of: OptionsOf | None) -> Experiment:
-    """Load a run's configuration; without the check of layer options if that fails."""
+    """Load a run's configuration; without the check of layer options if that fails.
+
+    Raises:
+        PhmrunError: The configuration is invalid in another way.
+    """
     try:
         return load_run_config(run.path / CONFIG, options_of=options_of)
     except PhmrunError:
@@ -179,10 +182,10 @@ def _config(run: RunSummary, options_of: OptionsOf | None) -> Experiment:
 def telling_keys(entries: Sequence[Entry], keys: Sequence[str]) -> list[str]:
     """Return further keys that separate experiments which ``keys`` leave in one cell.
 
-    Experiments that differ only in the seed stay together.
+    Experiments that differ only in the seed stay together. The result is empty if nothing needs to be separated.
 
     Raises:
-        PhmrunError: No key separates some of them.
+        PhmrunError: (exit 2) No key separates some of them.
     """
     added: dict[str, None] = {}
     while True:
@@ -203,7 +206,7 @@ def require_seeds(entries: Sequence[Entry], where: str) -> None:
     """Check that experiments differ in their seed, and in nothing else.
 
     Raises:
-        PhmrunError: They differ in other settings (named), or two runs have the same seed.
+        PhmrunError: (exit 2) They differ in other settings (named), or two runs have the same seed.
     """
     if len(set(_identities(entries))) > 1:
         raise not_seeds(entries, where)
@@ -221,7 +224,7 @@ def require_seeds(entries: Sequence[Entry], where: str) -> None:
 
 
 def not_seeds(entries: Sequence[Entry], where: str | None = None) -> PhmrunError:
-    """Return the error that names the differences between the experiments of a cell."""
+    """Return the error (exit 2) that names the differences between the experiments of a cell."""
     names = [entry.run.id for entry in entries if entry.run] or [str(dict(entry.at)) for entry in entries]
     differing = ", ".join(_differing(entries)) or "what is not on record"
     return PhmrunError(
@@ -260,7 +263,10 @@ def _identities(entries: Sequence[Entry]) -> list[str]:
 
 
 def _dense(section: Mapping[str, Any]) -> bool:
-    """True if a section builds dense matrices, possibly by cluster of words."""
+    """True if a section builds dense matrices, possibly by cluster of words.
+
+    A section without a structure is dense.
+    """
     usual = LayerConfig().structure
     structure = section.get("structure") or usual
     if structure in EMBEDDINGS:

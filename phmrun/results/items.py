@@ -31,9 +31,10 @@ class RunItems:
         self._read: dict[tuple[Path, str], Items | None] = {}
 
     def of(self, runs: Sequence[Path], score: str) -> list[Items]:
-        """Return the counts of all runs.
+        """Return the counts of all runs, in order; empty if those of any run cannot be read.
 
-        The result is empty if those of any run cannot be read.
+        Raises:
+            PhmrunError: (exit 3) Predictions differ from a run's manifest.
         """
         for path in runs:
             if (path, score) not in self._read:
@@ -45,7 +46,8 @@ class RunItems:
 def items_of(run: Run) -> dict[str, dict[str, Any]]:
     """Return the items' counts of a run's scores as JSON, by name.
 
-    Scores that do not add up over items are left out.
+    Scores of training, validation and other files are left out, and those that do not add up over items or cannot be
+    read.
     """
     names = [name for name in run.metrics() if not name.startswith(("train/", "validation/", OTHER_FILE))]
     items = {name: to_json(run, name) for name in names if find_metric(name) is not None}
@@ -55,10 +57,11 @@ def items_of(run: Run) -> dict[str, dict[str, Any]]:
 def to_json(run: Run, score: str) -> dict[str, Any] | None:
     """Return the items' counts of a score as JSON.
 
-    Returns ``None`` if it has none or they cannot be read.
+    ``None`` if the score does not add up over items, or the counts cannot be read.
 
     Raises:
         ValueError: A count is no natural number.
+        PhmrunError: (exit 3) Predictions differ from the run's manifest.
     """
     items = _counts(run.path, score) if metric_of(score).measure is not None and OF not in score else None
     if items is None:
@@ -82,9 +85,12 @@ def from_json(content: Mapping[str, Any]) -> Items:
 
 
 def _packed(column: Counts) -> str:
-    """Return a column of counts as compressed text.
+    """Return a column of counts as compressed text, "bits:base64".
 
     Each number has as few bits as the greatest needs.
+
+    Raises:
+        ValueError: A count is no natural number.
     """
     whole = column.astype(np.int64)
     if not np.array_equal(whole, column) or (whole < 0).any():
@@ -96,6 +102,11 @@ def _packed(column: Counts) -> str:
 
 
 def _unpacked(text: str, number: int) -> Counts:
+    """Return the ``number`` counts of a text of :func:`_packed`.
+
+    Raises:
+        ValueError: The text is damaged.
+    """
     width, _, data = text.partition(":")
     bits, limit = int(width), number * 64 // 8 + 8
     if not 1 <= bits <= 63:
@@ -106,9 +117,9 @@ def _unpacked(text: str, number: int) -> Counts:
 
 
 def _counts(path: Path, score: str) -> Items | None:
-    """Return the items' counts of a run.
+    """Return the items' counts of a run, from ``items.json`` if it exists, else from predictions.
 
-    Returns ``None`` if its predictions or data are missing.
+    ``None`` if they are missing, damaged, or the metric has none.
 
     Raises:
         PhmrunError: (exit 3) The predictions differ from the run's manifest.

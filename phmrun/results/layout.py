@@ -48,7 +48,9 @@ def lay_out(
     costs: Sequence[str] = (),
     front: str | None = None,
 ) -> Laid:
-    """Return the table for readers.
+    """Return the table for readers: texts of all cells, notes, and the verdicts' table.
+
+    Costs stand once per row, or per column if the networks of a row differ. Baselines are the last rows.
 
     Args:
         table: The results.
@@ -56,7 +58,7 @@ def lay_out(
         differences: Comparisons with the dense cells, by row and column.
         paper: True to show the published values beside ours.
         costs: Names of :data:`phmrun.results.costs.COSTS` to show beside the parameters.
-        front: Cost that orders the rows and marks the Pareto front.
+        front: Cost that orders the rows (unknown ones last) and marks the Pareto front.
     """
     shown = list(dict.fromkeys(name for name in [*costs, *filter(None, [front])] if name != "parameters"))
     headings = ["parameters", *(COSTS[name].heading for name in shown)]
@@ -100,10 +102,7 @@ def lay_out(
 
 
 def _verdicts(table: ResultTable, differences: Differences) -> tuple[list[str], list[list[str]]]:
-    """Return headings and rows of the verdicts' table.
-
-    Both are empty without comparisons.
-    """
+    """Return headings and rows of the verdicts' table; both are empty without comparisons."""
     several = len(table.headings) > 1
     names = list(VERDICT_COSTS)
     columns = ["row", *(["score"] if several else []), *HEADINGS, *(COSTS[name].heading for name in names)]
@@ -116,11 +115,12 @@ def _verdicts(table: ResultTable, differences: Differences) -> tuple[list[str], 
 
 
 def _row_name(table: ResultTable, row: int) -> str:
+    """Return the name of a row, by its index."""
     return row_name(dict(zip(table.keys, table.rows[row], strict=True)))
 
 
 def _baseline_line(row: BaselineRow, table: ResultTable, columns: Sequence[str]) -> list[Any]:
-    """Return the line of a baseline: name, then scores."""
+    """Return the line of a baseline: name, then its score in each column; other cells are empty."""
     line: list[Any] = [""] * len(columns)
     line[0] = row.label
     for heading, value in zip(table.headings, row.values, strict=True):
@@ -129,12 +129,13 @@ def _baseline_line(row: BaselineRow, table: ResultTable, columns: Sequence[str])
 
 
 def _costs(entries: Sequence[Entry], names: Sequence[str]) -> list[str]:
+    """Return the texts of a cell's costs; "–" for those that are not on record."""
     amounts = [(name, cost_of(entries, name)) for name in names]
     return [MISSING if amount is None else COSTS[name].shown(amount) for name, amount in amounts]
 
 
 def _front(table: ResultTable, column: int, cost: str) -> set[int]:
-    """Return the rows on the Pareto front of a column."""
+    """Return the indices of rows on the Pareto front of a column's first score."""
     points = []
     for number, figures in enumerate(table.figures):
         size, mean = cost_of(figures[column].entries, cost), figures[column].numbers[0].mean
@@ -147,7 +148,7 @@ def _front(table: ResultTable, column: int, cost: str) -> set[int]:
 def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, Any]]:
     """Return one object per cell and score, for JSON and spreadsheets.
 
-    Numbers are not rounded.
+    Numbers are not rounded; missing ones are ``None``.
     """
     cells, reasons = [], withheld(table)
     for number, labels in enumerate(table.rows):
@@ -188,6 +189,10 @@ def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, A
 
 
 def _shown(numbers: Numbers, how: str) -> str:
+    """Return a score over seeds as text: all values, "mean ± deviation", or an aggregate.
+
+    A single value has no deviation; an aggregate without values is "–".
+    """
     if how == "all":
         return " ".join(rounded(value) for value in numbers.values)
     if how == "mean±std":
@@ -198,9 +203,9 @@ def _shown(numbers: Numbers, how: str) -> str:
 
 
 def _delta(figure: Figure) -> str:
-    """Return our mean minus the published value.
+    """Return our mean minus the published value, with sign: "+0.31".
 
-    It is in brackets if the two are not comparable.
+    "–" if either is missing; in brackets if the two are not comparable.
     """
     deltas = [numbers.delta for numbers in figure.numbers]
     if not any(delta is not None for delta in deltas):
@@ -210,13 +215,14 @@ def _delta(figure: Figure) -> str:
 
 
 def _parameters(counts: tuple[int, ...]) -> Any:
+    """Return a parameter count, or "least–greatest" for several; ``None`` without any."""
     if not counts:
         return None
     return counts[0] if len(counts) == 1 else f"{counts[0]:,}–{counts[-1]:,}"
 
 
 def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterable[str]:
-    """Yield the notes on marks, verdicts, tuning and signatures."""
+    """Yield the notes on marks, verdicts, tuning, diverged seeds and signatures."""
     if table.reduced:
         yield f"{REDUCED} reduced settings: {table.reduced}"
     unfinished = [entry.unfinished for row in range(len(table.rows)) for entry in table.entries(row)]
@@ -258,9 +264,9 @@ def _diverged(table: ResultTable) -> Iterable[str]:
 
 
 def _tuned(table: ResultTable) -> Iterable[str]:
-    """Yield the tuned values of rows without columns for them.
+    """Yield the tuned values of rows that are named "row" alone, which have no column for them.
 
-    The last note explains the edge mark.
+    The last note explains the edge mark, if any row has it.
     """
     edge = False
     for number in range(len(table.rows)):

@@ -53,12 +53,14 @@ class Results:
 
     @classmethod
     def load(cls, source: "Path | str | Iterable[RunSummary]", options_of: OptionsOf | None = None) -> "Results":
-        """Load the results of a directory, small results, or runs.
+        """Load the results of a directory of runs, a folder of small results, or runs.
 
-        Without ``options_of``, options of a structure that are at their defaults count as settings.
+        A folder without runs is read as small results, which are restored into a temporary directory. Without
+        ``options_of``,
+        options of a structure that are at their defaults count as settings.
 
         Raises:
-            PhmrunError: There is no such folder, or a small result is damaged (exit code 3).
+            PhmrunError: (exit 3) There is no such folder, or a small result is damaged.
         """
         place = None
         if isinstance(source, Path | str):
@@ -79,7 +81,7 @@ class Results:
         return len(self.entries)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield one row for each run and score."""
+        """Yield one row for each run and numeric score; experiments without a run are skipped."""
         for entry in self.entries:
             run = entry.run
             if run is None:
@@ -101,15 +103,17 @@ class Results:
         return replace(self, entries=tuple(entry for entry in self.entries if entry.matches(wanted)))
 
     def pivot(self, rows: Keys = (), columns: Keys = (), scores: Keys = ()) -> ResultTable:
-        """Return a table by keys.
+        """Return a table by keys; each cell holds the seeds of one experiment.
 
-        Each cell holds the seeds of one experiment.
-
-        By default, rows are the keys that separate the experiments; columns are task, data and main score. A key is one
-        of the sweep or a dotted one of the configuration.
+        By default, a paper's shape if there is one. Else rows are the keys that separate the experiments; columns are
+        task,
+        data and main score. A key is one of the sweep or a dotted one of the configuration. Keys that separate
+        experiments of
+        one cell are added to the rows.
 
         Raises:
-            PhmrunError: A key or a score does not exist, or the runs of a cell are not seeds of one experiment.
+            PhmrunError: (exit 2) A key or a score does not exist, or the runs of a cell are not seeds of one
+            experiment.
         """
         entries, paper = self.entries, self.paper
         if paper and not (rows or columns or scores):
@@ -143,6 +147,9 @@ class Results:
             test: Values by key of the experiments to compare; all others if not given.
             score: Name of a score; the main one if not given.
             margin: δ in units of the score; the metric's default if not given.
+
+        Returns:
+            Comparisons in the order of rows and columns; cells without a baseline are left out.
         """
         chosen = self
         if test is not None:
@@ -160,7 +167,7 @@ class Results:
             aggregate: mean±std, mean, median, best, worst or all; only for the first three styles.
 
         Raises:
-            PhmrunError: The style is unknown.
+            PhmrunError: (exit 2) The style is unknown.
         """
         pages = {"markdown": render.markdown_page, "latex": render.latex_page, "html": render.html_page}
         if style not in (*pages, "csv", "json"):
@@ -173,14 +180,14 @@ class Results:
         return render.csv_cells(cells) if style == "csv" else to_line({"title": table.title, "cells": plain(cells)})
 
     def _repr_html_(self) -> str:
-        """Return the table for a notebook."""
+        """Return the table as HTML for a notebook, without comparisons."""
         return self.render("html", significance=False)
 
     def to_pandas(self) -> Any:
-        """Return the rows as a pandas data frame.
+        """Return the rows (run × score) as a pandas data frame.
 
         Raises:
-            PhmrunError: pandas is not installed.
+            PhmrunError: (exit 2) pandas is not installed.
         """
         try:
             pandas = import_module("pandas")
@@ -194,7 +201,7 @@ def done(runs: Iterable[RunSummary]) -> list[RunSummary]:
     """Return the runs that are done.
 
     Raises:
-        PhmrunError: A run file differs from its manifest (exit code 3).
+        PhmrunError: (exit 3) A run's file differs from its manifest, whatever its state.
     """
     runs = list(runs)
     for run in runs:
@@ -204,13 +211,13 @@ def done(runs: Iterable[RunSummary]) -> list[RunSummary]:
 
 
 def restore_folder(folder: Path, runs_dir: Path, *, durable: bool = True) -> list[Run]:
-    """Create a run directory for each small result below a folder.
+    """Create a run directory for each small result below a folder, and return the runs.
 
     The folder is one of sweeps, or one sweep's own. Copies of a run are merged. See
     :func:`phmrun.ledger.record.restore`.
 
     Raises:
-        PhmrunError: There is no result, or one is damaged (exit code 3).
+        PhmrunError: (exit 3) There is no result, or one is damaged.
     """
     paths = sorted(folder.glob("*/*.json")) or sorted(folder.glob("*.json"))
     if not paths:

@@ -23,7 +23,7 @@ class Printed:
 
     @classmethod
     def parse(cls, text: str, unit: str = "", digits: int | None = None) -> "Printed":
-        """Parse a printed number.
+        """Parse a printed number, such as "5.5M", "29,421,568" or "-75.0%".
 
         Args:
             text: The cell, such as "5.5M".
@@ -31,7 +31,7 @@ class Printed:
             digits: Number of significant digits that count; all if not given.
 
         Raises:
-            PhmrunError: The text is no printed number.
+            PhmrunError: (exit 2) The text is no printed number.
         """
         match = _NUMBER.fullmatch(text.strip().replace("−", "-"))
         if match is None:
@@ -42,7 +42,7 @@ class Printed:
 
     @property
     def amount(self) -> Fraction:
-        """Number in single parameters, bytes, percentage points or folds."""
+        """Exact number in single parameters, bytes, percentage points or folds."""
         return Fraction(self.value) * self.unit
 
 

@@ -16,7 +16,10 @@ from phmrun.results.layout import Laid
 
 
 def cell(value: Any) -> str:
-    """Return the text of a value in a table for readers."""
+    """Return the text of a value in a table for readers.
+
+    ``None`` is "–", booleans are "yes" and "no", numbers have separators of thousands, paths in texts are shortened.
+    """
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -25,17 +28,14 @@ def cell(value: Any) -> str:
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table in Markdown; columns with numbers are right-aligned."""
+    """Return a table in Markdown; columns with any number are right-aligned."""
     ruler = ["---:" if numbers else ":---" for numbers in _right_aligned(rows, len(columns))]
     lines = [[*map(markdown, columns)], ruler, *([markdown(cell(value)) for value in row] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def latex_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table in LaTeX, with booktabs rules.
-
-    Columns with numbers are right-aligned.
-    """
+    """Return a table in LaTeX, with booktabs rules; columns with any number are right-aligned."""
     frame = "".join("r" if numbers else "l" for numbers in _right_aligned(rows, len(columns)))
     above, *lines = [" & ".join(map(latex, line)) + r" \\" for line in (columns, *(map(cell, row) for row in rows))]
     below = "\n".join(lines)
@@ -43,10 +43,7 @@ def latex_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table in HTML.
-
-    Cells with numbers have the class ``number``.
-    """
+    """Return a table in HTML; cells with numbers have the class ``number``."""
     lines = []
     for row in rows:
         kinds = [' class="number"' if is_number(value) else "" for value in row]
@@ -58,7 +55,10 @@ def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def csv_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return comma-separated values with bare numbers; missing values are empty."""
+    """Return comma-separated values with bare numbers; missing values are empty.
+
+    Texts are protected from being read as formulas.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(spreadsheet, columns))
@@ -74,7 +74,7 @@ def markdown_page(laid: Laid) -> str:
 
 
 def latex_page(laid: Laid) -> str:
-    """Return tables and notes in LaTeX, with the title in a comment."""
+    """Return tables and notes in LaTeX, with the title in a comment and heads as in papers."""
     title = f"% {laid.title}; the package booktabs draws the rules\n" if laid.title else ""
     # Signatures have no spaces at which LaTeX could break the line.
     breakable = (latex(note).replace("$|$", "$|$\\allowbreak{}") for note in laid.notes)
@@ -91,7 +91,7 @@ def html_page(laid: Laid) -> str:
 
 
 def _verdicts(laid: Laid, write: Callable[[Sequence[str], Sequence[Sequence[Any]]], str]) -> str:
-    """Return the table of verdicts; empty without comparisons."""
+    """Return a line break and the table of verdicts; an empty text without comparisons."""
     return "\n" + write(laid.verdict_columns, laid.verdict_rows) if laid.verdict_rows else ""
 
 
@@ -106,6 +106,10 @@ def csv_cells(cells: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _flat(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a cell's values by column: "interval_low", "states_key"; lists joined by spaces.
+
+    An interval that is ``None`` becomes two empty columns.
+    """
     values: dict[str, Any] = {}
     for name, value in cell.items():
         if name.startswith("interval"):
@@ -119,10 +123,10 @@ def _flat(cell: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def escaped(text: str) -> str:
-    """Return text escaped for HTML, with home paths shortened."""
+    """Return text escaped for HTML, with home paths shortened and control characters replaced."""
     return html.escape(printable(shared(text)))
 
 
 def _right_aligned(rows: Sequence[Sequence[Any]], columns: int) -> list[bool]:
-    """Return for each column if it holds a number."""
+    """Return for each column if any of its rows holds a number."""
     return [any(is_number(row[place]) for row in rows) for place in range(columns)]

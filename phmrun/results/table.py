@@ -50,10 +50,7 @@ class Numbers:
         return stdev(self.values) if len(self.values) > 1 else None
 
     def aggregate(self, how: str) -> float | None:
-        """Return the "mean", "median", "best" (largest) or "worst" (smallest) value.
-
-        Returns ``None`` without runs.
-        """
+        """Return the "mean", "median", "best" (largest) or "worst" (smallest) value; ``None`` without runs."""
         return AGGREGATES[how](self.values) if self.values else None
 
     @property
@@ -73,17 +70,17 @@ class Figure:
 
     @property
     def parameters(self) -> tuple[int, ...]:
-        """Parameter counts of its runs' networks; several if they differ."""
+        """Distinct parameter counts of its runs' networks, ascending."""
         return parameters_of(self.entries)
 
     @property
     def lengths(self) -> tuple[str, ...]:
-        """Training lengths of its runs; several if they differ."""
+        """Distinct training lengths of its runs, sorted as text."""
         return tuple(sorted({entry.length for entry in self.entries if entry.run}))
 
     @property
     def runs(self) -> int:
-        """Number of seeds that have all scores."""
+        """Number of seeds that have every score; 0 without scores."""
         return min((len(number.values) for number in self.numbers), default=0)
 
 
@@ -124,9 +121,9 @@ def tabulate(
     rows: Sequence[str] | None = None,
     reduced: str = "",
 ) -> ResultTable:
-    """Return the table of experiments.
+    """Return the table of experiments; each cell holds the seeds of one experiment.
 
-    Each cell holds the seeds of one experiment.
+    The checksums of all runs are checked first. A row whose network departs from the paper's says so in its last label.
 
     Args:
         entries: The experiments.
@@ -137,7 +134,7 @@ def tabulate(
         reduced: How the settings are smaller than the paper's; empty if they are equal.
 
     Raises:
-        PhmrunError: A cell holds more than one experiment, or a run file differs from its manifest (exit code 3).
+        PhmrunError: (exit 2) A cell holds more than one experiment; (exit 3) a run's file differs from its manifest.
     """
     for entry in entries:
         if entry.run is not None:
@@ -158,12 +155,12 @@ def tabulate(
 
 
 def score_headings(entries: Sequence[Entry], keys: Sequence[str], scores: Sequence[str]) -> list[Heading]:
-    """Return the columns: values of keys times scores.
+    """Return the columns: values of keys times scores, in order of first appearance.
 
     By default, the scores are each experiment's main score.
 
     Raises:
-        PhmrunError: No run has one of the scores.
+        PhmrunError: (exit 2) No run has one of the scores; it is not checked if there are no scores at all.
     """
     existing = score_names([entry.run for entry in entries if entry.run])
     for score in scores:
@@ -182,7 +179,13 @@ def score_headings(entries: Sequence[Entry], keys: Sequence[str], scores: Sequen
 
 
 def _figure(heading: Heading, entries: Iterable[Entry], row: str, reduced: str) -> Figure:
-    """Return the cell of a row's experiments under a heading."""
+    """Return the cell of a row's experiments under a heading.
+
+    Experiments that share a run count once. Scores are multiplied by the paper column's factor.
+
+    Raises:
+        PhmrunError: (exit 2) The experiments are not seeds of one.
+    """
     paper = heading.published or PrintedColumn()
     printed = paper.cells.get(row)
     chosen = tuple(e for e in entries if all(e.label(key) == value for key, value in heading.where.items()))
@@ -208,7 +211,7 @@ def _figure(heading: Heading, entries: Iterable[Entry], row: str, reduced: str) 
 def _published(printed: str | None, count: int) -> list[float | None]:
     """Return the numbers of a printed cell, "71.82 / 71.89".
 
-    Each is ``None`` if the cell has another count of numbers.
+    Each of the ``count`` is ``None`` if the cell has another count of numbers, or one cannot be parsed.
     """
     parts = (printed or "").split("/")
     if len(parts) == count:
@@ -218,25 +221,22 @@ def _published(printed: str | None, count: int) -> list[float | None]:
 
 
 def _signature(run: RunSummary, score: str) -> str:
-    """Return the signature of a score without the checkpoint's step."""
+    """Return the signature of a score without the checkpoint's step; empty if it has none."""
     entry = run.entry(score)
     return re.sub(r"@\d+", "", str(entry.get("signature", ""))) if isinstance(entry, Mapping) else ""
 
 
 def _made_up(entries: Iterable[Entry]) -> str:
-    """Return a note if any experiment uses the built-in corpus.
-
-    Else empty.
-    """
+    """Return a note if any experiment uses the built-in corpus, else an empty text."""
     return "on the built-in corpus" if any(entry.label("data") == BUILTIN for entry in entries) else ""
 
 
 def parameters_of(entries: Iterable[Entry]) -> tuple[int, ...]:
-    """Return the distinct parameter counts of runs, ascending."""
+    """Return the distinct parameter counts of runs, ascending; unknown ones are left out."""
     counts = {entry.run.about("parameters") for entry in entries if entry.run}
     return tuple(sorted(count for count in counts if isinstance(count, int)))
 
 
 def rounded(value: float) -> str:
-    """Return a score with two decimals."""
+    """Return a score with two decimals; "nan" or "inf" if it is not finite."""
     return f"{value:.2f}" if math.isfinite(value) else str(value)

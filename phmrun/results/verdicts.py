@@ -28,7 +28,10 @@ Comparisons = Mapping[tuple[int, int], RowComparison]
 
 
 def verdict_words(comparison: RowComparison) -> str:
-    """Return a verdict in words: "different, worse", "not worse by more than 0.5"."""
+    """Return a verdict in words: "different, worse", "not worse by more than 0.5".
+
+    An undecided verdict with a look still to come is "open".
+    """
     judgement, margin = comparison.judgement, comparison.question.margin
     if judgement.verdict is Verdict.DIFFERENT:
         return f"different, {'better' if judgement.better else 'worse'}"
@@ -42,7 +45,7 @@ def verdict_words(comparison: RowComparison) -> str:
 
 
 def verdict_cells(comparison: RowComparison) -> list[str]:
-    """Return the cells of a verdict below :data:`HEADINGS`."""
+    """Return the cells of a verdict below :data:`HEADINGS`; without a difference, all but the last are empty."""
     judgement = comparison.judgement
     shown = judgement.difference
     words = verdict_words(comparison)
@@ -54,7 +57,7 @@ def verdict_cells(comparison: RowComparison) -> list[str]:
 
 
 def sentence(comparison: RowComparison) -> str:
-    """Return a comparison in one line."""
+    """Return a comparison in one line: verdict; difference with its interval; reason."""
     judgement = comparison.judgement
     shown = judgement.difference
     parts = [verdict_words(comparison)]
@@ -66,7 +69,10 @@ def sentence(comparison: RowComparison) -> str:
 
 
 def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) -> list[str]:
-    """Return the notes below verdicts: estimand, level, marks, and remarks on rows."""
+    """Return the notes below verdicts: estimand, level, marks, and remarks on rows.
+
+    ``names`` are the rows' names. The result is empty without comparisons.
+    """
     if not comparisons:
         return []
     first = next(iter(comparisons.values()))
@@ -95,7 +101,7 @@ def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) ->
 
 
 def _remarks(comparison: RowComparison) -> list[str]:
-    """Return further facts of a row: reason, items, seeds needed."""
+    """Return further facts of a row that exist: reason, interval over items, seeds needed."""
     judgement, remarks = comparison.judgement, []
     if judgement.reason:
         floor = comparison.floor
@@ -111,10 +117,7 @@ def _remarks(comparison: RowComparison) -> list[str]:
 
 
 def facts(comparison: RowComparison | None) -> dict[str, Any]:
-    """Return a comparison for JSON, with all keys of :data:`FACTS`.
-
-    Without a comparison, each is ``None``.
-    """
+    """Return a comparison for JSON, with all keys of :data:`FACTS`; each is ``None`` without a comparison."""
     if comparison is None:
         return dict.fromkeys(FACTS)
     judgement, question = comparison.judgement, comparison.question

@@ -40,7 +40,10 @@ class Link(NamedTuple):
 
 
 def verify_run(run: Run) -> Iterator[Link]:
-    """Yield the links of a chain, up to the first broken one."""
+    """Yield the links of a chain, up to the first broken one.
+
+    An error of a check becomes a broken link; nothing is raised.
+    """
     checks: dict[str, Callable[[Run, Record | None], Link | str]] = {
         "manifest": _manifest,
         "raw data": _raw_data,
@@ -66,20 +69,27 @@ def verify_run(run: Run) -> Iterator[Link]:
 
 
 def _absent(detail: str) -> Link:
+    """Return a nameless link in the state "absent"."""
     return Link("", ABSENT, detail)
 
 
 def _broken(detail: str) -> Link:
+    """Return a nameless link in the state "broken"."""
     return Link("", BROKEN, detail)
 
 
 def _manifest(run: Run, record: Record | None) -> Link | str:
+    """Return the number of files on record; absent for a release without manifests."""
     if record is None:
         return _absent("none: made by a release without manifests")
     return f"{counted(len(record.files), 'file')}"
 
 
 def _raw_data(run: Run, _: Record | None) -> Link | str:
+    """Compare the data files that exist here with their checksums.
+
+    Absent if none exists on this machine.
+    """
     data = run.data()
     files = {file.path: file for split in data.splits.values() for file in split.files} if data else {}
     # Stored results have bare names: a file of that name in the current directory is another one.
@@ -93,6 +103,7 @@ def _raw_data(run: Run, _: Record | None) -> Link | str:
 
 
 def _prepared_data(run: Run, record: Record | None) -> Link | str:
+    """Compare the prepared data in the cache with their checksums; absent if not cached."""
     name, checksum = (record.prepared if record else None) or (None, None)
     if name is None:
         return _absent("no checksum on record")
@@ -107,6 +118,13 @@ def _prepared_data(run: Run, record: Record | None) -> Link | str:
 
 
 def _config(run: Run, record: Record | None) -> Link | str:
+    """Compare config, run id and checksums of the data with the identity on record.
+
+    Without an identity, the id is computed from the config; another one is absent, not broken.
+
+    Raises:
+        PhmrunError: (exit 3) The run id or the config differs from the manifest.
+    """
     run.manifest.check_identity()
     run.manifest.check(run.config_path)
     if record is None or record.identity is None:
@@ -127,7 +145,7 @@ def _config(run: Run, record: Record | None) -> Link | str:
 
 
 def _at(values: Mapping[str, Any], key: str) -> tuple[bool, Any]:
-    """Return if a dotted key exists, and its value.
+    """Return if a dotted key exists, and its value (``None`` if not).
 
     A key may have been renamed since it was hashed.
     """
@@ -140,6 +158,11 @@ def _at(values: Mapping[str, Any], key: str) -> tuple[bool, Any]:
 
 
 def _weights(run: Run, record: Record | None) -> Link | str:
+    """Check and load every checkpoint; absent without one, or for a restored result.
+
+    Raises:
+        PhmrunError: (exit 3) A checkpoint is damaged.
+    """
     if (run.path / WEIGHTS).is_file():
         return _absent("checksums alone: the weights are not part of a results file")
     from phmrun.engine.checkpoints import load_checkpoint
@@ -156,6 +179,11 @@ def _weights(run: Run, record: Record | None) -> Link | str:
 
 
 def _predictions(run: Run, record: Record | None) -> Link | str:
+    """Check the recorded files of predictions and vocabulary; absent without predictions.
+
+    Raises:
+        PhmrunError: (exit 3) A file differs or is missing.
+    """
     files = [path for path in run.predictions.rglob("*") if path.is_file()] if run.predictions.is_dir() else []
     for name in record.files if record else ():
         if name.startswith(("predictions/", "vocabulary/")):
@@ -164,12 +192,20 @@ def _predictions(run: Run, record: Record | None) -> Link | str:
 
 
 def _record(run: Run, _: Record | None) -> Link | str:
+    """Check all other files on record, and read status and history.
+
+    Raises:
+        PhmrunError: (exit 3) A file differs or is missing.
+    """
     run.manifest.check_all(without=("checkpoints", "predictions", "vocabulary"))
     return f"{run.status.state}, {counted(len(run.history.read()), 'row')} of history"
 
 
 def _scores(run: Run, record: Record | None) -> Link | str:
-    """Compare each additive score with the one recomputed from items."""
+    """Compare each additive score with the one recomputed from its items.
+
+    Scores of training, validation, baselines and other files are left out. Absent if none could be recomputed.
+    """
     items, again, kept = RunItems(), 0, 0
     for name, score in run.metrics().items():
         split, metric_name = name.partition("/")[::2]

@@ -24,7 +24,7 @@ FALSE_FLAGS = 0.01  # share of rows of normal scores in which seeds are flagged
 
 
 def collapsed(scores: Sequence[float], *, lower_is_better: bool = False) -> list[int]:
-    """Return the indices of the collapsed seeds, ascending.
+    """Return the indices of the collapsed seeds, ascending, by the module's rule.
 
     Scores that are not finite always count.
     """
@@ -48,6 +48,7 @@ def fisher_exact(first: tuple[int, int], second: tuple[int, int]) -> float:
     cases, total = first[0] + second[0], first[1] + second[1]
 
     def ways(of_first: int) -> int:
+        """Count the tables with this many cases in the first share."""
         return math.comb(first[1], of_first) * math.comb(second[1], cases - of_first)
 
     possible = range(max(0, cases - second[1]), min(cases, first[1]) + 1)

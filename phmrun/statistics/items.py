@@ -41,16 +41,18 @@ class ItemVariance:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom of the items."""
+        """Degrees of freedom of the items: their number minus 1, at least 1."""
         return float(max(self.items - 1, 1))
 
     def beside_seeds(self, of_seeds: float) -> float:
-        """Return the variance that items add to that over seeds."""
+        """Return the variance that items add to ``of_seeds``, the variance over seeds; at least 0."""
         return self.of_items - min(self.in_both, of_seeds, self.of_items)
 
 
 def variance_of_means(system: Sequence[Array], reference: Sequence[Array]) -> ItemVariance:
     """Return the variance over items of scores that are means of item values.
+
+    A single item has the variance 0.
 
     Args:
         system: Item values ``[items]`` of each seed.
@@ -75,9 +77,7 @@ def variance_of_means(system: Sequence[Array], reference: Sequence[Array]) -> It
 def resampled_variance(
     system: Sequence[Array], reference: Sequence[Array], measure: Measure, draws: int = DRAWS
 ) -> ItemVariance:
-    """Return the variance of a corpus score over items, by bootstrap.
-
-    The bootstrap has a fixed seed.
+    """Return the variance of a corpus score over items, by bootstrap with a fixed seed.
 
     Args:
         system: Counts ``[items, kinds]`` of each seed.
@@ -108,6 +108,11 @@ def resampled_variance(
 
 
 def _same_items(sides: Sequence[Array]) -> int:
+    """Return the number of items, axis 1 of both sides.
+
+    Raises:
+        ValueError: The sides have different numbers of items.
+    """
     counts = {side.shape[1] for side in sides}
     if len(counts) != 1:
         raise ValueError(f"a comparison needs the same items of every run, not {sorted(counts)}")

@@ -44,10 +44,11 @@ class Row(NamedTuple):
 def read_rows(files: Sequence[str]) -> list[Row]:
     """Read the rows of several files.
 
-    ``NAME=PATH`` sets the system of a harness file. A folder stands for all harness files below it.
+    ``NAME=PATH`` sets the system of a harness file, unless a file of that whole name exists. A folder stands for all
+    harness files below it.
 
     Raises:
-        PhmrunError: A file cannot be read, or is not in long form.
+        PhmrunError: (exit 3) A file cannot be read or is not in long form, or there are no scores.
     """
     rows: list[Row] = []
     for file in files:
@@ -68,7 +69,7 @@ def read_file(path: Path, system: str = "") -> list[Row]:
     of its folder.
 
     Raises:
-        PhmrunError: The file cannot be read, or is not in long form.
+        PhmrunError: (exit 3) The file cannot be read, or is not in long form.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -83,12 +84,21 @@ def read_file(path: Path, system: str = "") -> list[Row]:
 
 
 def rows_of_table(table: Any) -> list[Row]:
-    """Return the rows of a pandas data frame or of mappings."""
+    """Return the rows of a pandas data frame or of mappings.
+
+    Raises:
+        PhmrunError: (exit 3) A row lacks a key, or its value is no number.
+    """
     records: Iterable[Any] = table.to_dict("records") if hasattr(table, "to_dict") else table
     return list(_rows_of((f"row {number}", record) for number, record in enumerate(records, start=1)))
 
 
 def _files(path: Path) -> list[Path]:
+    """Return a path, or the harness files below it if it is a folder, sorted.
+
+    Raises:
+        PhmrunError: (exit 3) The folder has none.
+    """
     if not path.is_dir():
         return [path]
     samples = sorted(path.rglob(f"{SAMPLES}*.jsonl"))
@@ -98,6 +108,11 @@ def _files(path: Path) -> list[Path]:
 
 
 def _csv_records(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield place and values by column of each CSV line.
+
+    Raises:
+        PhmrunError: (exit 3) A required column is missing, or a line has another number of columns.
+    """
     reader = csv.DictReader(text.splitlines(), skipinitialspace=True)
     heads = [head.strip() for head in reader.fieldnames or ()]
     reader.fieldnames = heads
@@ -111,6 +126,11 @@ def _csv_records(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]
 
 
 def _json_records(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield place and content of each JSON line; empty lines are skipped.
+
+    Raises:
+        PhmrunError: (exit 3) A line is no JSON object.
+    """
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -125,6 +145,11 @@ def _json_records(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any
 
 
 def _rows_of(records: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Row]:
+    """Yield the rows of records in long form.
+
+    Raises:
+        PhmrunError: (exit 3) A required key is missing, or a value is no number.
+    """
     for where, record in records:
         for name in COLUMNS:
             if _text(record.get(name)) == "" and name != "value":
@@ -135,9 +160,12 @@ def _rows_of(records: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Row]:
 
 
 def _samples(records: Iterable[tuple[str, Mapping[str, Any]]], path: Path, system: str) -> list[Row]:
-    """Return the rows of a harness file.
+    """Return the rows of a harness file, without seeds and trials.
 
-    A metric is called TASK/METRIC, with its filter if there are several.
+    A metric is called TASK/METRIC, with its filter if there are several. Values that are no numbers are left out.
+
+    Raises:
+        PhmrunError: (exit 3) A line has no doc_id or metrics.
     """
     task = path.name.removeprefix(SAMPLES).removesuffix(".jsonl").rpartition("_")[0] or path.stem
     kept = list(records)
@@ -157,6 +185,11 @@ def _samples(records: Iterable[tuple[str, Mapping[str, Any]]], path: Path, syste
 
 
 def _number(value: Any, where: str) -> float:
+    """Return a value as a float.
+
+    Raises:
+        PhmrunError: (exit 3) It is no number.
+    """
     try:
         return float(value)
     except (TypeError, ValueError) as error:
@@ -165,7 +198,7 @@ def _number(value: Any, where: str) -> float:
 
 
 def _text(value: Any) -> str:
-    """Return a label as text.
+    """Return a label as text without surrounding spaces.
 
     Integral floats lose their ".0"; None and NaN are empty.
     """
@@ -177,12 +210,10 @@ def _text(value: Any) -> str:
 
 
 def choose_metric(rows: Sequence[Row], metric: str, option: str = "--metric") -> list[Row]:
-    """Return the rows of one metric.
-
-    METRIC also matches a single TASK/METRIC.
+    """Return the rows of one metric; METRIC also matches a single TASK/METRIC.
 
     Raises:
-        PhmrunError: No metric, or more than one, matches.
+        PhmrunError: (exit 2) No metric, or more than one, matches.
     """
     names = sorted({row.metric for row in rows})
     if metric not in names:
@@ -194,4 +225,5 @@ def choose_metric(rows: Sequence[Row], metric: str, option: str = "--metric") ->
 
 
 def _bad(what: str, where: str, *, valid: Sequence[str] = (), hint: str | None = None) -> PhmrunError:
+    """Return the error (exit 3) for faulty data."""
     return PhmrunError(what, where=where or None, valid=valid, hint=hint, code=ExitCode.DATA)

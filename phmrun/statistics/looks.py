@@ -42,10 +42,16 @@ def nominal_levels(looks: Sequence[int], level: float) -> tuple[float, ...]:
 
 
 def repeated_level(looks: Sequence[int], look: int, nominal: float) -> float:
-    """Return the overall level at which a look has this nominal level.
+    """Return the overall level at which a look has this nominal level, at most 1.
 
     It is the p-value of a repeated confidence interval, interpolated between levels that are a factor of 10^(1/8)
     apart.
+    With a single look it is the nominal level.
+
+    Args:
+        looks: Seeds at each look.
+        look: One of them.
+        nominal: Two-sided nominal level, such as a p-value at that look.
     """
     if len(looks) == 1 or nominal >= 1:
         return min(nominal, 1.0)
@@ -63,12 +69,13 @@ def repeated_level(looks: Sequence[int], look: int, nominal: float) -> float:
 
 
 def _node(step: int) -> float:
+    """Return the overall level 10^(-step / 8), below 1."""
     return min(10 ** (-step / 8), 1 - 1e-9)
 
 
 @lru_cache(maxsize=1024)
 def _nominal(looks: tuple[int, ...], level: float) -> tuple[float, ...]:
-    """Return the nominal level of each look.
+    """Return the nominal level of each look; cached.
 
     The density of continuing paths is integrated from look to look.
     """
@@ -94,7 +101,7 @@ def _nominal(looks: tuple[int, ...], level: float) -> tuple[float, ...]:
 
 
 def _weights(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return Simpson's weights of equally spaced points."""
+    """Return Simpson's weights of an odd number of equally spaced points."""
     weights = np.where(np.arange(len(points)) % 2, 4.0, 2.0)
     weights[[0, -1]] = 1.0
     return weights * (points[1] - points[0]) / 3

@@ -74,6 +74,7 @@ class Decision:
         }
 
     def _of(self, name: str) -> dict[str, Any]:
+        """Return the numbers of one system for JSON; missing ones are ``None``."""
         judgement, numbers = self.judgements[name], _numbers(self.systems[name])
         shown = judgement.difference
         needed, count = judgement.needed, min(numbers["seeds"], len(self.reference.scores))
@@ -125,7 +126,9 @@ def decide(
         level: Probability of any false statement.
 
     Raises:
-        PhmrunError: There are no rows, a name is unknown, the margin is negative, or the rows contradict each other.
+        PhmrunError: (exit 2) A name is unknown, or the margin is negative. (exit 3) There are no rows, no system beside
+            the reference, or the rows contradict each other.
+        ValueError: ``over`` is unknown.
     """
     table = list(rows) if isinstance(rows, list) and rows and isinstance(rows[0], Row) else rows_of_table(rows)
     if not table:
@@ -164,10 +167,11 @@ def decide(
 def _chosen(rows: Sequence[Row], metric: str, choose_by: str | None, *, lower_is_better: bool) -> list[Row]:
     """Return the rows of the metric, of each seed's best trial.
 
-    The best trial is chosen by validation.
+    The best trial has the best mean of ``choose_by``; trials that are not finite come last. Its name becomes
+    "TRIAL of COUNT". Without several trials, all rows of the metric are returned.
 
     Raises:
-        PhmrunError: A seed has several trials without ``choose_by``, or a trial has no validation score.
+        PhmrunError: (exit 3) A seed has several trials without ``choose_by``, or a trial has no validation score.
     """
     kept = choose_metric(rows, metric)
     trials: dict[tuple[str, str], dict[str, Row]] = {}
@@ -202,10 +206,10 @@ def _chosen(rows: Sequence[Row], metric: str, choose_by: str | None, *, lower_is
 
 
 def _system(name: str, rows: Sequence[Row]) -> System:
-    """Return the scores of one system by seed.
+    """Return the scores of one system by seed; with items, a score is the mean over them.
 
     Raises:
-        PhmrunError: A score occurs twice, or only some scores of a seed have an item.
+        PhmrunError: (exit 3) A score occurs twice, or only some scores of a seed have an item.
     """
     by_seed: dict[str, dict[str, Row]] = {}
     for row in rows:
@@ -229,12 +233,10 @@ def _system(name: str, rows: Sequence[Row]) -> System:
 
 
 def _shared_items(system: System, reference: System) -> ItemVariance | None:
-    """Return the variance over the items of both systems.
-
-    Returns ``None`` without items.
+    """Return the variance over the items of both systems; ``None`` if either has no items.
 
     Raises:
-        PhmrunError: The runs have different items.
+        PhmrunError: (exit 3) The runs have different items.
     """
     if not system.items or not reference.items:
         return None
@@ -266,6 +268,10 @@ def _estimand(question: Question, trials: int, choose_by: str | None) -> str:
 
 
 def _numbers(system: System) -> dict[str, Any]:
+    """Return mean and standard deviation of the finite scores, and the number of seeds.
+
+    The mean is ``None`` without finite scores, the deviation for fewer than two.
+    """
     finite = [score for score in system.scores if math.isfinite(score)]
     return {
         "mean": fmean(finite) if finite else None,
@@ -275,7 +281,10 @@ def _numbers(system: System) -> dict[str, Any]:
 
 
 def meets(judgement: Judgement, requirement: str) -> bool:
-    """True if a verdict shows that a system is "better" or "not-worse"."""
+    """True if a verdict shows that a system is "better", or "not-worse".
+
+    A better or equivalent system is not worse, too.
+    """
     better = judgement.verdict is Verdict.DIFFERENT and bool(judgement.better)
     if requirement == "better":
         return better

@@ -104,7 +104,7 @@ def judge(
 ) -> dict[str, Judgement]:
     """Judge every system by the scores of its seeds.
 
-    Scores are in the order of the seeds.
+    Scores are in the order of the seeds. Each verdict is the one at the first deciding look, else at the last.
 
     Args:
         systems: Scores by system; NaN marks a diverged seed.
@@ -142,9 +142,9 @@ def _first_decided(
 
 
 def beats_floors(scores: Sequence[float], floors: Sequence[Sequence[float]], *, lower_is_better: bool) -> bool | None:
-    """True if the mean beats every floor with 95 % confidence.
+    """True if the mean of the finite scores beats every floor with 95 % confidence.
 
-    A single run beats a floor if its score is better. Returns ``None`` without floors.
+    A single run beats a floor if its score is better. ``None`` without floors; ``False`` without a finite score.
     """
     if not floors:
         return None
@@ -153,6 +153,10 @@ def beats_floors(scores: Sequence[float], floors: Sequence[Sequence[float]], *, 
 
 
 def _beats(scores: Sequence[float], floor: Sequence[float], *, lower_is_better: bool) -> bool:
+    """True if the 95 % interval of the gain over a floor lies above 0.
+
+    With a single score, its gain alone decides. A floor with several values adds their variance.
+    """
     gain = fmean(scores) - fmean(floor)
     gain = -gain if lower_is_better else gain
     if len(scores) < 2 or gain <= 0:
@@ -174,6 +178,11 @@ def _judge_one(
     floors: Sequence[Sequence[float]],
     items: ItemVariance | None,
 ) -> Judgement:
+    """Return the judgement of one system at one look.
+
+    Collapsed seeds on either side give no difference: UNTRAINED if all of a side collapsed, else UNDECIDED. They do not
+    count for a verdict over items. Without an interval, UNDECIDED with a reason.
+    """
     lower = question.lower_is_better
     trained = beats_floors(scores, floors, lower_is_better=lower)
     judgement = Judgement(Verdict.UNDECIDED, trained=trained)
@@ -212,9 +221,9 @@ def _over_seeds(
     design: Design,
     items: ItemVariance | None,
 ) -> tuple[Difference | None, str]:
-    """Return the difference over seeds, or the reason for none.
+    """Return the difference over seeds and an empty reason, or ``None`` and the reason.
 
-    If the population is both, items are included.
+    A difference without any spread has a reason, too. If the population is both, items are included.
     """
     least = min(len(scores), len(reference))
     if least < 2:
@@ -234,7 +243,7 @@ def _over_seeds(
 
 
 def _over_items(items: ItemVariance, design: Design) -> Difference:
-    """Return the difference over test items for the runs at hand."""
+    """Return the difference over test items for the runs at hand, at a single look."""
     value = fmean(items.scores[0]) - fmean(items.scores[1])
     error, freedom = error_and_freedom([(items.of_items, items.freedom)], items.freedom)
     seeds = len(items.scores[0]), len(items.scores[1])
@@ -242,9 +251,10 @@ def _over_items(items: ItemVariance, design: Design) -> Difference:
 
 
 def _verdict(shown: Difference, question: Question, trained: tuple[bool | None, bool | None]) -> tuple[Verdict, str]:
-    """Return the first verdict that the interval supports.
+    """Return the first verdict that the interval supports, and a reason for UNTRAINED.
 
-    ``trained``: whether system and reference beat their floors.
+    An interval without spread never shows a difference. ``trained``: system and reference beat their floors; ``None``
+    without floors.
     """
     gains = (-shown.high, -shown.low) if question.lower_is_better else (shown.low, shown.high)
     if shown.error and (gains[0] > 0 or gains[1] < 0):
@@ -262,7 +272,7 @@ def _verdict(shown: Difference, question: Question, trained: tuple[bool | None, 
 def _needed(
     scores: Sequence[float], reference: Sequence[float], shown: Difference, question: Question, design: Design
 ) -> int | None:
-    """Return the fewest seeds likely to decide.
+    """Return the fewest seeds likely to decide; ``None`` if that is unknown.
 
     They show the measured difference, or that it is within the margin.
     """

@@ -49,19 +49,17 @@ class Design:
         return 1 - (1 - self.level) ** (1 / self.rows)
 
     def nominal(self, look: int | None) -> float:
-        """Return the two-sided nominal level of one row at a look.
+        """Return the two-sided nominal level of one row at a look; ``None`` is a single look.
 
-        ``None`` is a single look.
+        Raises:
+            ValueError: ``look`` is none of the design's looks.
         """
         if look is None:
             return self.row_level
         return nominal_levels(self.looks, self.row_level)[self.looks.index(look)]
 
     def look_at(self, *seeds: int) -> int | None:
-        """Return the last look that all these counts reach.
-
-        Returns ``None`` before the first.
-        """
+        """Return the last look that all these counts reach; ``None`` before the first."""
         return max((look for look in self.looks if look <= min(seeds)), default=None)
 
 
@@ -98,6 +96,8 @@ def error_and_freedom(
     parts: Sequence[tuple[float, float]], smallest: float, caution: float = CAUTION
 ) -> tuple[float, float]:
     """Return the standard error and degrees of freedom of a sum of variances.
+
+    Without any variance, 0 and ``smallest``.
 
     Args:
         parts: Variances of means, each with its degrees of freedom.
@@ -143,7 +143,10 @@ def difference(
 def studentised(
     value: float, error: float, freedom: float, seeds: tuple[int, int], design: Design, look: int | None = None
 ) -> Difference:
-    """Return interval, p-value and detectable difference of a value with its standard error."""
+    """Return interval, p-value and detectable difference of a value with its standard error.
+
+    The p-value is adjusted for rows and looks; it is 1 if the error is 0.
+    """
     critical = t_quantile(1 - design.nominal(look) / 2, freedom)
     if error:
         nominal = two_sided_p(value / error, freedom)
@@ -157,20 +160,18 @@ def studentised(
 
 
 def noncentrality(critical: float, freedom: float, power: float = POWER) -> float:
-    """Return the difference, in standard errors, with this power.
+    """Return the true difference, in standard errors, that exceeds ``critical`` with this power.
 
-    It is the true difference that exceeds the critical value with this power. Uses the normal approximation of the
-    noncentral t distribution (Abramowitz and Stegun 26.7.10).
+    Uses the normal approximation of the noncentral t distribution (Abramowitz and Stegun 26.7.10).
     """
     spread = math.sqrt(1 + critical**2 / (2 * freedom))
     return critical * (1 - 1 / (4 * freedom)) + t_quantile(power, math.inf) * spread
 
 
 def seeds_needed(system: Sequence[float], reference: Sequence[float], target: float, design: Design) -> int | None:
-    """Return the seeds per system that detect ``target``.
+    """Return the seeds per system that detect ``target`` with a power of 80 %, at the spread so far.
 
-    The power is 80 %, at the spread so far. Returns ``None`` if more than :data:`MOST_SEEDS` are needed, ``target`` is
-    not positive, or there is no spread.
+    ``None`` if more than :data:`MOST_SEEDS` are needed, ``target`` is not positive, or there is no spread.
     """
     spreads = [variance(side) for side in (system, reference)]
     if target <= 0 or not sum(spreads):
@@ -178,6 +179,7 @@ def seeds_needed(system: Sequence[float], reference: Sequence[float], target: fl
     level = design.nominal(design.looks[-1]) if design.looks else design.row_level
 
     def power_is_enough(seeds: int) -> bool:
+        """True if this number of seeds detects the target."""
         freedom = seeds - 1.0
         error, freedom = error_and_freedom([(spread / seeds, freedom) for spread in spreads], freedom)
         return noncentrality(t_quantile(1 - level / 2, freedom), freedom) * error <= target
