@@ -34,7 +34,11 @@ class Verbs(TyperGroup):
     """
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the verb that the arguments begin with."""
+        """Return the name, command and remaining arguments of the verb called.
+
+        Raises:
+            PhmrunError: The verb is unknown; the error lists the visible ones.
+        """
         if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             shown = [name for name, verb in self.commands.items() if not verb.hidden]
             raise unknown("command", args[0], shown, where=ctx.command_path if ctx.parent else None)
@@ -59,7 +63,10 @@ class Verb(NamedTuple):
     summary: str
 
     def load(self) -> Any:
-        """Import and return the command."""
+        """Import the verb's module, and return its click command.
+
+        Lines of its help are joined.
+        """
         module_name, attribute = self.place.split(".")
         module = importlib.import_module(f"phmrun.cli.{module_name}")
         target, alone = getattr(module, attribute), typer.Typer(add_completion=False)
@@ -74,7 +81,10 @@ class Verb(NamedTuple):
 
 
 def _unwrap_help(command: Any) -> None:
-    """Join the lines of each paragraph of the help of a command and its subcommands, to fit any terminal."""
+    """Join the lines of each paragraph of a command's help, in place.
+
+    So the help fits any terminal. Subcommands are included.
+    """
     paragraphs = (command.help or "").split("\n\n")
     command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     for subcommand in getattr(command, "commands", {}).values():
@@ -134,7 +144,11 @@ class Unloaded(Verbs):
     """Group of verbs that are imported when they are called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the verb that the arguments begin with, imported."""
+        """Return the name, imported command and remaining arguments of the verb called.
+
+        Raises:
+            PhmrunError: The verb is unknown.
+        """
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and _BY_NAME[cast(str, name)].load(), rest
 
@@ -152,6 +166,7 @@ app = typer.Typer(
 
 
 def _print_version(wanted: bool) -> None:
+    """Print the version and exit, if ``wanted``; otherwise do nothing."""
     if wanted:
         print(f"phmrun {__version__}")
         raise typer.Exit
@@ -209,9 +224,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _globals_first(arguments: list[str]) -> list[str]:
-    """Return the arguments with the global options moved before the verb.
+    """Return the arguments with the global options moved to the front.
 
-    ``--`` ends the search.
+    Their order stays. Arguments after ``--`` are not moved.
     """
     end = arguments.index("--") if "--" in arguments else len(arguments)
     head, tail = arguments[:end], arguments[end:]
@@ -220,7 +235,7 @@ def _globals_first(arguments: list[str]) -> list[str]:
 
 
 def _interruption(end: SystemExit) -> KeyboardInterrupt | None:
-    """Return the interruption by a signal that caused an exit, or None."""
+    """Return the KeyboardInterrupt among the causes of an exit, or None."""
     error: BaseException | None = end
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
@@ -228,9 +243,13 @@ def _interruption(end: SystemExit) -> KeyboardInterrupt | None:
 
 
 def _listen_to_sigterm() -> None:
-    """Handle SIGTERM like Ctrl-C: the run is closed and its reason recorded."""
+    """Make SIGTERM raise :class:`Interrupted`, so that a run ends as by Ctrl-C.
+
+    Only in the main thread, and if SIGTERM has its default action.
+    """
 
     def end(which: int, frame: object) -> NoReturn:
+        """Raise the interruption by this signal."""
         raise Interrupted(which)
 
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -239,13 +258,15 @@ def _listen_to_sigterm() -> None:
 
 @contextmanager
 def _lost_interruptions_repeated() -> Iterator[None]:
-    """Repeat a signal whose exception was raised in a destructor or callback.
+    """Repeat, inside the block, a signal whose exception was lost.
 
-    Python reports and drops such exceptions, so that about one Ctrl-C in twenty would have no effect.
+    Python reports and drops exceptions in destructors and callbacks, so that about one Ctrl-C in twenty would have no
+    effect.
     """
     tell = sys.unraisablehook
 
     def hear(lost: "sys.UnraisableHookArgs") -> None:
+        """Send a lost interruption again after ``AGAIN`` seconds; pass other exceptions on."""
         if not isinstance(lost.exc_value, KeyboardInterrupt):
             tell(lost)
             return
@@ -263,7 +284,10 @@ def _lost_interruptions_repeated() -> Iterator[None]:
 
 
 def _report(error: BaseException, arguments: Sequence[str]) -> int:
-    """Print an error for the user and return the exit code."""
+    """Print an error for the user on standard error; return the exit code.
+
+    A closed pipe is no error and prints nothing. An unknown error is printed as a bug.
+    """
     if isinstance(error, PhmrunError):
         console.print_error(error)
         return error.code
@@ -298,10 +322,7 @@ def _report(error: BaseException, arguments: Sequence[str]) -> int:
 
 
 def _flushed(code: str | int | None) -> str | int | None:
-    """Flush standard output and return the exit code.
-
-    A closed pipe is no error.
-    """
+    """Flush standard output and return ``code`` unchanged; a closed pipe is no error."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -179,7 +179,10 @@ def bench_run(
 
 
 def _keep(report: "Report") -> None:
-    """Write a phase into the run's directory and say its rates, so that a later failure loses nothing."""
+    """Write the phases of a report into the run's directory, and log their rates.
+
+    So a later failure loses nothing.
+    """
     report.record()
     for phase in report.phases:
         beside = [f"{ratio:.2f} times {name}" for name, ratio in phase.ratios.items()]

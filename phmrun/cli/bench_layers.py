@@ -148,12 +148,19 @@ def bench_layers(
 
 
 def _batch(text: str, flag: str) -> tuple[int, ...]:
-    """Return (640,) for "640", (256, 30) for "256x30"."""
+    """Return the sizes of a batch: (640,) for "640", (256, 30) for "256x30".
+
+    Raises:
+        PhmrunError: A size is not a positive integer; ``flag`` names the option.
+    """
     return tuple(measuring.number(part, flag) for part in text.lower().replace("×", "x").split("x"))
 
 
 def print_module(name: str, rows: Sequence["Measured"]) -> None:
-    """Print a table for each mode: time of the torch module, and ratios to it."""
+    """Print the rows of a kind of module: a table of training, one of inference.
+
+    Each has the time of the torch module, and ratios to it.
+    """
     reference = rows[0].reference
     forms = [form for form in ("dense", "factored", "unfolded") if any(form in row.ratios for row in rows)]
     training, inference = [], []
@@ -171,7 +178,7 @@ def print_module(name: str, rows: Sequence["Measured"]) -> None:
 
 
 def _print_memory(rows: Sequence["LookupMemory"]) -> None:
-    """Print memory of tables, parameters and lookups, in MiB."""
+    """Print the memory of tables, parameters and lookups, in MiB."""
     lines = []
     for row in rows:
         sizes = [size / 2**20 for size in (row.table, row.parameters, row.lookup)]

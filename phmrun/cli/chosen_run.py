@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def choose_run(runs_dir: Path, reference: str) -> "Run":
-    """Find the run that the user means, and print its name and state on standard error.
+    """Return the run that the user names, and print its name and state on standard error.
 
     For "latest", running runs that are newer are named, too.
 

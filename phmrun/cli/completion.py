@@ -27,14 +27,20 @@ def schemas(incomplete: str) -> list[str]:
 
 
 def layers(context: typer.Context, incomplete: str) -> list[str]:
-    """Return weight structures that fit the default network of the typed task, if any."""
+    """Return weight structures that begin with the typed text.
+
+    Square structures are left out if the typed task's default network has other matrices.
+    """
     task = _task(context)
     names = [name for name in STRUCTURES.names() if not task or task in SQUARE_MAPS or name not in SQUARE]
     return _beginning(names, incomplete)
 
 
 def columns(context: typer.Context, incomplete: str) -> list[str]:
-    """Return columns of the list of runs and names of their scores, with the typed minus if any."""
+    """Return columns of the list of runs and names of their scores.
+
+    A typed minus, which reverses the order, is put before each.
+    """
     from phmrun.ledger import listing
 
     folder = _runs_folder(context)
@@ -54,20 +60,23 @@ def embeddings(incomplete: str) -> list[str]:
 
 
 def datasets(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the built-in corpus and the datasets of the typed task, if any, else all."""
+    """Return the built-in corpus and the datasets of the typed task.
+
+    Without a task: all datasets.
+    """
     from phmrun.datasets import CATALOGUE
 
     return _beginning(sorted({"builtin", *CATALOGUE.names(_task(context))}), incomplete)
 
 
 def presets(context: typer.Context, incomplete: str) -> list[str]:
-    """Return model presets of the typed task."""
+    """Return model presets of the typed task; none without a task."""
     schema = _schema(context)
     return _beginning(list(schema.model_fields["model"].annotation.presets) if schema else [], incomplete)
 
 
 def networks(context: typer.Context, incomplete: str) -> list[str]:
-    """Return networks of the typed task."""
+    """Return networks of the typed task; none without a task, or if it has only one."""
     from phmrun.config.names import registered_names
 
     schema = _schema(context)
@@ -76,7 +85,10 @@ def networks(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def keys(context: typer.Context, incomplete: str) -> list[str]:
-    """Return configuration keys of the typed task, each with "=" at its end."""
+    """Return configuration keys of the typed task, each with "=" at its end.
+
+    None without a task.
+    """
     from phmrun.config import leaves
 
     schema = _schema(context)
@@ -84,22 +96,25 @@ def keys(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def _schema(context: typer.Context) -> Any:
-    """Return the configuration class of the typed task, or None."""
+    """Return the configuration class of the typed task; None without a task."""
     task = _task(context)
     return TASKS.get(task).load("schema") if task else None
 
 
 def _task(context: typer.Context) -> str | None:
-    """Return the typed task.
+    """Return the task among the words typed so far, or None.
 
-    Arguments after an incomplete option are still unparsed.
+    Arguments after an incomplete option are still unparsed, and are searched, too.
     """
     names = TASKS.names()
     return next((word for word in (context.params.get("task"), *context.args) if word in names), None)
 
 
 def runs(context: typer.Context, incomplete: str) -> list[str]:
-    """Return run ids in the directory of ``--runs-dir`` or ``PHMRUN_RUNS``, else ``runs``."""
+    """Return run ids in the directory of ``--runs-dir`` or ``PHMRUN_RUNS``, else ``runs``.
+
+    None if the directory does not exist.
+    """
     folder = _runs_folder(context)
     if not folder.is_dir():
         return []
@@ -114,17 +129,16 @@ def configs(incomplete: str) -> list[str]:
 
 
 def papers(incomplete: str) -> list[str]:
-    """Return papers with packaged tables, and "all".
-
-    Only file names are read.
-    """
+    """Return papers with packaged tables, then "all"; only folder names are read."""
     folders = (files("phmrun.configs") / "papers").iterdir()
     return _beginning([*sorted(folder.name for folder in folders if folder.is_dir()), "all"], incomplete)
 
 
 def _runs_folder(context: typer.Context) -> Path:
+    """Return the directory of ``--runs-dir``, else ``PHMRUN_RUNS``, else ``runs``."""
     return Path(str(context.params.get("runs_dir") or os.environ.get("PHMRUN_RUNS") or "runs"))
 
 
 def _beginning(names: list[str], start: str) -> list[str]:
+    """Return the names that begin with ``start``, in their order."""
     return [name for name in names if name.startswith(start)]

@@ -199,7 +199,7 @@ def compress(
 
 
 def _show(plan: "Plan") -> None:
-    """Print the plan: the share of each kind of matrix that the fit keeps."""
+    """Print each kind of matrix with its mean energy kept, and totals of the plan."""
     from phmrun.compression.maps import by_kind
 
     rows = []
@@ -219,7 +219,7 @@ def _show(plan: "Plan") -> None:
 
 
 def _label(layer: Mapping[str, Any]) -> str:
-    """Return a structure with its orders and non-default options, as in ``phm n=4``."""
+    """Return a structure with its order and non-default options, as in ``phm n=4``."""
     from phmrun.compression.compress import ORDERS
     from phmrun.layers import options_of
     from phmrun.ledger.run import layer_label

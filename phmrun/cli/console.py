@@ -35,11 +35,12 @@ class _StandardError(logging.Handler):
     """Handler that writes messages to the current standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Print the formatted record, and flush."""
         print(self.format(record), file=sys.stderr, flush=True)
 
 
 def set_verbosity(verbosity: Verbosity) -> None:
-    """Print messages of phmrun's loggers on standard error, from the level of a verbosity."""
+    """Set the level of phmrun's loggers, and print their messages on standard error."""
     levels = {Verbosity.QUIET: logging.WARNING, Verbosity.NORMAL: logging.INFO, Verbosity.VERBOSE: logging.DEBUG}
     logger = logging.getLogger("phmrun")
     logger.setLevel(levels[verbosity])
@@ -48,7 +49,7 @@ def set_verbosity(verbosity: Verbosity) -> None:
 
 
 def verbosity() -> Verbosity:
-    """Return the verbosity that the user chose."""
+    """Return the verbosity by the level of phmrun's logger; normal for other levels."""
     level = logging.getLogger("phmrun").level
     return {logging.WARNING: Verbosity.QUIET, logging.DEBUG: Verbosity.VERBOSE}.get(level, Verbosity.NORMAL)
 
@@ -57,11 +58,12 @@ class _HarmlessConsole(Console):
     """Console that removes terminal control sequences from texts."""
 
     def render_str(self, text: str, **more: Any) -> Text:
+        """Render a text without control sequences."""
         return super().render_str(printable(text), **more)
 
 
 def stdout() -> Console:
-    """Return the console for results.
+    """Return a new console for results.
 
     It is 160 columns wide if the output is a file or pipe.
     """
@@ -69,7 +71,7 @@ def stdout() -> Console:
 
 
 def stderr() -> Console:
-    """Return the console for everything except results.
+    """Return a new console for everything except results.
 
     It is 160 columns wide if the output is a file or pipe.
     """
@@ -77,9 +79,9 @@ def stderr() -> Console:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON on one line.
+    """Print a value as JSON on one line of standard output.
 
-    Non-finite numbers become the texts "NaN", "Infinity".
+    Non-finite numbers become the texts "NaN", "Infinity"; values that JSON lacks are printed as text.
     """
     from phmrun.documents import plain
 
@@ -89,7 +91,8 @@ def print_json(value: Any) -> None:
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[Any]], *, title: str | None = None) -> None:
     """Print a table on standard output.
 
-    Columns with numbers are right-aligned.
+    Columns with a number are right-aligned. None is –, truth values are yes and no. Tables of ``_LONG_TABLE`` rows or
+    more are printed without folding.
     """
     heads = list(columns)
     filled = [[_cell(value) for value in row] for row in rows]
@@ -106,7 +109,10 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[Any]], *, title:
 
 
 def _print_long_table(heads: list[str], rows: list[list[str]], right: list[bool], title: str | None) -> None:
-    """Print a table with one line per row, without folding cells."""
+    """Print a table with one line per row, without folding cells.
+
+    ``right`` says for each column whether it is right-aligned.
+    """
     widths = [max(map(cell_len, column)) for column in zip(heads, *rows, strict=True)]
     columns = list(zip(widths, right, strict=True))
     lines = [title] if title else []
@@ -119,7 +125,10 @@ def _print_long_table(heads: list[str], rows: list[list[str]], right: list[bool]
 
 @contextmanager
 def preparing() -> Iterator[None]:
-    """Show "preparing" while torch is imported and the settings are read."""
+    """Show "preparing" on standard error while the block runs.
+
+    Off a terminal it is one line; nothing is shown with ``-q``.
+    """
     if verbosity() is not Verbosity.QUIET and not stderr().is_terminal:
         print("preparing", file=sys.stderr, flush=True)
     with waiting("preparing"):
@@ -127,9 +136,10 @@ def preparing() -> Iterator[None]:
 
 
 def print_scores(metrics: Mapping[str, Any]) -> None:
-    """Print the scores of a run with intervals.
+    """Print the scores of a run with intervals, as a table on standard output.
 
-    Numbered signatures, warnings and explanations follow the table.
+    Numbered signatures and explanations follow it; warnings go to standard error. A shortfall against a trivial
+    baseline is printed last.
     """
     from phmrun.ledger.wording import explained
 
@@ -161,13 +171,16 @@ def print_scores(metrics: Mapping[str, Any]) -> None:
 
 
 def print_outcome(run_id: str, state: str) -> None:
-    """Print the state of a run after training."""
+    """Print the state of a run on standard output, with a hint if it is interrupted."""
     further = "; the same command continues it" if state == "interrupted" else ""
     stdout().print(f"run {run_id} is {state}{further}", markup=False, soft_wrap=True)
 
 
 def print_error(error: PhmrunError) -> None:
-    """Print an error (place, problem, valid values, hint): a panel on a terminal, plain lines elsewhere."""
+    """Print an error on standard error: place, problem, valid values, hint.
+
+    A panel on a terminal, plain lines elsewhere.
+    """
     console = stderr()
     if not console.is_terminal:
         print(f"phmrun: error: {printable(str(error))}", file=sys.stderr, flush=True)
@@ -185,7 +198,10 @@ def print_error(error: PhmrunError) -> None:
 
 
 def _cell(value: Any) -> tuple[str, bool]:
-    """Return the text of a cell, and True if the value is a number."""
+    """Return the text of a cell, and True if the value is a number.
+
+    None is –, True yes; numbers have separators, and floats two decimals, or four digits below 1.
+    """
     if value is None:
         return "–", False
     if isinstance(value, bool):

@@ -87,7 +87,7 @@ def count_params(
 
 
 def _print_text(rows: list[tuple[Any, ...]], memory: list[tuple[Any, ...]]) -> None:
-    """Print tables of scopes, modules and memory."""
+    """Print a table of scopes and totals, then of modules and of memory if there are any."""
     modules = [row[1:-1] for row in rows if row[0] == "module"]
     others = [row for row in rows if row[0] != "module"]
     scopes = [(scope_in_words(name) if kind == "scope" else kind, *figures) for kind, name, *figures in others]
@@ -101,7 +101,11 @@ def _print_text(rows: list[tuple[Any, ...]], memory: list[tuple[Any, ...]]) -> N
 
 
 def _audit(paper: str, style: Format, as_json: bool) -> None:
-    """Print the published counts of one paper or all, next to computed ones."""
+    """Print the counts that one paper or all ("all") print, next to computed ones.
+
+    Raises:
+        PhmrunError: The paper is unknown.
+    """
     from phmrun.papers import table_names
 
     table_names(paper)  # rejects an unknown paper before torch is imported
@@ -124,6 +128,9 @@ def _audit(paper: str, style: Format, as_json: bool) -> None:
 
 
 def _numbers(entry: Any) -> tuple[int, int | None, str | None]:
-    """Return parameters, dense parameters, and their ratio."""
+    """Return parameters, dense parameters, and their ratio in percent.
+
+    The latter two are None without a dense count.
+    """
     count, dense = entry["count"], entry.get("dense")
     return count, dense, f"{count / dense:.1%}" if dense else None

@@ -251,6 +251,7 @@ def formats(
 
 
 def _summary(dataset: Dataset) -> dict[str, Any]:
+    """Return the facts of a dataset for JSON."""
     return {
         "name": dataset.name,
         "here": is_here(dataset),
@@ -269,23 +270,26 @@ def _summary(dataset: Dataset) -> dict[str, Any]:
 
 
 def _folder(dataset: Dataset) -> str | None:
+    """Return the dataset's folder; None if it is generated."""
     return None if dataset.generated else str(dataset_dir(dataset))
 
 
 def _mark(dataset: Dataset) -> str:
+    """Return ✓ if the dataset is here, ◐ if only some splits are, else –."""
     if is_here(dataset):
         return "✓"
     return "◐" if splits_here(dataset) else "–"
 
 
 def _tasks(dataset: Dataset) -> str:
+    """Return the dataset's tasks, separated by commas; without any, its format."""
     return ", ".join(dataset.tasks) or dataset.format
 
 
 def _on_disk(dataset: Dataset) -> str:
     """Return the size of the files in MB.
 
-    The text is "?" if the size is unknown and the files are not on this machine.
+    "–" for a generated dataset; "?" if the size is unknown and the files are not on this machine.
     """
     if dataset.generated:
         return "–"
@@ -296,6 +300,6 @@ def _on_disk(dataset: Dataset) -> str:
 
 
 def _sizes(dataset: Dataset) -> str:
-    """Return the size of each split in its first unit."""
+    """Return the size of each split in its first unit: "train 29,000 pairs, dev …"."""
     first = {split: next(iter(counts.items())) for split, counts in dataset.sizes.items() if counts}
     return ", ".join(f"{split} {count:,} {unit}" for split, (unit, count) in first.items())

@@ -106,9 +106,12 @@ def decide(
 
 
 def _numbers(text: str | None) -> list[int]:
-    """Return the numbers of seeds at the looks.
+    """Return the numbers of seeds at the looks, from a list such as "5,8,10".
 
-    Raise a `PhmrunError` unless they increase from 2 on.
+    Empty for None.
+
+    Raises:
+        PhmrunError: They are not integers that increase from 2 on.
     """
     try:
         numbers = [int(part) for part in (text or "").split(",") if part.strip()]
@@ -122,7 +125,7 @@ def _numbers(text: str | None) -> list[int]:
 
 
 def _show(decision: "Decision") -> None:
-    """Print the table of verdicts, the estimand and the reasons."""
+    """Print a table of verdicts, then the estimand and the reasons, line by line."""
     facts, print_line = decision.as_dict(), console.stdout().print
     reference, rows = facts["reference"], []
     rows.append([reference["name"], _number(reference["mean"]), _number(reference["std"]), reference["seeds"]])
@@ -164,4 +167,5 @@ def _show(decision: "Decision") -> None:
 
 
 def _number(value: float | None) -> str:
+    """Return a number with four digits; "" for None."""
     return "" if value is None else f"{value:.4g}"

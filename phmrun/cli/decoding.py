@@ -67,7 +67,8 @@ class DecodingOptions:
     def decoding(self, **more: Any) -> dict[str, Any]:
         """Return the keys of the decoding section that the user set.
 
-        ``more`` are options of one verb only.
+        ``more`` are options of one verb only. Options and ``more`` override ``--set``; those that are None are left
+        out.
 
         Raises:
             ConfigError: ``--set`` names a key outside the decoding section.

@@ -58,7 +58,7 @@ def doctor(runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> Non
 
 
 def _packages() -> Iterator[Check]:
-    """Check Python, torch with its devices, Lightning, torchtext."""
+    """Yield checks of Python, torch with its devices, Lightning and torchtext."""
     python = platform.python_version()
     text = f"{python} on {platform.system()} {platform.machine()}"
     if _numbers(python) < (3, 11):
@@ -87,6 +87,7 @@ def _packages() -> Iterator[Check]:
 
 
 def _torch() -> Iterator[Check]:
+    """Yield checks of torch, devices, bfloat16 and load; only the first if torch fails to import."""
     try:
         import torch
     except (ImportError, OSError) as error:
@@ -107,7 +108,10 @@ def _torch() -> Iterator[Check]:
 
 
 def _load() -> Check:
-    """Check for cores that other processes use, which new runs leave free."""
+    """Return a check for cores that other processes use.
+
+    New runs leave these free. The status is always "ok".
+    """
     from phmrun.ledger.environment import usable_cores
     from phmrun.ledger.load import busy_cores
 
@@ -123,7 +127,10 @@ def _load() -> Check:
 
 
 def _bf16() -> Check:
-    """Advice on ``--precision bf16-mixed`` for training on the processor."""
+    """Return a check for bfloat16 on the processor, with advice on ``--precision``.
+
+    The status is always "ok".
+    """
     from phmrun.kernels import has_amx, has_bf16
 
     if not has_bf16():
@@ -135,7 +142,10 @@ def _bf16() -> Check:
 
 
 def _extensions() -> Iterator[Check]:
-    """Check the plug-ins of other packages: origins, duplicate names, invalid names."""
+    """Yield checks of the plug-ins of other packages.
+
+    A name announced twice has failed; an invalid name is a warning.
+    """
     from phmrun.registry import OURS, foreign_announcements, misnamed
 
     for announcements in foreign_announcements():
@@ -154,6 +164,7 @@ def _extensions() -> Iterator[Check]:
 
 
 def _data() -> Iterator[Check]:
+    """Yield checks of the data directory and of the datasets in it."""
     from phmrun.datasets import CATALOGUE, data_dir, is_here
 
     advice = "Name a directory in PHMRUN_DATA; the built-in corpus needs none of its files."
@@ -167,7 +178,7 @@ def _data() -> Iterator[Check]:
 
 
 def _machine(runs_dir: Path) -> Iterator[Check]:
-    """Check the directory of runs, W&B, and the disk."""
+    """Yield checks of the directory of runs, W&B, and the disk."""
     yield _writable("runs directory", runs_dir, "Give another with --runs-dir or PHMRUN_RUNS.", ExitCode.USAGE)
     wandb, mode = _version("wandb"), os.environ.get("WANDB_MODE", "offline")
     if wandb is None:
@@ -188,9 +199,9 @@ def _machine(runs_dir: Path) -> Iterator[Check]:
 
 
 def _writable(name: str, folder: Path, advice: str, code: ExitCode, *, fatal: bool = True) -> Check:
-    """Check that a directory is writable, or can be created.
+    """Return a check that a directory is writable, or can be created.
 
-    It is not created.
+    Nothing is created. If it is not, the check has failed, or is a warning without ``fatal``.
     """
     existing = _existing(folder)
     state = str(folder) if folder.is_dir() else f"{folder} (will be created)"
@@ -205,6 +216,7 @@ def _existing(folder: Path) -> Path:
 
 
 def _version(package: str) -> str | None:
+    """Return the version of an installed package, or None."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -94,10 +94,12 @@ def export(
 
 
 def _facts(exported: "Exported") -> dict[str, Any]:
+    """Return the fields of an exported file, except its parts."""
     return {name: value for name, value in vars(exported).items() if name != "parts"}
 
 
 def _write_card(run: "Run", folder: Path) -> None:
+    """Write a model card for the Hub into ``folder``; print its path on standard error."""
     from phmrun.ledger.card import write_hub_card
 
     console.stderr().print(f"the model card: {write_hub_card(run, folder)}", markup=False, soft_wrap=True)
@@ -106,9 +108,9 @@ def _write_card(run: "Run", folder: Path) -> None:
 def _to_ctranslate2(
     trained: "TrainedModel", out: Path | None, quantization: str, split: str, as_json: bool, **weights: Any
 ) -> Path:
-    """Write and return a directory for CTranslate2.
+    """Convert a run for CTranslate2; return the directory.
 
-    Print a comparison of both engines on a split.
+    Prints a comparison of both engines on ``split``, unless that is "none".
     """
     from phmrun.export.ctranslate2 import SHOWN, export_to_ctranslate2
 

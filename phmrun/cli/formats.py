@@ -17,7 +17,7 @@ class Format(StrEnum):
 
 
 def print_formatted(columns: Sequence[str], rows: Iterable[Sequence[Any]], style: Format) -> None:
-    """Print a table; ``text`` is :func:`console.print_table`."""
+    """Print a table on standard output; ``text`` as :func:`console.print_table`."""
     if style is Format.TEXT:
         console.print_table(columns, rows)
     else:
@@ -25,7 +25,11 @@ def print_formatted(columns: Sequence[str], rows: Iterable[Sequence[Any]], style
 
 
 def formatted(columns: Sequence[str], rows: Sequence[Sequence[Any]], style: Format) -> str:
-    """Return the table as Markdown, as LaTeX or as comma-separated values."""
+    """Return the table as Markdown, LaTeX or comma-separated values.
+
+    Raises:
+        KeyError: The format is ``text``.
+    """
     from phmrun.results import render  # imports NumPy, which no help text needs
 
     writers = {Format.MD: render.markdown_table, Format.LATEX: render.latex_table, Format.CSV: render.csv_table}

@@ -89,7 +89,13 @@ def show_layer(
 
 
 def _facts(name: str) -> dict[str, Any]:
-    """Return the facts of a structure or embedding, with an example matrix if possible."""
+    """Return the facts of a structure or embedding, with an example matrix.
+
+    The example is None for embeddings, and for structures that do not fit its sizes.
+
+    Raises:
+        PhmrunError: The name is unknown.
+    """
     import torch
 
     layer = _found(name)
@@ -108,14 +114,19 @@ def _facts(name: str) -> dict[str, Any]:
 
 
 def _share(example: dict[str, int] | None, count: str) -> str:
-    """Return a count of the example relative to a dense matrix's.
+    """Return a count of the example relative to a dense matrix's, with two decimals.
 
-    The text is empty without an example.
+    "" without an example.
     """
     return f"{example[count] / (example['out_features'] * example['in_features']):.2f}" if example else ""
 
 
 def _found(name: str) -> Any:
+    """Return the registered structure or embedding.
+
+    Raises:
+        PhmrunError: The name is unknown.
+    """
     for registry in (STRUCTURES, EMBEDDINGS):
         if name in registry:
             return registry.get(name)
@@ -123,7 +134,7 @@ def _found(name: str) -> Any:
 
 
 def _type(annotation: Any) -> str:
-    """Return a type as in code: ``int``, ``'paper' | 'released'``."""
+    """Return a type as in code: ``int``, or ``'paper' | 'released'``."""
     if hasattr(annotation, "__args__") and "Literal" in str(annotation):
         return " | ".join(repr(value) for value in annotation.__args__)
     if isinstance(annotation, type):

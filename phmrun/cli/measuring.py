@@ -19,7 +19,10 @@ Repeats = Annotated[int, measured(min=1, help="Rounds, each of which measures al
 
 
 def prepare_process(threads: int) -> None:
-    """Set the number of CPU threads (0: torch's default), and keep freed memory as in training."""
+    """Set the number of CPU threads, and keep freed memory as in training.
+
+    0: torch's default.
+    """
     from phmrun.engine.processes import keep_freed_memory
 
     keep_freed_memory()
@@ -30,20 +33,25 @@ def prepare_process(threads: int) -> None:
 
 
 def listed(values: Sequence[str] | None) -> list[str]:
-    """Return the entries of comma-separated lists."""
+    """Return the entries of comma-separated lists, without empty ones."""
     return [part.strip() for value in values or [] for part in value.split(",") if part.strip()]
 
 
 def numbers(values: Sequence[str] | None, flag: str) -> list[int]:
-    """Return the positive integers in comma-separated lists.
+    """Return the positive integers in comma-separated lists; none for None.
 
-    Raise a `PhmrunError` for anything else.
+    Raises:
+        PhmrunError: An entry is anything else; ``flag`` names the option.
     """
     return [number(part, flag) for part in listed(values)]
 
 
 def number(text: str, flag: str) -> int:
-    """Return a positive integer; raise a `PhmrunError` for anything else."""
+    """Return a positive integer.
+
+    Raises:
+        PhmrunError: The text is anything else; ``flag`` names the option.
+    """
     if not text.isdecimal() or int(text) < 1:
         raise PhmrunError(f"{text!r} is not a positive whole number", where=flag)
     return int(text)
@@ -52,7 +60,10 @@ def number(text: str, flag: str) -> int:
 def name_and_options(text: str, flag: str) -> tuple[str, dict[str, Any]]:
     """Return name and options of "phm n=8 variant=released".
 
-    Raise a `PhmrunError` if an option has no value.
+    Values are read as YAML.
+
+    Raises:
+        PhmrunError: An option has no value, or it is not YAML.
     """
     from phmrun.documents import parse_yaml
 
@@ -68,9 +79,10 @@ def name_and_options(text: str, flag: str) -> tuple[str, dict[str, Any]]:
 
 
 def sides(text: str) -> tuple[int, int]:
-    """Return (in_features, out_features) of "512x2048".
+    """Return (in_features, out_features) of "512x2048" or "512×2048".
 
-    Raise a `PhmrunError` for anything else.
+    Raises:
+        PhmrunError: The text is anything else.
     """
     parts = text.lower().replace("×", "x").split("x")
     if len(parts) != 2 or not all(side.isdecimal() and int(side) for side in parts):
@@ -79,7 +91,7 @@ def sides(text: str) -> tuple[int, int]:
 
 
 def print_machine(machine: dict[str, Any]) -> None:
-    """Print processor, threads and torch version."""
+    """Print processor or GPU, threads and torch version on one line."""
     processor = machine["gpu"] if machine["device"].startswith("cuda") else machine["processor"]
     libraries = [str(machine[name]) for name in ("instruction_set", "blas") if name in machine]
     text = " · ".join([processor, *libraries, counted(machine["threads"], "thread"), f"torch {machine['torch']}"])
@@ -87,5 +99,5 @@ def print_machine(machine: dict[str, Any]) -> None:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as text in microseconds or milliseconds."""
+    """Return seconds as text in µs below a millisecond, else in ms."""
     return f"{1e6 * seconds:,.1f} µs" if seconds < 1e-3 else f"{1e3 * seconds:,.2f} ms"

@@ -131,9 +131,13 @@ def new(
 
 
 def _in_package(recipe: Recipe, names: dict[str, str], project: Path) -> list[Path]:
-    """Write the files into the checkout and announce the part.
+    """Write the files into the checkout, and add the entry point to ``project``.
 
-    Return what was written.
+    Returns:
+        Paths of the files written, ``project`` last.
+
+    Raises:
+        PhmrunError: A file exists already.
     """
     nothing = {"load": "", "call": "", "register": "", "announce": ""}
     written = {
@@ -152,9 +156,15 @@ def _in_package(recipe: Recipe, names: dict[str, str], project: Path) -> list[Pa
 
 
 def _as_plugin(kind: Kind, recipe: Recipe, names: dict[str, str]) -> list[Path]:
-    """Write a plug-in file and its test into the working folder.
+    """Write a plug-in file, and its test, into the working folder.
 
-    Return what was written.
+    A task is one file without a test.
+
+    Returns:
+        Paths of the files written, the plug-in first.
+
+    Raises:
+        PhmrunError: A file exists already.
     """
     path, test = Path(f"{names['module']}.py"), Path(f"test_{names['module']}.py")
     symbol = "TASK" if kind is Kind.TASK else names["CLASS"] if kind is Kind.METRIC else names["Class"]
@@ -177,14 +187,20 @@ def _as_plugin(kind: Kind, recipe: Recipe, names: dict[str, str]) -> list[Path]:
 
 
 def _filled(template: str, parts: dict[str, str]) -> str:
-    """Return a template with its parts in place, and no more than two empty lines in a row."""
+    """Return a packaged template with its parts filled in.
+
+    At most two empty lines follow each other; one line end is last.
+    """
     text = (files("phmrun.cli") / "templates" / f"{template}.txt").read_text(encoding="utf-8")
     filled = re.sub(r"\n{4,}", "\n\n\n", Template(text).substitute(parts))
     return filled.rstrip("\n") + "\n"
 
 
 def _joined(sources: list[str], package: str, module: str) -> str:
-    """Return modules of a package as one file: imports first, without imports of each other."""
+    """Return modules of a package as one file: imports first, without those of each other.
+
+    The docstring is that of the last source; names ``package:…`` become ``module:…``.
+    """
     imports: dict[str, None] = {}
     bodies = []
     for source in sources:
@@ -206,7 +222,11 @@ def _joined(sources: list[str], package: str, module: str) -> str:
 
 
 def _write(written: dict[Path, str]) -> None:
-    """Write all files, or none if one of them exists."""
+    """Write all files with their folders, or none if one of them exists.
+
+    Raises:
+        PhmrunError: A file exists already.
+    """
     if existing := [str(path) for path in written if path.exists()]:
         raise PhmrunError(f"the file exists: {', '.join(existing)}", hint="Remove it, or choose another name.")
     for path, text in written.items():

@@ -52,7 +52,7 @@ class Flag(NamedTuple):
 
     @property
     def annotation(self) -> Any:
-        """Annotation of the parameter for Typer."""
+        """Annotation of the parameter for Typer; its type also allows None."""
         shown = typer.Option(
             self.option, help=self.text, rich_help_panel=self.panel, autocompletion=self.complete, metavar=self.metavar
         )
@@ -198,7 +198,10 @@ FLAGS = tuple(Flag(panel, *row) for panel, rows in _TABLE.items() for row in row
 
 
 def spread(verb: Callable[..., None]) -> Callable[..., None]:
-    """Return a verb in which each dataclass parameter is replaced by the fields of the dataclass."""
+    """Return a verb with the fields of each dataclass parameter as its own parameters.
+
+    All become keyword-only. The verb is called with instances of the dataclasses.
+    """
     hints = get_type_hints(verb, include_extras=True)
     groups = {name: hint for name, hint in hints.items() if isinstance(hint, type) and dataclasses.is_dataclass(hint)}
     parameters = []
@@ -215,6 +218,7 @@ def spread(verb: Callable[..., None]) -> Callable[..., None]:
             )
 
     def spread_verb(**given: Any) -> None:
+        """Call the verb, with its dataclasses built from their fields."""
         for name, group in groups.items():
             fields = [field.name for field in dataclasses.fields(group)]
             given[name] = group(**{field: given.pop(field) for field in fields})
@@ -230,7 +234,7 @@ def spread(verb: Callable[..., None]) -> Callable[..., None]:
 def optional(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that makes a verb's parameter ``name`` optional.
 
-    Its default is an empty text.
+    Its default is an empty text; the signature of the verb is changed in place.
     """
 
     def relax(verb: Callable[..., None]) -> Callable[..., None]:
@@ -259,9 +263,13 @@ class ExperimentOptions(_Given):  # type: ignore[misc, valid-type]
     """Options of an experiment: ``task``, and a field for each of :data:`FLAGS`."""
 
     def explicit(self) -> dict[str, tuple[str, Any]]:
-        """Return the options that the user set: option and value by dotted configuration key.
+        """Return the options that the user set: (option, value) by configuration key.
 
-        A structure in the form of a mapping, ``{structure: phm, n: 4}``, sets a key for each of its entries.
+        Options without a key are left out. A structure in the form of a mapping, ``{structure: phm, n: 4}``, sets a key
+        for each of its entries.
+
+        Raises:
+            PhmrunError: Such a mapping names no structure.
         """
         values: dict[str, tuple[str, Any]] = {}
         for flag in FLAGS:
@@ -277,7 +285,11 @@ class ExperimentOptions(_Given):  # type: ignore[misc, valid-type]
 
 
 def _mapping(text: str, option: str) -> Iterable[tuple[Any, Any]]:
-    """Return the entries of a structure with its options, as `phmrun layers show` prints it."""
+    """Return the entries of a structure with its options, ``{structure: phm, n: 4}``.
+
+    Raises:
+        PhmrunError: The text is no such mapping.
+    """
     from phmrun.documents import parse_yaml
 
     value = parse_yaml(text, option)
@@ -324,9 +336,10 @@ Json = Annotated[
 
 
 def resolve_options(options: ExperimentOptions, *, parent: Path | None = None) -> "Request":
-    """Return the configuration that the options describe.
+    """Return the configuration that the options describe, with origins.
 
-    Other options override ``--set``, which overrides ``--config``.
+    Other options override ``--set``, which overrides ``--config``. ``parent`` is the configuration file of a run to
+    start from.
 
     Raises:
         PhmrunError: Names or keys are unknown, or values invalid; it lists all of the configuration's errors.
@@ -341,14 +354,14 @@ def resolve_options(options: ExperimentOptions, *, parent: Path | None = None) -
 
 
 def settings(texts: list[str], section: str | None = None) -> list[tuple[str, Any, str]]:
-    """Return dotted key, value and label of each ``--set``.
+    """Return (dotted key, value, label) of each ``--set``; values are read as YAML.
 
     Args:
         texts: Values of ``--set``: ``key=value``.
         section: The only section that may be set; its name is removed from the keys. None: any section.
 
     Raises:
-        ConfigError: Texts are not of the form key=value, or not of that section; it lists all of them.
+        ConfigError: Texts are not of the form key=value, not of that section, or not YAML; it lists all of them.
     """
     from phmrun.config import ConfigError, Problem
     from phmrun.documents import parse_yaml

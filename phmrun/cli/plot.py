@@ -27,6 +27,7 @@ Out = Annotated[
 
 
 def _save(figure: "Figure", path: Path) -> None:
+    """Write a figure to a file, and print the path."""
     from phmrun.results.plots.canvas import save_figure
 
     save_figure(figure, path)

@@ -71,12 +71,12 @@ def predict(
 
 
 def _lines(raw: Iterable[bytes], source: str, exact: bool) -> Iterator[str]:
-    """Yield lines without their line ends.
+    """Yield lines as text, without their line ends.
 
     With ``exact``, only the line feed is removed.
 
     Raises:
-        PhmrunError: A line is not UTF-8.
+        PhmrunError: (exit 3) A line is not UTF-8; ``source`` and its number are named.
     """
     for number, line in enumerate(raw, start=1):
         try:
@@ -87,7 +87,10 @@ def _lines(raw: Iterable[bytes], source: str, exact: bool) -> Iterator[str]:
 
 
 def _prompted(prompt: str) -> Iterator[str]:
-    """Yield lines typed at a prompt, until the end of input."""
+    """Yield lines typed at the prompt ``> ``, until the end of input.
+
+    ``prompt`` says once what to type. Prompts go to standard error if the output is not a terminal.
+    """
     console.stderr().print(f"Type {prompt}; end with Ctrl-D.", style="dim", markup=False)
     with suppress(ImportError):
         import readline  # noqa: F401  (line editing and history in input(); not on every system)

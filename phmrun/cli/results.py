@@ -73,9 +73,9 @@ def add(
 
 
 def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
-    """Write the design of a sweep that was stopped by its looks.
+    """Write the design of a sweep that was stopped by its looks; return the file.
 
-    Nothing is written for other sweeps, and for runs.
+    Empty for other sweeps and for runs.
     """
     if len(what) != 1 or not what[0].endswith((".yaml", ".yml")):
         return []
@@ -92,7 +92,13 @@ def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
 
 
 def _finished(what: list[str], runs_dir: Path, seeds: int) -> "tuple[list[Run], list[Run]]":
-    """Return the finished runs that a user names: trials, and other runs."""
+    """Return the finished runs that a user names: (trials, other runs).
+
+    A sweep file stands for its runs with ``seeds`` seeds. Unfinished runs are left out.
+
+    Raises:
+        PhmrunError: A run that is named does not exist.
+    """
     from phmrun.ledger import Run, State
 
     if len(what) == 1 and what[0].endswith((".yaml", ".yml")):

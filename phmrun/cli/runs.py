@@ -128,7 +128,10 @@ def show(run: RunArgument, runs_dir: RunsDirectory = Path("runs"), as_json: Json
 
 
 def _print(description: "Description", changed: dict[str, Any] | None) -> None:
-    """Print the description of a run."""
+    """Print the description of a run, section by section.
+
+    ``changed`` are settings that are not at their default; None prints the whole configuration.
+    """
     from phmrun.ledger.card import number, score_row
     from phmrun.ledger.history import in_shown_units
     from phmrun.ledger.wording import counts_in_words, explained, title
@@ -173,7 +176,7 @@ def _print(description: "Description", changed: dict[str, Any] | None) -> None:
 
 
 def _state(description: "Description") -> list[tuple[str, Any]]:
-    """Return rows of name and value that describe the state of a run."""
+    """Return rows (name, value) of the state of a run; rows without a value are left out."""
     from phmrun.ledger.card import duration
 
     status = description.status
@@ -194,6 +197,7 @@ def _state(description: "Description") -> list[tuple[str, Any]]:
 
 
 def _heading(title: str) -> None:
+    """Print a heading in bold, after an empty line."""
     console.stdout().print(f"\n{title}", style="bold", markup=False, soft_wrap=True)
 
 
@@ -312,7 +316,10 @@ def reproduce(
 
 
 def _print_reproduction(result: "Reproduction") -> None:
+    """Print "identical", or the differences and their possible causes."""
+
     def say(text: str) -> None:
+        """Print a line on standard output."""
         console.stdout().print(text, markup=False, soft_wrap=True)
 
     if result.identical:

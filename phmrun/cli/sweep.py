@@ -38,9 +38,10 @@ class _RunByDefault(TyperGroup):
     """Group whose default verb is run: `sweep FILE` is `sweep run FILE`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert the verb run if there is none.
+        """Parse the arguments, after the verb run is inserted if there is none.
 
-        Raise a `PhmrunError` for a misspelled verb before a file.
+        Raises:
+            PhmrunError: A misspelled verb stands before a file.
         """
         named = not args or args[0] in self.commands or args[0] in ("-h", "--help")
         if not named and len(args) > 1 and nearest(args[0], self.commands) and not args[1].startswith("-"):
@@ -297,7 +298,7 @@ def cancel(file: File, seeds: Seeds = None, runs_dir: RunsDirectory = Path("runs
 def _standing(file: str, only: list[str] | None, seeds: int | None, runs_dir: Path) -> "tuple[Plan, list[CellStatus]]":
     """Return a sweep's plan and the states of its cells.
 
-    Cells whose data are not on this machine have the state on record.
+    Cells whose data are not on this machine have the state on record, if there is a run.
     """
     from phmrun.sweeps.cell_status import CellState, survey
     from phmrun.sweeps.planning import chosen, planned

@@ -31,12 +31,17 @@ def decide(
     plan: bool,
     as_json: bool,
 ) -> ExitCode:
-    """Run seeds, look by look, until each row is decided.
+    """Run seeds, look by look, until each row is decided; return the exit code.
 
-    A row also ends at its maximum number of seeds, and all end at the time limit.
+    A row also ends at its maximum number of seeds, and all end at the time limit. With ``plan``, the plan is printed
+    and nothing run.
+
+    Returns:
+        ``ExitCode.SWEEP`` if a run failed, otherwise ``ExitCode.OK``.
 
     Raises:
-        PhmrunError: There is no dense baseline, or another design was fixed before.
+        PhmrunError: There is no dense baseline or nothing to compare, the file has replicates, or another design was
+            fixed before.
     """
     deadline = time.monotonic() + 3600 * hours if hours is not None else None
     asked = planned(file, only, terms.max_seeds)
@@ -83,7 +88,10 @@ def decide(
 
 
 def _tell_plan(statuses: Sequence[CellStatus], terms: Terms, hours: float | None, slots: int) -> None:
-    """Print each row's numbers of seeds and training time, and the time limit."""
+    """Log each row's numbers of further seeds and training time, and the total.
+
+    ``hours`` is the time limit, None for none; ``slots`` runs train at a time.
+    """
     dropped = int(any(status.cell.chose_settings for status in statuses))
     question, estimate = terms.question(main_score(statuses), dropped), Estimate(statuses)
     note(f"looks at {', '.join(map(str, question.looks))} seeds; level {question.level:g} over all rows and looks")
@@ -104,7 +112,7 @@ def _tell_plan(statuses: Sequence[CellStatus], terms: Terms, hours: float | None
 
 
 def _show(statuses: Sequence[CellStatus], terms: Terms, as_json: bool) -> None:
-    """Print the verdict of each row."""
+    """Print the verdict of each row, as a table or JSON."""
     standings = known(statuses, terms)
     means = [fmean(standing.scores) if standing.scores else None for standing in standings]
     if as_json:

@@ -16,9 +16,9 @@ from phmrun.sweeps.workplace import LOG, last_lines
 
 
 def show(plan: Plan, statuses: Sequence[CellStatus], slots: int, as_json: bool) -> None:
-    """Print the cells, their sizes and states.
+    """Print the cells, their sizes and states, running cells and the remaining time.
 
-    The seeds of a cell are in one row.
+    The seeds of a cell are in one row. With ``as_json``: :func:`facts` as JSON.
     """
     if as_json:
         console.print_json(facts(plan, statuses, slots))
@@ -60,7 +60,10 @@ def show(plan: Plan, statuses: Sequence[CellStatus], slots: int, as_json: bool) 
 
 
 def facts(plan: Plan, statuses: Sequence[CellStatus], slots: int) -> dict[str, Any]:
-    """Return the plan, the states of all cells and the remaining time for JSON."""
+    """Return the plan, the states of all cells and the remaining seconds, for JSON.
+
+    ``slots`` is the number of parallel runs.
+    """
     cells = [
         {
             "at": dict(status.cell.at),
@@ -83,7 +86,7 @@ def facts(plan: Plan, statuses: Sequence[CellStatus], slots: int) -> dict[str, A
 
 
 def tell_faults(statuses: Iterable[CellStatus]) -> None:
-    """Print on stderr the cells that cannot run, grouped by reason."""
+    """Print on stderr the cells that cannot run, one line for each reason."""
     by_reason: dict[str, list[CellStatus]] = {}
     for status in statuses:
         if status.cell.fault is not None:
@@ -95,7 +98,10 @@ def tell_faults(statuses: Iterable[CellStatus]) -> None:
 
 
 def tell_failures(statuses: Iterable[CellStatus], bad: Mapping[str, Sequence[str]]) -> None:
-    """Print on stderr the failed runs, with the last lines of their logs."""
+    """Print on stderr the failed runs, with the last lines of their logs.
+
+    ``bad`` holds known log lines by run id; others are read from the run.
+    """
     err = console.stderr()
     for status in statuses:
         name = str(status.cell.run_id)
@@ -124,4 +130,5 @@ def outcome(statuses: Sequence[CellStatus], bad: Mapping[str, Sequence[str]], as
 
 
 def _counted(counts: Mapping[CellState, int]) -> str:
+    """Return the count of each state: "3 done · 1 failed"."""
     return " · ".join(f"{count} {state}" for state, count in counts.items())

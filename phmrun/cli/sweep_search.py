@@ -22,6 +22,8 @@ def search_around(
 ) -> list[Search]:
     """Run the trials of each cell of a plan, one cell after the other.
 
+    Returns a search for each cell. Earlier trials on disk count.
+
     Raises:
         PhmrunError: No cell can run, a value is invalid for its key, or a trial was interrupted.
     """
@@ -53,7 +55,7 @@ def search_around(
 
 
 def show(searches: Sequence[Search], as_json: bool) -> ExitCode:
-    """Print the trials, best first.
+    """Print the trials, best first, as tables or JSON.
 
     Return ``ExitCode.SWEEP`` if a search has no trial with a score.
     """

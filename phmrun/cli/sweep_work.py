@@ -35,7 +35,11 @@ def workplace(made: Plan, runs_dir: Path) -> Workplace:
 
 
 def require_cells(statuses: Sequence[CellStatus]) -> None:
-    """Raise the first cell's error if no cell can run."""
+    """Check that at least one cell can run.
+
+    Raises:
+        PhmrunError: None can; the error is the first cell's.
+    """
     faults = [status.cell.fault for status in statuses if status.cell.fault is not None]
     if len(faults) == len(statuses):
         raise faults[0]
@@ -51,7 +55,10 @@ def to_run(statuses: Sequence[CellStatus], retry_failed: bool) -> list[CellStatu
 
 
 def is_over(deadline: float | None) -> bool:
-    """Return True, with a message, if the deadline has passed."""
+    """Return True, after a message, if the deadline has passed; False without one.
+
+    ``deadline`` is in seconds of ``time.monotonic``.
+    """
     if deadline is None or time.monotonic() < deadline:
         return False
     note("time limit reached; the same command continues")
@@ -99,6 +106,10 @@ class Workers:
         with self.place.registration(), shown(tracker, console.stderr()) as view:
 
             def watch(event: Event | None) -> None:
+                """Note a failed run, and show the event.
+
+                Interruptions after the deadline are no failures.
+                """
                 over = deadline is not None and time.monotonic() >= deadline
                 failed = event is not None and event.code and event.status.state is not CellState.DONE
                 # An interruption at the deadline has a non-zero exit code, too, but is no failure.
@@ -132,7 +143,11 @@ def local_workers(made: Plan, runs_dir: Path, jobs: int | None, threads: int) ->
 
 
 def _threads_alone(made: Plan, runs_dir: Path) -> int:
-    """Return one number of threads for all runs of a sweep: that of its first run, else that of the free cores."""
+    """Return one number of threads for all runs of a sweep.
+
+    0 if ``OMP_NUM_THREADS`` is set; otherwise that of the first run on disk, else that of the free cores, which is also
+    set in this process.
+    """
     if "OMP_NUM_THREADS" in os.environ:
         return 0
     for cell in made.cells:
@@ -144,9 +159,9 @@ def _threads_alone(made: Plan, runs_dir: Path) -> int:
 
 
 def _devices(made: Plan) -> list[str]:
-    """Return the numbers of the usable GPUs.
+    """Return the numbers of the usable GPUs, as texts.
 
-    The list is empty if any cell is for the CPU.
+    Empty without a GPU, or if any cell is for the CPU.
     """
     if any(cell.config and cell.config.hardware.accelerator == "cpu" for cell in made.cells):
         return []
@@ -158,9 +173,9 @@ def _devices(made: Plan) -> list[str]:
 
 
 def tuned(made: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: float | None = None) -> Plan | None:
-    """Run the remaining tuning trials and return the plan with the chosen values.
+    """Run the remaining tuning trials; return the plan with the chosen values.
 
-    The result is None if the deadline has passed.
+    The plan itself if it tunes nothing. None if the deadline has passed.
 
     Raises:
         PhmrunError: (exit 5) A trial was interrupted, or no trial of a row has a score.
@@ -198,7 +213,7 @@ def hand_over(
     """Submit the cells to SLURM as one array job.
 
     Running and queued cells are left out, and at most ``limit`` cells are submitted. With ``script``, the job script is
-    only written and printed.
+    only written and  printed. If no cell is left, only a message is printed.
     """
     queued = slurm.queued()
     free = [s for s in statuses if s.state is not CellState.RUNNING and s.cell.run_id not in queued][:limit]

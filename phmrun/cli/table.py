@@ -147,11 +147,12 @@ def table(
 
 
 def _listed(text: str | None) -> list[str]:
+    """Return the entries of a comma-separated list; none for None."""
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
 def _print(laid: "Laid") -> None:
-    """Print title, table and notes on the terminal."""
+    """Print title, table, verdicts and notes on standard output."""
     if laid.title:
         console.stdout().print(laid.title, style="italic", markup=False, soft_wrap=True)
     console.print_table(laid.columns, laid.rows)

@@ -102,7 +102,7 @@ def train(
 
 
 def _ask(run: "Run") -> None:
-    """Ask for confirmation before a run is deleted.
+    """Ask for confirmation before a run is deleted; return if the answer is yes.
 
     Raises:
         PhmrunError: Standard input is not a terminal.
@@ -124,7 +124,10 @@ def _ask(run: "Run") -> None:
 
 
 def _show(request: "Request", plan: "DryRun", as_json: bool) -> None:
-    """Print the plan of a run: configuration with origins, data sizes, parameter counts."""
+    """Print the plan of a run: configuration with origins, data sizes, parameter counts.
+
+    As JSON, or as text with a table of learning rates if they differ.
+    """
     config, origin = request.resolved.config, request.resolved.origin
     if as_json:
         report: dict[str, Any] = {"config": config.model_dump(mode="json"), "origin": dict(origin)}

@@ -60,6 +60,13 @@ def verify(
 
 
 def _chains(what: str, runs_dir: Path) -> Iterator[Chain]:
+    """Yield the name and checked links of each run or file that ``what`` means.
+
+    ``what`` is a run, a directory of runs, or a folder of results, tried in this order.
+
+    Raises:
+        PhmrunError: It is none of these.
+    """
     from phmrun.ledger import Run
     from phmrun.ledger.listing import list_runs
     from phmrun.results.verification import verify_run
@@ -81,7 +88,10 @@ def _chains(what: str, runs_dir: Path) -> Iterator[Chain]:
 
 
 def _of_results(folder: Path) -> Iterator[Chain]:
-    """Verify a folder of results: each file, the run that is restored from it, and the page made of all."""
+    """Yield the checked links of each run of a folder of results, then of the page.
+
+    A damaged folder yields one broken link. The page is checked if ``RESULTS.md`` and ``questions.yaml`` exist.
+    """
     from phmrun.report.results_page import page_of
     from phmrun.results.long_table import restore_folder
     from phmrun.results.verification import BROKEN, INTACT, Link, verify_run
