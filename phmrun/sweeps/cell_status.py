@@ -61,29 +61,35 @@ class CellStatus:
 
     @property
     def diverged(self) -> bool:
-        """True if training stopped at NaN or infinity."""
+        """True if the cell failed because training stopped at NaN or infinity."""
         return self.state is CellState.FAILED and DIVERGED in self.reason
 
     @property
     def parameters(self) -> int | None:
-        """Parameters of the trained network, else of the configured one."""
+        """Parameters of the trained network, else of the configured one; ``None`` if unknown."""
         return self.cell.parameters if self._trained is None else self._trained
 
     @property
     def size(self) -> str | int | None:
-        """Number of parameters; "≤ N" for the largest possible vocabulary."""
+        """Number of parameters; the text "≤ N" for the largest possible vocabulary; ``None`` if unknown."""
         parameters = self.parameters
         exact = self.cell.exact or self._trained is not None
         return parameters if exact or parameters is None else f"≤ {parameters:,}"
 
     @property
     def _trained(self) -> int | None:
+        """Parameters that the run has on record; ``None`` without them."""
         trained = self.run.about("parameters") if self.run else None
         return trained if isinstance(trained, int) else None
 
 
 def look(cell: Cell, runs_dir: Path) -> CellStatus:
-    """Return the state of one cell."""
+    """Return the state of one cell, read from its run directory.
+
+    A run that is not done is RUNNING if a living process holds its lock, or another planner holds its claim. A run
+    without
+    a living process is INTERRUPTED if its status says RUNNING.
+    """
     if cell.run_id is None:
         return CellStatus(cell, CellState.BLOCKED if cell.blocked else CellState.INVALID)
     path = directory_of(runs_dir, cell.run_id)
@@ -106,7 +112,7 @@ def survey(plan: Plan, runs_dir: Path) -> list[CellStatus]:
 
 
 def distinct(statuses: Iterable[CellStatus]) -> list[CellStatus]:
-    """Return the cells that can be run, one per run id (the first)."""
+    """Return the cells that have a run id, one per run id (the first)."""
     by_run: dict[str, CellStatus] = {}
     for status in statuses:
         if status.cell.run_id is not None:
@@ -144,22 +150,21 @@ class Estimate:
                 self.learn(status.cell, status.run.status.seconds)
 
     def learn(self, cell: Cell, seconds: float) -> None:
-        """Add one measurement."""
+        """Add one measurement: a cell that took ``seconds``."""
         for likeness in _likenesses(cell):
             self._measured[likeness].append(seconds)
 
     def whole(self, cell: Cell) -> float | None:
-        """Return the seconds of a whole cell.
-
-        Returns ``None`` if no similar cell was measured.
-        """
+        """Return the seconds of a whole cell; ``None`` if no similar cell was measured."""
         measured = (self._measured.get(likeness) for likeness in _likenesses(cell))
         return next((fmean(seconds) for seconds in measured if seconds), None)
 
     def left(self, status: CellStatus) -> float | None:
-        """Return the seconds left for a cell.
+        """Return the seconds left for a cell; 0 without work left, ``None`` if unknown.
 
-        A cell that has started is estimated by its own pace. Returns ``None`` if unknown.
+        A cell that has started is estimated by its own pace, or by the time that similar cells took if ``max_steps`` is
+        not
+        set.
         """
         if status.state not in LEFT:
             return 0.0
@@ -172,9 +177,9 @@ class Estimate:
         return None if whole is None else max(0.0, whole - spent)
 
     def total(self, statuses: Iterable[CellStatus], slots: int) -> float | None:
-        """Return the seconds until all are done in parallel slots.
+        """Return the seconds until all are done in parallel slots (at least one).
 
-        Returns ``None`` if any is unknown.
+        ``None`` if that of any cell is unknown.
         """
         left = [self.left(status) for status in statuses]
         estimates = [seconds for seconds in left if seconds is not None]
@@ -182,9 +187,9 @@ class Estimate:
 
 
 def progress(status: CellStatus) -> float | None:
-    """Return the share of optimizer steps done.
+    """Return the share of optimizer steps done, at most 1.
 
-    Returns ``None`` if ``max_steps`` is not set.
+    ``None`` if ``max_steps`` is not set or the cell has no readable run.
     """
     steps = status.cell.config.training.max_steps if status.cell.config else None
     if not steps or status.run is None or status.run.status is None:
@@ -193,9 +198,9 @@ def progress(status: CellStatus) -> float | None:
 
 
 def _likenesses(cell: Cell) -> tuple[str, ...]:
-    """Keys of similar cells, closest first.
+    """Return keys of similar cells, closest first: all settings except the seed; task and steps; task.
 
-    They are: all settings except the seed; task and steps; task.
+    A cell without a configuration has one empty key.
     """
     if cell.config is None:
         return ("",)

@@ -115,7 +115,8 @@ class Sweep:
         """Return the seeds of every cell.
 
         Args:
-            count: Number of seeds; the file's if not given. Missing ones follow the greatest seed.
+            count: Number of seeds; the file's if not given. Fewer keep the first; missing ones follow the greatest
+            seed.
         """
         listed = self.file.seeds
         seeds = list(range(1, listed + 1)) if isinstance(listed, int) else list(listed)
@@ -132,13 +133,14 @@ def json_schema() -> dict[str, Any]:
 
 
 def load_sweep(name: str) -> Sweep:
-    """Load a sweep.
+    """Load a sweep; a paper's table becomes a sweep over its cells.
 
     Args:
         name: Path of a sweep's file or a paper's table, or the name of a packaged one.
 
     Raises:
-        PhmrunError: The file or its table is missing or malformed, or the table has no task.
+        PhmrunError: (exit 2) The file or its table is missing or malformed, the table has no task, or the file names a
+            row or column that the table lacks.
     """
     source = config_source(name)
     path = Path(source.label)
@@ -162,7 +164,11 @@ def load_sweep(name: str) -> Sweep:
 
 
 def _validated(source: Source) -> SweepFile:
-    """Return the validated content; raise one `ConfigError` with all faults."""
+    """Return the validated content of a sweep's file.
+
+    Raises:
+        ConfigError: A key is unknown or a value invalid; names all faults.
+    """
     fields = SweepFile.model_fields
     extra = [unknown_key(key, fields, source.at(key)) for key in source.values if key not in fields]
     fields_by_name = {key: value for key, value in source.values.items() if key in fields}
@@ -177,7 +183,10 @@ def _validated(source: Source) -> SweepFile:
 
 
 def _placed(file: SweepFile, path: Path) -> SweepFile:
-    """Resolve the paths of a sweep's file relative to its folder."""
+    """Return a sweep's file with paths resolved relative to its folder.
+
+    Only names of files that exist there are changed. A packaged file is returned unchanged.
+    """
     if not path.is_file():
         return file  # a packaged file
     folder = path.parent
@@ -194,12 +203,12 @@ def _placed(file: SweepFile, path: Path) -> SweepFile:
 
 
 def _with_data(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Resolve data paths in settings relative to a folder."""
+    """Return settings with file names below the key ``data`` resolved relative to a folder."""
     return {key: _files(value, folder) if key.partition(".")[0] == "data" else value for key, value in settings.items()}
 
 
 def _files(value: Any, folder: Path) -> Any:
-    """Return nested values with file names below a folder in place of names; the key ``name`` is kept."""
+    """Return nested values with every text replaced by :func:`_beside`; the key ``name`` is kept."""
     if isinstance(value, dict):
         return {key: item if key == "name" else _files(item, folder) for key, item in value.items()}
     if isinstance(value, list):

@@ -36,6 +36,10 @@ Answer = TypeVar("Answer")
 def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> Inspect:
     """Return an inspector of experiments that caches networks and checksums.
 
+    It counts the parameters for the vocabulary of the data if they are here and small, else for the configured sizes.
+    It
+    raises a `PhmrunError` if the network cannot be built, or (exit 3) if the data are missing and not on record.
+
     Args:
         plugins: Checksums of the user's plug-ins, by file.
         recorded: Lookup of recorded checksums for missing data; without it, missing data are an error.
@@ -43,7 +47,10 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
     cache_by_key: dict[str, Any] = {}
 
     def once(look: Callable[[], Answer], about: object) -> Answer:
-        """Return the cached answer for a key, or its cached error."""
+        """Return the cached answer for a key, or raise its cached error.
+
+        ``look`` is called for a new key only.
+        """
         key = json.dumps(about, sort_keys=True)
         if key not in cache_by_key:
             try:
@@ -55,11 +62,13 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
         return cache_by_key[key]
 
     def data_of(config: Experiment) -> tuple[dict[str, str], tuple[int, ...] | None]:
+        """Return the checksums of data and plug-ins, and the vocabulary sizes (see `_learnt_sizes`)."""
         data = build_data(config)
         data.require("train")
         return {**data.fingerprints(), **plugin_marks(plugins)}, _learnt_sizes(data)
 
     def inspect(config: Experiment) -> Inspected:
+        """Return parameters, checksums, and True if the count is exact."""
         values = config.model_dump(mode="json", exclude=TRAINING)
         absent: PhmrunError | None = None
         try:
@@ -82,10 +91,7 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
 
 
 def _learnt_sizes(data: DataModule) -> tuple[int, ...] | None:
-    """Return the sizes of the vocabulary built from the data.
-
-    Returns ``None`` above :data:`SMALL` bytes.
-    """
+    """Return the sizes of the vocabulary built from the data; ``None`` above :data:`SMALL` bytes."""
     size = sum(path.stat().st_size for path in data.sources("train"))
     return data.vocabulary.sizes if size <= SMALL else None
 
@@ -93,8 +99,8 @@ def _learnt_sizes(data: DataModule) -> tuple[int, ...] | None:
 def recorded_data(runs_dir: Path, options_of: OptionsOf) -> Recorded:
     """Return a lookup of recorded checksums in a directory of runs.
 
-    The runs are read at the first call. The lookup raises a `PhmrunError` if runs with the same data settings have
-    different checksums.
+    The runs are read at the first call. The lookup returns ``None`` if no run has the data settings, and raises a
+    `PhmrunError` (exit 2) if runs with the same data settings have different checksums.
     """
 
     @cache
@@ -108,6 +114,7 @@ def recorded_data(runs_dir: Path, options_of: OptionsOf) -> Recorded:
         return runs
 
     def look(config: Experiment) -> Mapping[str, str] | None:
+        """Return the checksums that runs with these data settings recorded; ``None`` without such runs."""
         runs = by_settings().get(_key(settings_of(config)), {})
         if len(runs) > 1:
             raise PhmrunError(
@@ -121,7 +128,7 @@ def recorded_data(runs_dir: Path, options_of: OptionsOf) -> Recorded:
 
 
 def _learnt_from(run: RunSummary, options_of: OptionsOf) -> tuple[str, str]:
-    """Return the data settings and checksums of a run, as JSON texts.
+    """Return the data settings and checksums of a run, as JSON texts; the latter empty if unknown.
 
     Cached until its config file changes. Runs without checksums are read again, since they may have only just started.
     """

@@ -101,21 +101,15 @@ class PaperRow(Section):
     note: str | dict[str, str] = Field("", description="Reason why a count is not exact; for all counts, or by column.")
 
     def missing_in(self, column: str) -> str:
-        """Return the facts behind this column's count that the paper does not state."""
+        """Return the facts behind this column's count that the paper does not state; empty if none."""
         return self.missing if isinstance(self.missing, str) else self.missing.get(column, "")
 
     def quoted_in(self, column: str) -> str:
-        """Return the source of a quoted cell.
-
-        Empty for the paper's own.
-        """
+        """Return the source of a quoted cell; empty for the paper's own."""
         return self.quoted if isinstance(self.quoted, str) else self.quoted.get(column, "")
 
     def note_on(self, column: str) -> str:
-        """Return the note on a cell.
-
-        Empty if there is none.
-        """
+        """Return the note on a cell; empty if there is none."""
         return self.note if isinstance(self.note, str) else self.note.get(column, "")
 
 
@@ -150,6 +144,11 @@ class PaperTable(Section):
         return self
 
     def _check_row(self, row: PaperRow) -> None:
+        """Check a row's references to rows and columns, its printed numbers, and its readings.
+
+        Raises:
+            ValueError: One of them is invalid.
+        """
         if row.against is not None and row.against not in [other.name for other in self.rows]:
             raise ValueError(f"row {row.name}: there is no row {row.against!r} to compare with")
         by_column = [keys for keys in (row.missing, row.note, row.quoted) if isinstance(keys, dict)]
@@ -171,14 +170,14 @@ class PaperTable(Section):
             raise ValueError(f"row {row.name}: something is missing, but no other reading is given")
 
     def sources(self, where: str) -> list[Source]:
-        """Return the sources below all rows: the table's files.
+        """Return the sources below all rows: the table's files, then its base.
 
-        A task's defaults are not among them.
+        A task's defaults are not among them. ``where`` names the table in messages.
         """
         return [*(config_source(name) for name in self.config), self.source(where, self.base)]
 
     def row_sources(self, row: PaperRow, where: str, column: str | None = None) -> list[Source]:
-        """Return the sources of a row or one of its cells.
+        """Return the sources of a row or one of its cells, weakest first.
 
         They override the table's own.
 
@@ -191,7 +190,10 @@ class PaperTable(Section):
         return [*(config_source(name) for name in row.config), self.source(where, row.set), *cell]
 
     def source(self, where: str, values: Mapping[str, Any]) -> Source:
-        """Return settings with provenance: their own, or else the table's default."""
+        """Return settings with provenance: their own, or else the table's default.
+
+        Settings without either keep none.
+        """
         stated = values.get("provenance", {})
         texts = {
             key: provenance_of(key, stated) or provenance_of(key, self.provenance) for key in setting_names(values)
@@ -200,12 +202,16 @@ class PaperTable(Section):
         return Source(where, {**values, "provenance": {**stated, **sources}} if sources else values)
 
     def row(self, name: str) -> PaperRow:
-        """Return a row by name."""
+        """Return a row by name.
+
+        Raises:
+            StopIteration: There is no such row.
+        """
         return next(row for row in self.rows if row.name == name)
 
 
 def setting_names(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield the dotted keys of nested settings, without their provenance."""
+    """Yield the dotted keys of nested settings; ``provenance`` is left out at each level."""
     for key, value in values.items():
         if isinstance(value, Mapping) and value and key != "provenance":
             yield from setting_names(value, f"{prefix}{key}.")
@@ -214,10 +220,12 @@ def setting_names(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def table_names(paper: str = "all") -> list[str]:
-    """Return the table files of one paper, or of all papers.
+    """Return the packaged table files of one paper, or of all papers.
+
+    Reduced versions (``…-small.yaml``) and claims are left out.
 
     Raises:
-        PhmrunError: The paper is unknown.
+        PhmrunError: (exit 2) The paper is unknown.
     """
     files = [name for name in packaged_names() if name.startswith(FOLDER)]
     names = [name for name in files if not name.endswith(("-small.yaml", "/claims.yaml"))]
@@ -229,7 +237,7 @@ def table_names(paper: str = "all") -> list[str]:
 
 
 def paper_names() -> list[str]:
-    """Return the short names of the papers."""
+    """Return the short names of the papers with packaged tables, sorted."""
     return sorted({name.removeprefix(FOLDER).split("/")[0] for name in packaged_names() if name.startswith(FOLDER)})
 
 
@@ -237,16 +245,16 @@ def load_table(name: str) -> PaperTable:
     """Load a table from a path or one of :func:`table_names`.
 
     Raises:
-        PhmrunError: The file is missing or malformed.
+        PhmrunError: (exit 2) The file is missing or malformed.
     """
     return validated(PaperTable, name)
 
 
 def validated(kind: type[File], name: str) -> File:
-    """Return the validated content of a file.
+    """Read a file, and return its validated content.
 
     Raises:
-        PhmrunError: The file is malformed; names its first fault.
+        PhmrunError: (exit 2) The file is missing or malformed; names its first fault.
     """
     try:
         return kind.model_validate(config_source(name).values)

@@ -72,12 +72,12 @@ class Cell:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Value at each grid key, as text."""
+        """Value at each key of ``at``, as short text."""
         return {key: label_of(value) for key, value in self.at.items()}
 
     @property
     def blocked(self) -> bool:
-        """True if only the data are missing."""
+        """True if the cell cannot be run only because its data are missing."""
         return self.fault is not None and self.fault.code == ExitCode.DATA
 
 
@@ -106,7 +106,7 @@ class Plan:
 def plan(
     sweep: Sweep, inspect: Inspect, options_of: OptionsOf, *, seeds: int | None = None, only: Selection | None = None
 ) -> Plan:
-    """Return the plan of a sweep.
+    """Return the plan of a sweep; faults of cells are kept in the cells, not raised.
 
     Seeds vary fastest, then the last grid key.
 
@@ -118,7 +118,8 @@ def plan(
         only: Values by key that select cells, see :func:`fits`; all cells if not given.
 
     Raises:
-        PhmrunError: The sweep has more than :data:`MOST_CELLS` cells, names an unknown task, or no cell is left.
+        PhmrunError: (exit 2) The sweep has more than :data:`MOST_CELLS` cells, names an unknown task, or no cell is
+        left.
     """
     file, numbers, only = sweep.file, sweep.seeds(seeds), only or {}
     count = prod(len(values) for values in file.grid.values()) + len(file.include)
@@ -153,7 +154,7 @@ def plan(
 
 
 def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: OptionsOf) -> Cell:
-    """Return a cell with other values: resolved, named and checked again.
+    """Return a cell with other values (by dotted key): resolved, named and checked again.
 
     Raises:
         ValueError: The cell has no valid configuration.
@@ -170,7 +171,7 @@ def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: 
 def label_of(value: Any) -> str:
     """Return the short text of a grid value.
 
-    A layer's section is shown with all its options.
+    A layer's section is shown with all its options, another section as "key=value, …", booleans in lower case.
     """
     if isinstance(value, Mapping):
         if "structure" in value:
@@ -180,7 +181,10 @@ def label_of(value: Any) -> str:
 
 
 def _with_seeds(cell: Cell, seeds: Iterable[int], inspect: Inspect) -> Iterator[Cell]:
-    """Yield a cell once per seed; it is inspected once."""
+    """Yield a cell once per seed; it is inspected once.
+
+    An error of the inspection becomes the cells' fault.
+    """
     inspected = None
     try:
         inspected = inspect(cell.config) if cell.config else None
@@ -194,9 +198,9 @@ def _with_seeds(cell: Cell, seeds: Iterable[int], inspect: Inspect) -> Iterator[
 
 
 def reseeded(cell: Cell, seed: int) -> Cell:
-    """Return a cell with another seed.
+    """Return a cell with another seed and its run id; network and data stay the same.
 
-    Its network and data stay the same.
+    A cell with a fault or without a configuration has no run id.
     """
     config = cell.config.model_copy(update={SEED: seed}) if cell.config else None
     name = run_id(config, fingerprints=cell.marks) if config and cell.fault is None else None
@@ -206,9 +210,10 @@ def reseeded(cell: Cell, seed: int) -> Cell:
 def _resolved(
     at: dict[str, Any], task: str, sources: list[Source], options_of: OptionsOf, published: Sequence[Source] = ()
 ) -> Cell:
-    """Return a cell that is not inspected yet, or its fault.
+    """Return a cell that is not inspected yet; invalid settings become its fault.
 
-    ``published`` are the sources of a paper's row without the sweep's own.
+    ``published`` are the sources of a paper's row without the sweep's own; the cell departs from the paper if they give
+    another network.
     """
     schema = TASKS.get(task).load("schema")
     try:
@@ -225,7 +230,11 @@ def _resolved(
 
 
 def _without_seeds(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
-    """Yield each cell without its seed, not inspected yet."""
+    """Yield each cell without its seed, not inspected yet.
+
+    Raises:
+        PhmrunError: (exit 2) A task is unknown, or a table has no column to fill.
+    """
     file = sweep.file
     files = [config_source(name) for name in file.config]
     base = Source(sweep.where, file.base, _below(sweep.source.lines, "base"))
@@ -270,7 +279,10 @@ def _combinations(sweep: Sweep, options_of: OptionsOf) -> Iterator[dict[str, Any
 def _foreign_options(
     grid: Mapping[str, Sequence[Any]], options_of: OptionsOf
 ) -> Iterator[tuple[str, Any, Sequence[str]]]:
-    """Yield each layer with the grid keys that only other layers have."""
+    """Yield layer key, layer, and the grid keys that only other layers have.
+
+    Unknown layers are skipped.
+    """
     for key in LAYERS & grid.keys():
         of_layer: list[tuple[Any, set[str]]] = []
         for value in grid[key]:
@@ -288,7 +300,10 @@ def _foreign_options(
 def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source], options_of: OptionsOf) -> Iterator[Cell]:
     """Yield the cells of a paper's table: rows times columns.
 
-    Columns of the same experiment are merged.
+    Columns of the same experiment are merged. Quoted rows, and those not named by the sweep's file, are left out.
+
+    Raises:
+        PhmrunError: (exit 2) No column is a score of ours.
     """
     file, task = sweep.file, str(table.task)
     where = str(file.table)
@@ -317,7 +332,7 @@ def is_trained(row: PaperRow) -> bool:
 
 
 def column_groups(table: PaperTable, asked: Sequence[str] = ()) -> dict[str, str]:
-    """Map each score column to the first column with the same experiments.
+    """Map each score column to the first column with the same settings; other columns are left out.
 
     Args:
         table: The table.
@@ -339,8 +354,10 @@ def _below(lines: Mapping[str, int], prefix: str) -> dict[str, int]:
 def read_selection(texts: Iterable[str]) -> dict[str, list[Any]]:
     """Parse ``--only key=value`` options (``layer=phm``) into values by key.
 
+    Values are read as YAML. Options of one key add up.
+
     Raises:
-        PhmrunError: A text is not of the form key=value.
+        PhmrunError: (exit 2) A text is not of the form key=value, or its value is not YAML.
     """
     wanted: dict[str, list[Any]] = {}
     for text in texts:
@@ -354,7 +371,7 @@ def read_selection(texts: Iterable[str]) -> dict[str, list[Any]]:
 
 
 def fits(at: Mapping[str, Any], config: Experiment | None, wanted: Selection) -> bool:
-    """True if a cell has a wanted value at each wanted key.
+    """True if a cell has one of the wanted values at each wanted key.
 
     A key is a grid key, ``row``, ``column``, or a dotted key of the configuration. A section with a name or a structure
     also matches by that: ``layer=phm``, ``data=multi30k``.
@@ -366,7 +383,7 @@ def fits(at: Mapping[str, Any], config: Experiment | None, wanted: Selection) ->
 
 
 def _there(at: Mapping[str, Any], config: Experiment | None, key: str) -> list[Any]:
-    """Return a cell's values at a key, in sweep and configuration."""
+    """Return a cell's values at a key, in sweep and configuration; empty if it has none."""
     values = [at[key]] if key in at else []
     value: Any = config
     for part in key.split("."):
@@ -380,7 +397,10 @@ def _there(at: Mapping[str, Any], config: Experiment | None, key: str) -> list[A
 
 
 def _is(there: Any, wanted: Any) -> bool:
-    """True if a value equals the wanted one, possibly as text."""
+    """True if a value equals the wanted one, possibly as text.
+
+    A layer also equals its structure's name and its label; another section equals its ``name`` only.
+    """
     if isinstance(there, LayerConfig):
         there = {"structure": there.structure, **there.options}
     elif isinstance(there, Section):

@@ -51,10 +51,11 @@ class View:
     statuses: Sequence[CellStatus] = ()  # cells of a sweep, without seeds that are no longer needed
 
     def differences(self, margin: float | None = None) -> Differences:
-        """Return comparisons with the dense cells.
+        """Return comparisons with the dense cells, by row and column.
 
-        They are the decisions of the looks if there are any, else one test of all runs. Cells of other training lengths
-        are left out.
+        They are the decisions of the looks if there are any (``margin`` is then ignored), else one test of all runs.
+        Cells of
+        other training lengths are left out.
         """
         if self.looked is None:
             return differences(self.table, margin)
@@ -62,9 +63,10 @@ class View:
         return {place: looked for place, looked in self.looked.items() if place not in unequal}
 
     def require_runs(self, runs_dir: Path) -> None:
-        """Raise a `PhmrunError` (exit code 3) if no cell has a run.
+        """Check that at least one cell has a run; called after all that exists was shown.
 
-        Called after all that exists was shown.
+        Raises:
+            PhmrunError: (exit 3) No cell has a run.
         """
         if not any(figure.runs for line in self.table.figures for figure in line):
             raise PhmrunError(
@@ -79,8 +81,10 @@ class View:
 def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> View:
     """Return the results of a sweep's file, named runs, or all finished runs.
 
+    A single name that ends with ``.yaml`` or ``.yml`` is a sweep's file; no name stands for all finished runs.
+
     Raises:
-        PhmrunError: A name does not exist, no run is done, or another design is on record.
+        PhmrunError: (exit 2) A name does not exist, no run is done, or another design is on record.
     """
     asked = asked or Asked()
     if len(names) == 1 and names[0].endswith((".yaml", ".yml")):
@@ -101,7 +105,8 @@ def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> Vi
 def view_of_sweep(file: str, runs_dir: Path, asked: Asked) -> tuple[View, Plan]:
     """Return the results of a sweep, and its plan.
 
-    Raises as :func:`view`.
+    Raises:
+        PhmrunError: (exit 2) The file is invalid, or another design is on record; (exit 3) a run is damaged.
     """
     folder = Workplace(runs_dir, load_sweep(file).name).path
     terms = terms_of(folder, asked.max_seeds, asked.margin, asked.seeds, file)
@@ -121,10 +126,7 @@ def view_of_sweep(file: str, runs_dir: Path, asked: Asked) -> tuple[View, Plan]:
 
 
 def results_of(plan: Plan, statuses: Iterable[CellStatus]) -> Results:
-    """Return the results of a sweep's cells.
-
-    A paper's table keeps its shape.
-    """
+    """Return the results of a sweep's cells; a paper's table keeps its shape."""
     entries = tuple(_entry(status) for status in statuses)
     keys = tuple(dict.fromkeys(key for entry in entries for key in entry.at if key != SEED))
     sweep, table, shape = plan.sweep, plan.sweep.table, None
@@ -136,7 +138,7 @@ def results_of(plan: Plan, statuses: Iterable[CellStatus]) -> Results:
 
 
 def paper_headings(table: PaperTable, groups: Mapping[str, str], only: Sequence[str] = ()) -> list[Heading]:
-    """Return the columns of a paper's table that are scores of ours.
+    """Return the columns of a paper's table that are scores of ours, with its printed cells.
 
     Args:
         table: The paper's table.
@@ -155,9 +157,9 @@ def paper_headings(table: PaperTable, groups: Mapping[str, str], only: Sequence[
 
 
 def _entry(status: CellStatus) -> Entry:
-    """Return the table entry of a cell.
+    """Return the table entry of a cell; only finished runs have scores.
 
-    Only finished runs have scores.
+    The value that a replicate's seed chose is no setting of it. Missing checksums are taken from the run.
     """
     cell = status.cell
     run: RunSummary | None = status.run if status.run and status.run.state == State.DONE else None

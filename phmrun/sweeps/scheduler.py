@@ -67,7 +67,9 @@ class Scheduler:
         self._looked = 0.0
 
     def run(self) -> None:
-        """Run until each cell is done, has failed, or was started and stopped.
+        """Run until each cell is done, has failed, or was started and stopped, or the deadline.
+
+        At the end, all remaining processes are interrupted, and the cells released.
 
         Raises:
             KeyboardInterrupt: The user interrupted. All runs are interrupted, too; the same call resumes them.
@@ -88,9 +90,10 @@ class Scheduler:
                 claim.release()
 
     def _step(self) -> bool:
-        """Handle ended runs, and start new ones if there is room.
+        """Handle ended runs, look at those of others, and start new ones if there is room.
 
-        Returns True if any are left.
+        Returns:
+            True if any are left; ``False`` at the deadline.
         """
         if self.deadline is not None and time.monotonic() >= self.deadline:
             return False
@@ -118,12 +121,13 @@ class Scheduler:
         return bool(self._mine or self._elsewhere or (self._pending and not self._exhausted()))
 
     def _exhausted(self) -> bool:
+        """True if as many runs were started as ``limit`` allows."""
         return self.limit is not None and self._started >= self.limit
 
     def _claimed(self, cell: Cell) -> Job | None:
-        """Return the job of a cell.
+        """Lock a cell, report it as running, and return its job.
 
-        Returns ``None`` if it needs no run or another planner claims it.
+        ``None`` if it needs no run or another planner has the lock; in the latter case it is awaited.
         """
         name = str(cell.run_id)
         status = look(cell, self.workplace.runs_dir)
@@ -149,7 +153,9 @@ class Scheduler:
     def _wanted(self, status: CellStatus) -> bool:
         """True if a cell must run now.
 
-        Running cells are awaited, finished ones reported.
+        Running cells are awaited. Done and failed cells, and those tried before, are reported. A failed cell is run
+        once more
+        with ``retry_failed``.
         """
         name = str(status.cell.run_id)
         tried = self._attempts.get(name, 0) > 0
@@ -164,9 +170,10 @@ class Scheduler:
         return True
 
     def _settle(self, ended: Ended, *, stopped: bool = False) -> None:
-        """Handle the end of a process.
+        """Handle the end of a process: record a failure, release the cell, report its state.
 
-        One that this planner stopped counts as interrupted, not as failed.
+        A process that this planner stopped counts as interrupted, not as failed. A cell that another process runs is
+        awaited.
         """
         cell, claim, began = self._mine.pop(ended.run_id)
         try:
@@ -183,7 +190,10 @@ class Scheduler:
         self.watch(Event(status, time.monotonic() - began, ended.code, log))
 
     def _record(self, ended: Ended) -> None:
-        """Write the FAILED state for a process that failed before its training started."""
+        """Write the FAILED state for a process that failed before its training started.
+
+        Nothing is written for other exit codes, or if another process holds the run.
+        """
         run = Run(directory_of(self.workplace.runs_dir, ended.run_id))
         if ended.code not in (ExitCode.BUG, ExitCode.USAGE, ExitCode.DATA, ExitCode.TRAINING):
             return
@@ -207,9 +217,9 @@ class Cancelled:
 
 
 def cancel(workplace: Workplace, statuses: Sequence[CellStatus]) -> Cancelled:
-    """Interrupt a sweep's planners on this machine, then its runs.
+    """Interrupt a sweep's planners on this machine, then its runs, and wait for their end.
 
-    They can be resumed.
+    Runs can be resumed. Those on other machines go on, and are named in the result.
     """
     before = [status for status in statuses if status.state is CellState.RUNNING]
     # Planners first: they interrupt their own runs, and would start the next ones in the place of any that ended.
@@ -232,9 +242,9 @@ def cancel(workplace: Workplace, statuses: Sequence[CellStatus]) -> Cancelled:
 
 
 def _end(holders: Sequence[Holder], which: signal.Signals, seconds: float, *, group: bool) -> None:
-    """Signal processes, or their groups, and wait for their end.
+    """Signal processes (with ``group``, their process groups), and wait for their end.
 
-    ``seconds`` is the maximum time to wait.
+    ``seconds`` is the maximum time to wait. Processes of other users are skipped.
     """
     for holder in holders:
         # it may have ended, or belong to another user; the caller checks again
@@ -249,8 +259,10 @@ def _end(holders: Sequence[Holder], which: signal.Signals, seconds: float, *, gr
 
 
 def _is_here(holder: Holder) -> bool:
+    """True if a process is on this machine and in this namespace of process ids."""
     return (holder.host, holder.space) == (socket.gethostname(), Holder.this_process().space)
 
 
 def _lives(holder: Holder) -> bool:
+    """True if a process is alive, or may be."""
     return holder.lives(0.0)

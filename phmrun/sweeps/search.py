@@ -26,7 +26,7 @@ _WHOLE = re.compile(r"[+-]?\d+")
 
 @dataclass(frozen=True)
 class Interval:
-    """Range of a number.
+    """Range of a number: integers if both ends are, else floats.
 
     It is logarithmic if the upper end is at least ten times a positive lower end.
     """
@@ -43,7 +43,7 @@ class Interval:
         return float(trial.suggest_float(self.key, self.low, self.high, log=logarithmic))
 
     def rounded(self, value: Any) -> float:
-        """Return a value with :data:`DIGITS` significant digits, within the range."""
+        """Return a value with :data:`DIGITS` significant digits, within the range; integers unchanged."""
         if isinstance(self.low, int):
             return int(value)
         return min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
@@ -57,7 +57,7 @@ class Choice:
     values: tuple[Any, ...]  # numbers, texts, booleans
 
     def suggest(self, trial: Any) -> Any:
-        """Return the value that an Optuna trial suggests."""
+        """Return the value that an Optuna trial suggests, one of the list."""
         return trial.suggest_categorical(self.key, list(self.values))
 
     def rounded(self, value: Any) -> Any:
@@ -69,10 +69,10 @@ Variation = Interval | Choice
 
 
 def read_variation(text: str) -> Variation:
-    """Parse ``KEY=LOW..HIGH`` or ``KEY=A,B,C``.
+    """Parse ``KEY=LOW..HIGH`` into an interval, or ``KEY=A,B,C`` (YAML values) into a choice.
 
     Raises:
-        PhmrunError: The text has another form, or the range is empty or not of numbers.
+        PhmrunError: (exit 2) The text has another form, or the range is empty or not of numbers.
     """
     key, equals, values = (part.strip() for part in text.partition("="))
     if not (equals and key and values):
@@ -115,6 +115,8 @@ class Result(NamedTuple):
 class Search:
     """Trials around one cell, kept in a journal file.
 
+    The same cell, variations and file continue an earlier search. The file's directory is created.
+
     Args:
         cell: A cell that can be run.
         variations: Keys to vary.
@@ -122,7 +124,7 @@ class Search:
         make: Function that builds a cell with other values.
 
     Raises:
-        PhmrunError: Optuna is not installed.
+        PhmrunError: (exit 2) Optuna is not installed.
         ValueError: The cell cannot be run.
     """
 
@@ -157,6 +159,8 @@ class Search:
     def next(self, count: int, trials: int) -> list[Trial]:
         """Return at most ``count`` trials to run now, interrupted ones first.
 
+        New trials are recorded in the journal; empty when all trials have been started.
+
         Args:
             count: Trials to run now.
             trials: Trials of the whole search.
@@ -171,9 +175,10 @@ class Search:
         return open_[:count]
 
     def settle(self, trial: Trial, status: CellStatus) -> bool:
-        """Record the score of a trial.
+        """Record the score of a trial; ``False`` if its run has not ended.
 
-        Returns False if its run has not ended.
+        A trial that is not done, or has no validation score, is recorded as failed. One that is on record stays
+        unchanged.
         """
         if status.state not in (CellState.DONE, CellState.FAILED, CellState.INVALID, CellState.BLOCKED):
             return False
@@ -183,19 +188,21 @@ class Search:
         return True
 
     def results(self) -> list[Result]:
-        """Return the finished trials, best first."""
+        """Return the finished trials, best first, those without a score last."""
         over = [trial for trial in self._study.get_trials(deepcopy=False) if trial.state.is_finished()]
         results = [Result(trial.number, self._rounded(trial.params), trial.value) for trial in over]
         sign = 1 if metric_of(self.monitor).lower_is_better else -1
         return sorted(results, key=lambda trial: (trial.score is None, sign * (trial.score or 0.0), trial.number))
 
     def run_of(self, result: Result) -> Cell:
-        """Return the cell of a finished trial."""
+        """Return the cell of a finished trial, built from its values."""
         return self._make(self.cell, result.values)
 
     def _trial(self, number: int, values: Mapping[str, Any]) -> Trial:
+        """Return a trial with its values rounded and its cell."""
         rounded = self._rounded(values)
         return Trial(number, rounded, self._make(self.cell, rounded))
 
     def _rounded(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values by key, each rounded by its variation."""
         return {key: self._variations[key].rounded(value) for key, value in values.items()}

@@ -72,10 +72,7 @@ class Known:
 
     @property
     def looked_at(self) -> int:
-        """Seeds at the deciding or last look.
-
-        0 before the first.
-        """
+        """Seeds at the deciding or last look; 0 before the first."""
         shown = self.judgement.difference
         if shown is not None and shown.look is not None:
             return shown.look
@@ -96,6 +93,8 @@ class Terms:
     def question(self, score: str, dropped: int = 0) -> Question:
         """Return the question on a score, with its direction and margin.
 
+        A margin of 0 becomes ``None``.
+
         Args:
             score: Name of the score.
             dropped: Seeds of a row that chose its settings and are not counted.
@@ -111,20 +110,15 @@ def planned_looks(most: int) -> tuple[int, ...]:
 
 
 def reached(looks: Sequence[int], *counts: int) -> int:
-    """Return the last look that all these counts reach.
-
-    0 before the first.
-    """
+    """Return the last look that all these counts reach; 0 before the first."""
     return max((look for look in looks if look <= min(counts)), default=0)
 
 
 def kept_terms(folder: Path, file: str | None = None) -> Terms | None:
-    """Return the recorded terms, from the sweep's folder or beside its file.
-
-    Returns ``None`` if there are none.
+    """Return the recorded terms, from the sweep's folder, else beside its file; ``None`` without.
 
     Raises:
-        PhmrunError: The record is damaged.
+        PhmrunError: (exit 2) The record is damaged.
     """
     beside = [Path(file).parent / TRAVELS] if file else []
     for path in (folder / FILE, *beside):
@@ -155,12 +149,13 @@ def write_design(folder: Path, terms: Terms, statuses: Sequence[CellStatus]) -> 
 def terms_of(
     folder: Path, max_seeds: int | None, margin: float | None, seeds: int | None, file: str | None = None
 ) -> Terms | None:
-    """Return the recorded or requested terms of a sweep.
+    """Return the recorded terms of a sweep, else the requested ones.
 
-    Returns ``None`` if it is not sequential.
+    ``None`` if none are recorded and ``max_seeds`` is not given: the sweep is not sequential.
 
     Raises:
-        PhmrunError: The terms differ from the recorded ones, or ``seeds`` is set although terms are recorded.
+        PhmrunError: (exit 2) The request differs from the record, the record is damaged, or ``seeds`` is set although
+            terms are recorded.
     """
     kept = kept_terms(folder, file)
     if kept is None:
@@ -174,10 +169,10 @@ def terms_of(
 
 
 def fix_terms(folder: Path, asked: Terms, file: str | None = None) -> None:
-    """Record the terms of a sweep before its first look.
+    """Record the terms of a sweep before its first look; nothing if the same are on record.
 
     Raises:
-        PhmrunError: Other terms are on record.
+        PhmrunError: (exit 2) Other terms are on record.
     """
     kept = kept_terms(folder, file)
     if kept is None:
@@ -187,6 +182,7 @@ def fix_terms(folder: Path, asked: Terms, file: str | None = None) -> None:
 
 
 def _fixed_before(kept: Terms, folder: Path) -> PhmrunError:
+    """Return the error for terms that differ from the recorded ones."""
     before = f"--max-seeds {kept.max_seeds}" + (f" --margin {kept.margin:g}" if kept.margin is not None else "")
     return PhmrunError(
         f"the design of this sweep was fixed before its first look: {before}",
@@ -196,7 +192,10 @@ def _fixed_before(kept: Terms, folder: Path) -> PhmrunError:
 
 
 def families(statuses: Iterable[CellStatus]) -> list[Family]:
-    """Group the rows of a sweep by task and data."""
+    """Group the rows of a sweep by task and data.
+
+    The first dense row of a group is its baseline; cells are sorted by seed.
+    """
     rows: dict[str, dict[tuple[tuple[str, str], ...], list[CellStatus]]] = {}
     for status in statuses:
         entry = _entry(status.cell)
@@ -215,7 +214,10 @@ def families(statuses: Iterable[CellStatus]) -> list[Family]:
 
 
 def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
-    """Return the state of each row that is compared with a dense row."""
+    """Return the state of each row that is compared with a dense row.
+
+    Rows of a family without a dense row are left out.
+    """
     score, compared = main_score(statuses), []
     for family in families(statuses):
         if family.baseline is None:
@@ -239,7 +241,7 @@ def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
 def wanted(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
     """Return the unfinished cells up to the next look.
 
-    They are of rows that are open, and of their baselines.
+    They are of rows that are open, and of their baselines. Diverged cells are not among them.
     """
     chosen: list[CellStatus] = []
     for family in families(statuses):
@@ -277,7 +279,7 @@ def replayed(table: ResultTable, statuses: Sequence[CellStatus], terms: Terms) -
 
 
 def without_spared(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
-    """Return the cells without those not started that no look needs."""
+    """Return the cells without those that have not started and that no look needs."""
     needed = {id(status) for status in wanted(statuses, terms)}
     return [status for status in statuses if status.state not in NOT_BEGUN or id(status) in needed]
 
@@ -288,10 +290,7 @@ def counted_seeds(row: Row) -> list[CellStatus]:
 
 
 def scores_of(row: Row) -> list[float]:
-    """Return a row's counted scores, up to the first missing one.
-
-    Diverged seeds are NaN.
-    """
+    """Return a row's counted scores by seed, up to the first missing one; diverged seeds are NaN."""
     values = []
     for status in counted_seeds(row):
         run = status.run if status.state is CellState.DONE else None
@@ -306,7 +305,7 @@ def scores_of(row: Row) -> list[float]:
 def _floors(row: Row, score: str) -> dict[str, list[float]]:
     """Return the floors' scores in a row's runs, by name.
 
-    A constant floor has a single value.
+    A constant floor has a single value; a floor that no run has is left out.
     """
     floors = {}
     for name in floors_of(score) if score else ():
@@ -318,14 +317,12 @@ def _floors(row: Row, score: str) -> dict[str, list[float]]:
 
 
 def main_score(statuses: Iterable[CellStatus]) -> str:
-    """Return the main score of the first run that has one.
-
-    The result is empty if there is none.
-    """
+    """Return the main score of the first run that has one, else an empty text."""
     names = (status.run.main_score for status in statuses if status.run is not None)
     return next((name for name in names if name), "")
 
 
 def _entry(cell: Cell) -> Entry:
+    """Return a cell's configuration and checksums as an entry without a run."""
     config: Mapping[str, object] = cell.config.model_dump(mode="json") if cell.config else {}
     return Entry({}, config, None, marks=cell.marks)

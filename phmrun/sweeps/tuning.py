@@ -56,13 +56,13 @@ class Tuned:
 
     @property
     def scores(self) -> list[float]:
-        """Best validation scores of its trials."""
+        """Best validation scores of its trials; trials without one are left out."""
         scores = [status.run.score(BEST) for _, status in self.trials if status.run]
         return [score for score in scores if score is not None]
 
     @property
     def lower_is_better(self) -> bool:
-        """Direction of the validation score."""
+        """True if a lower validation score is better."""
         config = self.cells[0].config
         return config is not None and metric_of(config.training.monitor).lower_is_better
 
@@ -70,7 +70,8 @@ class Tuned:
 def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make, *, replicates: bool = False) -> list[Tuned]:
     """Return the rows that can be run, with their trials so far.
 
-    Spaces are extended as far as needed. Trials that are not done are the ones to run next.
+    Spaces are extended as far as needed, once all trials have ended. Trials that are not done are the ones to run next.
+    With ``replicates``, further seeds have trials of their own once every row has its best values.
     """
     by_row: dict[tuple[str, ...], list[Cell]] = {}
     for cell in plan.cells:
@@ -91,13 +92,13 @@ def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make, *, replicates: b
 
 
 def grid_of_three(row: Tuned) -> tuple[str, list[float]]:
-    """Return the key and three values for a row's replicates.
+    """Return the key and three ascending values for a row's replicates.
 
     The values are the pilot's best and its neighbors among the values tried. If the best lies at an edge, a value
     beyond it is added, for this row only.
 
     Raises:
-        PhmrunError: The values are not positive numbers, or the pilot has no best one.
+        PhmrunError: (exit 2) The values are not positive numbers, or the pilot has no best one.
     """
     (key,) = row.space
     if row.values is None or not _numbers(row.space[key]):
@@ -110,6 +111,7 @@ def grid_of_three(row: Tuned) -> tuple[str, list[float]]:
 
 
 def _replicates(row: Tuned, runs_dir: Path, make: Make) -> Iterator[Tuned]:
+    """Yield the row of each further seed, with trials of the pilot's three values."""
     key, grid = grid_of_three(row)
     for cell in row.cells[1:]:
         yield _tried(Tuned((cell,), {key: grid}), runs_dir, make)
@@ -118,7 +120,8 @@ def _replicates(row: Tuned, runs_dir: Path, make: Make) -> Iterator[Tuned]:
 def extended(rows: Sequence[Tuned]) -> list[Space] | None:
     """Return the rows' spaces, extended at edges with a best value.
 
-    Returns ``None`` if no row has its best value at an edge.
+    A row's edge extends the space of every row by one value, in geometric progression. ``None`` if no row has its best
+    value at an edge.
     """
     spaces = [
         {key: sorted(values) if _numbers(values) else values for key, values in row.space.items()} for row in rows
@@ -134,9 +137,9 @@ def extended(rows: Sequence[Tuned]) -> list[Space] | None:
 
 
 def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
-    """Return the plan with each row's best values.
+    """Return the plan with each row's best values; rows without a choice stay unchanged.
 
-    Rows without a choice stay unchanged.
+    Cells of replicates get the choice of their seed; the pilot's cell is left out.
     """
     chosen = {cell.run_id: row for row in rows if row.values is not None for cell in row.cells}
     cells = []
@@ -154,9 +157,9 @@ def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
 
 
 def _replicate(row: Tuned, cell: Cell, make: Make) -> Iterator[Cell]:
-    """Yield the cell of a replicate with its seed's choice.
+    """Yield the cell of a replicate with its seed's choice, else the row's.
 
-    The pilot has none.
+    The pilot's cell yields nothing.
     """
     for chosen in row.replicates:
         if chosen.cells[0].run_id == cell.run_id:
@@ -168,10 +171,10 @@ def _replicate(row: Tuned, cell: Cell, make: Make) -> Iterator[Cell]:
 
 
 def _around(cell: Cell) -> Space:
-    """Return five learning rates around a cell's own.
+    """Return five learning rates around a cell's own, half a power of ten apart.
 
     Raises:
-        PhmrunError: The cell has no learning rate.
+        PhmrunError: (exit 2) The cell has no learning rate.
     """
     rate = cell.config.training.optimizer.lr if cell.config else None
     if rate is None:
@@ -186,7 +189,10 @@ def _beside(row: Tuned) -> list[Mapping[str, Any]]:
 
 
 def _tried(row: Tuned, runs_dir: Path, make: Make, further: Sequence[Mapping[str, Any]] = ()) -> Tuned:
-    """Return a row with its trials, and the best if all have ended."""
+    """Return a row with its trials, and the best values if all have ended.
+
+    Trials are all combinations of its space, and ``further``. Without any score there are no best values.
+    """
     combinations = [dict(zip(row.space, values, strict=True)) for values in product(*row.space.values())]
     trials = [(values, look(make(row.cells[0], values), runs_dir)) for values in [*combinations, *further]]
     row = replace(row, trials=tuple(trials), values=None, at_edge=())
@@ -208,4 +214,5 @@ def _numbers(values: Sequence[Any]) -> bool:
 
 
 def _rounded(value: float) -> float:
+    """Return a value with three significant digits."""
     return float(f"{value:.3g}")

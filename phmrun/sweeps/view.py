@@ -44,7 +44,7 @@ class Tracker:
         self._started: set[str] = set()
 
     def take(self, event: Event) -> None:
-        """Update the state from an event."""
+        """Update states, running cells and the estimate from an event."""
         status, name = event.status, str(event.status.cell.run_id)
         self.statuses[name] = status
         if status.state is CellState.RUNNING:
@@ -57,7 +57,7 @@ class Tracker:
                 self._overheads.append(max(0.0, event.seconds - status.run.status.seconds))
 
     def refresh(self) -> list[CellStatus]:
-        """Read the running cells again, and return them.
+        """Read the running cells again, and return those that still run.
 
         Started ones that hold no lock yet are included.
         """
@@ -69,9 +69,9 @@ class Tracker:
         return [status for status in self.statuses.values() if status.state is CellState.RUNNING]
 
     def left(self) -> float | None:
-        """Return the seconds left.
+        """Return the seconds left; ``None`` if unknown.
 
-        They include the measured overhead of start-up and evaluation. Returns ``None`` if unknown.
+        They include the measured overhead of start-up and evaluation.
         """
         open_ones = [s for s in self.statuses.values() if s.state in (*NOT_BEGUN, CellState.RUNNING)]
         training = self.estimate.total(open_ones, self.slots)
@@ -81,7 +81,10 @@ class Tracker:
         return training + overhead * len(open_ones) / self.slots
 
     def summary(self, running: Iterable[CellStatus]) -> str:
-        """Return the progress in one line."""
+        """Return the progress in one line: cells by state, units per second, time left.
+
+        Units and time are left out if unknown.
+        """
         counts = tally(self.statuses.values())
         parts = [f"{counts.get(CellState.DONE, 0)} of {len(self.statuses)} done"]
         parts += [f"{count} {kind}" for kind, count in counts.items() if kind not in (CellState.DONE, *NOT_BEGUN)]
@@ -99,7 +102,7 @@ View = Callable[[Event | None], None]  # shows an event; None: time has passed
 
 @contextmanager
 def shown(tracker: Tracker, console: Console) -> Iterator[View]:
-    """Yield a view of a sweep, live if the console is a terminal."""
+    """Yield a view of a sweep: a live table on a terminal, else lines on stderr."""
     looked = time.monotonic()
 
     def lines(event: Event | None) -> None:
@@ -134,7 +137,7 @@ def shown(tracker: Tracker, console: Console) -> Iterator[View]:
 
 
 def said(event: Event) -> str:
-    """Return the text of an event, one line."""
+    """Return the text of an event, one line: state, duration, cell, main score or reason."""
     status = event.status
     if status.state is CellState.RUNNING:
         return f"started {status.cell.label} ({status.cell.run_id})"
@@ -150,10 +153,7 @@ def said(event: Event) -> str:
 
 
 def pace_of(run: RunSummary | None) -> float | None:
-    """Return the units (tokens) per second in the last row of a run's history.
-
-    Returns ``None`` if unknown.
-    """
+    """Return the units (tokens) per second in the last row of a run's history; ``None`` if unknown."""
     if run is None:
         return None
     try:
@@ -165,7 +165,10 @@ def pace_of(run: RunSummary | None) -> float | None:
 
 
 def _running(tracker: Tracker, statuses: Sequence[CellStatus]) -> Table:
-    """Return the table of the running cells: step, pace, time left."""
+    """Return the table of the running cells: step, share, pace, time left.
+
+    At most :data:`MOST_SHOWN` are shown, then the number of others.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("running", "step", "", "units/s", "left"):
         table.add_column(heading, justify="left" if heading == "running" else "right")

@@ -52,9 +52,11 @@ class Workplace:
     def job(self, cell: Cell, threads: int = 0) -> Job:
         """Write a cell's configuration, create its run directory, and return its job.
 
+        An existing run is left unchanged.
+
         Args:
             cell: A cell that can be run.
-            threads: CPU threads if the cell's configuration sets none.
+            threads: CPU threads if the cell's configuration sets none; 0: none are set.
 
         Raises:
             ValueError: The cell cannot be run.
@@ -73,11 +75,11 @@ class Workplace:
         return Job(cell.run_id, tuple(command), self.log(cell.run_id))
 
     def log(self, run_id: str) -> Path:
-        """Path of the output of a run's process."""
+        """Return the path of the output of a run's process."""
         return directory_of(self.runs_dir, run_id) / LOG
 
     def claim(self, cell: Cell) -> Lock:
-        """Return the lock of the planner that starts a cell.
+        """Return the lock of the planner that starts a cell, not acquired.
 
         Creates its run directory if missing.
         """
@@ -86,7 +88,10 @@ class Workplace:
         return Lock(path / CLAIM, f"the run {cell.run_id}")
 
     def registration(self) -> Lock:
-        """Return the lock that registers this planner for ``phmrun sweep cancel``."""
+        """Return the lock that registers this planner for ``phmrun sweep cancel``, not acquired.
+
+        Creates its folder if missing.
+        """
         folder = self.path / "planners"
         folder.mkdir(parents=True, exist_ok=True)
         return Lock(folder / f"{socket.gethostname()}-{os.getpid()}", "this planner's own registration")
@@ -98,9 +103,9 @@ class Workplace:
 
 
 def last_lines(log: Path, count: int = 5) -> list[str]:
-    """Return the last lines of a log without blank ones.
+    """Return the last ``count`` lines of a log that are not blank; empty without a log.
 
-    The result is empty if there is no log.
+    Only its last 64 KiB are read.
     """
     try:
         with log.open("rb") as handle:
