@@ -259,6 +259,11 @@ def load_plugins(paths: Iterable[Path] | None) -> dict[Path, str]:
     return {path: load_plugin(path) for path in paths or ()}
 
 
+def plugin_marks(plugins: Mapping[Path, str]) -> dict[str, str]:
+    """Return the checksums of the user's plug-ins, for an experiment's identity."""
+    return {f"plugin {path.name}": digest for path, digest in plugins.items()}
+
+
 class Option(NamedTuple):
     """Option of a structure or embedding: a keyword-only parameter of its constructor."""
 

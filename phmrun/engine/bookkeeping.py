@@ -1,21 +1,17 @@
-"""Records of a training run beside its checkpoints: data, log, environment, outcome, scores."""
+"""Records of a training run beside its checkpoints: data, environment, scores."""
 
 import logging
 import re
-import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from signal import Signals
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from phmrun.config import Experiment, TrainingConfig
 from phmrun.engine.data import DataModule
-from phmrun.engine.processes import is_leader
-from phmrun.errors import Interrupted, PhmrunError
+from phmrun.errors import PhmrunError
 from phmrun.kernels import Choice, float32_precision
 from phmrun.ledger import Run, State
 from phmrun.ledger.environment import DataRecord, Split
@@ -82,106 +78,6 @@ def tell_validation(row: Mapping[str, Any]) -> None:
             for name, value in scores.items()
         )
         LOG.info("validation at step %s: %s", row["step"], figures)
-
-
-@contextmanager
-def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> Iterator[None]:
-    """Write the state and its reason into the status if the block raises.
-
-    The exception is raised again.
-    Interrupts and broken pipes give ``interrupted``, errors give ``failed``. A run that is no longer ``running`` is
-    left unchanged.
-
-    Args:
-        run: Run in training.
-        failed: State after an error. Default: ``failed``.
-        before: Prefix of the reason.
-    """
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        terminated = isinstance(error, Interrupted) and error.which is Signals.SIGTERM
-        set_outcome(run, State.INTERRUPTED, f"{before}{'by SIGTERM' if terminated else 'by the user'}")
-        raise
-    except PhmrunError as error:
-        set_outcome(run, failed, before + error.what)
-        raise
-    except BrokenPipeError:
-        set_outcome(run, State.INTERRUPTED, f"{before}the reader of its output closed the pipe")
-        raise
-    except Exception as error:
-        set_outcome(run, failed, f"{before}{type(error).__name__}: {error}")
-        raise
-
-
-def set_outcome(run: Run, state: State, reason: str) -> None:
-    """Write the state of a running run.
-
-    A failure is logged, not raised.
-    """
-    try:
-        if is_leader() and run.status.state is State.RUNNING:
-            run.set_state(state, reason)
-    except (OSError, PhmrunError) as error:
-        LOG.warning("%s could not be written: %s", run.status_path, error)
-
-
-class _LogFile(logging.FileHandler):
-    """Log file that is closed with one warning if it cannot be written."""
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        """Remove this handler and log a warning, instead of a traceback per line."""
-        if self in (logger := logging.getLogger("phmrun")).handlers:
-            logger.removeHandler(self)
-            logger.warning("%s cannot be written to: %s", self.baseFilename, sys.exception())
-
-
-@contextmanager
-def log_file(run: Run) -> Iterator[None]:
-    """Append phmrun's messages within the block to the run's ``train.log``.
-
-    An error that ends the block is appended, too. It does nothing on processes other than the leader.
-    """
-    if not is_leader():
-        yield
-        return
-    handler = _LogFile(run.log_path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"))
-    # If another process has taken the run over, the log belongs to it.
-    handler.addFilter(lambda _: run.may_write)
-    logger = logging.getLogger("phmrun")
-    logger.addHandler(handler)
-    try:
-        yield
-    except BaseException as error:
-        expected = isinstance(error, PhmrunError | KeyboardInterrupt)
-        trace = None if expected else (type(error), error, error.__traceback__)
-        text = str(error) or type(error).__name__
-        handler.handle(logging.LogRecord(LOG.name, logging.ERROR, __file__, 0, text, None, trace))
-        raise
-    finally:
-        logger.removeHandler(handler)
-        handler.close()
-
-
-def has_begun(run: Run) -> bool:
-    """True if the run has optimizer steps, or its status cannot be read."""
-    try:
-        return run.status.step > 0
-    except PhmrunError:
-        return True
-
-
-def clear(run: Run, config_yaml: str) -> None:
-    """Empty a run directory except for its lock, and create the run again."""
-    for path in run.path.iterdir():
-        if path.name == "lock":
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-    Run.create(run.path.parent, run.id, config_yaml)
 
 
 def torch_facts(config: Experiment, kernels: Choice) -> dict[str, Any]:

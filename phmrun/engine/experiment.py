@@ -12,14 +12,9 @@ from phmrun.config.identity import canonical_identity
 from phmrun.datasets.reading import verify_sizes
 from phmrun.engine.arithmetic import kernels_of, set_threads
 from phmrun.engine.bookkeeping import (
-    clear,
-    has_begun,
     keep_data,
-    log_file,
-    outcome_kept,
     recorded,
     scores_of_training,
-    set_outcome,
     tell_validation,
 )
 from phmrun.engine.checkpoints import LAST, save_start
@@ -28,7 +23,7 @@ from phmrun.engine.counting import count_parameters, network_without_weights
 from phmrun.engine.data import DataModule, contents, doubts
 from phmrun.engine.module import Teacher, TrainingModule, build_module, seed_everything
 from phmrun.engine.optimizers import Rate, rate_table
-from phmrun.engine.processes import ending_with, is_leader, leader_died
+from phmrun.engine.processes import ending_with, leader_died
 from phmrun.engine.trained_model import TrainedModel, evaluate_run, open_run
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.files import cache_dir, disk_errors, remove_unfinished, write_text
@@ -36,10 +31,11 @@ from phmrun.kernels import tf32_products
 from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
 from phmrun.ledger.mirrors import write_mirror
+from phmrun.ledger.outcome import clear, has_begun, is_leader, log_file, outcome_kept, set_outcome
 from phmrun.ledger.segment import Segment
 from phmrun.ledger.wandb_mirror import Mirror
 from phmrun.progress import waiting
-from phmrun.registry import TASKS
+from phmrun.registry import TASKS, plugin_marks
 
 if TYPE_CHECKING:
     from phmrun.engine.fit import Fitted
@@ -266,11 +262,6 @@ def _check_steps(config: Experiment, derivation: Derivation | None) -> None:
             valid=("1 or more",),
             hint=f"`phmrun train {config.task} --dry-run` prints the plan and trains nothing.",
         )
-
-
-def plugin_marks(plugins: Mapping[Path, str]) -> dict[str, str]:
-    """Return the checksums of the user's plug-ins, for an experiment's identity."""
-    return {f"plugin {path.name}": digest for path, digest in plugins.items()}
 
 
 def _segments(run: Run) -> list[dict[str, Any]]:

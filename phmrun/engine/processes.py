@@ -117,11 +117,6 @@ def is_distributed() -> bool:
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
-def is_leader() -> bool:
-    """True if this process is the first on all machines, which writes."""
-    return all(os.environ.get(name, "0") == "0" for name in ("LOCAL_RANK", "NODE_RANK", "GROUP_RANK"))
-
-
 def rank() -> int:
     """Return the rank of this process, from 0."""
     return dist.get_rank() if is_distributed() else 0

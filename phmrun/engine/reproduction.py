@@ -16,7 +16,7 @@ from phmrun.documents import parsed
 from phmrun.engine.agreement import Agreement, agreement
 from phmrun.engine.checkpoints import BEST, LAST, load_checkpoint, weights_checksum
 from phmrun.engine.code import foreign_marks
-from phmrun.engine.experiment import build_data, plugin_marks, train
+from phmrun.engine.experiment import build_data, train
 from phmrun.engine.trained_model import config_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import read_regular
@@ -24,6 +24,7 @@ from phmrun.ledger import Run, State
 from phmrun.ledger.environment import differences
 from phmrun.ledger.listing import OTHER_FILE, score_value
 from phmrun.ledger.record import WEIGHTS
+from phmrun.registry import plugin_marks
 
 EXTENDS = "extends"
 

@@ -4,13 +4,9 @@ They are computed from predictions, or recorded. Imports torch to read predictio
 data.
 """
 
-import base64
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError
@@ -20,8 +16,8 @@ from phmrun.ledger.listing import OTHER_FILE
 from phmrun.ledger.manifest import Manifest
 from phmrun.ledger.record import ITEMS
 from phmrun.metric import OF, find_metric, metric_of, part_of
-from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.items import Items
+from phmrun.metrics.packing import packed, unpacked
 
 
 class RunItems:
@@ -64,56 +60,7 @@ def to_json(run: Run, score: str) -> dict[str, Any] | None:
         PhmrunError: (exit 3) Predictions differ from the run's manifest.
     """
     items = _counts(run.path, score) if metric_of(score).measure is not None and OF not in score else None
-    if items is None:
-        return None
-    columns = [_packed(items.counts[:, place]) for place in range(items.counts.shape[1])]
-    return {"items": len(items.counts), "mark": items.mark, "file": items.file, "columns": columns}
-
-
-def from_json(content: Mapping[str, Any]) -> Items:
-    """Return the items written by :func:`to_json`.
-
-    Raises:
-        ValueError: They are damaged.
-    """
-    try:
-        number = int(content["items"])
-        columns = [_unpacked(text, number) for text in content["columns"]]
-        return Items(np.stack(columns, axis=1), str(content["mark"]), str(content["file"]))
-    except (ArithmeticError, KeyError, TypeError, zlib.error) as error:
-        raise ValueError(f"damaged items: {error!r}") from error
-
-
-def _packed(column: Counts) -> str:
-    """Return a column of counts as compressed text, "bits:base64".
-
-    Each number has as few bits as the greatest needs.
-
-    Raises:
-        ValueError: A count is no natural number.
-    """
-    whole = column.astype(np.int64)
-    if not np.array_equal(whole, column) or (whole < 0).any():
-        raise ValueError("counts are natural numbers")
-    bits = max(int(whole.max(initial=0)).bit_length(), 1)
-    spread = (whole[:, None] >> np.arange(bits)) & 1
-    data = zlib.compress(np.packbits(spread.T.astype(np.uint8)).tobytes(), 9)
-    return f"{bits}:{base64.b64encode(data).decode('ascii')}"
-
-
-def _unpacked(text: str, number: int) -> Counts:
-    """Return the ``number`` counts of a text of :func:`_packed`.
-
-    Raises:
-        ValueError: The text is damaged.
-    """
-    width, _, data = text.partition(":")
-    bits, limit = int(width), number * 64 // 8 + 8
-    if not 1 <= bits <= 63:
-        raise ValueError("damaged items: no such width")
-    raw = zlib.decompressobj().decompress(base64.b64decode(data, validate=True), limit)
-    spread = np.unpackbits(np.frombuffer(raw, dtype=np.uint8), count=bits * number).reshape(bits, number)
-    return (spread.astype(np.int64) << np.arange(bits)[:, None]).sum(0).astype(np.float64)
+    return None if items is None else packed(items)
 
 
 def _counts(path: Path, score: str) -> Items | None:
@@ -131,7 +78,7 @@ def _counts(path: Path, score: str) -> Items | None:
     try:
         if (path / ITEMS).is_file():
             recorded = parse_json(read_regular(path / ITEMS))
-            return from_json(recorded[score]) if score in recorded else None
+            return unpacked(recorded[score]) if score in recorded else None
         metric = metric_of(name)
         if metric.read_items is None or OF in name:
             return None

@@ -10,13 +10,13 @@ import yaml
 from tiny_experiments import configured, everywhere, run_experiment, run_of, snapshot, write_corpus
 
 from phmrun.engine import experiment
-from phmrun.engine.bookkeeping import outcome_kept
 from phmrun.engine.data import doubts
 from phmrun.engine.experiment import dry_run
 from phmrun.engine.trained_model import evaluate_run, open_run
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import list_runs
+from phmrun.ledger.outcome import outcome_kept
 
 
 def test_without_a_mirror_nothing_is_left(tmp_path):

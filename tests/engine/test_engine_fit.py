@@ -12,8 +12,8 @@ from phmrun.engine import fit
 from phmrun.engine.checkpoints import load_checkpoint
 from phmrun.engine.fit import build_trainer, total_steps
 from phmrun.engine.module import seed_everything
-from phmrun.engine.processes import is_leader
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger.outcome import is_leader
 
 CPU = HardwareConfig(accelerator="cpu")
 

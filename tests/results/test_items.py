@@ -11,30 +11,31 @@ from phmrun.ledger import Run
 from phmrun.metric import Metric, metric_of
 from phmrun.metrics import bleu
 from phmrun.metrics.items import Items
+from phmrun.metrics.packing import _column_of, _text_of, unpacked
 from phmrun.registry import METRICS
-from phmrun.results.items import RunItems, _packed, _unpacked, from_json, to_json
+from phmrun.results.items import RunItems, to_json
 
 
 @given(arrays(np.int64, st.integers(0, 300), elements=st.integers(0, 2**20)))
 def test_columns_come_back(column):
-    assert np.array_equal(_unpacked(_packed(column.astype(float)), len(column)), column)
+    assert np.array_equal(_column_of(_text_of(column.astype(float)), len(column)), column)
 
 
 def test_right_and_wrong_take_a_bit_each():
     right = np.random.default_rng(0).integers(0, 2, 8000).astype(float)
-    assert len(_packed(right)) < 8000 / 8 * 4 / 3 + 100
+    assert len(_text_of(right)) < 8000 / 8 * 4 / 3 + 100
 
 
 @pytest.mark.parametrize("column", [[-1.0], [0.5]])
 def test_what_is_no_count_is_refused(column):
     with pytest.raises(ValueError, match="natural numbers"):
-        _packed(np.array(column))
+        _text_of(np.array(column))
 
 
 @pytest.mark.parametrize("text", ["", "0:", "64:AAAA", "1:!", "1:AAAA", "x:AAAA"])
 def test_damaged_columns_are_refused(text):
     with pytest.raises(ValueError, match=r"."):
-        from_json({"items": 3, "mark": "", "file": "", "columns": [text]})
+        unpacked({"items": 3, "mark": "", "file": "", "columns": [text]})
 
 
 def of_lengths(run, split, part):
@@ -50,7 +51,7 @@ def test_a_score_of_somebody_s_own_says_where_its_items_are(tmp_path, monkeypatc
     run.predictions.mkdir()
     (run.predictions / "test.txt").write_text("a b c\nd\n")
     written = to_json(run, "test/length")
-    assert from_json(written).counts.tolist() == [[3, 1], [1, 1]]
+    assert unpacked(written).counts.tolist() == [[3, 1], [1, 1]]
     (part,) = RunItems().of([run.path], "test/length-d")
     assert part.counts.tolist() == [[1, 1]]
     assert to_json(run, "test/length-of-copy") is None

@@ -1,0 +1,67 @@
+"""Counts of test items as compressed text, for JSON files."""
+
+import base64
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from phmrun.metrics.bootstrap import Counts
+from phmrun.metrics.items import Items
+
+
+def packed(items: Items) -> dict[str, Any]:
+    """Return the items as a JSON object.
+
+    Raises:
+        ValueError: A count is no natural number.
+    """
+    columns = [_text_of(items.counts[:, place]) for place in range(items.counts.shape[1])]
+    return {"items": len(items.counts), "mark": items.mark, "file": items.file, "columns": columns}
+
+
+def unpacked(content: Mapping[str, Any]) -> Items:
+    """Return the items written by :func:`packed`.
+
+    Raises:
+        ValueError: They are damaged.
+    """
+    try:
+        number = int(content["items"])
+        columns = [_column_of(text, number) for text in content["columns"]]
+        return Items(np.stack(columns, axis=1), str(content["mark"]), str(content["file"]))
+    except (ArithmeticError, KeyError, TypeError, zlib.error) as error:
+        raise ValueError(f"damaged items: {error!r}") from error
+
+
+def _text_of(column: Counts) -> str:
+    """Return a column of counts as compressed text, "bits:base64".
+
+    Each number has as few bits as the greatest needs.
+
+    Raises:
+        ValueError: A count is no natural number.
+    """
+    whole = column.astype(np.int64)
+    if not np.array_equal(whole, column) or (whole < 0).any():
+        raise ValueError("counts are natural numbers")
+    bits = max(int(whole.max(initial=0)).bit_length(), 1)
+    spread = (whole[:, None] >> np.arange(bits)) & 1
+    data = zlib.compress(np.packbits(spread.T.astype(np.uint8)).tobytes(), 9)
+    return f"{bits}:{base64.b64encode(data).decode('ascii')}"
+
+
+def _column_of(text: str, number: int) -> Counts:
+    """Return the ``number`` counts of a text of :func:`_text_of`.
+
+    Raises:
+        ValueError: The text is damaged.
+    """
+    width, _, data = text.partition(":")
+    bits, limit = int(width), number * 64 // 8 + 8
+    if not 1 <= bits <= 63:
+        raise ValueError("damaged items: no such width")
+    raw = zlib.decompressobj().decompress(base64.b64decode(data, validate=True), limit)
+    spread = np.unpackbits(np.frombuffer(raw, dtype=np.uint8), count=bits * number).reshape(bits, number)
+    return (spread.astype(np.int64) << np.arange(bits)[:, None]).sum(0).astype(np.float64)
