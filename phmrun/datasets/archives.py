@@ -36,12 +36,12 @@ _DAMAGED = (
 
 
 def largest() -> int:
-    """Size limit in bytes for files of unknown size, packed or unpacked.
+    """Return the size limit in bytes for files of unknown size, packed or unpacked.
 
     The environment variable ``PHMRUN_LARGEST_GB`` sets it in GB; the default is 16 GB.
 
     Raises:
-        PhmrunError: The variable is not a whole number of GB.
+        PhmrunError: The variable is not a whole number of GB, 1 to 999,999.
     """
     value = os.environ.get(VARIABLE) or str(USUAL)
     if not (value.isascii() and value.isdigit() and len(value) <= 6 and int(value)):
@@ -50,9 +50,9 @@ def largest() -> int:
 
 
 def too_much(limit: int, known: bool) -> str:
-    """Error text for a file of more than ``limit`` bytes.
+    """Return the error text for a file of more than ``limit`` bytes.
 
-    ``known`` if that is its size in the catalogue.
+    ``known`` if that is its size in the catalogue; otherwise the text says how to raise the limit.
     """
     if known:
         return f"more than the expected {limit:,} bytes"
@@ -78,10 +78,13 @@ def extract(archive: Path, member: str | None, destination: Path, *, limit: int 
 
 @contextmanager
 def opened(archive: Path, member: str | None, limit: int | None = None) -> Iterator[IO[bytes]]:
-    """Open one regular member of an archive, or the file itself if ``member`` is None, for reading.
+    """Open one regular member of an archive for reading.
+
+    The file itself if ``member`` is None; then the size is limited only if ``limit`` is not None.
 
     Raises:
         PhmrunError: (exit 3) For the reasons of :func:`extract`; also raised while the stream is read.
+        OSError: The file cannot be read.
     """
     if member is not None and not is_safe(member):
         raise _refused(f"the name {member!r} leads out of the archive", archive)
@@ -102,7 +105,7 @@ def opened(archive: Path, member: str | None, limit: int | None = None) -> Itera
 
 @contextmanager
 def unpacked(archive: Path, member: str | None) -> Iterator[IO[bytes]]:
-    """Open a member like :func:`opened`, and decompress it if it is a gzip file."""
+    """Open a member like :func:`opened`, decompressed if its content is gzip."""
     with opened(archive, member) as handle:
         stream = cast(io.BufferedReader, handle)
         if stream.peek(2)[:2] == GZIP_MAGIC:
@@ -113,7 +116,7 @@ def unpacked(archive: Path, member: str | None) -> Iterator[IO[bytes]]:
 
 
 def lines_of(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a stream, each cut to ``LONGEST_LINE`` bytes."""
+    """Yield the lines of a stream with their ends, each cut to ``LONGEST_LINE`` bytes."""
     while line := stream.readline(LONGEST_LINE):
         rest = line
         while len(rest) == LONGEST_LINE and not rest.endswith(b"\n"):
@@ -122,7 +125,7 @@ def lines_of(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def is_archive(path: Path) -> bool:
-    """True if a file's content is a zip or tar archive."""
+    """Return True if a file's content is a zip or tar archive, or a damaged one."""
     try:
         return zipfile.is_zipfile(path) or tarfile.is_tarfile(path)
     except _DAMAGED:  # a truncated compressed file; the reader reports it
@@ -130,7 +133,7 @@ def is_archive(path: Path) -> bool:
 
 
 def members(archive: Path) -> list[str]:
-    """Names of the regular files in an archive, without unsafe names.
+    """Return the names of the regular files in an archive, without unsafe names.
 
     Raises:
         PhmrunError: (exit 3) The archive is damaged or holds more than ``MOST_MEMBERS`` files.
@@ -150,6 +153,11 @@ def members(archive: Path) -> list[str]:
 
 @contextmanager
 def _zip_member(archive: Path, member: str) -> Iterator[IO[bytes]]:
+    """Open a regular member of a zip archive.
+
+    Raises:
+        PhmrunError: (exit 3) It is missing or not a regular file, or the archive holds too many files.
+    """
     with zipfile.ZipFile(archive) as packed:
         _check_number(len(packed.infolist()), archive)
         try:
@@ -165,6 +173,11 @@ def _zip_member(archive: Path, member: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _tar_member(archive: Path, member: str) -> Iterator[IO[bytes]]:
+    """Open a regular member of a tar archive, also if it is stored as ``./member``.
+
+    Raises:
+        PhmrunError: (exit 3) It is missing or not a regular file, or too much is stored before it.
+    """
     with tarfile.open(archive) as packed:
         wanted = {member, f"./{member}"}
         entry = next((entry for entry in _entries(packed, archive) if entry.name in wanted), None)
@@ -181,6 +194,9 @@ def _entries(packed: tarfile.TarFile, archive: Path) -> Iterator[tarfile.TarInfo
     """Yield the entries of a tar archive.
 
     Skipped content counts towards the size limit, since it is unpacked too.
+
+    Raises:
+        PhmrunError: (exit 3) There are too many entries, or they exceed :func:`largest`.
     """
     passed = 0
     for number, entry in enumerate(packed, 1):
@@ -192,12 +208,20 @@ def _entries(packed: tarfile.TarFile, archive: Path) -> Iterator[tarfile.TarInfo
 
 
 def _check_number(members: int, archive: Path) -> None:
+    """Check that an archive has at most ``MOST_MEMBERS`` files.
+
+    Raises:
+        PhmrunError: (exit 3) It has more.
+    """
     if members > MOST_MEMBERS:
         raise _refused(f"the archive holds more than {MOST_MEMBERS:,} files", archive)
 
 
 def _counted(content: IO[bytes], archive: Path, member: str | None, limit: int | None) -> IO[bytes]:
-    """Wrap a stream so that reading beyond the limit raises an error."""
+    """Return a stream whose reading beyond ``limit`` bytes raises a :class:`PhmrunError`.
+
+    None applies :func:`largest`.
+    """
     most = largest() if limit is None else limit
     what = f"{member or archive.name!r} holds {too_much(most, known=limit is not None)}"
     return cast(IO[bytes], io.BufferedReader(_Counted(content, most, _refused(what, archive)), CHUNK))
@@ -211,9 +235,15 @@ class _Counted(io.RawIOBase):
         self._content, self._left, self._error = content, limit, error
 
     def readable(self) -> bool:
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
+        """Read bytes into ``buffer``; return their number, 0 at the end.
+
+        Raises:
+            PhmrunError: The limit is exceeded.
+        """
         piece = self._content.read(len(buffer))
         self._left -= len(piece)
         if self._left < 0:
@@ -223,4 +253,5 @@ class _Counted(io.RawIOBase):
 
 
 def _refused(what: str, archive: Path) -> PhmrunError:
+    """Return an error (exit 3) about an archive."""
     return PhmrunError(what, where=str(archive), code=ExitCode.DATA)

@@ -27,6 +27,8 @@ def assemble(
 ) -> tuple[int, int]:
     """Write the files of one split below ``folder``, all of them or none.
 
+    Pairs with an empty or unreadable side are left out if ``aligned``.
+
     Args:
         folder: The dataset's folder.
         files: Files of the split.
@@ -64,7 +66,11 @@ def assemble(
 
 
 def _together(parts: Sequence[Part], archives: Mapping[str, Path], folder: Path) -> Iterator[tuple[str | None, ...]]:
-    """Yield the aligned lines of one part's sides."""
+    """Yield the aligned lines of one part's sides; None for an unreadable line.
+
+    Raises:
+        PhmrunError: (exit 3) The sides differ in length, or an archive is damaged.
+    """
     with ExitStack() as stack:
         streams = []
         for part in parts:
@@ -80,7 +86,7 @@ def _together(parts: Sequence[Part], archives: Mapping[str, Path], folder: Path)
 def _decoded(handle: IO[bytes]) -> Iterator[str | None]:
     """Yield lines without their ends.
 
-    None for one that is too long, holds a NUL or is not UTF-8.
+    None for one that is too long, holds a NUL or is not UTF-8. A byte order mark is removed.
     """
     for number, raw in enumerate(lines_of(handle)):
         body = raw.removesuffix(b"\n").removesuffix(b"\r")
@@ -93,7 +99,7 @@ def _decoded(handle: IO[bytes]) -> Iterator[str | None]:
 
 
 def _marked(lines: Iterator[str | None], part: Part, archives: Mapping[str, Path]) -> Iterator[str | None]:
-    """Yield the text inside a part's markup."""
+    """Yield the text inside a part's markup; without markup, the lines themselves."""
     if part.markup == "segments":
         for line in lines:
             if line and (match := _SEGMENT.search(line)):
@@ -113,7 +119,13 @@ def _marked(lines: Iterator[str | None], part: Part, archives: Mapping[str, Path
 def _rows(
     lines: Iterator[str | None], part: Part, rows: tuple[str, str], archives: Mapping[str, Path]
 ) -> Iterator[str | None]:
-    """Yield the header of a table and its rows with the required value in a column."""
+    """Yield the header of a table, and its rows with the required value in a column.
+
+    Unreadable and short rows are yielded, too.
+
+    Raises:
+        PhmrunError: (exit 3) The table has no such column.
+    """
     column, value = rows
     header = next(lines, None) or ""
     names = header.split("\t")
@@ -129,7 +141,7 @@ def _rows(
 
 
 def _selected(lines: Iterator[str | None], part: Part) -> Iterator[str | None]:
-    """Yield every k-th line (``every``), or all others (``but_every``)."""
+    """Yield every k-th line (``every``), or all others (``but_every``); without both, all."""
     for number, line in enumerate(lines, 1):
         left_out = (part.every and number % part.every) or (part.but_every and number % part.but_every == 0)
         if not left_out:

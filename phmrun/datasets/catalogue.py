@@ -88,32 +88,32 @@ class Dataset:
 
     @property
     def files(self) -> tuple[File, ...]:
-        """Files of all splits, without duplicates."""
+        """Files of all splits, each path once."""
         return tuple({file.path: file for split in self.splits.values() for file in split}.values())
 
     @property
     def bytes(self) -> int | None:
-        """Total size of all files in bytes.
-
-        None if one is unknown.
-        """
+        """Total size of all files in bytes; None if one is unknown."""
         sizes = [file.bytes for file in self.files]
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 class Catalogue:
-    """Datasets by name, parsed at first use from YAML text or, by default, from the packaged entries."""
+    """Datasets by name, parsed at first use.
+
+    From YAML text or, by default, from the packaged entries, plug-ins included.
+    """
 
     def __init__(self, text: str | None = None) -> None:
         self._text = text
 
     def names(self, task: str | None = None) -> list[str]:
-        """Sorted names of all datasets, or of those for a task."""
+        """Return the sorted names of all datasets, or of those for a task."""
         datasets = {**{name: self.get(name) for name in self._announced}, **self._datasets}
         return sorted(name for name, dataset in datasets.items() if task is None or task in dataset.tasks)
 
     def get(self, name: str, *, where: str | None = None) -> Dataset:
-        """Dataset of that name.
+        """Return the dataset of that name.
 
         Raises:
             PhmrunError: (exit 2) The catalogue has no such dataset; the message lists the nearest names.
@@ -126,11 +126,18 @@ class Catalogue:
 
     @property
     def _announced(self) -> list[str]:
-        """Names of datasets that packages and plug-ins announce beside the catalogue of phmrun."""
+        """Names of datasets that packages and plug-ins add; none if a text was given."""
         return [name for name in DATASETS.names() if name not in self._datasets] if self._text is None else []
 
     @cached_property
     def _datasets(self) -> dict[str, Dataset]:
+        """Datasets of the text or of the packaged files, by name.
+
+        Entries whose names begin with a dot are shared parts, and left out.
+
+        Raises:
+            PhmrunError: An entry is invalid, or a name occurs twice.
+        """
         texts = [("catalogue", self._text)]
         if self._text is None:
             paths = sorted((files("phmrun.datasets") / "entries").iterdir(), key=lambda path: path.name)
@@ -149,14 +156,18 @@ CATALOGUE = Catalogue()
 
 
 def is_safe(path: str) -> bool:
-    """True if a path with forward slashes is relative and stays below its folder."""
+    """Return True if a path with forward slashes is relative and stays below its folder."""
     parts = PurePosixPath(path).parts
     drive = len(path) > 1 and path[1] == ":"
     return bool(parts) and not (path.startswith("/") or ".." in parts or "\\" in path or "\0" in path or drive)
 
 
 def _dataset(name: str, entry: Any) -> Dataset:
-    """Build a dataset from an entry, after validation."""
+    """Build a dataset from an entry of the catalogue.
+
+    Raises:
+        PhmrunError: The entry is invalid.
+    """
     entry = _table(entry, name, _DATASET_KEYS)
     if missing := set(_FACTS) - entry.keys():
         raise _fault(f"missing: {', '.join(sorted(missing))}", name)
@@ -200,9 +211,9 @@ def _files(
 
 
 def _for_role(value: Any, role: str) -> Any:
-    """Replace ``{role}`` in a value.
+    """Replace ``{role}`` in a value, recursively.
 
-    Take the role's entry from a table by role.
+    A mapping that has the role as a key is replaced by its entry.
     """
     if isinstance(value, str):
         return value.replace("{role}", role)
@@ -216,6 +227,11 @@ def _for_role(value: Any, role: str) -> Any:
 def _file(
     entry: dict[str, Any], role: str, mirrors: tuple[str, ...], archives: Mapping[str, Remote], where: str
 ) -> File:
+    """Build a file from an entry; without addresses or parts, mirrors give the addresses.
+
+    Raises:
+        PhmrunError: The entry is invalid.
+    """
     single = {key: entry[key] for key in ("archive", "member") if key in entry}
     if single and "parts" in entry:
         raise _fault("there is one archive, or there are parts", where)
@@ -227,6 +243,11 @@ def _file(
 
 
 def _part(entry: Any, archives: Mapping[str, Remote], where: str) -> Part:
+    """Build a part of a file from an entry.
+
+    Raises:
+        PhmrunError: Its archive is not listed, or a key or value is invalid.
+    """
     entry = _table(entry, where, _PART_KEYS)
     archive, member, rows = entry.get("archive"), entry.get("member"), entry.get("rows")
     if archive not in archives:
@@ -242,7 +263,11 @@ def _part(entry: Any, archives: Mapping[str, Remote], where: str) -> Part:
 
 
 def _remote(entry: Mapping[str, Any], where: str, *, needs_address: bool) -> Remote:
-    """Build a remote file after checking path, addresses, checksum and size."""
+    """Build a remote file, after a check of path, addresses, checksum and size.
+
+    Raises:
+        PhmrunError: One of them is invalid; ``needs_address`` requires an address.
+    """
     path, sha256, size = entry.get("path"), entry.get("sha256"), entry.get("bytes")
     urls = tuple(entry.get("urls") or ())
     faults = []
@@ -262,9 +287,12 @@ def _remote(entry: Mapping[str, Any], where: str, *, needs_address: bool) -> Rem
 
 
 def _table(value: Any, where: str, keys: set[str] | None = None) -> dict[str, Any]:
-    """Return ``value`` if it is a mapping with string keys and no unknown ones.
+    """Return ``value`` if it is a mapping with string keys, all of them in ``keys``.
 
-    Raise an error otherwise.
+    ``keys`` of None allows any.
+
+    Raises:
+        PhmrunError: It is not.
     """
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise _fault("not a table of names", where)
@@ -274,4 +302,5 @@ def _table(value: Any, where: str, keys: set[str] | None = None) -> dict[str, An
 
 
 def _fault(what: str, where: str, valid: Sequence[str] = ()) -> PhmrunError:
+    """Return an error about an entry of the catalogue."""
     return PhmrunError(what, where=f"catalogue: {where}", valid=valid)

@@ -77,9 +77,10 @@ def fetch(
 
 
 def _wanted(dataset: Dataset, splits: Sequence[str], force: bool) -> dict[str, list[File]]:
-    """Files to download by split.
+    """Return the files to download, by split: those missing or with a wrong checksum.
 
-    A wrong checksum is an error unless ``force`` is set.
+    Raises:
+        PhmrunError: (exit 3) A checksum is wrong, and ``force`` is not set.
     """
     record = recorded(dataset)
     wanted: dict[str, list[File]] = {}
@@ -100,9 +101,12 @@ def _wanted(dataset: Dataset, splits: Sequence[str], force: bool) -> dict[str, l
 
 
 def _bring(dataset: Dataset, split: str, wanted: Sequence[File], pause: float) -> list[Path]:
-    """Download, extract or assemble files of a split.
+    """Download, extract or assemble files of a split; return their paths.
 
-    Assembled files are made for all roles together.
+    Assembled files are made for all roles together. Checksums that the catalogue lacks are recorded.
+
+    Raises:
+        PhmrunError: (exit 3) A file cannot be downloaded, or is damaged.
     """
     folder = dataset_dir(dataset)
     files = list(wanted)
@@ -127,6 +131,8 @@ def _bring(dataset: Dataset, split: str, wanted: Sequence[File], pause: float) -
 def build_split(dataset: Dataset, split: str, archives: dict[str, Path], folder: Path) -> int:
     """Assemble the files of a split from its archives, below ``folder``.
 
+    An incomplete result is removed.
+
     Returns:
         Number of pairs left out because a side is empty or unreadable.
 
@@ -148,7 +154,7 @@ def build_split(dataset: Dataset, split: str, archives: dict[str, Path], folder:
 
 
 def _archive(dataset: Dataset, name: str, pause: float) -> Path:
-    """Path of an archive, which is downloaded if it is missing or has a wrong checksum."""
+    """Return the path of an archive; download it if missing or its checksum is wrong."""
     archive = dataset.archives[name]
     if check(dataset, archive, recorded(dataset)) in (Check.MISSING, Check.WRONG):
         _download(dataset, archive, pause)
@@ -156,9 +162,12 @@ def _archive(dataset: Dataset, name: str, pause: float) -> Path:
 
 
 def _extract(dataset: Dataset, file: File, archive: Path) -> None:
-    """Extract one file and verify its checksum.
+    """Extract one file into the dataset's folder and check its checksum.
 
     A damaged archive without a known checksum is removed.
+
+    Raises:
+        PhmrunError: (exit 3) The archive is damaged or the checksum is wrong; such a file is removed.
     """
     path, part = dataset_dir(dataset) / file.path, file.parts[0]
     try:
@@ -174,7 +183,11 @@ def _extract(dataset: Dataset, file: File, archive: Path) -> None:
 
 
 def _download(dataset: Dataset, remote: Remote, pause: float) -> None:
-    """Try the addresses in order until one delivers the right file."""
+    """Download a file from the first address that delivers the right one.
+
+    Raises:
+        PhmrunError: (exit 3) None does; the error lists the reasons and how to get the file by hand.
+    """
     failures = [] if remote.urls else ["  the catalogue has no address for it"]
     for url in remote.urls:
         failure = _try(url, remote, dataset_dir(dataset), pause)
@@ -189,9 +202,10 @@ def _download(dataset: Dataset, remote: Remote, pause: float) -> None:
 
 
 def _try(url: str, remote: Remote, folder: Path, pause: float) -> str | None:
-    """Download from one address through pooch.
+    """Download from one address through pooch; return the reason of a failure, or None.
 
-    Return the reason of a failure, or None.
+    A resumed file with a wrong checksum is downloaded once more from the start. Without a known checksum an existing
+    file is removed first.
     """
     import pooch
     import requests
@@ -221,7 +235,7 @@ def _try(url: str, remote: Remote, folder: Path, pause: float) -> str | None:
 
 
 def disk_error(error: OSError, dataset: Dataset) -> PhmrunError:
-    """User error for a failed write to the data directory."""
+    """Return the user error (exit 3) for a failed write to the data directory."""
     what = f"the data directory cannot be written: {error.strerror or error}"
     hint = "Set PHMRUN_DATA to a directory that can be written."
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -278,7 +292,13 @@ class ResumingDownload:
                 return
 
     def _transfer(self, url: str) -> None:
-        """Send one request, from the end of ``part`` on if the server supports ranges."""
+        """Send one request, and append to ``part`` if the server continues it.
+
+        Otherwise ``part`` is written from the start.
+
+        Raises:
+            requests.RequestException: The server refuses, or sends more than the limit.
+        """
         import requests
 
         have = self.part.stat().st_size if self.part.is_file() else 0
@@ -306,20 +326,24 @@ class ResumingDownload:
                 os.fsync(handle.fileno())
 
     def _show(self, position: int) -> None:
-        """Set the progress to ``position`` bytes.
-
-        It moves back if the server starts over.
-        """
+        """Advance the progress to ``position`` bytes; back if the server starts over."""
         self._advance(position - self._shown)
         self._shown = position
 
 
 def _session() -> Any:
-    """Session of requests that refuses redirects from https to http."""
+    """Return a session of requests that refuses redirects from https to http."""
     import requests
 
     class Session(requests.Session):
+        """Session that raises ``requests.RequestException`` for such a redirect."""
+
         def get_redirect_target(self, resp: requests.Response) -> str | None:
+            """Return the target of a redirect, or None without one.
+
+            Raises:
+                requests.RequestException: It leads from https to another scheme.
+            """
             target = super().get_redirect_target(resp)
             if target is not None and resp.url.startswith("https:"):
                 reached = urljoin(resp.url, target)
@@ -331,7 +355,7 @@ def _session() -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Message of the innermost cause, without object representations."""
+    """Return the message of the innermost cause, without object representations."""
     inner: Any = error
     while isinstance(inner, Exception):
         error = inner

@@ -107,6 +107,11 @@ def import_files(dataset: Dataset, given: Sequence[str], *, force: bool = False)
 
 
 def _existing(text: str) -> Path:
+    """Return the path of an existing file, ``~`` expanded.
+
+    Raises:
+        PhmrunError: (exit 3) There is no such file.
+    """
     path = Path(text).expanduser()
     if not path.is_file():
         raise PhmrunError("no such file", where=text, code=ExitCode.DATA)
@@ -114,7 +119,13 @@ def _existing(text: str) -> Path:
 
 
 def _recognise(dataset: Dataset, path: Path, plan: _Plan) -> None:
-    """Add one file to the plan: a catalogued archive, another archive that holds catalogued files, or such a file."""
+    """Add a file to the plan, in place, by its name.
+
+    It is a catalogued archive, a table of several splits, a catalogued file, or another archive that holds such files.
+
+    Raises:
+        PhmrunError: Nothing in the catalogue fits.
+    """
     name, bare = path.name, _bare(path.name)
     sources, tables = {_bare(source): source for source in dataset.archives}, _tables(dataset)
     by_bare = {_bare(file.path): file.path for file in dataset.files}
@@ -147,13 +158,19 @@ def _recognise(dataset: Dataset, path: Path, plan: _Plan) -> None:
 
 
 def _tables(dataset: Dataset) -> dict[str, tuple[str, str]]:
-    """Tables that a column divides into splits: archive and member name, by file name."""
+    """Return tables that a column divides into splits: (archive, member) by file name."""
     parts = [part for file in dataset.files for part in file.parts if part.rows and part.member]
     return {PurePosixPath(str(part.member)).name: (part.archive, str(part.member)) for part in parts}
 
 
 def _refuse_other_splits(dataset: Dataset, file: File, source: Source) -> None:
-    """Refuse a table with several splits as the file of one split: test items would enter the training data."""
+    """Check that a file holds no rows of other splits, by the column that divides them.
+
+    Otherwise test items would enter the training data.
+
+    Raises:
+        PhmrunError: (exit 3) It does.
+    """
     for column, value in dict(part.rows for part in file.parts if part.rows).items():
         with unpacked(source.path, source.member) as content:
             rows = (line.decode("utf-8", "replace").rstrip("\r\n").split("\t") for line in lines_of(content))
@@ -168,11 +185,12 @@ def _refuse_other_splits(dataset: Dataset, file: File, source: Source) -> None:
 
 
 def _bare(path: str) -> str:
-    """File name of a path, without ``.gz``."""
+    """Return the file name of a path, without ``.gz``."""
     return PurePosixPath(path).name.removesuffix(".gz")
 
 
 def _unknown(dataset: Dataset, path: Path) -> PhmrunError:
+    """Return the error for a file that the catalogue does not know; the hint names a split."""
     holds = "holds no file" if is_archive(path) else "is not a file"
     split, files = next(iter(dataset.splits.items()))
     target = split if len(files) == 1 else f"{split}.{files[0].role}"
@@ -185,7 +203,13 @@ def _unknown(dataset: Dataset, path: Path) -> PhmrunError:
 
 
 def _staged(dataset: Dataset, plan: _Plan, stage: Path) -> _Staged:
-    """Copy, extract and assemble all planned files below ``stage``."""
+    """Copy, extract and assemble all planned files below ``stage``.
+
+    Sources in the plan are not changed, but its archives may be extended.
+
+    Raises:
+        PhmrunError: (exit 3) An archive has a wrong checksum, a file is damaged, or the files make no split.
+    """
     for name, path in plan.archives.items():
         expected = dataset.archives[name].sha256
         if expected and sha256_of(path) != expected:
@@ -228,9 +252,12 @@ def _staged(dataset: Dataset, plan: _Plan, stage: Path) -> _Staged:
 
 
 def _copied(source: Source, file: File, stage: Path) -> Path:
-    """Stage one file.
+    """Copy one file into ``stage``; return the copy's path.
 
-    Return the copy, compressed if the source or the catalogue's file is.
+    It is compressed if the source or the catalogue's file is.
+
+    Raises:
+        PhmrunError: (exit 3) The catalogue has a checksum of the compressed file, and the source is not compressed.
     """
     with opened(source.path, source.member) as handle, ExitStack() as stack:
         head = handle.read(CHUNK)
@@ -252,9 +279,13 @@ def _copied(source: Source, file: File, stage: Path) -> Path:
 
 
 def _checked(dataset: Dataset, staged: _Staged, force: bool) -> dict[str, dict[str, int]]:
-    """Verify the checksums and counts of the staged files.
+    """Check the checksums and counts of the staged files.
 
-    Return the counts of complete splits.
+    Returns:
+        Counts by unit of each split that is now complete.
+
+    Raises:
+        PhmrunError: (exit 3) A checksum or, without ``force``, a count differs, or a file is of another format.
     """
     sizes: dict[str, dict[str, int]] = {}
     for split, files in dataset.splits.items():
@@ -286,9 +317,12 @@ def _checked(dataset: Dataset, staged: _Staged, force: bool) -> dict[str, dict[s
 
 
 def _placed(dataset: Dataset, staged: _Staged, force: bool) -> list[Path]:
-    """Move the staged files into place.
+    """Move the staged files into place; return the paths of those that are new.
 
-    Overwrite existing files only with ``force``.
+    Files with the same content stay. Missing checksums and pairs left out are recorded beside the data.
+
+    Raises:
+        PhmrunError: (exit 3) Another file exists, and ``force`` is not set; nothing is moved.
     """
     by_path = {file.path: file for file in dataset.files}
     moves: dict[str, str] = {}

@@ -40,12 +40,12 @@ class Presence:
 
 
 def dataset_dir(dataset: Dataset) -> Path:
-    """Folder of a dataset; it may not exist."""
+    """Return the folder of a dataset; it may not exist."""
     return data_dir() / dataset.name
 
 
 def find(dataset: Dataset, file: Remote) -> Path | None:
-    """Path of a dataset's file, plain or with ``.gz`` after its name.
+    """Return the path of a dataset's file, plain or with ``.gz`` after its name.
 
     None if it is missing.
     """
@@ -54,20 +54,17 @@ def find(dataset: Dataset, file: Remote) -> Path | None:
 
 
 def is_here(dataset: Dataset) -> bool:
-    """True if every file of the dataset exists.
-
-    Contents are not read.
-    """
+    """Return True if every file of the dataset exists; contents are not read."""
     return len(splits_here(dataset)) == len(dataset.splits)
 
 
 def splits_here(dataset: Dataset) -> tuple[str, ...]:
-    """Splits whose files all exist; contents are not read."""
+    """Return the splits whose files all exist; contents are not read."""
     return tuple(split for split, files in dataset.splits.items() if all(find(dataset, file) for file in files))
 
 
 def locate(name: str, splits: Sequence[str] | None = None) -> dict[str, dict[str, Path]]:
-    """Paths of a dataset's files by split and role.
+    """Return the paths of a dataset's files, by split and role.
 
     Empty for the built-in corpora.
 
@@ -105,7 +102,9 @@ def locate(name: str, splits: Sequence[str] | None = None) -> dict[str, dict[str
 
 
 def own_files(**given: Path | Sequence[Path | str] | None) -> dict[str, tuple[Path, ...]]:
-    """The user's own files of each split that has any, given as a file, several, or none: ``train=path, test=None``.
+    """Return the user's own files of each split that has any.
+
+    Arguments are splits with a file, several, or None: ``train=path, test=None``.
 
     Raises:
         PhmrunError: (exit 3) One of them does not exist.
@@ -123,15 +122,21 @@ def own_files(**given: Path | Sequence[Path | str] | None) -> dict[str, tuple[Pa
 
 
 def own_texts(data: Any) -> tuple[dict[str, Path], dict[str, str]]:
-    """Path and checksum of the user's file for each split that a data section names."""
+    """Return path and SHA-256 of the user's file, each by split.
+
+    Splits without a file in the data section are left out.
+
+    Raises:
+        PhmrunError: (exit 3) A file does not exist.
+    """
     files = {split: path for split, (path,) in own_files(train=data.train, dev=data.dev, test=data.test).items()}
     return files, {split: sha256_of(path) for split, path in files.items()}
 
 
 def wanted_splits(dataset: Dataset, splits: Sequence[str] | None) -> tuple[str, ...]:
-    """Names of the chosen splits, without duplicates.
+    """Return the names of the chosen splits, without duplicates.
 
-    All of the dataset's if ``splits`` is None.
+    All of the dataset's if ``splits`` is None, or if it is generated.
 
     Raises:
         PhmrunError: (exit 2) The dataset has no such split.
@@ -143,7 +148,10 @@ def wanted_splits(dataset: Dataset, splits: Sequence[str] | None) -> tuple[str, 
 
 
 def by_hand(dataset: Dataset, wanted: Sequence[File] | None = None) -> str:
-    """Instructions for a machine without a network: files, addresses and target folder."""
+    """Return instructions for a machine without a network: files, addresses, target folder.
+
+    ``wanted`` of None means all files.
+    """
     files = dataset.files if wanted is None else wanted
     lines = [dataset.by_hand.strip()] if dataset.by_hand else []
     downloads: dict[str, Remote] = {
@@ -159,14 +167,15 @@ def by_hand(dataset: Dataset, wanted: Sequence[File] | None = None) -> str:
 
 
 def _origin(remote: Remote) -> str:
+    """Return size and first address of a file as text, as far as they are known."""
     size = "" if remote.bytes is None else f" ({remote.bytes:,} bytes)"
     return f"{size} from {remote.urls[0]}" if remote.urls else size
 
 
 def inspect(dataset: Dataset) -> list[Presence]:
-    """Check every file of a dataset.
+    """Return the state of every file of a dataset.
 
-    Reads all of them to compute checksums.
+    All present files are read, to compute checksums.
     """
     folder = dataset_dir(dataset)
     record = recorded(dataset)
@@ -178,7 +187,10 @@ def inspect(dataset: Dataset) -> list[Presence]:
 
 
 def check(dataset: Dataset, file: Remote, record: Mapping[str, str]) -> Check:
-    """Compare a file with the catalogue's checksum, or with the one recorded at its first download."""
+    """Return the result of comparing a file with its expected checksum.
+
+    That is the catalogue's, else the one in ``record``; without either, the file is only looked for.
+    """
     path = find(dataset, file)
     if path is None:
         return Check.MISSING
@@ -191,9 +203,9 @@ def check(dataset: Dataset, file: Remote, record: Mapping[str, str]) -> Check:
 
 
 def content_sha256(path: Path, file: Remote) -> str:
-    """SHA-256 of a file as the catalogue lists it.
+    """Return the SHA-256 of a file as the catalogue lists it.
 
-    Of the decompressed content if it is stored with ``.gz`` added.
+    If the file is stored with ``.gz`` added, it is that of the decompressed content.
 
     Raises:
         PhmrunError: (exit 3) The compressed file is damaged.
@@ -211,7 +223,7 @@ def content_sha256(path: Path, file: Remote) -> str:
 
 
 def checksums(name: str, splits: Sequence[str] | None = None) -> dict[str, str]:
-    """SHA-256 of a dataset's files by path, which is part of an experiment's identity.
+    """Return the SHA-256 of a dataset's files by path, part of an experiment's identity.
 
     Each is the catalogue's checksum, else the recorded one, else computed from the file.
 
@@ -234,29 +246,33 @@ def checksums(name: str, splits: Sequence[str] | None = None) -> dict[str, str]:
 
 
 def recorded(dataset: Dataset) -> dict[str, str]:
-    """Checksums recorded at the first download of files that have none in the catalogue, by path."""
+    """Return the checksums recorded at the first download or import, by path.
+
+    Only files without one in the catalogue have such a record.
+    """
     return {path: str(digest) for path, digest in _read(dataset, RECORD).items()}
 
 
 def write_record(dataset: Dataset, path: str, sha256: str) -> None:
-    """Record the checksum of a file that has none in the catalogue."""
+    """Add the checksum of a file to the dataset's ``.checksums.json``."""
     write_json(dataset_dir(dataset) / RECORD, recorded(dataset) | {path: sha256})
 
 
 def dropped(dataset: Dataset) -> dict[str, int]:
-    """Number of pairs left out when a split was assembled, by split."""
+    """Return the number of pairs left out when a split was assembled, by split."""
     return {split: int(count) for split, count in _read(dataset, DROPPED).items()}
 
 
 def write_dropped(dataset: Dataset, split: str, count: int) -> None:
-    """Record the number of pairs left out of a split."""
+    """Add the number of pairs left out of a split to the dataset's ``.dropped.json``."""
     write_json(dataset_dir(dataset) / DROPPED, dropped(dataset) | {split: count})
 
 
 def _read(dataset: Dataset, name: str) -> dict[str, Any]:
-    """Read a small JSON file beside the data.
+    """Return the content of a small JSON file beside the data; empty if it is missing.
 
-    Empty if it is missing.
+    Raises:
+        PhmrunError: (exit 3) It cannot be read.
     """
     path = dataset_dir(dataset) / name
     try:

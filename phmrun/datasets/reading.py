@@ -43,7 +43,7 @@ class Count:
 
 
 def count(dataset: Dataset, split: str, files: Mapping[str, Path]) -> dict[str, int]:
-    """Read all files of a split and count their content by unit.
+    """Read all files of a split, and return the counts of their content by unit.
 
     Raises:
         PhmrunError: (exit 3) A file is damaged or of another format; the message names file and line.
@@ -61,7 +61,7 @@ def count(dataset: Dataset, split: str, files: Mapping[str, Path]) -> dict[str, 
 
 
 def compare(dataset: Dataset, split: str, counts: Sizes, *, left_out: int | None = None) -> list[Count]:
-    """Compare counts with the published ones, for the counted units.
+    """Return the counts beside the published ones, for the counted units.
 
     Args:
         dataset: The dataset.
@@ -76,9 +76,9 @@ def compare(dataset: Dataset, split: str, counts: Sizes, *, left_out: int | None
 
 
 def require_published(name: str, split: str, counts: Sizes) -> None:
-    """Refuse a split with fewer units than published, and warn of one with more.
+    """Check that a split has at least as many units as published.
 
-    Uncatalogued data pass.
+    More units are a warning in the log. Data outside the catalogue pass.
 
     Args:
         name: Name of the dataset.
@@ -102,12 +102,13 @@ def require_published(name: str, split: str, counts: Sizes) -> None:
 
 
 def verify_sizes(name: str, cache: Path) -> None:
-    """Count every present split of a dataset once, and refuse one with fewer units than published.
+    """Check once that every present split of a dataset has the published size.
 
-    Uncatalogued and generated data pass. Results are cached below ``cache`` by the files' sizes and times.
+    Data outside the catalogue pass, and generated ones. Passed splits are recorded below ``cache`` by the files' sizes
+    and times, and not read again.
 
     Raises:
-        PhmrunError: (exit 3) A file is malformed or truncated.
+        PhmrunError: (exit 3) A file is malformed, or a split has fewer units than published.
     """
     if name not in CATALOGUE.names():
         return
@@ -129,7 +130,7 @@ def verify_sizes(name: str, cache: Path) -> None:
 
 
 def _rows(format: str, files: Mapping[str, Path]) -> Iterator[Sizes]:
-    """Yield the counts of each row of a split."""
+    """Yield the counts by unit of each row of a split's files, as the format reads them."""
     from phmrun.text.agreement import read_agreement
     from phmrun.text.conllu import load
     from phmrun.text.lines import numbered_lines, read_lines, read_parallel
@@ -158,6 +159,11 @@ def _rows(format: str, files: Mapping[str, Path]) -> Iterator[Sizes]:
 
 
 def _vectors(path: Path) -> Iterator[Sizes]:
+    """Yield ``{"vectors": 1}`` for each line of a file of word vectors.
+
+    Raises:
+        PhmrunError: A line has fewer numbers than the first one.
+    """
     from phmrun.text.lines import malformed, numbered_lines
 
     columns = 0

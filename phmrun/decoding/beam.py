@@ -107,7 +107,7 @@ def beam_search(
 def _search(
     decoder: StepDecoder[State], source: Tensor, book: "_Book", bos: int, eos: int, pad: int
 ) -> list[list[Hypothesis]]:
-    """Run beam search for any beam."""
+    """Return the best outputs by beam search; for any beam."""
     beam, device = book.beam, source.device
     state = decoder.start(source)
     tokens = torch.full((source.shape[0], 1), bos, device=device)
@@ -163,9 +163,11 @@ class _Facts(NamedTuple):
 def _best(
     log_probs: Tensor, totals: Tensor, beam: int, eos: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[int, _Facts]]:
-    """Return scores, parents, tokens and ends of the candidates, and facts by sentence if one of the best ends.
+    """Return scores, parents, tokens and ends of the candidates, and facts.
 
-    Reading synchronizes with a GPU. So everything is read at once, and again only if ties had to be broken.
+    The four tensors are ``[rows, 2 · beam]``, best first. Facts are by row, for rows one of whose best ``beam``
+    candidates ends. Reading synchronizes with a GPU, so everything is read at once, and again only if ties had to be
+    broken.
     """
     candidates = Candidates(log_probs, totals, 2 * beam)
     while True:
@@ -201,11 +203,10 @@ def greedy_search(
     max_lengths: list[int],
     penalty: Penalty = "gnmt",
 ) -> list[Hypothesis]:
-    """Generate the most probable token at every position.
+    """Return the output with the most probable token at every position.
 
-    Ties go to the lowest token number.
-
-    Equivalent to beam search with a beam of 1, with the arguments of :func:`beam_search`. α only changes the score.
+    Ties go to the lowest token number. Equivalent to beam search with a beam of 1, with the arguments of
+    :func:`beam_search`. α only changes the score.
     """
     state = decoder.start(source)
     tokens = torch.full((source.shape[0],), bos, device=source.device)
@@ -250,7 +251,10 @@ def greedy_search(
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """Finished hypothesis: its ``eos`` is token number ``step`` after the hypothesis then in ``beam``."""
+    """Finished hypothesis, ended by token number ``step``.
+
+    ``beam`` is the live hypothesis that it continues.
+    """
 
     score: float
     log_prob: float
@@ -293,7 +297,10 @@ class _Book:
         return [self.limits[sentence] == step for sentence in self.sentences]
 
     def record(self, step: int, facts: Mapping[int, _Facts]) -> None:
-        """Record the hypotheses that end at this step."""
+        """Record the hypotheses that end at this step, and raise the rows' thresholds.
+
+        Rows that are closed, and impossible endings, are ignored.
+        """
         touched = set()
         ends = [(row, place) for row, sentence in facts.items() for place in true_rows(sentence.ends)]
         for row, place in ends:
@@ -315,9 +322,10 @@ class _Book:
             self._tensor = None
 
     def close(self, rows: list[bool], step: int) -> None:
-        """Finish the rows that are True.
+        """Finish the rows that are True, in place.
 
-        Until they are removed, their hypotheses have no effect.
+        A row without an ending gets its most probable prefix, with score minus infinity. Until rows are removed, their
+        hypotheses have no effect.
         """
         for row, done in enumerate(rows):
             if not done or self.thresholds[row] == _CLOSED:
@@ -330,7 +338,7 @@ class _Book:
         self._tensor = None
 
     def keep(self, rows: list[int]) -> None:
-        """Remove all other rows from the batch."""
+        """Remove all other rows from the batch, in place."""
         self.sentences = [self.sentences[row] for row in rows]
         self.thresholds = [self.thresholds[row] for row in rows]
         self.row_of = {sentence: row for row, sentence in enumerate(self.sentences)}
@@ -338,13 +346,19 @@ class _Book:
         self._tensor = None
 
     def thresholds_like(self, scores: Tensor) -> Tensor:
-        """Return the thresholds ``[rows]`` as a tensor, cached until they change."""
+        """Return the thresholds ``[rows]`` in the type and on the device of ``scores``.
+
+        Cached until they change.
+        """
         if self._tensor is None:
             self._tensor = torch.tensor(self.thresholds, dtype=scores.dtype, device=scores.device)
         return self._tensor
 
     def results(self) -> list[list[Hypothesis]]:
-        """Return the best hypotheses of every sentence."""
+        """Return the best ``nbest`` hypotheses of every sentence, best first.
+
+        Ties go to the earlier step, then to the more probable hypothesis.
+        """
         trails = [(tokens.tolist(), parents.tolist(), row_of) for tokens, parents, row_of in self.history]
         results = []
         for sentence, endings in enumerate(self.endings):
@@ -362,7 +376,12 @@ class _Book:
 
 
 def _check(*, beam: int, alpha: float, nbest: int, limits: list[int], batch: int) -> None:
-    """Raise an error for invalid settings."""
+    """Check the settings of a search.
+
+    Raises:
+        PhmrunError: ``beam``, ``alpha`` or ``nbest`` is out of range.
+        ValueError: There is not one limit of at least 1 per sentence.
+    """
     if beam < 1:
         raise PhmrunError(f"a beam must have at least 1 hypothesis, not {beam}", where="decoding.beam")
     if not 0.0 <= alpha < float("inf"):

@@ -18,16 +18,18 @@ _NEVER = float("-inf")
 
 
 def log_probabilities(logits: Tensor, forbidden: Tensor) -> Tensor:
-    """Return log-probabilities of logits ``[..., vocabulary]``, with forbidden tokens at minus infinity.
+    """Return log-probabilities of logits, with forbidden tokens at minus infinity.
 
-    The result is a new tensor, at least in single precision. The other tokens are not normalized again.
+    ``[..., vocabulary]``, a new tensor, at least in single precision. The other tokens are not normalized again.
     """
     dtype = torch.promote_types(logits.dtype, torch.float32)
     return torch.log_softmax(logits, dim=-1, dtype=dtype).index_fill_(-1, forbidden, _NEVER)
 
 
 def only_token(log_probs: Tensor, rows: Tensor, token: int) -> None:
-    """Set the log-probabilities of all tokens except ``token`` to minus infinity in some rows, in place.
+    """Allow only one token in some rows, in place.
+
+    The log-probabilities of all others become minus infinity.
 
     Args:
         log_probs: ``[batch, ..., vocabulary]``.
@@ -40,7 +42,7 @@ def only_token(log_probs: Tensor, rows: Tensor, token: int) -> None:
 
 
 class Candidates:
-    """The ``count`` most probable continuations of each sentence, best first.
+    """Most probable continuations of each sentence, ``count`` of them, best first.
 
     Equal scores are ordered by beam, then by token number, whatever else is in the batch, once :meth:`break_ties` was
     called for the rows in :attr:`tied`. If fewer exist, the rest have score minus infinity.
@@ -67,11 +69,14 @@ class Candidates:
         self.tied = pairs.any(dim=1)
 
     def break_ties(self, rows: list[int]) -> None:
-        """Put equal scores of these sentences into the order of beam and token."""
+        """Put equal scores of these sentences into the order of beam and token, in place."""
         _break_ties(self._log_probs, self._totals, self._scores, self._indices, rows)
 
     def parts(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return scores (log-probability of the continued hypothesis), parent beams and tokens, ``[batch, count]``."""
+        """Return scores, parent beams and tokens, each ``[batch, count]``.
+
+        A score is the log-probability of the continued hypothesis.
+        """
         scores, indices = self._scores[:, : self._count], self._indices[:, : self._count]
         if (missing := self._count - scores.shape[1]) > 0:
             scores = pad_tensor(scores, (0, missing), value=_NEVER)
@@ -82,7 +87,7 @@ class Candidates:
 
 
 def top_candidates(log_probs: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the parts of :class:`Candidates` with their ties broken."""
+    """Return scores, parent beams and tokens of :class:`Candidates`, ties broken."""
     candidates = Candidates(log_probs, totals, count)
     if rows := true_rows(candidates.tied.tolist()):
         candidates.break_ties(rows)
@@ -95,15 +100,19 @@ def true_rows(flags: Sequence[object]) -> list[int]:
 
 
 def _largest(log_probs: Tensor, totals: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return the largest scores and their indices into ``beam * vocabulary``, both ``[batch, size]``."""
+    """Return the largest scores, descending, and their indices, both ``[batch, size]``.
+
+    An index is beam · vocabulary + token.
+    """
     scores, indices = (log_probs + totals.unsqueeze(-1)).flatten(1).topk(size)
     return scores, indices
 
 
 def _largest_by_blocks(log_probs: Tensor, totals: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return the same as ``_largest``, from the ``size`` blocks with the largest maxima.
+    """Return the same as ``_largest``, from the blocks with the largest maxima.
 
-    Rounding is monotonic, so a block's maximum plus the total equals the maximum of its scores exactly.
+    Rounding is monotonic, so a block's maximum plus the total equals the maximum of its scores exactly. ``size`` blocks
+    are enough.
     """
     _, beam, vocabulary = log_probs.shape
     whole = vocabulary // _BLOCK
@@ -132,7 +141,7 @@ def _largest_by_blocks(log_probs: Tensor, totals: Tensor, size: int) -> tuple[Te
 
 
 def _break_ties(log_probs: Tensor, totals: Tensor, scores: Tensor, indices: Tensor, rows: list[int]) -> None:
-    """Sort equal scores of some rows of ``scores`` and ``indices`` by index, in place.
+    """Sort equal scores of some rows by index, in ``scores`` and ``indices``, in place.
 
     Impossible candidates stay in place behind the possible ones; nothing reads them.
     """

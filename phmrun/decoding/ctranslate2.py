@@ -15,7 +15,7 @@ from phmrun.errors import PhmrunError
 
 
 class CTranslate2Model:
-    """Converted model, loaded into the engine.
+    """Converted model, loaded into the engine with torch's number of threads.
 
     Args:
         directory: Converted model.
@@ -91,6 +91,11 @@ class CTranslate2Model:
     def _batch(
         self, sources: Sequence[Sequence[int]], limit: int, beam: int, alpha: float, nbest: int, at_least: int = 0
     ) -> list[list[Hypothesis]]:
+        """Return the best outputs of a batch with one length limit, best first.
+
+        Raises:
+            PhmrunError: The engine fails.
+        """
         names = [[self.source_names[token] for token in source] for source in sources]
         try:
             results = self.translator.translate_batch(

@@ -39,7 +39,7 @@ def translate(
     device: torch.device | str = "cpu",
     label: str = "translating",
 ) -> list[list[Hypothesis]]:
-    """Translate all sources; batching does not change the results.
+    """Translate all sources, in inference mode; batching does not change the results.
 
     An empty source has the empty output.
 
@@ -67,6 +67,7 @@ def translate(
     """
 
     def find(indices: list[int], limits: list[int]) -> list[list[Hypothesis]]:
+        """Return the hypotheses of the sources with these indices, decoded as one batch."""
         padded = np.full((len(indices), max(len(sources[index]) for index in indices)), pad, dtype=np.int64)
         for row, index in zip(padded, indices, strict=True):
             row[: len(sources[index])] = sources[index]
@@ -84,7 +85,7 @@ def translate(
 def by_length(
     sources: Sequence[Tokens], find: Find, *, batch: int, ratio: float, offset: int, label: str
 ) -> list[list[Hypothesis]]:
-    """Decode all sources in batches of similar length.
+    """Decode all sources in batches of similar length; return results in input order.
 
     Return the results in the input order.
 
@@ -117,5 +118,8 @@ def by_length(
 
 
 def max_length(source_length: int, ratio: float, offset: int) -> int:
-    """Return the length limit of an output: ``ratio * source_length + offset``, rounded down, at least 1."""
+    """Return the length limit of an output: ratio · source_length + offset.
+
+    Rounded down, at least 1.
+    """
     return max(1, math.floor(ratio * source_length + offset))

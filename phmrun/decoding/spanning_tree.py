@@ -19,7 +19,7 @@ NEVER = complex(-math.inf, 0)
 
 
 def spanning_trees(scores: Tensor, lengths: Tensor, *, single_root: bool = True) -> Tensor:
-    """Return the maximum spanning tree of each sentence, exactly.
+    """Return the heads of the maximum spanning tree of each sentence, exactly.
 
     Position 0 is the root.
 
@@ -48,7 +48,10 @@ def spanning_trees(scores: Tensor, lengths: Tensor, *, single_root: bool = True)
 
 
 def _are_trees(heads: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
-    """Return ``[batch]``, True if the heads form a tree, with a single child of the root if requested."""
+    """Return ``[batch]``, True if the heads form a tree rooted at 0.
+
+    With ``single_root``, the root has exactly one child, too.
+    """
     ancestors = heads
     for _ in range((heads.shape[1] - 2).bit_length()):  # each round doubles the steps toward the root
         ancestors = ancestors.gather(1, ancestors)
@@ -60,7 +63,10 @@ def _are_trees(heads: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
 
 
 def _best_tree(scores: NDArray[np.float64], single_root: bool) -> list[int]:
-    """Return the heads of the best tree of a sentence, ``[length, length] -> [length]``."""
+    """Return the heads of the best tree of a sentence, ``[length, length] -> [length]``.
+
+    With ``single_root``, the root has one child.
+    """
     # Scores become complex numbers, which NumPy orders by real part, then by imaginary part. The real part has priority
     # over scores: -1 for an impossible arc. A large number in place of infinity would cost precision.
     weights = np.zeros(scores.shape, dtype=np.complex128)

@@ -29,9 +29,10 @@ def stepwise_search(
     max_lengths: list[int],
     nbest: int = 1,
 ) -> list[list[Hypothesis]]:
-    """Return the best outputs of a batch of sources, with the arguments of :func:`beam_search`.
+    """Return the best outputs of a batch of sources, best first.
 
-    An output at the length limit may lack the end token. Scores are logarithms of the product above.
+    The arguments are those of :func:`beam_search`. An output at the length limit may lack the end token. Scores are
+    logarithms of the product above.
     """
     state = decoder.start(source)
     tokens = torch.full((source.shape[0], 1), bos, device=source.device)

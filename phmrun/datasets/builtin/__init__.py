@@ -1,6 +1,6 @@
-"""The built-in corpora: data that come with phmrun, in :file:`README.md` beside this file described.
+"""Built-in corpora: data that come with phmrun, described in :file:`README.md` beside this file.
 
-A corpus is a folder here, each of its files compressed on its own; ``SHA256SUMS`` has the checksums of what they hold.
+A corpus is a folder here, each of its files compressed on its own; ``SHA256SUMS`` has the checksums of their contents.
 """
 
 import lzma
@@ -16,9 +16,10 @@ VERSIONS = {"agreement": "1-1", "inference": "1-1", "style": "1-1", "translation
 
 
 def unpack(corpus: str, cache: Path) -> Path:
-    """The folder with a corpus's files, unpacked on first use, each whole or not at all, and checked on every use.
+    """Return the folder with a corpus's files, unpacked if necessary.
 
-    It is ``builtin-<corpus>-<version>`` in ``cache``, the directory of prepared corpora.
+    It is ``builtin-<corpus>-<version>`` in ``cache``, the directory of prepared corpora. Files are checked on every
+    call, and missing or changed ones written anew, each whole or not at all.
 
     Raises:
         PhmrunError: (exit 3) The installed data are damaged.
@@ -43,6 +44,9 @@ def unpack(corpus: str, cache: Path) -> Path:
 
 
 def checksums(corpus: str) -> dict[str, str]:
-    """SHA-256 of the content of each file of a corpus, by the file's name."""
+    """Return the SHA-256 of the content of each file of a corpus, by file name.
+
+    They are read from ``SHA256SUMS``, not computed.
+    """
     rows = (row.split() for row in files(__name__).joinpath("SHA256SUMS").read_text(encoding="utf-8").splitlines())
     return {path.partition("/")[2]: checksum for checksum, path in rows if path.partition("/")[0] == corpus}
