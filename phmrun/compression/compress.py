@@ -10,18 +10,17 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from phmrun.compression.calibration import input_covariances, mean_loss
 from phmrun.compression.maps import FittedMap, fitted_map, spread
 from phmrun.config import Experiment
 from phmrun.config.sections import LayerConfig, MapConfig, TrainingConfig
-from phmrun.engine.counting import scope_of
+from phmrun.engine.calibration import input_covariances, mean_loss
 from phmrun.engine.data import contents
 from phmrun.engine.experiment import Derivation, build_data
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError, unknown
 from phmrun.layers import options_of
-from phmrun.layers.network import made_for, set_structure, structures_of
+from phmrun.layers.network import made_for, scope_of, set_structure, structures_of
 from phmrun.layers.structure import Structure
 from phmrun.progress import progress
 from phmrun.registry import EMBEDDINGS, STRUCTURES

@@ -328,11 +328,28 @@ class OptimizerConfig(Section):
     weight_decay: float = Field(
         0.0, ge=0, description="Weight decay λ: an L2 penalty, or with adamw and lamb decoupled from the gradient."
     )
-    rates: Literal["one", "structure"] = Field(
+    rates: Literal["one", "structure", "measured"] = Field(
         "one",
         description="one: the same learning rate for all parameters; structure: a rate for each factor of a weight "
-        "matrix by its shape (Qiu et al. 2024), shown by --dry-run.",
+        "matrix by its shape (Qiu et al. 2024); measured: by the movement of the outputs on the first four batches, so "
+        "that each of N factors moves them an N-th as far as a dense matrix. --dry-run shows them.",
     )
+    balance: bool = Field(
+        False,
+        description="measured: also rescale the factors of each matrix at the start, so that equal steps move its "
+        "outputs equally; the matrix itself stays the same.",
+    )
+    map_rate: float = Field(
+        1.0,
+        gt=0,
+        description="Factor of the learning rate of all weight matrices, dense ones too, except embeddings and output.",
+    )
+
+    @model_validator(mode="after")
+    def _balance_is_measured(self) -> Self:
+        if self.balance and self.rates != "measured":
+            raise ValueError("balance needs training.optimizer.rates=measured")
+        return self
 
 
 class ScheduleConfig(Section):

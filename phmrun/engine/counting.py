@@ -10,6 +10,7 @@ from phmrun.config import EmbeddingConfig, Experiment, LayerConfig
 from phmrun.engine.module import build_module
 from phmrun.engine.optimizers import optimizer_kind
 from phmrun.layers import Embedding, Linear, Structure
+from phmrun.layers.network import scope_of
 from phmrun.layers.structure import Application
 from phmrun.registry import EMBEDDINGS
 
@@ -142,9 +143,3 @@ def _multiplications(network: nn.Module) -> dict[str, int]:
                 number = structure.multiplications(TOKENS, module.application if isinstance(module, Linear) else way)
                 by_scope[scope_of(name)] = by_scope.get(scope_of(name), 0) + number
     return {scope: number // TOKENS for scope, number in by_scope.items()}
-
-
-def scope_of(name: str) -> str:
-    """Return a module's part of the network: "encoder", "decoder", "embedding", "output"."""
-    first = name.partition(".")[0]
-    return "embedding" if first.endswith("embedding") else first.removesuffix("_norm").removesuffix("_positions")

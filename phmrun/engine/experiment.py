@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from phmrun.engine.code import code_of, foreign_marks
 from phmrun.engine.counting import count_parameters, network_without_weights
 from phmrun.engine.data import DataModule, contents, doubts
 from phmrun.engine.module import Teacher, TrainingModule, build_module, seed_everything
+from phmrun.engine.movement import BATCHES, balance, movements
 from phmrun.engine.optimizers import Rate, rate_table
 from phmrun.engine.processes import ending_with, leader_died
 from phmrun.engine.trained_model import TrainedModel, evaluate_run, open_run
@@ -143,8 +145,13 @@ def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None) ->
     name = run_id(config, fingerprints={**data.fingerprints(), **plugin_marks(plugins or {}), **foreign_marks(config)})
     _prepare(config, data)
     sizes, optimizer = data.vocabulary.sizes, config.training.optimizer
-    structured = optimizer.rates == "structure"
-    rates = rate_table(network_without_weights(config, sizes), optimizer.name) if structured else []
+    measured = None
+    if optimizer.rates == "measured":
+        seed_everything(config.seed)
+        module = build_module(config, *sizes)
+        module.begin(data)
+        measured = measure_rates(module, data, config)
+    rates = rate_table(network_without_weights(config, sizes), optimizer, measured)
     return DryRun(data.statistics(), count_parameters(config, sizes), name, rates)
 
 
@@ -295,7 +302,9 @@ def _train(
             derivation.start(module)
             if not config.training.max_steps:
                 save_start(run.checkpoints, module)
-    mirror = _begin(config, data, module.network, run, plugins) if leader else None
+    if config.training.optimizer.rates == "measured":
+        module.measured = _kept_rates(run, parent) or measure_rates(module, data, config)
+    mirror = _begin(config, data, module, run, plugins) if leader else None
     if derivation and derivation.teacher:
         module.teacher = Teacher(derivation.teacher.module, config.distillation.weight, config.distillation.temperature)
 
@@ -357,7 +366,32 @@ def _prepare(config: Experiment, data: DataModule) -> None:
             LOG.warning("%s", doubt)
 
 
-def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins: Mapping[Path, str]) -> Mirror:
+def measure_rates(module: TrainingModule, data: DataModule, config: Experiment) -> dict[str, float]:
+    """Return multipliers of learning rates by parameter, measured on the first training batches.
+
+    With ``training.optimizer.balance`` the factors are rescaled first, in place.
+    """
+    optimizer = config.training.optimizer
+    batches = list(islice(data.train_dataloader(), BATCHES))
+    measured = movements(module, batches, optimizer.name)
+    if optimizer.balance and balance(module.network, measured, optimizer.name):
+        measured = movements(module, batches, optimizer.name)
+    return {name: movement.multiplier for name, movement in measured.items()}
+
+
+def _kept_rates(run: Run, parent: Run | None) -> dict[str, float] | None:
+    """Return the measured rates of the checkpoint that training goes on from, the run's own or else its parent's.
+
+    Returns ``None`` without a checkpoint or a record: the rates are then measured.
+    """
+    begun = [source for source in (run, parent) if source and (source.checkpoints / LAST).is_file()]
+    kept = begun[0].parameters().get("rates") if begun else None
+    return {str(name): float(rate) for name, rate in kept.items()} if isinstance(kept, Mapping) else None
+
+
+def _begin(
+    config: Experiment, data: DataModule, module: TrainingModule, run: Run, plugins: Mapping[Path, str]
+) -> Mirror:
     """Write the records that are complete before training, and open the mirror."""
     from phmrun.engine.fit import processes
 
@@ -368,7 +402,8 @@ def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins
         write_text(run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
     counts = count_parameters(config, data.vocabulary.sizes)
     epoch = data.steps_in_epochs(1, processes(config.training, config.hardware))
-    run.write_parameters({**counts, "data": data.statistics(), "steps_per_epoch": epoch})
+    rates = {} if module.measured is None else {"rates": dict(module.measured)}
+    run.write_parameters({**counts, "data": data.statistics(), "steps_per_epoch": epoch, **rates})
     run.fix(data.prepared_path)
     LOG.info(
         "run %s · %s parameters (%.1f%% of dense) · %s",
@@ -393,7 +428,7 @@ def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins
         {
             "parameters": counts["total"],
             "dense_parameters": counts["dense_total"],
-            "model": str(network),
+            "model": str(module.network),
             "differs_from_default": ", ".join(f"{key}={value}" for key, value in values.items()),
         }
     )

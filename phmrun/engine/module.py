@@ -131,11 +131,13 @@ class TrainingModule(nn.Module):
         counted: Names of the hits in losses.
         trainer: Lightning's trainer during training, else ``None``.
         teacher: Teacher for distillation; ``None`` without one.
+        measured: Multipliers of learning rates by parameter of the network; ``None`` if nothing was measured.
     """
 
     counted: tuple[str, ...] = ()
     trainer: Any = None
     teacher: Teacher | None = None
+    measured: Mapping[str, float] | None = None
 
     def __init__(self, network: nn.Module, optimizer: OptimizerBuilder, schedule: Schedule) -> None:
         super().__init__()
@@ -202,7 +204,8 @@ class TrainingModule(nn.Module):
         """Return the optimizer, and its schedule per optimizer step."""
         precision = str(self.trainer.precision)
         # Only 16-mixed scales gradients, and Lightning cannot clip scaled gradients of a fused optimizer.
-        optimizer = self.make_optimizer(self.network, fused=precision != "16-mixed")
+        measured = {} if self.measured is None else {"measured": self.measured}
+        optimizer = self.make_optimizer(self.network, fused=precision != "16-mixed", **measured)
         if precision == "bf16-mixed":
             optimizer._step_supports_amp_scaling = False  # type: ignore[attr-defined]
         scheduler = LambdaLR(optimizer, lambda step: self.schedule(step + 1))

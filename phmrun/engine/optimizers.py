@@ -1,5 +1,7 @@
 """Optimizers of the registry, with one learning rate for all parameters or one per factor.
 
+Rates per factor follow from shapes (below), or are measured (:mod:`phmrun.engine.movement`).
+
 A step of Adam changes each entry of a matrix by about lr, so an output that sums d_in products moves by lr·d_in. Each
 of the N factors of a structured matrix should move the output by an N-th of the dense matrix's change. With a dense
 matrix [k, d], the rate of a factor [d_out, d_in] is therefore:
@@ -14,7 +16,7 @@ Each factor therefore decays by lr·λ/N, whatever its rate.
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
@@ -26,7 +28,15 @@ from phmrun.config import OptimizerConfig
 from phmrun.engine.lazy_adam import table_groups
 from phmrun.errors import PhmrunError
 from phmrun.layers import Structure
+from phmrun.layers.network import scope_of
 from phmrun.registry import OPTIMIZERS, load
+
+APART = ("embedding", "output")
+"""Parts of a network whose matrices are none of ``layer``."""
+
+
+Rule = Literal["adam", "gradient", "norm"]
+"""Size of an optimizer's step: learning rate, times the gradient, or times the norm of the parameter."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +57,7 @@ class Kind:
     optimizer: str | Callable[..., Optimizer]
     state: int = 2
     shrinks: bool = False
-    rule: Literal["adam", "gradient", "norm"] = "adam"
+    rule: Rule = "adam"
     groups: Callable[[nn.Module], list[dict[str, Any]]] | None = None
 
     def load(self) -> Callable[..., Optimizer]:
@@ -80,8 +90,17 @@ def optimizer_kind(name: str) -> Kind:
 class OptimizerBuilder(Protocol):
     """Builder of an optimizer for parameters or a network."""
 
-    def __call__(self, parameters: Iterable[nn.Parameter] | nn.Module, *, fused: bool = True) -> Optimizer:
-        """Return the optimizer; with ``fused``, one kernel updates all parameters."""
+    def __call__(
+        self,
+        parameters: Iterable[nn.Parameter] | nn.Module,
+        *,
+        fused: bool = True,
+        measured: Mapping[str, float] | None = None,
+    ) -> Optimizer:
+        """Return the optimizer; with ``fused``, one kernel updates all parameters.
+
+        ``measured`` holds multipliers of learning rates by parameter; ``None`` if nothing was measured.
+        """
 
 
 def build_optimizer(
@@ -92,8 +111,10 @@ def build_optimizer(
     eps: float = 1e-9,
     weight_decay: float = 0.0,
     rates: str = "one",
+    map_rate: float = 1.0,
     clip_update: float = 0.0,
     fused: bool = True,
+    measured: Mapping[str, float] | None = None,
 ) -> Optimizer:
     """Build an optimizer with learning rate 1, which the schedule multiplies.
 
@@ -105,9 +126,12 @@ def build_optimizer(
         betas: Decay of the running means of the gradient and of its square.
         eps: Added to the denominator of the update.
         weight_decay: L2 penalty; decoupled for adamw; part of the update before its scaling for lamb.
-        rates: "one" rate for all parameters, or rates by the shapes of factors ("structure"; networks only).
+        rates: "one" rate for all parameters, rates by the shapes of factors ("structure"), or those of ``measured``
+            ("measured"); the last two for networks only.
+        map_rate: Factor of the learning rate of all matrices but embeddings and output; for networks only.
         clip_update: Maximum norm of the update of all parameters together, for "lazy-adam" only; 0: no limit.
         fused: Update all parameters by one kernel if the optimizer supports it.
+        measured: Multipliers by parameter name for "measured"; parameters that it lacks have 1.
 
     Raises:
         PhmrunError: (exit 2) There is no such optimizer, its package is not installed, or it cannot clip updates.
@@ -131,8 +155,11 @@ def build_optimizer(
         raise PhmrunError(what, where="training.optimizer.clip_update", hint=hint)
     trained: Any = parameters
     if isinstance(parameters, nn.Module):
-        structured = rates == "structure"
-        trained = parameter_groups(parameters, name, weight_decay) if structured else parameters.parameters()
+        structured = rates != "one" or map_rate != 1
+        by_name = _multipliers(rates, measured)
+        trained = parameters.parameters()
+        if structured:
+            trained = parameter_groups(parameters, name, weight_decay, measured=by_name, map_rate=map_rate)
         if kind.groups and not structured:
             trained = kind.groups(parameters)
     return optimizer(trained, lr=1.0, **{key: value for key, value in settings.items() if key in supported})
@@ -147,6 +174,7 @@ def optimizer_from(config: OptimizerConfig) -> OptimizerBuilder:
         eps=config.eps,
         weight_decay=config.weight_decay,
         rates=config.rates,
+        map_rate=config.map_rate,
         clip_update=config.clip_update,
     )
 
@@ -165,8 +193,23 @@ class Rate(NamedTuple):
     decay: float
 
 
-def rates(network: nn.Module, optimizer: str) -> Iterator[tuple[Rate, nn.Parameter]]:
-    """Yield the rate of each trainable parameter, shared ones once."""
+def _multipliers(rates: str, measured: Mapping[str, float] | None) -> Mapping[str, float] | None:
+    """Return the multipliers for :func:`rates`: none for "one", ``None`` for "structure", else ``measured``."""
+    return {"one": {}, "structure": None}.get(rates, measured or {})
+
+
+def rates(
+    network: nn.Module, optimizer: str, *, measured: Mapping[str, float] | None = None, map_rate: float = 1.0
+) -> Iterator[tuple[Rate, nn.Parameter]]:
+    """Yield the rate of each trainable parameter, shared ones once.
+
+    Args:
+        network: The network.
+        optimizer: Name of its optimizer.
+        measured: Multipliers of learning rates by parameter name, 1 for names that it lacks; ``None``: the rates follow
+            from the factors' shapes.
+        map_rate: Factor of the learning rate of all matrices but embeddings and output.
+    """
     seen: set[int] = set()
     for path, module in network.named_modules():
         factors = module.factors_read() if isinstance(module, Structure) else {}
@@ -174,17 +217,30 @@ def rates(network: nn.Module, optimizer: str) -> Iterator[tuple[Rate, nn.Paramet
             if id(parameter) in seen or not parameter.requires_grad:
                 continue
             seen.add(id(parameter))
-            rate, decay = 1.0, 1.0
-            if isinstance(module, Structure) and label in factors:
-                rate = _rate(module, *factors[label], len(factors), optimizer)
-                decay = 1 / (len(factors) * rate) if optimizer_kind(optimizer).shrinks else 1.0
-            yield Rate(f"{path}.{label}" if path else label, rate, decay), parameter
+            name = f"{path}.{label}" if path else label
+            rate, share = 1.0, 1
+            if measured is not None:
+                rate = measured.get(name, 1.0)
+                share = len(factors) if label in factors and name in measured else 1
+            elif isinstance(module, Structure) and label in factors:
+                rate, share = _rate(module, *factors[label], len(factors), optimizer), len(factors)
+            if isinstance(module, Structure) and scope_of(path) not in APART:
+                rate *= map_rate
+            decay = 1 / (share * rate) if optimizer_kind(optimizer).shrinks else 1.0
+            yield Rate(name, rate, decay), parameter
 
 
-def parameter_groups(network: nn.Module, optimizer: str, weight_decay: float) -> list[dict[str, Any]]:
-    """Return parameter groups of equal rate and decay for lr = 1."""
+def parameter_groups(
+    network: nn.Module,
+    optimizer: str,
+    weight_decay: float,
+    *,
+    measured: Mapping[str, float] | None = None,
+    map_rate: float = 1.0,
+) -> list[dict[str, Any]]:
+    """Return parameter groups of equal rate and decay for lr = 1; the arguments are those of :func:`rates`."""
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    for rate, parameter in rates(network, optimizer):
+    for rate, parameter in rates(network, optimizer, measured=measured, map_rate=map_rate):
         groups.setdefault((rate.rate, rate.decay), []).append(parameter)
     return [
         {"params": parameters, "lr": rate, "weight_decay": weight_decay * decay}
@@ -192,10 +248,19 @@ def parameter_groups(network: nn.Module, optimizer: str, weight_decay: float) ->
     ]
 
 
-def rate_table(network: nn.Module, optimizer: str) -> list[Rate]:
-    """Return the rates by parameter name, with layer numbers replaced by *."""
-    by_name = {re.sub(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)", "*", rate.name): rate for rate, _ in rates(network, optimizer)}
-    return [Rate(name, rate.rate, rate.decay) for name, rate in by_name.items()]
+def rate_table(network: nn.Module, config: OptimizerConfig, measured: Mapping[str, float] | None = None) -> list[Rate]:
+    """Return the rates by parameter name; empty if all parameters have the same.
+
+    Layer numbers are replaced by *, except in measured rates, which differ between layers.
+    """
+    if config.rates == "one" and config.map_rate == 1:
+        return []
+    by_name = _multipliers(config.rates, measured)
+    table = [rate for rate, _ in rates(network, config.name, measured=by_name, map_rate=config.map_rate)]
+    if config.rates == "measured":
+        return table
+    by_place = {re.sub(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)", "*", rate.name): rate for rate in table}
+    return [Rate(name, rate.rate, rate.decay) for name, rate in by_place.items()]
 
 
 def _rate(structure: Structure, d_out: int, d_in: int, factors: int, optimizer: str) -> float:

@@ -80,6 +80,12 @@ def set_structure(network: nn.Module, name: str, structure: Structure) -> None:
                     parent.application = structure.application
 
 
+def scope_of(name: str) -> str:
+    """Return a module's part of the network: "encoder", "decoder", "embedding", "output"."""
+    first = name.partition(".")[0]
+    return "embedding" if first.endswith("embedding") else first.removesuffix("_norm").removesuffix("_positions")
+
+
 Share = Literal["none", "model", "kind"]
 
 

@@ -9,10 +9,11 @@ from tiny_experiments import configured, everywhere, run_experiment, run_of
 from torch import nn
 
 from phmrun.config import Source, resolve, task_defaults
-from phmrun.engine.counting import count_network, count_parameters, scope_of
+from phmrun.engine.counting import count_network, count_parameters
 from phmrun.engine.optimizers import build_optimizer
 from phmrun.errors import PhmrunError
 from phmrun.layers import Embedding, Linear, options_of
+from phmrun.layers.network import scope_of
 from phmrun.registry import OPTIMIZERS, STRUCTURES, TASKS
 from phmrun.tasks.nmt.config import TranslationExperiment
 

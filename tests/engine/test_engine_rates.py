@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from phmrun.config import OptimizerConfig
 from phmrun.engine.optimizers import build_optimizer, parameter_groups, rate_table, rates
 from phmrun.layers import Embedding, Linear
 
@@ -93,5 +94,10 @@ def test_a_frozen_algebra_stays():
 
 def test_the_table_has_the_same_place_of_all_layers_once():
     network = nn.ModuleList(Linear(8, 8, structure="phm", n=2) for _ in range(3))
-    assert [rate.name for rate in rate_table(network, "adam")] == ["*.bias", "*.structure.a", "*.structure.s"]
+    table = rate_table(network, OptimizerConfig(rates="structure"))
+    assert [rate.name for rate in table] == [
+        "*.bias",
+        "*.structure.a",
+        "*.structure.s",
+    ]
     assert len(parameter_groups(network, "adam", 0.0)) == 3
