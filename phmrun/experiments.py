@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from phmrun.config import Experiment, Resolved, Source, Task, config_source, nested, read_source, resolve, task_defaults
+from phmrun.config.sections import NO_DATA
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger import Run
 from phmrun.ledger.listing import list_runs, score_value
@@ -111,7 +112,7 @@ def resolve_request(
 
     resolved = resolve(schema, [base, *(config_source(name) for name in configs), *sources], options_of)
     name, task = resolved.config.data.name, resolved.config.task
-    if name not in ("builtin", "files"):
+    if name not in ("builtin", "files", NO_DATA):
         from phmrun.datasets import CATALOGUE
 
         names, ours = CATALOGUE.names(), CATALOGUE.names(task)

@@ -16,7 +16,14 @@ from phmrun.errors import PhmrunError
 from phmrun.families.sequence_to_sequence.data import ParallelBatch
 from phmrun.layers import FeedForward, MultiheadAttention, folded
 from phmrun.models.incremental import joined
-from phmrun.models.transformer import DecoderLayer, EncoderDecoder, EncoderLayer, Transformer, with_tables
+from phmrun.models.transformer import (
+    ONE_TABLE,
+    DecoderLayer,
+    EncoderDecoder,
+    EncoderLayer,
+    Transformer,
+    with_tables,
+)
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
 LONGEST = 1024  # maximum number of positions
@@ -85,7 +92,7 @@ class HuggingFace:
             "activation_function": "relu",
             "max_position_embeddings": LONGEST,
             "scale_embedding": True,
-            "tie_word_embeddings": model.tie != "none",
+            "tie_word_embeddings": model.tie in ("all", "decoder"),
             "pad_token_id": PAD,
             "bos_token_id": BOS,
             "eos_token_id": EOS,
@@ -99,7 +106,7 @@ class HuggingFace:
             self.model = transformers.M2M100ForConditionalGeneration(config).to(device)
             _set_weights(self.model.model, with_tables(folded(weights)))
         else:
-            tied = {"share_encoder_decoder_embeddings": model.tie == "all", "decoder_vocab_size": target_size}
+            tied = {"share_encoder_decoder_embeddings": model.tie in ONE_TABLE, "decoder_vocab_size": target_size}
             self.model = transformers.MarianMTModel(transformers.MarianConfig(**sizes, **tied)).to(device)
         self.network: nn.Module = self.model
         self.smoothing = smoothing
@@ -151,9 +158,8 @@ def has_place_for(network: Transformer, model: Any) -> bool:
         model: ``model`` section of its configuration.
     """
     pre_norm = network.positions is not None and isinstance(network.encoder_norm, nn.LayerNorm)
-    return (
-        pre_norm and model.activation == "relu" and model.tie == "all" and model.upsample == 1 and not model.output_bias
-    )
+    usual_sizes = model.upsample == 1 and model.head_width is None
+    return pre_norm and model.activation == "relu" and model.tie == "all" and usual_sizes and not model.output_bias
 
 
 @torch.no_grad()

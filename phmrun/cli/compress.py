@@ -11,7 +11,8 @@ from phmrun.cli import completion, console
 from phmrun.cli.chosen_run import choose_run
 from phmrun.cli.decoding import Average, Checkpoint
 from phmrun.cli.options import RUNS, Json, Plugin, RunArgument, settings
-from phmrun.errors import PhmrunError
+from phmrun.config.sections import NO_DATA
+from phmrun.errors import ExitCode, PhmrunError
 from phmrun.progress import waiting
 from phmrun.registry import TASKS, load_plugins
 from phmrun.shares import share_of
@@ -152,6 +153,15 @@ def compress(
             # The trained tables belong to the run's vocabulary, so new data must not learn another.
             others.append(("data.vocabulary.path", str(trained.run.vocabulary.resolve()), "the run's vocabulary"))
         config = resolve_request(config.task, others, parent=trained.run.config_path).resolved.config
+    if config.data.name == NO_DATA and (calibrate or not dry_run):
+        layers = f"--layer {layer}" + ("" if n is None else f" --n {n}")
+        raise PhmrunError(
+            f"{trained.run.id} has no data to calibrate and score with: its checkpoint was imported without any",
+            where="--prefix",
+            hint=f"Run: phmrun compress {trained.run.id} {layers} --prefix corpus/ --set data.source=en --set "
+            "data.target=de (corpus/train.en, corpus/train.de …); --calibrate 0 --dry-run needs no data.",
+            code=ExitCode.DATA,
+        )
     weights = trained.load(checkpoint=checkpoint, average=average)
     wanted = layer_of(layer, layer_options)
     named = {"embedding": embedding, "output": output}

@@ -1,29 +1,45 @@
 """``phmrun import``: import an external checkpoint as a run."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from phmrun.cli import console
 from phmrun.cli.options import Json, RunsDirectory
 
-EPILOG = """Example:
+if TYPE_CHECKING:
+    from phmrun.importing.verification import Verification
 
-phmrun import opus-mt-en-de --task nmt --data multi30k --source en --target de"""
+EPILOG = """Examples:
+
+phmrun import opus-mt-en-de --task nmt --data multi30k --source en --target de
+
+phmrun import flan-t5-small --verify questions.txt"""
+
+SHOWN = 5  # unequal outputs that are printed
 
 
 def import_model(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Hugging Face checkpoint of T5 or Marian, as safetensors.")
+        Path, typer.Argument(metavar="DIR", help="Hugging Face checkpoint of T5, mT5 or Marian, as safetensors.")
     ],
     task: Annotated[str, typer.Option(help="Sequence-to-sequence task: nmt, style.")] = "nmt",
-    data: Annotated[str | None, typer.Option(help="Dataset to score the run on (default: the task's).")] = None,
+    data: Annotated[str | None, typer.Option(help="Dataset to score the run on (default: none).")] = None,
     prefix: Annotated[
         str | None, typer.Option(help="Common prefix of your own parallel files, instead of --data.")
     ] = None,
-    source: Annotated[str | None, typer.Option(help="Source language: en (default: the task's).")] = None,
-    target: Annotated[str | None, typer.Option(help="Target language: de (default: the task's).")] = None,
+    source: Annotated[str | None, typer.Option(help="Source language: en (default: the checkpoint's).")] = None,
+    target: Annotated[str | None, typer.Option(help="Target language: de (default: the checkpoint's).")] = None,
+    verify: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="Compare the outputs for these lines with those of transformers' own search.",
+        ),
+    ] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -40,9 +56,32 @@ def import_model(
         runs_dir=runs_dir,
         data={key: value for key, value in data_settings.items() if value is not None},
     )
+    compared = None
+    if verify:
+        from phmrun.importing.verification import verify as compare
+
+        compared = compare(imported.run, directory, verify)
     if as_json:
         facts = {"run_id": imported.run.id, "run_dir": imported.run.path}
-        console.print_json({**facts, "model_type": imported.kind, "parameters": imported.parameters})
+        facts |= {"model_type": imported.kind, "parameters": imported.parameters}
+        console.print_json(facts if compared is None else {**facts, "verify": compared.to_json()})
         return
     text = f"run {imported.run.id} · {imported.kind} · {imported.parameters:,} parameters · {imported.run.path}"
     console.stdout().print(text, markup=False, soft_wrap=True)
+    if compared:
+        _show(compared)
+
+
+def _show(compared: "Verification") -> None:
+    """Print the numbers of equal and unequal outputs, and the first unequal ones."""
+    rows = [
+        ("equal", f"{compared.equal:,}"),
+        ("cut by phmrun's length limit", f"{compared.cut:,}"),
+        ("different", f"{compared.different:,}"),
+    ]
+    console.print_table((f"outputs of {compared.sentences:,} lines, beside transformers", "number"), rows)
+    for pair in compared.pairs[:SHOWN]:
+        words = f"line {pair.line} ({pair.kind}; phmrun's score is {abs(pair.gain):.4f} "
+        words += "higher)" if pair.gain > 0 else "lower)"
+        for text in (words, f"  phmrun:       {pair.phmrun}", f"  transformers: {pair.transformers}"):
+            console.stdout().print(text, markup=False, soft_wrap=True)

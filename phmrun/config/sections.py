@@ -189,6 +189,10 @@ class EmbeddingConfig(LayerConfig):
         return {**super().arguments, **({} if inside == LayerConfig().arguments else {"inside": inside})}
 
 
+NO_DATA = "none"
+"""Name of the data of an imported checkpoint that no data were given for."""
+
+
 class DataConfig(Section):
     """Data section of all tasks.
 
@@ -199,7 +203,8 @@ class DataConfig(Section):
 
     name: str = Field(
         "builtin",
-        description='"builtin" (the built-in corpus), a dataset (`phmrun data list`), or "files" (your own files).',
+        description='"builtin" (the built-in corpus), a dataset (`phmrun data list`), "files" (your own files), or '
+        '"none" (a checkpoint imported without data).',
     )
     hold_out: float = Field(
         0.0,

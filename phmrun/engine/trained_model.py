@@ -10,7 +10,7 @@ import torch
 
 from phmrun.config import Experiment, Task, decoding_section, load_run_config, with_decoding
 from phmrun.config.identity import canonical_identity, changed_versions, digits_of, without_versions
-from phmrun.config.sections import is_hashed
+from phmrun.config.sections import NO_DATA, is_hashed
 from phmrun.engine.arithmetic import kernels_of
 from phmrun.engine.checkpoints import (
     BEST,
@@ -470,6 +470,9 @@ def _scored(
         try:
             data = build(config, cache_dir())
         except PhmrunError as error:
+            if config.data.name == NO_DATA:
+                hint = f"Run: phmrun eval {run.id} {_test_options(config)}"
+                raise PhmrunError(error.what, where=error.where, hint=hint, code=error.code) from error
             if config.data.name != "files":
                 raise
             raise PhmrunError(

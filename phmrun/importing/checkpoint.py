@@ -55,6 +55,24 @@ class Checkpoint:
             raise PhmrunError(f"the checkpoint has no {name}", where=str(self.directory), code=ExitCode.DATA)
         return path.read_bytes()
 
+    def optional(self, name: str) -> Mapping[str, Any]:
+        """Content of another JSON file in the directory.
+
+        It is empty if the file is missing, damaged, or no JSON object.
+        """
+        try:
+            content = parse_json((self.directory / name).read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return content if isinstance(content, dict) else {}
+
+    @property
+    def source(self) -> str:
+        """Name of the model: the directory's, or the repository's in a cache of the Hugging Face Hub."""
+        directory = self.directory.resolve()
+        hub = directory.parent.parent.name if directory.parent.name == "snapshots" else ""
+        return hub.rpartition("--")[2] if hub.startswith("models--") else directory.name
+
 
 def read_checkpoint(directory: Path) -> Checkpoint:
     """Read ``config.json`` and ``model.safetensors`` of a directory.

@@ -23,10 +23,13 @@ from phmrun.text.subwords import PieceVocabulary, processor_of
 from phmrun.text.vocabularies import Vocabularies
 from phmrun.text.vocabulary import BOS, SPECIALS
 
+T5_TYPES = ("t5", "mt5")
 T5_TABLES = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 """Alternative names of T5's shared embedding table."""
 SHARED = {"attention_maps": "separate", "output_bias": True, "tie": "all"}  # keys of the model section
+T5_ACTIVATIONS = {"relu": "relu", "gated-gelu": "gated-gelu"}  # ours by `feed_forward_proj`
 DECODING = {"penalty": "power", "alpha": 1.0}
+MOST_BEAMS = 100  # larger beams and exponents of a checkpoint's search are ignored
 RULED_OUT = -1e9  # output bias of tokens that are never generated
 
 
@@ -37,6 +40,7 @@ class Imported:
     model: Mapping[str, Any]  # keys of the model section
     decoding: Mapping[str, Any]  # keys of the decoding section
     vocabularies: Vocabularies
+    languages: tuple[str, str] | None  # source and target, if the checkpoint names them
     order: Sequence[int]  # token id in the checkpoint, by phmrun's token id
 
 
@@ -48,12 +52,12 @@ def describe(checkpoint: Checkpoint) -> Imported:
         PhmrunError: (exit 3) The vocabulary is missing, damaged, or of another size than ``config.json`` says.
     """
     kind = checkpoint.config.get("model_type")
-    if kind == "t5":
+    if kind in T5_TYPES:
         return _t5(checkpoint)
     if kind == "marian":
         return _marian(checkpoint)
     what, where = f"the model type {kind!r} cannot be imported", str(checkpoint.directory / "config.json")
-    raise PhmrunError(what, where=where, valid=("t5", "marian"), code=ExitCode.DATA)
+    raise PhmrunError(what, where=where, valid=(*T5_TYPES, "marian"), code=ExitCode.DATA)
 
 
 @torch.no_grad()
@@ -63,7 +67,7 @@ def load_weights(checkpoint: Checkpoint, imported: Imported, network: Transforme
     Raises:
         PhmrunError: (exit 3) A tensor is missing or has another shape.
     """
-    load = _load_t5 if checkpoint.config["model_type"] == "t5" else _load_marian
+    load = _load_t5 if checkpoint.config["model_type"] in T5_TYPES else _load_marian
     load(checkpoint, torch.tensor(imported.order), network)
 
 
@@ -77,17 +81,19 @@ def _t5(checkpoint: Checkpoint) -> Imported:
     """
     config = checkpoint.config
     width, heads, head = (_size(checkpoint, key) for key in ("d_model", "num_heads", "d_kv"))
-    wanted = {"feed_forward_proj": "relu", "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
-    for key, value in {**wanted, "tie_word_embeddings": True}.items():
+    for key, value in {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}.items():
         _refuse(checkpoint, key, value, (value,))
-    if heads * head != width:
-        raise _unlike(checkpoint, f"heads of {head} make {heads * head}, not the width {width}")
+    _refuse(checkpoint, "feed_forward_proj", "relu", tuple(T5_ACTIVATIONS))
+    _refuse(checkpoint, "tie_word_embeddings", True, (True, False))
     decoder_layers = "num_decoder_layers" if config.get("num_decoder_layers") else "num_layers"
     sizes = {"feedforward": "d_ff", "encoder_layers": "num_layers", "decoder_layers": decoder_layers}
     model = {
         **SHARED,
         **{ours: _size(checkpoint, theirs) for ours, theirs in sizes.items()},
         **{"width": width, "heads": heads, "dropout": _rate(checkpoint, "dropout_rate")},
+        **({} if heads * head == width else {"head_width": head}),
+        **{"activation": T5_ACTIVATIONS[config.get("feed_forward_proj", "relu")]},
+        **({} if config.get("tie_word_embeddings", True) else {"tie": "embeddings"}),
         **{"norm": "pre", "normalization": "rms", "positions": "relative", "bias": False, "feedforward_bias": False},
     }
     spiece = checkpoint.file("spiece.model")
@@ -100,7 +106,7 @@ def _t5(checkpoint: Checkpoint) -> Imported:
     checkpoint.tensor(*T5_TABLES, shape=(size, width))  # checked before a list of so many names is made
     names = [*pieces, *(f"<extra {number}>" for number in range(len(pieces), size))][:size]
     vocabulary, order = _renumbered(checkpoint, spiece, names, _token(checkpoint, "unk_token_id", processor.unk_id()))
-    return Imported(model, DECODING, Vocabularies(vocabulary, vocabulary), order)
+    return Imported(model, _search(checkpoint), Vocabularies(vocabulary, vocabulary), None, order)
 
 
 def _marian(checkpoint: Checkpoint) -> Imported:
@@ -145,7 +151,28 @@ def _marian(checkpoint: Checkpoint) -> Imported:
         _processor(checkpoint, spm)
         side, order = _renumbered(checkpoint, spm, names, unknown_token)
         sides.append(side)
-    return Imported(model, DECODING, Vocabularies(*sides), order)
+    return Imported(model, _search(checkpoint), Vocabularies(*sides), _languages(checkpoint), order)
+
+
+def _search(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Keys of the decoding section: penalty, and beam and alpha if ``generation_config.json`` has valid ones."""
+    search = dict(DECODING)
+    settings = checkpoint.optional("generation_config.json")
+    beam, alpha = settings.get("num_beams"), settings.get("length_penalty")
+    if type(beam) is int and 1 <= beam <= MOST_BEAMS:
+        search["beam"] = beam
+    if isinstance(alpha, int | float) and 0 <= alpha <= MOST_BEAMS:
+        search["alpha"] = float(alpha)
+    return search
+
+
+def _languages(checkpoint: Checkpoint) -> tuple[str, str] | None:
+    """Source and target language of ``tokenizer_config.json``; None if it does not name two different ones."""
+    settings = checkpoint.optional("tokenizer_config.json")
+    source, target = settings.get("source_lang"), settings.get("target_lang")
+    if not (isinstance(source, str) and isinstance(target, str) and source and target) or source == target:
+        return None
+    return source, target
 
 
 def _renumbered(
@@ -184,16 +211,20 @@ def _load_t5(checkpoint: Checkpoint, order: Tensor, network: Transformer) -> Non
     table = checkpoint.tensor(*T5_TABLES, shape=(int(order.max()) + 1, width))
     # T5 divides the input of a tied output by √width and leaves embeddings unscaled; ours multiplies embeddings.
     _set_tables(network, table / math.sqrt(width), order, None)
+    if not network.tied:  # as it is: T5 divides the input of a tied output only
+        output = checkpoint.tensor("lm_head.weight", shape=tuple(table.shape))
+        cast(Dense, cast(Linear, network.output).structure).matrix.copy_(output[order])
     for kind, part, sublayer, number, place in _sublayers(network):
         prefix = f"{kind}.block.{number}.layer.{place}"
         norm = f"{prefix}.layer_norm"
         if part == "feedforward":
-            places = [f"{prefix}.DenseReluDense.{name}" for name in ("wi", "wo")]
+            gated = cast(FeedForward, sublayer.block).gate is not None
+            places = [f"{prefix}.DenseReluDense.{name}" for name in (("wi_0", "wo", "wi_1") if gated else ("wi", "wo"))]
             _set_feedforward(checkpoint, sublayer, places, norm)
         else:
             attention = "SelfAttention" if part == "attention" else "EncDecAttention"
             places = [f"{prefix}.{attention}.{letter}" for letter in "qkvo"]
-            _set_attention(checkpoint, sublayer, places, norm, math.sqrt(width // heads.num_heads))
+            _set_attention(checkpoint, sublayer, places, norm, math.sqrt(heads.inner_dim // heads.num_heads))
     for side, norm_of, positions in (
         ("encoder", network.encoder_norm, network.encoder_positions),
         ("decoder", network.decoder_norm, network.decoder_positions),
@@ -248,12 +279,13 @@ def _set_attention(
 
 
 def _set_feedforward(checkpoint: Checkpoint, sublayer: Sublayer, places: Sequence[str], norm: str) -> None:
-    """Load the two maps of a feed-forward block and its norm, in place.
+    """Load the maps of a feed-forward block and its norm, in place.
 
-    ``places`` are the names of the first and of the second map.
+    ``places`` are the names of the first and of the second map, and of that of the gate if the block has one.
     """
     block = cast(FeedForward, sublayer.block)
-    for linear, place in zip((block.expand, block.contract), places, strict=True):
+    maps = (block.expand, block.contract) if block.gate is None else (block.expand, block.contract, block.gate)
+    for linear, place in zip(maps, places, strict=True):
         _set(checkpoint, linear, place)
     _set_norm(checkpoint, sublayer.norm, norm)
 

@@ -1,5 +1,6 @@
 """Import of a third-party checkpoint as a run directory, on which all verbs work."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any, cast
 
 from phmrun.config import Experiment, Source, Task, resolve, run_id, to_yaml
 from phmrun.config.identity import canonical_identity
+from phmrun.config.sections import NO_DATA
 from phmrun.engine.checkpoints import save_start
 from phmrun.engine.code import code_of
 from phmrun.engine.counting import count_parameters
@@ -21,6 +23,8 @@ from phmrun.models.transformer import Transformer
 from phmrun.registry import TASKS
 
 ORIGIN = "imported.json"
+SIDES = ("source", "target")
+LONGEST_NAME = 80  # characters of the checkpoint's name in a run id
 
 
 @dataclass(frozen=True)
@@ -33,13 +37,14 @@ class ImportedRun:
 
 
 def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mapping[str, Any]) -> ImportedRun:
-    """Create a finished run from a checkpoint.
+    """Create a finished run from a checkpoint, named ``<task>-<checkpoint>-<12 hexadecimal digits>``.
 
     Args:
         directory: Directory written by Hugging Face's ``save_pretrained``; only read.
         task: Name of a sequence-to-sequence task.
         runs_dir: Directory of all runs.
-        data: Keys of the data section, for later scoring and training.
+        data: Keys of the data section, for later scoring and training. Without a name or prefix, the run has no data:
+            scoring names a test set. The languages are then the checkpoint's, or "input" and "output".
 
     Raises:
         PhmrunError: The task is not sequence-to-sequence (exit 2); the checkpoint is damaged, pickled, or of an
@@ -56,6 +61,8 @@ def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mappi
     imported = describe(checkpoint)
     kind = str(checkpoint.config["model_type"])
     vocabulary = {"joint": True, "multiple_of": 1, "size": len(imported.vocabularies.source)}
+    if not data.keys() & {"name", "prefix"}:
+        data = {**dict(zip(SIDES, imported.languages or ("input", "output"), strict=True)), **data, "name": NO_DATA}
     values = {"data": {**data, "vocabulary": vocabulary}, "model": imported.model, "decoding": imported.decoding}
     config = resolve(description.load("schema"), [Source(f"the checkpoint {kind}", values)], options_of).config
     counts = count_parameters(config, imported.vocabularies.sizes)
@@ -66,7 +73,8 @@ def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mappi
     module = build_module(config, *imported.vocabularies.sizes)
     load_weights(checkpoint, imported, cast(Transformer, module.network))
     marks = {"imported": checkpoint.sha256}
-    name = run_id(config, fingerprints=marks)
+    source = re.sub(r"[^A-Za-z0-9._]+", "-", checkpoint.source).strip("-.")[:LONGEST_NAME] or "checkpoint"
+    name = f"{config.task}-{source}-{run_id(config, fingerprints=marks).rpartition('-')[2]}"
     run = Run.create(runs_dir, name, to_yaml(config))
     with run.lock():
         run.begin(canonical_identity(config, marks), code_of(config))
@@ -77,7 +85,7 @@ def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mappi
         origin = {"from": str(directory.resolve()), "model_type": kind, "sha256": checkpoint.sha256}
         write_json(run.path / ORIGIN, origin)
         save_start(run.checkpoints, module)
-        run.set_state(State.DONE, f"imported from {directory.name}")
+        run.set_state(State.DONE, f"imported from {checkpoint.source}")
     return ImportedRun(run, kind, counts["total"])
 
 

@@ -1,7 +1,8 @@
 """Linear map y = W x + b over any structure, and feed-forward blocks."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -112,14 +113,21 @@ def on_device(device: torch.device | str | None) -> AbstractContextManager[Any]:
     return nullcontext() if device is None else torch.device(device)
 
 
-Activation = Literal["relu", "swish"]
-ACTIVATIONS = {"relu": F.relu, "swish": F.silu}
+Activation = Literal["relu", "swish", "gated-gelu"]
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "swish": F.silu,
+    "gated-gelu": partial(F.gelu, approximate="tanh"),
+}
+GATED = ("gated-gelu",)
+"""Activations whose result is multiplied by a second map of the inputs."""
 
 
 class FeedForward(nn.Module):
     """Feed-forward block y = W₂ · dropout(f(W₁ x + b₁)) + b₂.
 
-    f is the ReLU (Vaswani et al. 2017, eq. 2) or swish, x·σ(x).
+    f is the ReLU (Vaswani et al. 2017, eq. 2) or swish, x·σ(x). "gated-gelu" is f(W₁ x + b₁) ∘ (V x + c) with the
+    tanh approximation of the GELU (GEGLU of Shazeer 2020, as in T5 1.1).
 
     Args:
         width: Size of an input and output vector.
@@ -147,13 +155,16 @@ class FeedForward(nn.Module):
         super().__init__()
         second = {"structure": structure, **options} if contract is None else contract
         self.expand = Linear(width, inner, bias, structure=structure, **options)
+        self.gate = Linear(width, inner, bias, structure=structure, **options) if activation in GATED else None
         self.contract = Linear(inner, width, bias, **second)
         self.dropout = dropout
         self.activation = activation
-        for linear in (self.expand, self.contract):
-            linear.reset_parameters(glorot_std(width, inner), zero_bias=True)
+        for linear in (self.expand, self.gate, self.contract):
+            if linear is not None:
+                linear.reset_parameters(glorot_std(width, inner), zero_bias=True)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Apply both maps, ``[…, width] -> […, width]``; dropout in training only."""
         hidden = ACTIVATIONS[self.activation](self.expand(inputs))
+        hidden = hidden if self.gate is None else hidden * self.gate(inputs)
         return self.contract(F.dropout(hidden, self.dropout, self.training))

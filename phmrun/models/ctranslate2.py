@@ -18,6 +18,7 @@ from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError
 from phmrun.files import replacing_directory, write_json, write_text
 from phmrun.layers import FeedForward, MultiheadAttention, folded
+from phmrun.layers.linear import GATED
 from phmrun.models.transformer import (
     DecoderLayer,
     EncoderDecoder,
@@ -110,19 +111,21 @@ def specification_of(network: EncoderDecoder) -> Any:
         hint = "`phmrun export RUN --format onnx` writes a graph of any network."
         raise PhmrunError(f"CTranslate2 knows Transformers, not {type(network).__name__}", hint=hint)
     specs, kinds = library().specs.transformer_spec, library().specs.Activation
-    activations = {"relu": kinds.RELU, "swish": kinds.SWISH}
+    activations = {"relu": kinds.RELU, "swish": kinds.SWISH, "gated-gelu": kinds.GELUTanh}
     with torch.no_grad():
         plain = with_tables(folded(network))
         encoder_layers = cast(list[EncoderLayer], list(plain.encoder))
         decoder_layers = cast(list[DecoderLayer], list(plain.decoder))
         first = encoder_layers[0].attention
         attention = cast(MultiheadAttention, first.block)
+        activation = cast(FeedForward, encoder_layers[0].feedforward.block).activation
         head_width = attention.inner_dim // attention.num_heads
         options = {
             "pre_norm": first.pre,
             "rms_norm": isinstance(first.norm, nn.RMSNorm),
             "relative_attention_bias": plain.encoder_positions is not None,
-            "activation": activations[cast(FeedForward, encoder_layers[0].feedforward.block).activation],
+            "activation": activations[activation],
+            "ffn_glu": activation in GATED,
             "head_dim": head_width if attention.inner_dim != plain.width else None,
         }
         heads = attention.num_heads
@@ -212,6 +215,8 @@ def _set_feedforward(spec: Any, sublayer: Sublayer) -> None:
     feedforward = cast(FeedForward, sublayer.block)
     _set_norm(spec.layer_norm, sublayer.norm)
     _set_map(spec.linear_0, *_joined([feedforward.expand]))
+    if feedforward.gate is not None:
+        _set_map(spec.linear_0_noact, *_joined([feedforward.gate]))
     _set_map(spec.linear_1, *_joined([feedforward.contract]))
 
 

@@ -20,6 +20,7 @@ from phmrun.kernels import attend
 from phmrun.kernels.packed import FewRows, Map
 from phmrun.layers import FeedForward, Linear, MultiheadAttention, folded, for_inference
 from phmrun.layers.inference import Choice, PackedFactors, PackedLinear, plain_linear
+from phmrun.layers.linear import ACTIVATIONS
 from phmrun.models.transformer import DecoderLayer, EncoderDecoder, Sublayer, padding_mask, with_tables
 
 GROWTH = 64
@@ -204,7 +205,8 @@ class DirectLayer:
         self.enter_feedforward, self.leave_feedforward = _norms(layer.feedforward)
         self.expand = direct(feedforward.expand)
         self.contract = direct(feedforward.contract)
-        self.activate: Map = torch.relu_ if feedforward.activation == "relu" else F.silu
+        self.gate: Map | None = None if feedforward.gate is None else direct(feedforward.gate)
+        self.activate: Map = torch.relu_ if feedforward.activation == "relu" else ACTIVATIONS[feedforward.activation]
 
     def attend(self, hidden: Tensor, mine: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """Attend to the target so far.
@@ -231,7 +233,9 @@ class DirectLayer:
 
     def transform(self, hidden: Tensor) -> Tensor:
         """Apply the feed-forward block."""
-        inner = self.activate(self.expand(self.enter_feedforward(hidden)))
+        entered = self.enter_feedforward(hidden)
+        inner = self.activate(self.expand(entered))
+        inner = inner if self.gate is None else inner.mul_(self.gate(entered))
         return self.leave_feedforward(self.contract(inner).add_(hidden))
 
 

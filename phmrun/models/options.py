@@ -72,6 +72,9 @@ class TransformerOptions(ModelConfig):
     width: int = Field(128, ge=2, description="Width of the hidden states and embeddings.")
     feedforward: int = Field(512, ge=1, description="Transformer: width of the feed-forward networks.")
     heads: int = Field(4, ge=1, description="Transformer: attention heads; a divisor of the width.")
+    head_width: int | None = Field(
+        None, ge=1, description="Transformer: width of a head's queries, keys and values; null: width / heads."
+    )
     encoder_layers: int = Field(2, ge=1, le=MOST_LAYERS, description="Blocks of the encoder.")
     decoder_layers: int = Field(2, ge=1, le=MOST_LAYERS, description="Blocks of the decoder.")
     norm: Literal["pre", "post"] = Field("pre", description="Layer normalisation before or after each sub-layer.")
@@ -109,7 +112,10 @@ class TransformerOptions(ModelConfig):
         "sinusoidal",
         description="Vectors added to the embeddings (tensor2tensor's or the paper's), or scores by distance (T5).",
     )
-    activation: Literal["relu", "swish"] = Field("relu", description="Activation of the feed-forward networks.")
+    activation: Literal["relu", "swish", "gated-gelu"] = Field(
+        "relu",
+        description="Activation of the feed-forward networks; gated-gelu: GELU times a second map (T5 1.1, Flan, mT5).",
+    )
     contract_n: int | None = Field(
         None,
         ge=1,
@@ -119,14 +125,15 @@ class TransformerOptions(ModelConfig):
     start: Literal["usual", "glorot"] = Field(
         "usual", description="Weights at the start: each layer's, or all matrices and factors of Glorot's distribution."
     )
-    tie: Literal["all", "decoder", "none"] = Field(
-        "all", description="Shared: both embeddings and the output layer; the decoder's two; nothing."
+    tie: Literal["all", "decoder", "embeddings", "none"] = Field(
+        "all",
+        description="Shared: both embeddings and the output layer; the decoder's two; the two embeddings; nothing.",
     )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.network == "transformer":
-            if self.width % self.heads:
+            if self.head_width is None and self.width % self.heads:
                 raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
             return self
         for key, value in _DELIGHT.items():
@@ -134,6 +141,8 @@ class TransformerOptions(ModelConfig):
                 raise ValueError(f"{key}={getattr(self, key)} is of the Transformer: DeLighT's is {value}")
         if self.positions == "relative":
             raise ValueError("positions=relative is of the Transformer: DeLighT's are sinusoidal")
+        if self.tie == "embeddings" or self.head_width:
+            raise ValueError("tie=embeddings and head_width are of the Transformer, not of DeLighT")
         if self.min_depth > self.max_depth:
             raise ValueError(f"min_depth={self.min_depth} is more than max_depth={self.max_depth}")
         return self

@@ -22,7 +22,9 @@ from phmrun.registry import EMBEDDINGS
 
 Norm = Literal["pre", "post"]
 Normalization = Literal["layer", "rms"]
-Tie = Literal["all", "decoder", "none"]
+Tie = Literal["all", "decoder", "embeddings", "none"]
+ONE_TABLE = ("all", "embeddings")
+"""Values of ``tie`` with one table for source and target tokens."""
 
 
 class Sublayer(nn.Module):
@@ -313,7 +315,8 @@ class Transformer(EncoderDecoder):
             return Sublayer(block, width, norm, dropout, options.normalization)
 
         def attention() -> Sublayer:
-            maps: dict[str, Any] = {"maps": options.attention_maps, "inner_dim": options.upsample * width}
+            inner = options.heads * options.head_width if options.head_width else width
+            maps: dict[str, Any] = {"maps": options.attention_maps, "inner_dim": options.upsample * inner}
             dropped, bias = options.attention_dropout, options.bias
             return sublayer(MultiheadAttention(width, options.heads, dropped, bias, **maps, **layer))
 
@@ -335,9 +338,9 @@ class Transformer(EncoderDecoder):
         # Built after the blocks: the order of random draws must not change for a seed.
         self.source_embedding = build_embedding(source_size, width, **embedding)
         self.target_embedding = (
-            self.source_embedding if options.tie == "all" else build_embedding(target_size, width, **embedding)
+            self.source_embedding if options.tie in ONE_TABLE else build_embedding(target_size, width, **embedding)
         )
-        self.tied = options.tie != "none"
+        self.tied = options.tie in ("all", "decoder")
         self.output = (
             tied_output(width, self.target_embedding, options.output_bias, **output)
             if self.tied
@@ -378,9 +381,9 @@ def padding_mask(tokens: Tensor, pad: int) -> Tensor | None:
 
 def check_tie(tie: Tie, source_size: int, target_size: int) -> None:
     """Raise an error if one table is to serve two vocabularies of different sizes."""
-    if tie == "all" and source_size != target_size:
+    if tie in ONE_TABLE and source_size != target_size:
         raise PhmrunError(
-            f"tie = all needs one vocabulary for both sides, but they have {source_size} and {target_size} entries",
+            f"tie = {tie} needs one vocabulary for both sides, but they have {source_size} and {target_size} entries",
             where="model.tie",
             valid=("decoder", "none"),
             hint="Set data.vocabulary.joint=true, or --set model.tie=decoder.",
@@ -390,7 +393,7 @@ def check_tie(tie: Tie, source_size: int, target_size: int) -> None:
 def check_tied_output(tie: Tie, embedding: Mapping[str, Any], output: Mapping[str, Any]) -> None:
     """Raise an error if an output map tied to a single-matrix embedding has another structure."""
     structure = embedding.get("structure", "dense")
-    if tie == "none" or structure in EMBEDDINGS or output in ({}, DENSE, embedding):
+    if tie not in ("all", "decoder") or structure in EMBEDDINGS or output in ({}, DENSE, embedding):
         return
     raise PhmrunError(
         f"the output map is tied to the embedding, whose structure is {structure!r}",

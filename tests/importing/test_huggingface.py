@@ -14,6 +14,7 @@ from phmrun.errors import PhmrunError
 from phmrun.importing.checkpoint import read_checkpoint
 from phmrun.importing.huggingface import describe
 from phmrun.importing.run import import_checkpoint
+from phmrun.importing.verification import verify
 from phmrun.text.vocabulary import BOS, EOS
 
 transformers = pytest.importorskip("transformers")
@@ -29,10 +30,21 @@ def trained_pieces(**special):
     return model.getvalue()
 
 
-def t5(directory):
+def gated_t5(directory):
+    """T5 1.1: gated GELU, an untied output, and heads that do not make the width."""
+    return t5(directory, feed_forward_proj="gated-gelu", tie_word_embeddings=False, d_kv=6, num_heads=2)
+
+
+def mt5(directory):
+    model = gated_t5(directory)
+    damage(directory, model_type="mt5")
+    return model
+
+
+def t5(directory, **settings):
     pieces = trained_pieces(pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
     size = sentencepiece.SentencePieceProcessor(model_proto=pieces).get_piece_size() + 4
-    sizes = {"d_model": 16, "d_kv": 4, "num_heads": 4, "d_ff": 24, "num_layers": 2, "num_decoder_layers": 1}
+    sizes = {"d_model": 16, "d_kv": 4, "num_heads": 4, "d_ff": 24, "num_layers": 2, "num_decoder_layers": 1, **settings}
     config = transformers.T5Config(vocab_size=size, dropout_rate=0.0, decoder_start_token_id=0, **sizes)
     torch.manual_seed(0)
     model = transformers.T5ForConditionalGeneration(config).eval()
@@ -77,7 +89,7 @@ def marian(directory):
     return model
 
 
-@pytest.fixture(params=[t5, marian], ids=["t5", "marian"])
+@pytest.fixture(params=[t5, gated_t5, mt5, marian], ids=["t5", "gated t5", "mt5", "marian"])
 def checkpoint(request, tmp_path):
     directory = tmp_path / "theirs"
     directory.mkdir()
@@ -201,6 +213,99 @@ def test_what_is_damaged_is_refused_with_one_message(checkpoint, tmp_path, harm,
         import_checkpoint(directory, "nmt", runs_dir=tmp_path / "runs", data={})
     assert refusal.value.code == 3
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_gated_network_goes_to_ctranslate2_and_back(tmp_path, phmrun):
+    pytest.importorskip("ctranslate2")
+    gated_t5(tmp_path)
+    imported = import_checkpoint(tmp_path, "nmt", runs_dir=tmp_path / "runs", data={})
+    trained = open_run(imported.run)
+    outputs = [
+        trained.predictor(decoding={"engine": engine, "penalty": "power", "beam": 1}, device="cpu").translate(TEXT[:6])
+        for engine in ("torch", "ctranslate2")
+    ]
+    assert outputs[0] == outputs[1]
+    module = trained.module.network
+    assert sum(p.numel() for p in module.parameters()) == imported.parameters
+
+
+def test_an_imported_run_is_named_by_its_source(tmp_path, phmrun):
+    place = tmp_path / "hub" / "models--Helsinki-NLP--opus-mt-en-de" / "snapshots" / "0123abc"
+    place.mkdir(parents=True)
+    marian(place)
+    (place / "tokenizer_config.json").write_text('{"source_lang": "en", "target_lang": "fr"}')
+    (place / "generation_config.json").write_text('{"num_beams": 3, "length_penalty": 0.5}')
+    run = import_checkpoint(place, "nmt", runs_dir=tmp_path / "runs", data={}).run
+    assert run.id.startswith("nmt-opus-mt-en-de-")
+    assert "builtin" not in run.config_path.read_text()
+    config = open_run(run).config
+    assert (config.data.name, config.data.source, config.data.target) == ("none", "en", "fr")
+    assert (config.decoding.beam, config.decoding.alpha) == (3, 0.5)
+    t5_place = tmp_path / "flan-t5-tiny"
+    t5_place.mkdir()
+    gated_t5(t5_place)
+    other = import_checkpoint(t5_place, "nmt", runs_dir=tmp_path / "runs", data={}).run
+    assert other.id.startswith("nmt-flan-t5-tiny-")
+    assert open_run(other).config.data.source == "input"
+
+
+def test_an_imported_run_without_data_is_refused_with_a_command_that_works(tmp_path, phmrun):
+    place = tmp_path / "opus"
+    place.mkdir()
+    marian(place)
+    runs = ("--runs-dir", str(tmp_path / "runs"))
+    run = json.loads(phmrun("import", str(place), "--json", *runs).out)["run_id"]
+    (tmp_path / "corpus").mkdir()
+    for split in ("train", "dev", "test"):
+        for side in ("en", "de"):
+            (tmp_path / "corpus" / f"{split}.{side}").write_text("\n".join(TEXT[:12]) + "\n")
+    files = {"--test-src FILE": f"--test-src {tmp_path}/corpus/test.en", "corpus/ --set": f"{tmp_path}/corpus/ --set"}
+    files["--test-tgt FILE"] = f"--test-tgt {tmp_path}/corpus/test.de"
+    for command in (["eval", run], ["compress", run, "--layer", "phm", "--n", "2", "--calibrate", "1"]):
+        refused = phmrun(*command, *runs)
+        assert refused.code == 3, refused
+        assert "imported without any" in refused.err
+        hint = " ".join(refused.err.split()).partition("Run: phmrun ")[2].partition(" (corpus/")[0]
+        for name, path in files.items():
+            hint = hint.replace(name, path)
+        followed = phmrun(*hint.split(), *runs)
+        assert followed.code == 0, (hint, followed.err)
+    refused = phmrun("train", "nmt", "--extend", run, "--max-steps", "1", *runs)
+    assert refused.code == 3
+    assert "--prefix corpus/" in refused.err
+
+
+def test_verify_compares_with_the_source_librarys_search(tmp_path, phmrun):
+    place = tmp_path / "flan"
+    place.mkdir()
+    gated_t5(place)
+    (tmp_path / "lines.txt").write_text("\n".join(TEXT[:5]) + "\n\n")
+    arguments = ("import", str(place), "--verify", str(tmp_path / "lines.txt"), "--runs-dir", str(tmp_path / "runs"))
+    checked = phmrun(*arguments, "--json")
+    assert checked.code == 0, checked.err
+    numbers = json.loads(checked.out)["verify"]
+    assert numbers["sentences"] == 6 == numbers["equal"] + numbers["cut"] + numbers["different"]
+    assert numbers["cut"] > 0  # random weights never end a sentence
+    page = phmrun(*arguments).out
+    assert "cut by phmrun's length limit" in page
+    assert "transformers:" in page
+
+
+def test_verify_finds_equal_outputs_equal(tmp_path):
+    place = tmp_path / "marian"
+    place.mkdir()
+    model = marian(place)
+    with torch.no_grad():
+        model.final_logits_bias[0, 0] += 3  # the end of the sentence
+    model.save_pretrained(place)
+    (place / "generation_config.json").write_text(
+        json.dumps({**json.loads((place / "generation_config.json").read_text()), "num_beams": 1})
+    )
+    (tmp_path / "lines.txt").write_text("\n".join(TEXT[:9]) + "\n")
+    run = import_checkpoint(place, "nmt", runs_dir=tmp_path / "runs", data={}).run
+    compared = verify(run, place, tmp_path / "lines.txt")
+    assert compared.equal > 0
+    assert compared.different == 0, compared
 
 
 def test_only_translators_are_imported(tmp_path):

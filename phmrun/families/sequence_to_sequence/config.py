@@ -154,8 +154,11 @@ class SequenceToSequenceExperiment(Experiment):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.model.tie == "all" and not self.data.vocabulary.joint:
-            raise ValueError("model.tie=all needs data.vocabulary.joint=true; tie=decoder goes with two vocabularies")
+        tie = self.model.tie
+        if tie in ("all", "embeddings") and not self.data.vocabulary.joint:
+            raise ValueError(
+                f"model.tie={tie} needs data.vocabulary.joint=true; tie=decoder goes with two vocabularies"
+            )
         if self.data.vocabulary.target_size is not None and self.data.vocabulary.joint:
             raise ValueError("data.vocabulary.target_size goes with two vocabularies, data.vocabulary.joint=false")
         if self.decoding.nbest > self.decoding.beam:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from phmrun.config.sections import NO_DATA
 from phmrun.datasets import SPLITS, checksums, locate
 from phmrun.engine.data import Batching, BucketedData, batching_of
 from phmrun.errors import ExitCode, PhmrunError
@@ -218,6 +219,13 @@ def corpus(data: ParallelDataConfig, cache: Path, builtin: Builtin) -> ParallelC
     Raises:
         PhmrunError: It is not on this machine (exit 3), or lacks a language (exit 2).
     """
+    if data.name == NO_DATA:
+        raise PhmrunError(
+            "the run has no data: its checkpoint was imported without any",
+            where="data.name",
+            hint="Give --prefix corpus/ (corpus/train.en, corpus/train.de …), or --data NAME (`phmrun data list`).",
+            code=ExitCode.DATA,
+        )
     if data.name == "builtin":
         return builtin(data, cache)
     if data.name == "files":
