@@ -66,7 +66,9 @@ class Agreement:
 
 
 def agreement(run: Run, again: Run, *, identical: bool) -> Agreement:
-    """Compare histories and main scores of a run and its repetition.
+    """Return the verdict on histories and main scores of a run and its repetition.
+
+    Without a main score in both, they are different.
 
     Args:
         run: Original run.
@@ -91,9 +93,9 @@ def agreement(run: Run, again: Run, *, identical: bool) -> Agreement:
 
 
 def _common_course(run: Run, again: Run) -> tuple[int | None, bool]:
-    """Return the last step with equal losses, and whether they differ afterwards.
+    """Return the last step with equal losses, and True if they differ afterwards.
 
-    Losses are equal if they agree up to rounding.
+    Losses are equal up to ``ROUNDING``. Steps that only one run has are skipped; None if no step agrees.
     """
     other = {row["step"]: row for row in again.history.rows() if "step" in row}
     until = None
@@ -109,6 +111,7 @@ def _common_course(run: Run, again: Run) -> tuple[int | None, bool]:
 
 
 def _alike(first: Any, second: Any) -> bool:
+    """Return True if two values are equal up to ``ROUNDING``; texts must be equal."""
     try:
         return math.isclose(float(first), float(second), rel_tol=ROUNDING, abs_tol=1e-6)
     except (TypeError, ValueError):
@@ -119,7 +122,7 @@ def _noise(run: Run, score: str) -> tuple[float | None, str]:
     """Return the noise of a score and its source.
 
     With at least three seeds of the same settings, it is the difference that two of them exceed in 5 % of cases:
-    t · √2 · s. Otherwise it is half the score's interval over test items; ``None`` if there is none.
+    t · √2 · s. Otherwise it is half the score's interval over test items. Without one, the result is (None, "").
     """
     settings = _settings(run)
     values = []
@@ -138,7 +141,10 @@ def _noise(run: Run, score: str) -> tuple[float | None, str]:
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    """Return a run's configuration by dotted key, without seed, hardware and logging."""
+    """Return a run's configuration by dotted key, without seed, hardware and logging.
+
+    If it cannot be read, only the run's id, which equals no other.
+    """
     try:
         values = config_values(run.config_path)
     except PhmrunError:

@@ -24,7 +24,7 @@ def set_threads(threads: int = 0, segments: Sequence[Mapping[str, Any]] = ()) ->
     alone, so fewer threads are chosen if other processes keep cores busy.
 
     Args:
-        threads: Number set by the user. Default: 0, which chooses one unless ``OMP_NUM_THREADS`` is set.
+        threads: Number set by the user. 0 chooses one; if ``OMP_NUM_THREADS`` is set, torch's number stays.
         segments: Entries of the run's processes so far; the last one's number is kept.
     """
     if not threads and "OMP_NUM_THREADS" not in os.environ:
@@ -37,7 +37,7 @@ def set_threads(threads: int = 0, segments: Sequence[Mapping[str, Any]] = ()) ->
 def _free_threads() -> int:
     """Return the number of free cores, between 1 and torch's default.
 
-    It is logged if it is smaller than torch's default.
+    Logged if it is smaller than torch's default.
     """
     usual, busy = torch.get_num_threads(), busy_cores()
     free = max(1, min(usual, usable_cores() - busy))
@@ -52,9 +52,9 @@ def _free_threads() -> int:
 def kernels_of(
     config: Experiment, network: Callable[[], nn.Module], segments: Sequence[Mapping[str, Any]] = ()
 ) -> Choice:
-    """Choose the library of a run's float32 matrix products.
+    """Return the library of a run's float32 matrix products.
 
-    It is logged unless it is torch's default.
+    It is logged unless it is torch's default; a refused request for oneDNN is a warning.
 
     Args:
         config: Resolved config.
@@ -75,7 +75,7 @@ def kernels_of(
 
 
 def _not_concerned(config: Experiment) -> str:
-    """Return why a run has no float32 products on the CPU, if so."""
+    """Return why a run has no float32 products on the CPU; "" if it has."""
     if config.training.precision != "32":
         return f"the precision is {config.training.precision}"
     if config.hardware.compile:

@@ -46,7 +46,9 @@ def keep_data(run: Run, config_yaml: str, data: DataModule, marks: Mapping[str, 
 
 
 def scores_of_training(run: Run, fitted: "Fitted", training: TrainingConfig) -> dict[str, dict[str, Any]]:
-    """Return the best validation score, its loss, and the last training loss.
+    """Return the best validation score, its loss, and the last training loss, by name.
+
+    Those that the history lacks are missing.
 
     Shares are in percent, losses in nats per unit of the task.
     """
@@ -67,10 +69,7 @@ def scores_of_training(run: Run, fitted: "Fitted", training: TrainingConfig) -> 
 
 
 def tell_validation(row: Mapping[str, Any]) -> None:
-    """Log the scores of a validation.
-
-    Rows without "val/…" figures are ignored.
-    """
+    """Log the scores of a validation; rows without "val/…" figures are ignored."""
     scores = {name: value for name, value in row.items() if name.startswith("val/")}
     if scores:
         figures = " · ".join(
@@ -81,7 +80,7 @@ def tell_validation(row: Mapping[str, Any]) -> None:
 
 
 def torch_facts(config: Experiment, kernels: Choice) -> dict[str, Any]:
-    """Return torch's threads, accelerators, settings, flags and libraries."""
+    """Return torch's threads, accelerators, settings, flags and libraries, for JSON."""
     driver = Path("/sys/module/nvidia/version")
     gpus = {"cuda": torch.version.cuda, "driver": driver.read_text("ascii").strip() if driver.is_file() else None}
     devices = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
@@ -105,7 +104,10 @@ def torch_facts(config: Experiment, kernels: Choice) -> dict[str, Any]:
 
 
 def arithmetic() -> dict[str, Any]:
-    """Return torch's CPU instruction set, and the versions of its matrix libraries."""
+    """Return torch's CPU instruction set, and the versions of its matrix libraries.
+
+    Libraries that torch does not name are missing.
+    """
     built = torch.__config__.show()
     matches = {
         "blas": re.search(r"Math Kernel Library Version (\S+)|BLAS_INFO=(\w+)", built),
@@ -119,7 +121,7 @@ def arithmetic() -> dict[str, Any]:
 def recorded(run: Run, config: Experiment, kernels: Choice, leader: bool) -> Iterator[Segment | None]:
     """Record the block in ``environment.json``, and yield the entry.
 
-    Processes other than the leader record nothing and yield ``None``. The entry ends
+    Processes other than the leader record nothing and yield None. The entry ends
     with the state of the run: "interrupted" or "failed" if the block raises.
     """
     if not leader:

@@ -49,9 +49,9 @@ class Stopping(Callback):
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Handle the signals within the block.
+        """Handle SIGINT and SIGTERM within the block; then restore the earlier handlers.
 
-        Does nothing outside the main thread.
+        Outside the main thread, do nothing.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -64,7 +64,7 @@ class Stopping(Callback):
                 signal.signal(which, handler)
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Restore the SIGTERM handler: Lightning's exits without a checkpoint."""
+        """Set the SIGTERM handler again: Lightning's own exits without a checkpoint."""
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._note)
 
@@ -83,9 +83,10 @@ class Stopping(Callback):
             trainer.should_stop = True
 
     def _note(self, which: int, frame: Any) -> None:
-        """Handle a signal.
+        """Note the first signal, without a log line, because it may interrupt a write.
 
-        Logs nothing, because the signal may interrupt a write.
+        Raises:
+            Interrupted: It is the second signal.
         """
         if self.received is not None:
             raise Interrupted(which)
@@ -112,7 +113,7 @@ class TimeLimit(Callback):
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
         """Stop after an optimizer step at the limit.
 
-        The longest time of all processes counts.
+        The longest time of all processes counts, as of the previous step if there are several.
         """
         if self.seconds is None or not window_completed(trainer):
             return
@@ -146,7 +147,7 @@ class Randomness(Callback):
         self._restored = states[rank()] if rank() < len(states) else None
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, index: int) -> None:
-        """Restore the states before the first batch."""
+        """Restore the states before the first batch, once."""
         if self._restored is not None:
             set_random_states(self._restored)
             self._restored = None
@@ -196,12 +197,15 @@ class Averaging(Callback):
         return {"losses": list(self.losses), "steps": self.steps, "mean": self.mean}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the state."""
+        """Restore losses, mean and its number of steps."""
         self.losses, self.steps = list(state_dict["losses"]), state_dict["steps"]
         self.mean = state_dict["mean"]
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        """Add the weights of a completed optimizer step to the mean, in place."""
+        """Add the weights of a completed optimizer step to the mean, in place.
+
+        Does nothing before averaging has started.
+        """
         if self.mean is None or not window_completed(trainer):
             return
         weights = _weights(module)
@@ -210,7 +214,9 @@ class Averaging(Callback):
         torch._foreach_lerp_(self.mean, weights, 1 / self.steps)
 
     def observe(self, module: pl.LightningModule, loss: float) -> bool:
-        """Add a validation; return ``True`` if averaging starts after it.
+        """Add a validation; return True if averaging starts after it.
+
+        The mean then begins with the present weights.
 
         Args:
             module: Trained module.
@@ -225,7 +231,10 @@ class Averaging(Callback):
 
     @contextmanager
     def applied(self, module: pl.LightningModule) -> Iterator[None]:
-        """Replace the weights by their mean within the block, if there is one."""
+        """Replace the weights by their mean within the block.
+
+        Does nothing if there is no mean, or no step in it.
+        """
         if self.mean is None or not self.steps:
             yield
             return
@@ -239,7 +248,7 @@ class Averaging(Callback):
 
 
 def _weights(module: pl.LightningModule) -> list[Tensor]:
-    """Return the trainable parameters, each once, detached."""
+    """Return the trainable parameters, each once, as detached views."""
     return [parameter.detach() for parameter in module.parameters() if parameter.requires_grad]
 
 
@@ -281,19 +290,24 @@ class Validation(Callback):
         return {"best": self.best, "best_step": self.best_step, "waited": self.waited}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the state."""
+        """Restore best score, its step, and the number of validations since."""
         self.best, self.best_step = state_dict["best"], state_dict["best_step"]
         self.waited = state_dict["waited"]
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        """Validate after a completed optimizer step if a validation is due."""
+        """Validate after a completed optimizer step if a validation is due.
+
+        That is every ``every`` steps, and at the last step.
+        """
         step = trainer.global_step
         if window_completed(trainer) and (step % self.every == 0 or step == trainer.max_steps):
             self.meter.settle()
             self.validate(trainer, module)
 
     def validate(self, trainer: pl.Trainer, module: Any) -> None:
-        """Score the model, save the best weights, and stop training without patience.
+        """Score the model, save the best weights, and stop training if patience has ended.
+
+        The weights' mean is scored if averaging has started.
 
         Raises:
             PhmrunError: (exit 4) The loss is not finite, or the monitored score is NaN.
@@ -307,7 +321,9 @@ class Validation(Callback):
             trainer.should_stop = True
 
     def _score(self, trainer: pl.Trainer, module: Any) -> float:
-        """Record the scores, save the best weights, and return the monitored score.
+        """Record the scores, save better weights, and return the monitored score.
+
+        Updates ``best``, ``best_step`` and ``waited``.
 
         Raises:
             PhmrunError: (exit 4) The loss is not finite, or the monitored score is NaN.
@@ -338,7 +354,7 @@ class Validation(Callback):
         return value
 
     def _loss(self, value: float) -> float:
-        """Return the monitored score with its sign changed if higher is better."""
+        """Return the monitored score, negated if higher is better."""
         return value if metric_of(self.monitor).lower_is_better else -value
 
 
@@ -371,7 +387,7 @@ class PeriodicCheckpoints(Callback):
         self._saved = time.monotonic()
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        """Save after a completed optimizer step if a checkpoint is due.
+        """Save after a completed optimizer step if a checkpoint is due, or training stops.
 
         This callback must be the last one.
         """
@@ -387,6 +403,8 @@ class PeriodicCheckpoints(Callback):
 
     def save(self, trainer: pl.Trainer, regular: bool) -> None:
         """Write ``last.ckpt``, and the weights for averaging at a ``regular`` step.
+
+        Older weights than the ``keep`` latest are deleted.
 
         All processes must call it, because Lightning gathers their states.
 
@@ -404,7 +422,7 @@ class PeriodicCheckpoints(Callback):
 
 
 def save_weights(path: Path, trainer: pl.Trainer) -> None:
-    """Write the module's ``state_dict`` and the optimizer step.
+    """Write the module's ``state_dict`` and the optimizer step to ``path``.
 
     Raises:
         PhmrunError: (exit 4) The disk is full.

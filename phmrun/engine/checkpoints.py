@@ -36,7 +36,9 @@ _LONGEST_LIST = 64
 
 
 def write_checkpoint(path: Path, content: dict[str, Any], before_renaming: Callable[[], None] | None = None) -> None:
-    """Write a checkpoint atomically, with a checksum of each tensor.
+    """Write a checkpoint atomically, in torch's format.
+
+    Its archive has a CRC-32 of each tensor.
 
     Args:
         path: Path of the file.
@@ -79,7 +81,7 @@ def diverged(what: str, step: int) -> PhmrunError:
 
 
 def save_start(directory: Path, module: nn.Module) -> None:
-    """Write the weights of an untrained module as ``last.ckpt`` of step 0."""
+    """Write the weights of an untrained module as ``last.ckpt`` of step 0, atomically."""
     with replacing(directory / LAST) as temporary:
         torch.save({"state_dict": module.state_dict(), "global_step": 0}, temporary)
 
@@ -90,7 +92,7 @@ def step_checkpoints(directory: Path) -> list[Path]:
 
 
 def remove_after(directory: Path, step: int) -> None:
-    """Remove temporary files, and weights of later steps than ``step``."""
+    """Remove temporary files, and weights kept for averaging of later steps than ``step``."""
     for path in step_checkpoints(directory):
         if int(path.stem.removeprefix("step-")) > step:
             path.unlink(missing_ok=True)
@@ -100,6 +102,8 @@ def remove_after(directory: Path, step: int) -> None:
 
 def adopt(other: Path, directory: Path) -> None:
     """Copy another run's checkpoints from the directory ``other`` to ``directory``.
+
+    ``last.ckpt`` is copied last.
 
     Raises:
         PhmrunError: (exit 3) The other run's last checkpoint is missing or damaged.
@@ -137,6 +141,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def _unreadable(path: Path, reason: str) -> PhmrunError:
+    """Return the error (exit 3) for a checkpoint that cannot be read."""
     return PhmrunError(
         f"the checkpoint cannot be read: {reason}",
         where=str(path),
@@ -184,7 +189,7 @@ def weights_of(checkpoint: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
     """Return the weights of a checkpoint.
 
     Raises:
-        PhmrunError: (exit 3) The checkpoint has no weights.
+        PhmrunError: (exit 3) The checkpoint has no weights, or other things among them.
     """
     weights = checkpoint.get("state_dict")
     if (
@@ -199,7 +204,11 @@ def weights_of(checkpoint: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
 
 
 def weights_checksum(path: Path) -> str:
-    """Return the SHA-256 of a checkpoint's weights: names, types, shapes and bits."""
+    """Return the SHA-256 of a checkpoint's weights: names, types, shapes and bits.
+
+    Raises:
+        PhmrunError: (exit 3) The file is missing or damaged, or has no weights.
+    """
     digest = hashlib.sha256()
     for name, weight in sorted(weights_of(load_checkpoint(path), path).items()):
         digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
@@ -208,7 +217,7 @@ def weights_checksum(path: Path) -> str:
 
 
 def load_weights(module: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Load weights into a module.
+    """Load weights into a module, in place.
 
     ``path`` names their file in errors.
 
@@ -226,7 +235,9 @@ def load_weights(module: nn.Module, weights: Mapping[str, Tensor], path: Path) -
 
 
 def averaged_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """Return the mean of several checkpoints' weights, summed in double precision.
+    """Return the mean of several checkpoints' weights, in their own types.
+
+    It is summed in double precision.
 
     Raises:
         PhmrunError: (exit 3) There are no checkpoints, one is damaged, or shapes differ.

@@ -27,7 +27,10 @@ Code = dict[str, dict[str, str]]
 
 
 def code_of(config: Experiment) -> Code:
-    """Return the code of a config's registered objects and the task's metrics."""
+    """Return the code of a config's registered objects and the task's metrics.
+
+    Names that no registry has are left out.
+    """
     code: Code = {}
     for registry, name in _names(config):
         if name in registry:
@@ -39,7 +42,10 @@ def code_of(config: Experiment) -> Code:
 
 
 def foreign_marks(config: Experiment) -> dict[str, str]:
-    """Return the checksums of third-party packages' code, for an experiment's identity."""
+    """Return the checksums of third-party packages' code, by package and object.
+
+    They are part of an experiment's identity. Plug-in files are not among them.
+    """
     return {
         f"package {facts['distribution']}: {name}": facts["sha256"]
         for name, facts in code_of(config).items()
@@ -48,7 +54,7 @@ def foreign_marks(config: Experiment) -> dict[str, str]:
 
 
 def _names(section: Section) -> Iterator[tuple[Registry, str]]:
-    """Yield registry and name of each object that a section names."""
+    """Yield registry and name of each object that a section or its subsections name."""
     if isinstance(section, Experiment):
         yield TASKS, section.task
         network = getattr(section.model, "network", None)
@@ -71,7 +77,10 @@ def _names(section: Section) -> Iterator[tuple[Registry, str]]:
 
 
 def _described(value: Any, announcement: Announcement | None) -> dict[str, str]:
-    """Return place, distribution, version and checksum of a registered object."""
+    """Return place, distribution, version and checksum of a registered object.
+
+    A plug-in's version is "". The checksum is that of its module, or of the whole package if it is another's.
+    """
     place = _place(value)
     if announcement is not None and isinstance(value, Metric) and place.startswith("phmrun.metric:"):
         place = announcement.point.value  # the metric has no function
@@ -109,7 +118,10 @@ def _place(value: Any) -> str:
 
 @cache
 def _checksum(module: str) -> str:
-    """Return the SHA-256 of a module's syntax tree, or of its name without a source."""
+    """Return the SHA-256 of a module's syntax tree, or of its name without a source.
+
+    Cached.
+    """
     file = getattr(sys.modules.get(module), "__file__", None)
     path = Path(file) if file and file.endswith(".py") else _source_file(module)
     return hashlib.sha256((_tree(path) if path else module).encode()).hexdigest()
@@ -117,7 +129,10 @@ def _checksum(module: str) -> str:
 
 @cache
 def _package_checksum(top: str) -> str:
-    """Return the SHA-256 of the syntax trees of a package's modules."""
+    """Return the SHA-256 of the syntax trees of a package's modules; cached.
+
+    Without a source, that of its name.
+    """
     path = _source_file(top)
     if path is None:
         return hashlib.sha256(top.encode()).hexdigest()
@@ -127,12 +142,17 @@ def _package_checksum(top: str) -> str:
 
 
 def _source_file(module: str) -> Path | None:
+    """Return the ``.py`` file of a module; None if it has none."""
     spec = importlib.util.find_spec(module)
     return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
 
 
 def _tree(path: Path) -> str:
-    """Return a file's code in canonical form, without comments and docstrings."""
+    """Return a file's code in canonical form, without comments and docstrings.
+
+    Raises:
+        PhmrunError: The file cannot be read or parsed.
+    """
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError) as error:
@@ -152,4 +172,5 @@ def _tree(path: Path) -> str:
 
 @cache
 def _version(top: str) -> str:
+    """Return the version of an imported package; "" if it has none. Cached."""
     return str(getattr(sys.modules.get(top), "__version__", ""))

@@ -26,7 +26,7 @@ def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -
 
     Args:
         config: Resolved config.
-        sizes: Sizes of the vocabulary. Default: those of the config.
+        sizes: Sizes of the vocabulary. None: those of the config.
 
     Returns:
         Dictionary with the keys:
@@ -54,7 +54,10 @@ def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -
 
 
 def network_without_weights(config: Experiment, sizes: tuple[int, ...] | None) -> nn.Module:
-    """Return the network of an experiment on the meta device."""
+    """Return the network of an experiment on the meta device.
+
+    ``sizes`` of None are those of the config.
+    """
     with torch.device("meta"):
         return build_module(config, *(sizes or config.sizes)).network
 

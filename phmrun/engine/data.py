@@ -68,7 +68,7 @@ class DataModule(Generic[V]):
 
     @property
     def share(self) -> tuple[int, int]:
-        """Rank of this process, and number of processes."""
+        """Rank of this process, and number of processes; (0, 1) outside training."""
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
     def require(self, split: str) -> None:
@@ -82,7 +82,7 @@ class DataModule(Generic[V]):
             raise PhmrunError(f"there are no {split} data", where="data", hint=hint, code=ExitCode.DATA)
 
     def sources(self, split: str) -> Sequence[Path]:
-        """Return the files of a split.
+        """Return the files of a split: those of its entries that are paths.
 
         A module whose ``files`` are not paths overrides it.
         """
@@ -96,15 +96,18 @@ class DataModule(Generic[V]):
 
     @cached_property
     def prepared(self) -> Prepared[V, Any]:
-        """Prepared data: read, checked and encoded, or loaded from the cache."""
+        """Prepared data: read, checked and encoded, or loaded from the cache.
+
+        Tasks implement it.
+
+        Raises:
+            NotImplementedError: In this class.
+        """
         raise NotImplementedError
 
     @property
     def prepared_path(self) -> Path | None:
-        """Directory of the prepared data in the cache.
-
-        The value is ``None`` if the task keeps none.
-        """
+        """Directory of the prepared data in the cache; None if the task keeps none."""
         try:
             return self.prepared.path
         except NotImplementedError:
@@ -124,27 +127,47 @@ class DataModule(Generic[V]):
         return self.prepared.statistics
 
     def steps_in_epochs(self, epochs: int, world: int) -> int:
-        """Return the optimizer steps of ``world`` processes in ``epochs`` epochs."""
+        """Return the optimizer steps of ``world`` processes in ``epochs`` epochs.
+
+        Tasks implement it, as the methods below.
+
+        Raises:
+            NotImplementedError: In this class.
+        """
         raise NotImplementedError
 
     def inputs(self, split: str) -> Iterator[str]:
         """Yield the input lines of a split for ``phmrun predict``.
 
-        An item may have several.
+        An item may have several, joined by line feeds.
+
+        Raises:
+            NotImplementedError: In this class.
         """
         raise NotImplementedError
 
     def train_dataloader(self) -> Iterable[Any]:
-        """Return an endless iterable of this process's training batches after ``start_step``."""
+        """Return an endless iterable of this process's training batches after ``start_step``.
+
+        Raises:
+            NotImplementedError: In this class.
+        """
         raise NotImplementedError
 
     def validation_batches(self) -> Iterable[Any]:
-        """Return this process's validation batches; each item occurs once."""
+        """Return this process's validation batches; each item occurs once.
+
+        Raises:
+            NotImplementedError: In this class.
+        """
         raise NotImplementedError
 
 
 def contents(vocabulary: Vocabulary) -> dict[str, str]:
-    """Return the SHA-256 sums of a vocabulary's files, by path."""
+    """Return the SHA-256 sums of a vocabulary's files, by relative path.
+
+    The vocabulary is saved to a temporary folder for this.
+    """
     with TemporaryDirectory() as directory:
         vocabulary.save(Path(directory))
         files = [path for path in Path(directory).rglob("*") if path.is_file()]
@@ -194,17 +217,25 @@ class BucketedData(DataModule[V]):
         self.batching = batching
 
     def batches(self, split: str) -> Dataset[Any]:
-        """Return a dataset that maps each :class:`Batch` of a split to tensors."""
+        """Return a dataset that maps each :class:`Batch` of a split to tensors.
+
+        Raises:
+            NotImplementedError: In this class.
+        """
         raise NotImplementedError
 
     def lengths(self, split: str) -> tuple[ArrayLike, ...]:
-        """Return the tokens of each item, ``[items]``, for one or two sides."""
+        """Return the tokens of each item, ``[items]``, for one or two sides.
+
+        Raises:
+            NotImplementedError: In this class.
+        """
         raise NotImplementedError
 
     def weights(self) -> ArrayLike | None:
-        """Return the loss units of each training item.
+        """Return the loss units of each training item, ``[items]``.
 
-        ``None`` stands for its target tokens and the end token.
+        None, as here, stands for its target tokens and the end token.
         """
         return None
 
@@ -219,6 +250,7 @@ class BucketedData(DataModule[V]):
         )
 
     def _stream(self, start: int = 0, rank: int = 0, world: int = 1) -> BatchStream:
+        """Return the endless stream of training batches of a process, after ``start`` micro-batches."""
         seed, accumulate = self.batching.seed, self.batching.accumulate
         return BatchStream(self.plan, seed=seed, start=start, accumulate=accumulate, rank=rank, world=world)
 
@@ -248,7 +280,7 @@ class BucketedData(DataModule[V]):
 def loader(
     sampler: Any, dataset: Dataset[Any], *, seed: int, workers: int = 0, pinned: bool = False
 ) -> DataLoader[Any]:
-    """Return a loader of whole batches.
+    """Return a loader of whole batches, in the sampler's order.
 
     The global random state is not used.
 
@@ -279,7 +311,8 @@ DOUBTFUL = 0.5
 def doubts(config: Experiment, data: DataModule[Any]) -> Iterator[str]:
     """Yield warnings about prepared data.
 
-    They concern the user's files that are both trained on and scored, and :func:`odd_figures`.
+    They are those of :func:`odd_figures`, and one for each split of the user's files that is both trained on and
+    scored.
     """
     if config.data.name == "files":
         learnt = {path.resolve() for path in data.sources("train")}
@@ -291,6 +324,8 @@ def doubts(config: Experiment, data: DataModule[Any]) -> Iterator[str]:
 
 def odd_figures(statistics: Mapping[str, Any]) -> Iterator[str]:
     """Yield warnings about figures of data: many unknown words, labels without items.
+
+    Unknown words count outside the training data, from a share of ``DOUBTFUL``; labels in the training data.
 
     Args:
         statistics: Counts by split, as a run's ``parameters.json`` has them.
@@ -309,6 +344,7 @@ def odd_figures(statistics: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _unknown(counts: Mapping[str, Any], side: str = "") -> Iterator[tuple[str, float]]:
+    """Yield (side, share of unknown words) of nested counts; the side is "" at the top."""
     if "unknown_rate" in counts:
         yield side, counts["unknown_rate"]
     for name, inner in counts.items():

@@ -95,7 +95,13 @@ class Derivation:
 
 
 def taught_by(run: Run) -> Derivation:
-    """Return a training from the seed's weights with a trained run as teacher."""
+    """Return the derivation of a training with a trained run as teacher.
+
+    Its own weights come from the seed. The teacher's weights are loaded.
+
+    Raises:
+        PhmrunError: The run cannot be opened.
+    """
     trained = open_run(run)
     weights = trained.load()
     return Derivation({"teacher": run.id, "teacher's weights": weights}, teacher=trained)
@@ -117,6 +123,8 @@ def check_teacher(trained: TrainedModel, data: DataModule) -> None:
 
 def check_extension(parent: Run, config: Experiment) -> None:
     """Check that a run is extended by at least one optimizer step.
+
+    Without ``training.max_steps`` it is.
 
     Raises:
         PhmrunError: (exit 2) The run has as many steps as ``training.max_steps``, or more.
@@ -184,7 +192,7 @@ def train(
     derivation: Derivation | None = None,
     verbosity: int = 0,
 ) -> TrainResult:
-    """Train a model and score it.
+    """Train a model and score it; return the scores.
 
     An interrupted training of the same experiment is continued.
 
@@ -194,7 +202,7 @@ def train(
         runs_dir: Directory of all runs.
         plugins: SHA-256 of the user's plug-in files, by file.
         restart: Delete the run's files and train from the start. It is called before a run that has optimizer steps
-            is deleted, and may raise to prevent it. Default: continue.
+            is deleted, and may raise to prevent it. None: continue.
         extend: Reference of a run whose last checkpoint becomes this run's first.
         derivation: Another run to start or learn from.
         verbosity: 1 or more shows Lightning's messages.
@@ -254,14 +262,18 @@ def train(
 
 
 def build_data(config: Experiment) -> DataModule:
-    """Return the task's data module for a config."""
+    """Return the task's data module for a config, not yet prepared."""
     task: Task = TASKS.get(config.task)
     data: DataModule = task.load("data")(config, cache_dir())
     return data
 
 
 def _check_steps(config: Experiment, derivation: Derivation | None) -> None:
-    """Raise a `PhmrunError` if no step is to be trained and no trained weights are to start from."""
+    """Check that there are steps to train, or trained weights to start from.
+
+    Raises:
+        PhmrunError: ``max_steps`` is 0, and the derivation sets no weights.
+    """
     if config.training.max_steps == 0 and not (derivation and derivation.start):
         raise PhmrunError(
             "no optimizer step is to be trained: max_steps is 0",
@@ -274,7 +286,7 @@ def _check_steps(config: Experiment, derivation: Derivation | None) -> None:
 def _segments(run: Run) -> list[dict[str, Any]]:
     """Return the entries of a run's processes.
 
-    A run that an earlier release trained without a record has one empty entry.
+    A run that an earlier release trained without a record has one empty entry; a new run has none.
     """
     return run.environment() or ([{}] if (run.checkpoints / LAST).is_file() else [])
 
@@ -288,7 +300,11 @@ def _train(
     derivation: Derivation | None,
     segment: Segment | None,
 ) -> TrainResult:
-    """Train and score a run whose lock this process holds."""
+    """Train and score a run whose lock this process holds.
+
+    Raises:
+        SystemExit: This is not the first process; only that one scores.
+    """
     from phmrun.engine.fit import fit
 
     leader = is_leader()
@@ -309,6 +325,7 @@ def _train(
         module.teacher = Teacher(derivation.teacher.module, config.distillation.weight, config.distillation.temperature)
 
     def record(row: dict[str, Any]) -> None:
+        """Write a row into history, mirror and status, and log validations; only in the first process."""
         if mirror is None:
             return
         run.history.append(row)
@@ -319,6 +336,7 @@ def _train(
         tell_validation(row)
 
     def resumed(step: int) -> None:
+        """Cut the history to ``step``, and warn if the environment has changed."""
         if segment is not None:
             run.history.cut(step)
             if changed := segment.resumed(step):
@@ -380,9 +398,9 @@ def measure_rates(module: TrainingModule, data: DataModule, config: Experiment) 
 
 
 def _kept_rates(run: Run, parent: Run | None) -> dict[str, float] | None:
-    """Return the measured rates of the checkpoint that training goes on from, the run's own or else its parent's.
+    """Return the measured rates of the checkpoint that training goes on from.
 
-    Returns ``None`` without a checkpoint or a record: the rates are then measured.
+    It is the run's own, or else its parent's. None without a checkpoint or a record; then they are measured.
     """
     begun = [source for source in (run, parent) if source and (source.checkpoints / LAST).is_file()]
     kept = begun[0].parameters().get("rates") if begun else None
@@ -392,7 +410,10 @@ def _kept_rates(run: Run, parent: Run | None) -> dict[str, float] | None:
 def _begin(
     config: Experiment, data: DataModule, module: TrainingModule, run: Run, plugins: Mapping[Path, str]
 ) -> Mirror:
-    """Write the records that are complete before training, and open the mirror."""
+    """Write the records that are complete before training; return the opened mirror.
+
+    They are status, vocabulary, plug-ins, parameter counts and the prepared data.
+    """
     from phmrun.engine.fit import processes
 
     run.set_state(State.RUNNING)
@@ -438,6 +459,8 @@ def _begin(
 def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mirror: Mirror) -> TrainResult:
     """Score the trained model and close run and mirror.
 
+    At a time limit, nothing is scored.
+
     The test set is scored last, because samples of the last split are kept.
 
     Raises:
@@ -475,10 +498,7 @@ def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mi
 
 
 def _close_unfinished(run: Run, fitted: "Fitted", mirror: Mirror) -> TrainResult:
-    """Close run and mirror at the time limit.
-
-    The test set is scored when training is complete.
-    """
+    """Close run and mirror at the time limit, without scores of the test set."""
     run.set_state(State.INTERRUPTED, fitted.reason, step=fitted.step, seconds=fitted.seconds)
     mirror.finish()
     write_card(run)

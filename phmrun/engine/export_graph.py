@@ -52,5 +52,5 @@ def outputs_of(run: Run, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 def random_tokens(generator: torch.Generator, vocabulary: int, batch: int, length: int) -> Tensor:
-    """Return random ids of tokens that are not special, ``[batch, length]``."""
+    """Return random ids above those of special tokens, ``[batch, length]``."""
     return torch.randint(EOS + 1, vocabulary, (batch, length), generator=generator)

@@ -100,7 +100,7 @@ def total_steps(training: TrainingConfig, hardware: HardwareConfig, data: DataMo
 
 
 def processes(training: TrainingConfig, hardware: HardwareConfig) -> int:
-    """Return the number of processes of a distributed training."""
+    """Return the number of processes of a training, by the hardware of this machine."""
     return build_trainer(training, hardware, [], Path(), -1).world_size
 
 
@@ -136,6 +136,7 @@ def fit(
     Raises:
         PhmrunError: (exit 4) The loss is not finite, or memory ran out; (exit 3) the checkpoint is damaged.
         KeyboardInterrupt: A second signal was received.
+        PhmrunError: (exit 2) Neither ``max_steps`` nor ``max_epochs`` is set.
     """
     total = total_steps(training, hardware, data)
     if not total:
@@ -199,7 +200,7 @@ def _load_progress(last: Path, module: TrainingModule, data: DataModule, meter: 
     """Load weights, step, sums and best score from a checkpoint, in place.
 
     Returns:
-        ``True`` if training continues; ``False`` if the checkpoint has only initial weights.
+        True if training continues; False if the checkpoint has only initial weights. They are loaded all the same.
 
     Raises:
         PhmrunError: (exit 3) The checkpoint is damaged, incomplete, or of another network.
@@ -230,10 +231,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         self.before_renaming = before_renaming
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
-        """Write ``checkpoint`` to ``path``.
-
-        A reader sees the old or the new file.
-        """
+        """Write ``checkpoint`` with its layout to ``path``; a reader sees the old or new file."""
         write_checkpoint(Path(path), {**checkpoint, LAYOUT: layout(checkpoint)}, self.before_renaming)
 
 
@@ -245,9 +243,10 @@ def build_trainer(
     steps: int,
     before_writing: Callable[[], None] | None = None,
 ) -> pl.Trainer:
-    """Return Lightning's trainer without its own logging, validation, progress bar and checkpoints.
+    """Return Lightning's trainer without its own logging, validation and checkpoints.
 
-    More than two processes by DDP sum gradients in a fixed order: see :data:`FIXED_ORDER`.
+    It also shows no progress bar. More than two processes by DDP sum gradients in a fixed order: see
+    :data:`FIXED_ORDER`.
     """
     build = partial(
         pl.Trainer,
@@ -282,7 +281,7 @@ def check_hardware(training: TrainingConfig, hardware: HardwareConfig) -> None:
     """Check that this machine has the configured accelerator, devices and strategy.
 
     Raises:
-        PhmrunError: (exit 2) It has not; the message contains Lightning's.
+        PhmrunError: (exit 2) It does not; the message contains Lightning's.
     """
     try:
         build_trainer(training, hardware, [], Path(), 1)
@@ -295,7 +294,9 @@ def check_hardware(training: TrainingConfig, hardware: HardwareConfig) -> None:
 
 
 def run_trainer(trainer: pl.Trainer, module: TrainingModule, data: DataModule, checkpoint: Path | None) -> None:
-    """Call ``trainer.fit``, and raise phmrun's exceptions for interrupts and out of memory.
+    """Call ``trainer.fit`` with phmrun's exceptions for interrupts and lack of memory.
+
+    Module and data hold the trainer meanwhile.
 
     Raises:
         PhmrunError: (exit 4) Memory ran out.
@@ -331,6 +332,6 @@ def run_trainer(trainer: pl.Trainer, module: TrainingModule, data: DataModule, c
 
 
 def quiet_lightning(details: bool) -> None:
-    """Hide Lightning's own messages below errors, unless ``details``."""
+    """Set Lightning's loggers to errors only, or to info with ``details``."""
     for name in ("pytorch_lightning", "lightning", "lightning.pytorch", "lightning.fabric", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.INFO if details else logging.ERROR)

@@ -40,9 +40,9 @@ class LazyAdam(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update all parameters that have a gradient.
+        """Update all parameters that have a gradient, in place.
 
-        Entries of gradients that are not finite count as 0. Returns the loss of ``closure``, ``None`` without one.
+        Entries of gradients that are not finite count as 0. Returns the loss of ``closure``, None without one.
         """
         loss = None
         if closure is not None:
@@ -63,6 +63,10 @@ class LazyAdam(Optimizer):
         return loss
 
     def _update(self, parameter: Tensor, group: dict[str, Any]) -> Tensor:
+        """Return the update of a parameter, and advance its state.
+
+        In lazy groups, rows whose gradient is zero get 0 and keep their state.
+        """
         gradient = torch.nan_to_num(parameter.grad, 0.0, 0.0, 0.0)  # type: ignore[arg-type]
         state, (mean_decay, square_decay) = self.state[parameter], group["betas"]
         if not state:
@@ -84,7 +88,10 @@ class LazyAdam(Optimizer):
 
 
 def table_groups(network: nn.Module) -> list[dict[str, Any]]:
-    """Return two parameter groups: dense embedding tables (lazy), and the rest."""
+    """Return parameter groups: all others first, then dense embedding tables (lazy).
+
+    An empty group is left out.
+    """
     tables = {
         id(module.structure.matrix)
         for module in network.modules()

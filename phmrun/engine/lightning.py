@@ -27,17 +27,23 @@ UNUSED = {"matplotlib", "scipy", "transformers"}
 def _unused_not_found() -> Iterator[None]:
     """Hide the unused packages from torchmetrics within the block.
 
-    It does nothing if torchmetrics checks for packages by other functions.
+    Do nothing if torchmetrics checks for packages by other functions.
     """
     version, available = getattr(imports, "_version", None), getattr(imports, "package_available", None)
 
     def version_of(name: str) -> str:
+        """Return the version of a package.
+
+        Raises:
+            PackageNotFoundError: It is hidden or missing.
+        """
         if name in UNUSED:
             raise PackageNotFoundError(name)
         installed: str = version(name)  # type: ignore[misc]
         return installed
 
     def is_available(name: str) -> bool:
+        """Return True if a package is installed and not hidden."""
         return name not in UNUSED and available is not None and available(name)
 
     with ExitStack() as patches:
@@ -104,7 +110,7 @@ class LightningTraining(pl.LightningModule):
         self.objective.on_before_optimizer_step(optimizer)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the states of the task and of the teacher to a checkpoint."""
+        """Add the states of the task and of the teacher to a checkpoint, in place."""
         self.objective.on_save_checkpoint(checkpoint)
         if self.objective.teacher:
             checkpoint[TEACHER] = {}
@@ -123,7 +129,7 @@ class LightningTraining(pl.LightningModule):
         return self.objective.state_dict(*arguments, **keywords)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Load weights into the task's module."""
+        """Load weights into the task's module, in place; return what torch returns."""
         return self.objective.load_state_dict(state_dict, strict, assign)
 
 
@@ -150,5 +156,5 @@ class Unprofiled(PassThroughProfiler):
 
 
 def window_completed(trainer: pl.Trainer) -> bool:
-    """True if the last processed batch completed an optimizer step."""
+    """Return True if the last processed batch completed an optimizer step."""
     return trainer.fit_loop.epoch_loop.batch_progress.total.ready % trainer.accumulate_grad_batches == 0

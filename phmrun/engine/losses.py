@@ -15,7 +15,10 @@ Criterion = Callable[..., Tensor]
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float = 0.0) -> Tensor:
-    """Return Σ_i (1 - ε)·(-log p_i[y_i]) + ε·mean_c(-log p_i[c]), where ε is ``smoothing``."""
+    """Return the label-smoothed cross-entropy, summed over items, in nats.
+
+    Σ_i (1 - ε)·(-log p_i[y_i]) + ε·mean_c(-log p_i[c]), where ε is ``smoothing``.
+    """
     return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
 
 

@@ -153,11 +153,17 @@ class TrainingModule(nn.Module):
         return next(self.parameters()).device
 
     def loss(self, batch: Any) -> Loss:
-        """Return the summed loss of a batch."""
+        """Return the summed loss of a batch. Tasks implement it.
+
+        Raises:
+            NotImplementedError: In this class.
+        """
         raise NotImplementedError
 
     def predictions(self, batch: Any) -> Sequence[Prediction]:
         """Return the predictions of a batch that teacher and student compare.
+
+        This class supports none.
 
         Raises:
             PhmrunError: (exit 2) The task does not support distillation.
@@ -165,13 +171,12 @@ class TrainingModule(nn.Module):
         raise PhmrunError("the networks of this task learn from no teacher", where="distillation")
 
     def begin(self, data: Any) -> None:
-        """Initialize the network from the data before a run's first step.
-
-        It does nothing by default.
-        """
+        """Initialize the network from the data before a run's first step; here nothing."""
 
     def export_graph(self) -> ExportGraph:
         """Return the trained network as a function of tensors, for ``phmrun export``.
+
+        This class supports none.
 
         Raises:
             PhmrunError: (exit 2) The task does not support export.
@@ -179,9 +184,11 @@ class TrainingModule(nn.Module):
         raise PhmrunError("the networks of this task cannot be exported")
 
     def training_step(self, batch: Batch, batch_index: int) -> dict[str, Any]:
-        """Return the batch's share of the window's mean loss, its ``nll`` and its units.
+        """Return ``loss``, ``nll`` and ``units`` of a batch.
 
-        The share is multiplied by the numbers of micro-batches and processes, because Lightning divides by them.
+        The loss is the batch's share of the window's mean loss, with distillation if there is a teacher. It is
+        multiplied by the numbers of micro-batches and processes, because Lightning divides by them. Structures that
+        change during training are first told the progress.
         """
         # Structures that change during training get its progress as a function of the step alone.
         for structure in self._changing if self.trainer.max_steps > 0 else ():
@@ -192,16 +199,16 @@ class TrainingModule(nn.Module):
         return {"loss": total * share, "nll": loss.nll.detach(), "units": loss.units}
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Hook before each optimizer step, when the gradients are complete."""
+        """Hook before each optimizer step, when the gradients are complete; here nothing."""
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add state for exact resume, beside the weights, to a checkpoint in place."""
+        """Add state for exact resume to a checkpoint, in place; here nothing."""
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore the state of :meth:`on_save_checkpoint`."""
+        """Restore the state of :meth:`on_save_checkpoint`; here nothing."""
 
     def configure_optimizers(self) -> Any:
-        """Return the optimizer, and its schedule per optimizer step."""
+        """Return the optimizer and its schedule per optimizer step, in Lightning's form."""
         precision = str(self.trainer.precision)
         # Only 16-mixed scales gradients, and Lightning cannot clip scaled gradients of a fused optimizer.
         measured = {} if self.measured is None else {"measured": self.measured}
@@ -212,7 +219,10 @@ class TrainingModule(nn.Module):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def validation_scores(self, data: Any) -> dict[str, float]:
-        """Return expensive validation scores; called only if ``training.monitor`` names one."""
+        """Return expensive validation scores; here none.
+
+        Called only if ``training.monitor`` names one.
+        """
         return {}
 
     def validate(self, batches: Iterable[Any]) -> dict[str, float]:
@@ -220,6 +230,8 @@ class TrainingModule(nn.Module):
 
         Returns:
             ``loss`` (negative log-likelihood in nats), and the share of hit units (0 to 1) by name.
+
+        The module is in eval mode meanwhile; its mode is restored.
         """
         training, device = self.training, self.device
         self.eval()
@@ -239,7 +251,7 @@ class TrainingModule(nn.Module):
 
 
 def seed_everything(seed: int) -> None:
-    """Seed torch, NumPy and Python."""
+    """Seed the global generators of torch, NumPy and Python."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)

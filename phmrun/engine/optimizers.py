@@ -78,7 +78,7 @@ LAZY_ADAM = Kind("phmrun.engine.lazy_adam:LazyAdam", groups=table_groups)
 
 
 def optimizer_kind(name: str) -> Kind:
-    """Return the optimizer of a name.
+    """Return the optimizer of a name; one registered without :class:`Kind` gets defaults.
 
     Raises:
         PhmrunError: (exit 2) There is no such optimizer.
@@ -194,14 +194,19 @@ class Rate(NamedTuple):
 
 
 def _multipliers(rates: str, measured: Mapping[str, float] | None) -> Mapping[str, float] | None:
-    """Return the multipliers for :func:`rates`: none for "one", ``None`` for "structure", else ``measured``."""
+    """Return the multipliers for :func:`rates`.
+
+    Empty for "one", None for "structure"; otherwise ``measured``, or empty if that is None.
+    """
     return {"one": {}, "structure": None}.get(rates, measured or {})
 
 
 def rates(
     network: nn.Module, optimizer: str, *, measured: Mapping[str, float] | None = None, map_rate: float = 1.0
 ) -> Iterator[tuple[Rate, nn.Parameter]]:
-    """Yield the rate of each trainable parameter, shared ones once.
+    """Yield the rate of each trainable parameter with it, shared ones once.
+
+    Decay is 1 unless the optimizer's weight decay is decoupled.
 
     Args:
         network: The network.
@@ -238,7 +243,10 @@ def parameter_groups(
     measured: Mapping[str, float] | None = None,
     map_rate: float = 1.0,
 ) -> list[dict[str, Any]]:
-    """Return parameter groups of equal rate and decay for lr = 1; the arguments are those of :func:`rates`."""
+    """Return parameter groups of equal rate and decay, with the rate as ``lr``.
+
+    ``weight_decay`` is multiplied by each group's factor of decay. Other arguments are those of :func:`rates`.
+    """
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for rate, parameter in rates(network, optimizer, measured=measured, map_rate=map_rate):
         groups.setdefault((rate.rate, rate.decay), []).append(parameter)
@@ -249,7 +257,7 @@ def parameter_groups(
 
 
 def rate_table(network: nn.Module, config: OptimizerConfig, measured: Mapping[str, float] | None = None) -> list[Rate]:
-    """Return the rates by parameter name; empty if all parameters have the same.
+    """Return the rates by parameter name; empty if all parameters have rate 1.
 
     Layer numbers are replaced by *, except in measured rates, which differ between layers.
     """
@@ -264,7 +272,10 @@ def rate_table(network: nn.Module, config: OptimizerConfig, measured: Mapping[st
 
 
 def _rate(structure: Structure, d_out: int, d_in: int, factors: int, optimizer: str) -> float:
-    """Return the learning rate's factor for one of ``factors`` matrices ``[d_out, d_in]``."""
+    """Return the factor of the learning rate for a matrix ``[d_out, d_in]``.
+
+    It is one of ``factors`` matrices of a structure. The formulas are above, by the optimizer's rule.
+    """
     k, d = structure.out_features, structure.in_features
     rule = optimizer_kind(optimizer).rule
     if rule == "norm":

@@ -54,6 +54,7 @@ def ending_with(
     left = threading.Event()
 
     def look() -> None:
+        """Check until the block ends; exit the process at the first death."""
         while not left.wait(LOOK_EVERY):
             if dead := death():
                 LOG.error("%s; the same command continues from the last checkpoint", dead.what)
@@ -68,9 +69,9 @@ def ending_with(
 
 
 def await_the_watch(error: RuntimeError) -> None:
-    """Wait for :func:`ending_with` after a lost connection to another process.
+    """Wait 10 seconds if the error is a lost connection to another process.
 
-    Other errors return at once; the wait is 10 seconds.
+    :func:`ending_with` then ends this process. For other errors, return at once.
     """
     if isinstance(error, dist.DistError) or "gloo" in str(error):
         time.sleep(40 * LOOK_EVERY)
@@ -79,7 +80,7 @@ def await_the_watch(error: RuntimeError) -> None:
 def leader_died() -> Callable[[], Death | None]:
     """Return a check for :func:`ending_with`: has the process that started this one ended?
 
-    It returns ``None`` if phmrun did not start this process.
+    The check returns a death if so. It always returns None if phmrun did not start this process.
     """
     leader = os.environ.get(_LEADER)
     what = "the first of the processes that train together has ended, and this one stops"
@@ -99,6 +100,7 @@ def follower_died(launched: Callable[[], list["subprocess.Popen[bytes]"]]) -> Ca
     followers: list[subprocess.Popen[bytes]] = []
 
     def look() -> Death | None:
+        """Return the death of the first started process that has failed, or None."""
         started = launched()
         followers.extend(started)
         started.clear()
@@ -113,24 +115,24 @@ def follower_died(launched: Callable[[], list["subprocess.Popen[bytes]"]]) -> Ca
 
 
 def is_distributed() -> bool:
-    """True if this process trains with others."""
+    """Return True if this process trains with others."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
 def rank() -> int:
-    """Return the rank of this process, from 0."""
+    """Return the rank of this process, from 0; 0 if it is alone."""
     return dist.get_rank() if is_distributed() else 0
 
 
 def world() -> int:
-    """Return the number of processes."""
+    """Return the number of processes; 1 if this one is alone."""
     return dist.get_world_size() if is_distributed() else 1
 
 
 def all_gather(value: Value) -> list[Value]:
-    """Return the values of all processes by rank.
+    """Return the values of all processes, by rank.
 
-    All processes must call it.
+    All processes must call it. A single process gets its own value alone.
     """
     if not is_distributed():
         return [value]
@@ -150,7 +152,7 @@ class Agreement:
         self._pending: tuple[dist.Work, torch.Tensor] | None = None
 
     def all_reduce_max(self, value: float, device: torch.device) -> float:
-        """Return the largest value of the previous call, 0 at first.
+        """Return the largest value of all processes in the previous call, 0 at first.
 
         A single process gets its present value.
         """
@@ -178,12 +180,11 @@ _MOST = 2**31 - 1
 
 @functools.cache
 def keep_freed_memory() -> bool:
-    """Make glibc keep freed memory for the rest of the process.
+    """Make glibc keep freed memory for the rest of the process; True if it does.
 
-    Returns ``True`` if it does.
     By default, glibc returns large freed blocks to the system, which clears each page of the next block. That takes up
     to 40 % of the CPU time of a training step with tensors of tens of megabytes. Peak memory is unchanged. Other C
-    libraries are not changed.
+    libraries are not changed. Only the first call has an effect.
     """
     try:
         set_option = ctypes.CDLL(None).mallopt

@@ -36,6 +36,7 @@ def training_bar(total: int, console: Console) -> Progress:
     """
 
     def fixed(width: int) -> Column:
+        """Return a column of this minimum width, without line breaks."""
         return Column(no_wrap=True, min_width=width)
 
     columns = (
@@ -70,7 +71,7 @@ class TrainingProgress(Callback):
         self._bar: Progress | None = None
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Start the clock, and the bar on a terminal."""
+        """Start the clock; on a terminal, show the bar."""
         self._last = time.monotonic()
         self._began = (self._last, trainer.global_step)
         if trainer.is_global_zero and sys.stderr.isatty():
@@ -79,7 +80,10 @@ class TrainingProgress(Callback):
             self._bar.start()
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, *_: Any) -> None:
-        """Update the bar twice a second, or log a line every ``every`` seconds."""
+        """Update the bar twice a second, or log a line every ``every`` seconds.
+
+        Only after completed optimizer steps and in the first process; the last step is always shown.
+        """
         self._units += outputs["units"] * trainer.world_size
         now = time.monotonic()
         ended = trainer.global_step == self.total
@@ -101,7 +105,7 @@ class TrainingProgress(Callback):
             LOG.info("step %s of %s · %s · %s left", trainer.global_step, self.total, text, self._left(now, trainer))
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Remove the bar."""
+        """Remove the bar if there is one."""
         if self._bar:
             self._bar.stop()
             self._bar = None
@@ -118,10 +122,7 @@ class TrainingProgress(Callback):
 
 
 def reads_are_free(module: pl.LightningModule) -> bool:
-    """True on a CPU.
-
-    A read from a GPU waits for all queued work.
-    """
+    """Return True on a CPU; a read from a GPU waits for all queued work."""
     return module.device.type == "cpu"
 
 
@@ -169,7 +170,11 @@ class Meter(Callback):
         self._marked = (self.elapsed(), 0)
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, *_: Any) -> None:
-        """Add the loss of a batch, and record a row if one is due."""
+        """Add the loss of a batch, and record a row if one is due.
+
+        Raises:
+            PhmrunError: (exit 4) A loss is not finite.
+        """
         completed = window_completed(trainer)
         step = trainer.global_step if completed else trainer.global_step + 1
         self.pending.append((step, outputs["nll"], outputs["units"]))
@@ -203,6 +208,7 @@ class Meter(Callback):
         return self.seconds + time.monotonic() - self._since
 
     def _write(self, trainer: pl.Trainer) -> None:
+        """Record a row with the mean loss since the last one, over all processes, and reset the sums."""
         totals = torch.tensor([self.nll, float(self.units)], dtype=torch.float64, device=trainer.strategy.root_device)
         totals = trainer.strategy.reduce(totals, reduce_op="sum")
         moment = self.elapsed()

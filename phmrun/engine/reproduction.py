@@ -90,7 +90,7 @@ class Reproduction:
 
 
 def reproduce(run: Run, directory: Path, *, plugins: Mapping[Path, str] | None = None) -> Reproduction:
-    """Train a run again with its own settings, and compare both.
+    """Train a run again with its own settings; return the comparison of both.
 
     Config, data, threads and hardware settings are those of the run.
     Time limits and W&B mirrors of the run are left out.
@@ -129,9 +129,9 @@ def reproduce(run: Run, directory: Path, *, plugins: Mapping[Path, str] | None =
 
 
 def compare(run: Run, again: Run) -> Reproduction:
-    """Compare two runs of one experiment, tensor by tensor and score by score.
+    """Return the comparison of two runs of one experiment, tensor by tensor.
 
-    Scores that the repetition lacks, scores of other files and speeds are left out.
+    Scores are compared, too, except those that the repetition lacks, of other files, and speeds.
     """
     tensors, weights = _compared_weights(run, again)
     before, after = run.metrics(), again.metrics()
@@ -146,7 +146,7 @@ def compare(run: Run, again: Run) -> Reproduction:
 def _as_before(config: Experiment, segments: Sequence[Mapping[str, Any]]) -> Experiment:
     """Return the config with hardware settings and threads of the run's first process.
 
-    W&B and the time limit are switched off.
+    Without a record, the config's own. W&B and the time limit are switched off.
     """
     hardware = config.hardware
     if segments:
@@ -195,6 +195,10 @@ def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> 
 
 
 def _compared_weights(run: Run, again: Run) -> tuple[int, tuple[WeightDifference, ...]]:
+    """Return the number of compared tensors, and those that differ.
+
+    A checkpoint that only one run has counts as one difference. Without weights, checksums are compared.
+    """
     if (run.path / WEIGHTS).is_file():
         return _compared_checksums(run, again)
     count, differing = 0, []
@@ -216,7 +220,10 @@ def _compared_weights(run: Run, again: Run) -> tuple[int, tuple[WeightDifference
 
 
 def _compared_checksums(run: Run, again: Run) -> tuple[int, tuple[WeightDifference, ...]]:
-    """Compare the weights of a run that has only their checksums on record."""
+    """Return the number of the repetition's tensors, and the checkpoints that differ.
+
+    For a run that has only the checksums of its weights on record.
+    """
     recorded = parsed(read_regular(run.path / WEIGHTS))
     paths = {name: again.checkpoints / name for name in recorded}
     same = {n: path.is_file() and weights_checksum(path) == recorded[n] for n, path in paths.items()}
@@ -227,7 +234,7 @@ def _compared_checksums(run: Run, again: Run) -> tuple[int, tuple[WeightDifferen
 def _largest_difference(one: Tensor | None, other: Tensor | None) -> float | None:
     """Return the largest absolute difference of two tensors.
 
-    The result is ``None`` if their bits are equal, NaN if one is missing or shapes or types differ.
+    None if their bits are equal; NaN if one is missing, or shapes or types differ.
     """
     if one is None or other is None or one.shape != other.shape or one.dtype != other.dtype:
         return math.nan
@@ -236,13 +243,14 @@ def _largest_difference(one: Tensor | None, other: Tensor | None) -> float | Non
 
 
 def _same(one: float | None, other: float | None) -> bool:
+    """Return True if two numbers are equal, both None, or both NaN."""
     return one == other or (one is not None and other is not None and math.isnan(one) and math.isnan(other))
 
 
 def _parting(run: Run, again: Run) -> int | None:
-    """Return the first step with different figures.
+    """Return the first step at which a figure of both histories differs, or None.
 
-    ``None`` if all are equal.
+    Steps and figures that only one has do not count.
     """
     others = _by_step(again)
     end: tuple[float, dict[str, Any]] = (math.inf, {})
@@ -256,13 +264,16 @@ def _parting(run: Run, again: Run) -> int | None:
 
 
 def _by_step(run: Run) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield each optimizer step of a run's history with its figures, in order."""
+    """Yield each optimizer step of a run's history with its figures by name, in order.
+
+    Figures are the entries whose names contain a slash.
+    """
     for step, rows in itertools.groupby(run.history.rows(), key=itemgetter("step")):
         yield step, {name: value for row in rows for name, value in row.items() if "/" in name}
 
 
 def _explanations(run: Run, again: Run) -> Iterator[str]:
-    """Yield recorded facts that may explain a difference."""
+    """Yield recorded facts that may explain a difference, at least one."""
     segments, new = run.environment(), again.environment()
     if not segments:
         yield "the run has no environment.json, so nothing is known of what it was made on"

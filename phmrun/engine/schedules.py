@@ -54,7 +54,7 @@ class Settings:
         return max(self.warmup, 1)
 
     def warmed(self, step: int) -> float:
-        """Return the rate of a constant schedule: the peak, after a linear rise."""
+        """Return the peak after the warm-up, and a linear rise to it before."""
         return self.peak * min(step / self.rise, 1.0)
 
     def done(self, step: int) -> float:
@@ -62,7 +62,10 @@ class Settings:
         return min(max(step - self.warmup, 0) / max(self.total - self.warmup, 1), 1.0)
 
     def falling(self, step: int, left: float) -> float:
-        """Return the rate at which the share ``left`` of the way to the floor remains."""
+        """Return the rate if the share ``left`` of the way to the floor remains.
+
+        Between ``floor`` and 1 times :meth:`warmed`.
+        """
         return self.warmed(step) * (self.floor + (1 - self.floor) * left)
 
 
@@ -75,29 +78,32 @@ def noam(settings: Settings) -> Schedule:
 
 
 def inverse_sqrt(settings: Settings) -> Schedule:
-    """Schedule lr · √(warmup / step) after the warm-up."""
+    """Schedule lr · √(warmup / step) after a linear warm-up."""
     return lambda step: settings.peak * min(step / settings.rise, (settings.rise / step) ** 0.5)
 
 
 def constant(settings: Settings) -> Schedule:
-    """Constant schedule lr after the warm-up."""
+    """Constant schedule lr after a linear warm-up."""
     return settings.warmed
 
 
 def steps(settings: Settings) -> Schedule:
-    """Schedule lr · decay^m after m milestones."""
+    """Schedule lr · decay^m after m milestones, and a linear warm-up.
+
+    A milestone counts from the step after it.
+    """
     return lambda step: settings.warmed(step) * settings.decay ** bisect_left(settings.milestones, step)
 
 
 def exponential(settings: Settings) -> Schedule:
-    """Schedule lr · decay^(step / period)."""
+    """Schedule lr · decay^(step / period), times the linear warm-up."""
     return lambda step: settings.warmed(step) * settings.decay ** (step / settings.period)
 
 
 def cosine(settings: Settings) -> Schedule:
     """Schedule lr · (floor + (1 - floor) · (1 + cos(π·t)) / 2).
 
-    t is the completed share of the steps after the warm-up.
+    t is the completed share of the steps after the linear warm-up.
     """
     return lambda step: settings.falling(step, (1 + math.cos(math.pi * settings.done(step))) / 2)
 
@@ -105,7 +111,7 @@ def cosine(settings: Settings) -> Schedule:
 def linear(settings: Settings) -> Schedule:
     """Schedule lr · (floor + (1 - floor) · (1 - t)).
 
-    t is the completed share of the steps after the warm-up.
+    t is the completed share of the steps after the linear warm-up.
     """
     return lambda step: settings.falling(step, 1 - settings.done(step))
 
@@ -125,7 +131,7 @@ def build_schedule(name: str = "noam", **settings: object) -> Schedule:
 
 
 def schedule_from(training: TrainingConfig, width: int) -> Schedule:
-    """Return the schedule of a config for a network of this width.
+    """Return the schedule of a config, for a network of this width.
 
     Without ``max_steps``, the total is 1.
     """

@@ -100,7 +100,7 @@ class Predictor(Protocol):
         """Yield the answers to lines in order, batch by batch."""
 
     def evaluate(self, data: DataModule, split: str) -> Evaluation:
-        """Predict and score a split of the data."""
+        """Predict and score a prepared split of the data."""
 
 
 @dataclass(frozen=True)
@@ -198,13 +198,13 @@ class TrainedModel:
         return predictor
 
     def kernels(self, segments: Sequence[Mapping[str, Any]] = ()) -> Choice:
-        """Choose the library of matrix products: see :func:`kernels_of`."""
+        """Return the library of matrix products: see :func:`kernels_of`."""
         return kernels_of(self.config, lambda: self.module.network, segments)
 
     def _path(self, checkpoint: str | None) -> Path:
-        """Return the path of a checkpoint by name.
+        """Return the path of a checkpoint: "best", "last" or a file.
 
-        The default is the best checkpoint, or the last one without a validation.
+        None is the best checkpoint, or the last one without a validation. The file may not exist.
 
         Raises:
             PhmrunError: (exit 3) The best checkpoint is missing although there was a validation.
@@ -349,9 +349,9 @@ def evaluate_run(
     files: Sequence[Path] = (),
     data: DataModule | None = None,
 ) -> dict[str, Any]:
-    """Score a run on one split, and write the results into its directory.
+    """Score a run on one split; write the results into its directory.
 
-    Written are scores, predictions, samples and card.
+    Written are scores, predictions, samples (except of other files) and card.
 
     Scores named ``test/…`` belong to the test set whose checksum the run has recorded, wherever its files are. Scores
     of other files are named ``file-NAME-DIGITS/…``, with the first digits of the checksum. The checksum is part of
@@ -413,7 +413,7 @@ def evaluate_run(
 
 
 def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collection[str]) -> dict[str, Any]:
-    """Return the scores of metrics that the predictor does not compute.
+    """Return the scores of metrics that the predictor does not compute, by name.
 
     They are computed from the counts of each item in the file of predictions.
     """
@@ -431,13 +431,17 @@ def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collecti
 
 
 def _test_options(config: Experiment) -> str:
-    """Options of ``phmrun eval`` that name another test set of a task."""
+    """Return the options of ``phmrun eval`` that name another test set of a task."""
     parallel = "test_source" in config.data.files
     return "--test-src FILE --test-tgt FILE" if parallel else "--test FILE"
 
 
 def _check_number_of_files(run: Run, config: Experiment, files: Sequence[Path]) -> None:
-    """Raise a `PhmrunError` unless the test set has as many files as the task reads."""
+    """Check that the test set has as many files as the task reads: one or two.
+
+    Raises:
+        PhmrunError: It does not.
+    """
     options = _test_options(config)
     if len(files) == options.count("FILE"):
         return
@@ -452,7 +456,9 @@ def _check_number_of_files(run: Run, config: Experiment, files: Sequence[Path]) 
 def _scored(
     trained: TrainedModel, split: str, files: Sequence[Path], data: DataModule | None
 ) -> tuple[DataModule, str, str, str]:
-    """Return the data to score.
+    """Return the data to score, with names and checksum.
+
+    For ``files``, a note says how their scores are named.
 
     Returns:
         Data, name of the split in them, prefix of the scores' names, and digits of the checksum for signatures.
@@ -509,7 +515,7 @@ def _scored(
 
 
 def choose_device(name: str) -> str:
-    """Return a device by name.
+    """Return the name of a device.
 
     "auto" is "cuda" if there is a GPU, else "cpu".
 
@@ -526,7 +532,10 @@ def choose_device(name: str) -> str:
 def _deviations(
     decoding: Mapping[str, Any], config: Experiment, checkpoint: str | None, average: int | None
 ) -> list[str]:
-    """Return an evaluation's settings that differ from the config's, for names."""
+    """Return an evaluation's settings that differ from the config's, for names.
+
+    Keys that are not part of run ids are left out: ``["beam1", "average5"]``.
+    """
     usual = decoding_section(config)
     parts = [
         f"{name}{value:g}" if isinstance(value, int | float) else f"{name}-{value}"

@@ -36,6 +36,11 @@ class ClassificationDataConfig(SplitFilesConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        """Check that ``reduced`` is used with a dataset and without ``hold_out``.
+
+        Raises:
+            ValueError: It is not.
+        """
         if self.reduced and self.name in ("builtin", "files"):
             raise ValueError(f"reduced is for datasets, not for name={self.name}")
         if self.reduced and self.hold_out:
@@ -58,17 +63,29 @@ class ClassificationExperiment(Experiment):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Classes in the order of their indices."""
+        """Classes in the order of their indices. Tasks override it.
+
+        Raises:
+            NotImplementedError: In this class.
+        """
         raise NotImplementedError
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Requested size of the vocabulary, rounded up to ``multiple_of``, and number of classes."""
+        """Size of the vocabulary and number of classes.
+
+        The vocabulary's is that requested, rounded up to ``multiple_of``.
+        """
         words = self.data.vocabulary
         return -(-words.size // words.multiple_of) * words.multiple_of, len(self.labels)
 
     @model_validator(mode="after")
     def _watched(self) -> Self:
+        """Check that ``monitor`` is "loss" or "accuracy".
+
+        Raises:
+            ValueError: It is another score.
+        """
         if self.training.monitor not in ("loss", "accuracy"):
             raise ValueError(
                 f"training.monitor={self.training.monitor} is not among the scores of {self.task}: loss, accuracy"

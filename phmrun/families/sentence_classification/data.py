@@ -64,7 +64,7 @@ def corpus_of(
     whole: bool = True,
     **reading: str,
 ) -> ClassificationCorpus:
-    """Build a corpus.
+    """Build a corpus from readers and files by split.
 
     Args:
         readers: Readers by split.
@@ -72,7 +72,7 @@ def corpus_of(
         fingerprints: Checksums that identify the data.
         labels: Classes in the order of their indices.
         sentences: Sentences per item, 1 or 2.
-        baselines: Baselines without a model, by name.
+        baselines: Baselines without a model, by name; None: none.
         whole: True if each split is read from its own file, False if from all files.
         **reading: Further settings that the items depend on.
     """
@@ -104,6 +104,7 @@ class ClassificationBatches(Dataset[ClassificationBatch]):
     store: ItemStore
 
     def __getitem__(self, batch: Batch) -> ClassificationBatch:
+        """Return the items of a batch, padded to the longest sentence of each side."""
         numbers = batch.indices.tolist()
         sentences = tuple(batch_of([side[number] for number in numbers]) for side in self.store.sentences)
         labels = torch.from_numpy(self.store.labels[batch.indices])
@@ -139,17 +140,17 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
         self.vectors, self.vector_width = vectors, vector_width
 
     def sources(self, split: str) -> Sequence[Path]:
-        """Return the files that a split is read from."""
+        """Return the files that a split is read from: its own, else all."""
         return self.corpus.split_sources.get(split, self.corpus.sources)
 
     def fingerprints(self) -> dict[str, str]:
-        """Return SHA-256 sums by their names in the run id."""
+        """Return SHA-256 sums by their names in the run id, that of the vectors included."""
         vectors = {} if self.vectors is None else {"vectors": sha256_of(self.vectors)}
         return {**super().fingerprints(), **vectors}
 
     @cached_property
     def prepared(self) -> Prepared[ClassificationVocabulary, ItemStore]:
-        """Encoded items, prepared on first use."""
+        """Encoded training and validation items, prepared on first use."""
         return prepare_items(
             {split: self.corpus.readers[split] for split in (TRAIN, DEV)},
             self.corpus.sources,
@@ -163,9 +164,7 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
 
     @cached_property
     def pretrained(self) -> Found | None:
-        """Pretrained vectors of the vocabulary's words by id.
-
-        None without a file.
+        """Pretrained vectors of the vocabulary's words by id; None without a file.
 
         Raises:
             PhmrunError: (exit 3) The file is missing or malformed, or the vectors do not have the network's width.
@@ -190,7 +189,10 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
 
     @property
     def coverage(self) -> dict[str, float]:
-        """Shares, 0 to 1, of the vocabulary's words and each split's tokens with a pretrained vector."""
+        """Shares, 0 to 1, of words and tokens with a pretrained vector.
+
+        Keys: "types" for the vocabulary, and "<split>_tokens".
+        """
         covered = np.zeros(len(self.vocabulary.words), dtype=bool)
         if self.pretrained is not None:
             covered[self.pretrained.places] = True
@@ -211,15 +213,18 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
         return ClassificationBatches(self.prepared.stores[split])
 
     def lengths(self, split: str) -> tuple[ArrayLike, ...]:
-        """Return the lengths in tokens of the first and, for pairs, the second sentences."""
+        """Return the tokens of each item, ``[items]``, of its sentences in order."""
         return tuple(side.lengths for side in self.prepared.stores[split].sentences)
 
     def weights(self) -> ArrayLike:
-        """Return 1 for each training item."""
+        """Return 1 for each training item, so that items and not tokens are averaged."""
         return np.ones(len(self.prepared.stores[TRAIN]))
 
     def inputs(self, split: str) -> Iterator[str]:
-        """Yield the items of a split, with a tab between two sentences."""
+        """Yield the items of a split as lines, with a tab between two sentences.
+
+        Items that the reader skips are left out.
+        """
         return ("\t".join(item.sentences) for item in self.files[split]() if isinstance(item, Item))
 
 
@@ -231,7 +236,10 @@ def build_classification_data(
     vectors: Path | None = None,
     vector_width: int | None = None,
 ) -> ClassificationData:
-    """Build the data module of an experiment; see :class:`ClassificationData`."""
+    """Build the data module of an experiment; see :class:`ClassificationData`.
+
+    With ``data.hold_out``, that share of the training items, rounded to 1–99 percent, becomes the validation set.
+    """
     if config.data.hold_out:  # hold out a share of the training items for validation
         held = min(99, max(1, round(100 * config.data.hold_out)))
         parts = divided(corpus.readers[TRAIN], {TRAIN: 100 - held, DEV: held})

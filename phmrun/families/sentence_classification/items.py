@@ -86,7 +86,7 @@ def prepare_items(
     reading: Mapping[str, Any],
     cache: Path,
 ) -> Prepared[ClassificationVocabulary, ItemStore]:
-    """Learn the vocabulary and encode all splits, or return them from the cache.
+    """Learn the vocabulary and encode all splits, or load them from the cache.
 
     Args:
         readers: Readers by split, including "train".
@@ -113,6 +113,7 @@ def prepare_items(
     }
 
     def encode(split: str, vocabulary: ClassificationVocabulary, path: Path) -> dict[str, Any]:
+        """Write a split's stores below ``path``, and return its statistics."""
         return _encode(split, readers[split], vocabulary, sentences, max_length if split == TRAIN else None, path)
 
     return prepare(
@@ -133,9 +134,10 @@ def prepare_items(
 
 
 def _learn(reader: Reader, labels: Sequence[str], settings: WordSettings) -> ClassificationVocabulary:
-    """Learn the vocabulary from the training split."""
+    """Return the vocabulary of the training split's sentences."""
 
     def lines() -> Iterator[str]:
+        """Yield the split sentences of all items."""
         with progress("reading text for the vocabulary", None, "items") as advance:
             for item in reader():
                 if isinstance(item, Item):
@@ -151,7 +153,13 @@ def _learn(reader: Reader, labels: Sequence[str], settings: WordSettings) -> Cla
 def _encode(
     split: str, reader: Reader, vocabulary: ClassificationVocabulary, sentences: int, limit: int | None, path: Path
 ) -> dict[str, Any]:
-    """Write a split to its stores, item by item, and return its statistics."""
+    """Write a split to its stores, item by item; return its statistics.
+
+    Items with a sentence of more than ``limit`` words are left out; None: none.
+
+    Raises:
+        PhmrunError: (exit 3) No item is left.
+    """
     index = {label: number for number, label in enumerate(vocabulary.labels)}
     left_out: Counter[str] = Counter()
     labels: list[int] = []
@@ -189,7 +197,7 @@ def _encode(
 
 
 def divided(reader: Reader, shares: Mapping[str, int], *, without: Iterable[Reader] = ()) -> dict[str, Reader]:
-    """Divide a file into splits, and return a reader for each.
+    """Return a reader for each split of a divided file.
 
     The split of an item depends only on the text of its first sentence. It is the same for any order of the file, on
     every machine, and for all items that share the sentence.
@@ -213,18 +221,25 @@ def divided(reader: Reader, shares: Mapping[str, int], *, without: Iterable[Read
 
 
 def in_parts(reader: Reader, parts: Path) -> Iterator[Item | LeftOut]:
-    """Yield the items with their parts, read from a file with a name per item."""
+    """Yield the items with their parts, read from a file with a name per item.
+
+    Skipped items have no name in the file, and are yielded unchanged.
+    """
     names = iter(parts.read_text(encoding="utf-8").split())
     return (item._replace(part=next(names)) if isinstance(item, Item) else item for item in reader())
 
 
 def hundredth(sentence: str) -> int:
-    """Return a number from 0 to 99 that depends on the text only."""
+    """Return a number from 0 to 99, by the first 8 bytes of the text's SHA-256."""
     return int.from_bytes(hashlib.sha256(sentence.encode()).digest()[:8], "big") % 100
 
 
 def _share(reader: Reader, wanted: range, without: tuple[Reader, ...]) -> Iterator[Item | LeftOut]:
-    """Yield the items whose :func:`hundredth` is wanted, then the number of those excluded."""
+    """Yield the items whose :func:`hundredth` is in ``wanted``, without those in ``without``.
+
+    One :class:`LeftOut` at the end counts the latter. What the reader itself skips is yielded if ``wanted`` begins
+    at 0.
+    """
     elsewhere = {item.sentences for other in without for item in other() if isinstance(item, Item)}
     doubled = 0
     for item in reader():

@@ -7,7 +7,11 @@ from phmrun.metrics.items import Items, checksum
 
 
 def read_items(run: Run, split: str, part: str) -> Items:
-    """Return counts ``[items, 2]`` of correct labels (0 or 1) and items (1) of a split, or of a part of it."""
+    """Return correctness counts of a split's items, or of a part of it.
+
+    Counts are ``[items, 2]``: 1 if the label is correct, else 0, and 1. ``part`` of "" is the whole split. Predictions
+    come from the run's directory.
+    """
     lines = (run.predictions / f"{split}.tsv").read_text(encoding="utf-8").splitlines()
     heading = lines[0].split("\t")
     predicted, gold, parts = (heading.index(name) for name in ("predicted", "label", "part"))

@@ -47,7 +47,10 @@ class ClassificationModule(TrainingModule):
         self.criterion = criterion
 
     def loss(self, batch: ClassificationBatch) -> Loss:
-        """Return the loss and the number of correct labels, summed over the items of the batch."""
+        """Return the loss and the number of correct labels, summed over the items of the batch.
+
+        Label smoothing and ``criterion`` apply in training only.
+        """
         (prediction,) = predictions = self.predictions(batch)
         logits = prediction.vectors
         total = nll = F.cross_entropy(logits, batch.labels, reduction="sum")
@@ -61,11 +64,14 @@ class ClassificationModule(TrainingModule):
         return [Prediction(self.network(*batch.sentences), nn.Identity())]
 
     def export_graph(self) -> ExportGraph:
-        """Return the export graph from tokens to class scores."""
+        """Return the export graph from tokens to class scores.
+
+        The network's attribute ``sentences`` says how many sentences it reads; default: 1.
+        """
         return classification_graph(self.network, getattr(self.network, "sentences", 1))
 
     def begin(self, data: ClassificationData) -> None:
-        """Copy the data's pretrained word vectors, if any, to the network's embedding."""
+        """Copy pretrained word vectors to the network's embedding, if the data have any."""
         if data.pretrained is not None:
             place_vectors(self.network.get_submodule("embedding"), data.pretrained)
 
@@ -74,7 +80,8 @@ class ClassificationModule(TrainingModule):
 def place_vectors(embedding: nn.Module, pretrained: Found) -> None:
     """Copy pretrained vectors to an embedding with a single dense table, in place.
 
-    The other rows are drawn with the standard deviation of the pretrained vectors.
+    The other rows are drawn with the standard deviation of the pretrained vectors. If no word has a vector, nothing
+    changes.
 
     Raises:
         PhmrunError: The embedding has no single dense table, or its width differs.
@@ -111,7 +118,9 @@ class ScoresOfClasses(nn.Module):
 
 
 def classification_graph(network: nn.Module, sentences: int = 1) -> ExportGraph:
-    """Build the export graph from tokens to class scores.
+    """Return the export graph from tokens to class scores.
+
+    A network with an LSTM is marked as untraceable.
 
     Args:
         network: Classifier with an attribute ``embedding``.

@@ -73,7 +73,7 @@ class SentenceClassifier:
         self.batch = batch or BATCH
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
-        """Yield the label of each line and its probability.
+        """Yield the label of each line and its probability, separated by a tab.
 
         Values have the probabilities of all labels.
 
@@ -146,7 +146,10 @@ class SentenceClassifier:
 
     @torch.inference_mode()
     def classify(self, items: Sequence[Sequence[str]]) -> Classified:
-        """Compute the probabilities of all labels for items, given as their sentences."""
+        """Return the probabilities of all labels for items, in their order.
+
+        An item is the sequence of its sentences.
+        """
         sides = [
             [np.array(self.vocabulary.encode(text), dtype=np.int64) for text in side]
             for side in zip(*items, strict=True)
@@ -161,9 +164,10 @@ class SentenceClassifier:
         return Classified(probabilities.argmax(1), probabilities, int(lengths.sum()) + lengths.size)
 
     def _item(self, line: str, number: int) -> list[str]:
-        """Split a line into its sentences.
+        """Return the sentences of a line, separated by tabs.
 
-        Raise an error for a wrong number of them.
+        Raises:
+            PhmrunError: (exit 3) Their number is wrong; ``number`` is that of the line.
         """
         sentences = line.split("\t")
         if len(sentences) != len(self.names):
@@ -175,7 +179,7 @@ class SentenceClassifier:
 
 
 def _scored(items: Iterable[Item | LeftOut], left_out: Counter[str]) -> Iterator[Item]:
-    """Yield the items, and count those left out by reason."""
+    """Yield the items; add those left out to ``left_out`` by reason, in place."""
     for item in items:
         if isinstance(item, LeftOut):
             left_out[item.reason] += item.items
@@ -184,7 +188,7 @@ def _scored(items: Iterable[Item | LeftOut], left_out: Counter[str]) -> Iterator
 
 
 def _signed(scores: Mapping[str, Score], *settings: Mapping[str, str], **more: str) -> dict[str, Score]:
-    """Return the scores with additional settings in their signatures."""
+    """Return copies of the scores with additional settings in their signatures."""
     extra = "".join(f"|{key}:{value}" for pairs in (*settings, more) for key, value in pairs.items())
     return {name: replace(score, signature=f"{score.signature}{extra}") for name, score in scores.items()}
 

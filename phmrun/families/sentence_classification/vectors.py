@@ -41,7 +41,9 @@ class WordVectors:
     width: int  # numbers of a vector
 
     def find(self, words: Sequence[str]) -> Found:
-        """Return the vectors of words, falling back to the word in lower case.
+        """Return the vectors of those words that have one.
+
+        A word without a vector gets that of the word in lower case.
 
         If a word occurs twice in the file, its first vector is used.
         """
@@ -60,9 +62,9 @@ class WordVectors:
 
 
 def open_vectors(path: Path, cache: Path) -> WordVectors:
-    """Open the vectors of a file (UTF-8, plain or gzip).
+    """Open the vectors of a file (UTF-8, plain or gzip); convert it if necessary.
 
-    Convert it unless it is cached.
+    The converted vectors are kept in ``cache``.
 
     Raises:
         PhmrunError: (exit 3) The file is missing or damaged, a line has a different width than the first, or a value
@@ -78,9 +80,13 @@ def open_vectors(path: Path, cache: Path) -> WordVectors:
 
 
 def _convert(path: Path, directory: Path) -> dict[str, int]:
-    """Convert the text file to ``directory``.
+    """Convert the text file to ``words.txt`` and ``vectors.bin`` in ``directory``.
 
-    Return the number of words and the width.
+    Returns:
+        ``words``, the number of words, and ``width``.
+
+    Raises:
+        PhmrunError: (exit 3) The file is malformed or has no vector.
     """
     count = width = 0
     with (
@@ -110,7 +116,11 @@ def _convert(path: Path, directory: Path) -> dict[str, int]:
 
 
 def _divided(line: str, width: int, where: str) -> tuple[str, str]:
-    """Split a line into its word, which may contain spaces, and its numbers as text."""
+    """Return a line's word, which may contain spaces, and its numbers as text.
+
+    Raises:
+        PhmrunError: (exit 3) The line does not have ``width`` numbers, or has no word.
+    """
     line = line.rstrip()
     if line.count(" ") == width:
         word, _, numbers = line.partition(" ")
@@ -128,6 +138,7 @@ def _divided(line: str, width: int, where: str) -> tuple[str, str]:
 
 
 def _is_number(text: str) -> bool:
+    """Return True if Python reads the text as a float."""
     try:
         float(text)
     except ValueError:
@@ -136,9 +147,9 @@ def _is_number(text: str) -> bool:
 
 
 def _numbers(texts: Sequence[str], width: int) -> Vectors | None:
-    """Parse numbers to ``[lines, width]``.
+    """Return the numbers as ``[lines, width]``.
 
-    None if a text is not a number.
+    None if a text is not a number, or a line has another count.
     """
     try:
         read = np.loadtxt(texts, dtype=np.float32, delimiter=" ", comments=None, ndmin=2)
@@ -148,7 +159,7 @@ def _numbers(texts: Sequence[str], width: int) -> Vectors | None:
 
 
 def _first_fault(path: Path, chunk: Sequence[tuple[int, str]], texts: Sequence[str], width: int) -> PhmrunError:
-    """Return the error for the first invalid line of a chunk."""
+    """Return the error (exit 3) for the first invalid line of a chunk."""
     for (number, _), text in zip(chunk, texts, strict=True):
         for cell in text.split(" "):
             if not _is_number(cell):

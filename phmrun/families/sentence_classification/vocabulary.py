@@ -53,7 +53,7 @@ class ClassificationVocabulary:
         return self.words.encode(spaced(sentence, self.lowercase, self.splitting))
 
     def save(self, directory: Path) -> None:
-        """Save ``words/`` and ``labels.json`` to ``directory``."""
+        """Write ``words/`` and ``labels.json`` to ``directory``."""
         self.words.save(directory / "words")
         description = {"labels": list(self.labels), "lowercase": self.lowercase, "splitting": self.splitting}
         write_json(directory / "labels.json", description)

@@ -61,6 +61,11 @@ class ParallelDataConfig(DataConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        """Check that languages differ, and that files and ``name`` agree.
+
+        Raises:
+            ValueError: They do not, both files and prefix are set, or a file is missing.
+        """
         named = [key for key in _FILES if getattr(self, key) is not None]
         if self.source == self.target:
             raise ValueError(f"source and target are the same language, {self.source!r}")
@@ -77,7 +82,10 @@ class ParallelDataConfig(DataConfig):
         return self
 
     def testing(self, *paths: Path) -> Self:
-        """Return a copy with source and target files as the test set and without training data."""
+        """Return a copy with source and target files as the test set and no other data.
+
+        ``paths`` are exactly these two.
+        """
         nothing = dict.fromkeys((*_FILES, "prefix"))
         source, target = paths
         nothing |= {"name": "files", "hold_out": 0.0}
@@ -122,6 +130,11 @@ class DecodingConfig(Section):
 
     @model_validator(mode="after")
     def _engine_quantizes(self) -> Self:
+        """Check that the engine supports quantization and penalty.
+
+        Raises:
+            ValueError: Quantization is set for torch, or the penalty "steps" for CTranslate2.
+        """
         if self.quantization != "none" and self.engine == "torch":
             raise ValueError(f"quantization={self.quantization} needs engine=ctranslate2")
         if self.penalty == "steps" and self.engine != "torch":
@@ -154,6 +167,12 @@ class SequenceToSequenceExperiment(Experiment):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        """Check keys of several sections that depend on each other.
+
+        Raises:
+            ValueError: Tying or ``target_size`` does not fit a joint vocabulary or two, ``nbest`` exceeds ``beam``, or
+                ``monitor`` is no validation score.
+        """
         tie = self.model.tie
         if tie in ("all", "embeddings") and not self.data.vocabulary.joint:
             raise ValueError(

@@ -68,7 +68,7 @@ class ParallelBatches(Dataset[ParallelBatch]):
         self.store = store
 
     def __getitem__(self, batch: Batch) -> ParallelBatch:
-        """Return the sentence pairs of a batch."""
+        """Return the sentence pairs of a batch, padded to the longest."""
         numbers = batch.indices.tolist()
         sources = [self.store.source[number] for number in numbers]
         targets = [self.store.target[number] for number in numbers]
@@ -95,7 +95,10 @@ class ParallelBatches(Dataset[ParallelBatch]):
 
 
 def padded_sources(sources: list[NDArray[Any]]) -> tuple[Tensor, Tensor | None]:
-    """Return source tokens with the end token, padded, ``[batch, source]``, and their mask if there is padding."""
+    """Return source tokens with the end token, padded, and their mask.
+
+    Tokens are ``[batch, source]``, the mask ``[batch, 1, 1, source]``, True at tokens; None without padding.
+    """
     lengths = np.array([len(source) + 1 for source in sources])
     tokens = np.full((len(sources), lengths.max()), PAD, dtype=np.int64)
     for row, source in enumerate(sources):
@@ -149,7 +152,7 @@ class ParallelData(BucketedData[Vocabularies]):
 
     @cached_property
     def prepared(self) -> Prepared[Vocabularies, ParallelStore]:
-        """Encoded corpus, prepared on first use."""
+        """Encoded training and validation pairs, prepared on first use."""
         needed = {split: self.files[split] for split in ("train", "dev")}
         return prepare_parallel(
             needed, self.settings, max_length=self.max_length, cache=self.cache, vocabularies=self.given
@@ -160,7 +163,7 @@ class ParallelData(BucketedData[Vocabularies]):
         return ParallelBatches(self.prepared.stores[split])
 
     def lengths(self, split: str) -> tuple[ArrayLike, ArrayLike]:
-        """Return the lengths in tokens of both sides of each pair."""
+        """Return the tokens of each pair, ``[pairs]``, of source and target."""
         store = self.prepared.stores[split]
         return store.source.lengths, store.target.lengths
 
@@ -185,6 +188,8 @@ Builtin = Callable[[ParallelDataConfig, Path], ParallelCorpus]
 
 def build_parallel_data(config: SequenceToSequenceExperiment, cache: Path, builtin: Builtin) -> ParallelData:
     """Build the data module of an experiment.
+
+    Pairs with an empty side are dropped if the config says so; then validation pairs are held out.
 
     Raises:
         PhmrunError: A file or dataset is not on this machine (exit 3), or lacks a language (exit 2).
@@ -265,9 +270,12 @@ def own_files(data: ParallelDataConfig) -> Files:
 
 
 def _file(data: ParallelDataConfig, split: str, side: str, language: str) -> Path | None:
-    """Return a side of a split.
+    """Return the file of a side of a split, None if it is optional and missing.
 
-    None if the split is optional and missing.
+    With a prefix, files may end in ``.gz``.
+
+    Raises:
+        PhmrunError: (exit 3) A required or named file does not exist.
     """
     key = f"{split}_{side}"
     named: Path | None = getattr(data, key)

@@ -17,10 +17,11 @@ from phmrun.text.lines import read_parallel
 
 
 def with_outputs_of(trained: TrainedModel, config: Experiment, weights: str) -> Experiment:
-    """Return a config with a trained run's outputs as training targets, and with its vocabulary.
+    """Return a config with a trained run's outputs as training targets.
 
-    The outputs for the run's training sources are computed once by CTranslate2, with the run's search settings, and
-    stored in the run's folder ``outputs``. An empty output is replaced by the data's target.
+    It also has the run's vocabulary, and the other splits of the run. The outputs for the run's training sources are
+    computed once by CTranslate2, with the run's search settings, and stored in the run's folder ``outputs``. An empty
+    output is replaced by the data's target.
 
     Args:
         trained: Trained run.

@@ -112,14 +112,20 @@ class DecoderStep(nn.Module):
 
 
 def attended(attention: MultiheadAttention, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """Compute the output of an attention block from queries, keys and values, ``[batch, length, width]``."""
+    """Return the output of an attention block, ``[batch, length, width]``.
+
+    Queries, keys and values are ``[batch, heads, …, head_width]``; ``mask`` of None hides nothing.
+    """
     context = F.scaled_dot_product_attention(query, keys, values, mask)
     outputs: Tensor = attention.output(context.transpose(1, 2).flatten(2))
     return outputs
 
 
 def translation_graph(network: EncoderDecoder) -> ExportGraph:
-    """Build the export graph from tokens to next-token logits, with the graphs of a search as parts."""
+    """Return the export graph from tokens to next-token logits.
+
+    Its parts are the graphs of a search. Examples are random, some rows padded.
+    """
     plain = with_tables(folded(network))
     sizes = [cast(nn.Embedding, table).num_embeddings for table in (plain.source_embedding, plain.target_embedding)]
     generator = torch.Generator().manual_seed(1)
@@ -144,7 +150,7 @@ def translation_graph(network: EncoderDecoder) -> ExportGraph:
 
 @torch.no_grad()
 def search_graphs(network: EncoderDecoder, examples: list[tuple[Tensor, Tensor]]) -> Mapping[str, ExportGraph]:
-    """Build the export graphs of the encoder and of a decoder step with a cache."""
+    """Return the export graphs "encoder" and "decoder", a decoder step with a cache."""
     model = IncrementalTransformer(network, PAD).eval()
     encoder, decoder = SourceEncoder(model).eval(), DecoderStep(model).eval()
     steps = []
@@ -170,7 +176,7 @@ def search_graphs(network: EncoderDecoder, examples: list[tuple[Tensor, Tensor]]
     }
 
     def by_the_network(tokens: Tensor, source: Tensor, *cache: Tensor) -> tuple[Tensor, ...]:
-        """Return the trained network's logits for the whole target, with the decoder's keys and values."""
+        """Return the trained network's logits for the whole target, then the step's cache."""
         outputs = decoder(tokens, source, *cache)
         target = next(target for of, target in examples if of is source)
         logits = NextTargetToken(network)(source, target)[:, -1]

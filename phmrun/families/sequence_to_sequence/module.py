@@ -48,7 +48,8 @@ class SequenceToSequenceModule(TrainingModule):
     def loss(self, batch: ParallelBatch) -> Loss:
         """Return the loss summed over the target tokens of the batch.
 
-        Padding is not computed by the output map.
+        Label smoothing and ``criterion`` apply in training only; otherwise the loss is the cross-entropy. Padding is
+        not computed by the output map.
         """
         (prediction,) = predictions = self.predictions(batch)
         output = self.network.output
@@ -66,7 +67,7 @@ class SequenceToSequenceModule(TrainingModule):
         return [Prediction(hidden.flatten(0, 1).index_select(0, batch.positions), self.network.output)]
 
     def validation_scores(self, data: ParallelData) -> dict[str, float]:
-        """Compute BLEU of greedy outputs on the validation pairs, in percent."""
+        """Return BLEU of greedy outputs on the validation pairs, in percent, as ``bleu``."""
         translator = Translator(self.network, data.vocabulary, Search(beam=1), device=self.device)
         sources, references = zip(*read_parallel(*data.files["dev"]), strict=True)
         return {"bleu": bleu(translator.translate(sources), references, resamples=0).value}

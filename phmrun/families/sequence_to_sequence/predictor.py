@@ -57,25 +57,28 @@ class Search:
     kernels: Kernels = "measured"
 
     def resolved(self) -> "Search":
-        """Return a copy with ``application`` resolved, and with the penalty "power" for CTranslate2."""
+        """Return a copy with ``application`` resolved for batch × beam hypotheses.
+
+        For CTranslate2 the penalty becomes "power".
+        """
         application = resolve_application(self.application, self.batch * self.beam)
         return replace(self, application=application, penalty="power" if self.engine == "ctranslate2" else self.penalty)
 
     def parts(self) -> tuple[Choice, Choice]:
-        """Return the forms of decoder and encoder.
-
-        The encoder is dense unless ``batch`` is 1.
-        """
+        """Return the forms of decoder and encoder; the encoder is dense unless ``batch`` is 1."""
         decoder = resolve_application(self.application, self.batch * self.beam)
         return decoder, decoder if self.batch == 1 else "dense"
 
     @property
     def directory(self) -> str:
-        """Name of the directory of a model that is converted for the engine."""
+        """Name of the directory of a model that is converted for the engine.
+
+        The engine, followed by the quantization if there is one.
+        """
         return self.engine if self.quantization == "none" else f"{self.engine}-{self.quantization}"
 
     def signature(self) -> str:
-        """Return the search settings that affect scores, as ``key:value`` pairs."""
+        """Return the search settings that affect scores, as ``key:value`` pairs joined by ``|``."""
         penalty = "" if self.penalty == "gnmt" else f"|penalty:{self.penalty}"
         limit = f"{self.max_length_ratio:g}x+{self.max_length_offset}"
         application = self.application if self.parts()[1] == "dense" else f"{self.application}-throughout"
@@ -173,7 +176,7 @@ class Translator:
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
         """Yield the translation of each line, in order.
 
-        ``nbest`` lines each if that is more than 1.
+        An answer has ``nbest`` lines. Lines are read in chunks, one by one if ``batch`` is 1.
         """
         stream = iter(lines)
         size = 1 if self.search.batch == 1 else max(CHUNK, self.search.batch)
@@ -218,6 +221,10 @@ class Translator:
         )
 
     def _scores(self, outputs: Sequence[str], references: Sequence[str], parts: Path | None) -> dict[str, Score]:
+        """Return BLEU and chrF of the outputs, and BLEU of each part, by name.
+
+        ``parts`` is a file with the part of each line, or None. Signatures include search and weights.
+        """
         measures = {**self._measures, "chrf": chrf}
         scores = {key: measure(outputs, references) for key, measure in measures.items()}
         names = parts.read_text(encoding="utf-8").split("\n")[: len(outputs)] if parts else []
@@ -230,11 +237,10 @@ class Translator:
     def _source_scores(
         self, data: ParallelData, sources: Sequence[str], texts: Mapping[str, Sequence[str]]
     ) -> dict[str, Score]:
-        """Compute the task's reference-free scores of texts by name.
+        """Return the task's reference-free scores of texts, by name.
 
-        The model's outputs have the name "".
-
-        Scores whose package is not installed are left out with a note.
+        The model's outputs have the name "", others add ``-of-NAME``. Scores whose package is not installed are left
+        out with a note.
         """
         scores: dict[str, Score] = {}
         for key, measure in data.measures.items():
@@ -262,9 +268,9 @@ def converted_model(
     quantization: Quantization,
     device: torch.device | str = "cpu",
 ) -> CTranslate2Model:
-    """Load the network into CTranslate2.
+    """Load the network into CTranslate2, converted if necessary.
 
-    It is converted once and stored in ``directory``.
+    The converted model is stored in ``directory``.
 
     Raises:
         PhmrunError: The library is missing, or the network is not a Transformer.
@@ -281,7 +287,7 @@ def converted_model(
 def search_from(decoding: DecodingConfig, batch_size: int | None = None) -> Search:
     """Return the search settings of a decoding section.
 
-    ``batch_size`` replaces its batch.
+    ``batch_size`` replaces its batch, unless it is None.
     """
     values = decoding.model_dump(exclude={"sentence_bleu"})
     return Search(**{**values, "batch": batch_size or decoding.batch})
@@ -299,7 +305,7 @@ def build_translator(
 ) -> Translator:
     """Build the predictor of a sequence-to-sequence task.
 
-    ``batch_size`` overrides the config.
+    ``batch_size`` overrides the config unless it is None.
     """
     search, sentence_bleu = search_from(config.decoding, batch_size), config.decoding.sentence_bleu
     return Translator(cast(EncoderDecoder, module.network), vocabulary, search, weights, device, sentence_bleu, exports)

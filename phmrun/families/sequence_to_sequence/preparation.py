@@ -58,9 +58,10 @@ def prepare_parallel(
     cache: Path,
     vocabularies: Vocabularies | None = None,
 ) -> Prepared[Vocabularies, ParallelStore]:
-    """Check a parallel corpus, learn its vocabularies and encode it, or return it from the cache.
+    """Check a parallel corpus, learn its vocabularies and encode it; or load it.
 
-    Memory does not grow with the corpus. A second process with the same corpus waits for the first.
+    The result is kept in ``cache`` by its content. Memory does not grow with the corpus. A second process with the same
+    corpus waits for the first.
 
     Args:
         files: (source, target) files by split; ``train`` is required unless ``vocabularies`` are passed.
@@ -88,11 +89,15 @@ def prepare_parallel(
     sizes: dict[str, tuple[int, int]] = {}
 
     def learn() -> Vocabularies:
-        """Check all text first, so that a fault in the last line shows before the long work."""
+        """Check all text, then return the vocabularies that were passed or learned.
+
+        So a fault in the last line shows before the long work.
+        """
         sizes.update({split: _measure(split, *sides) for split, sides in files.items()})
         return vocabularies or _learn(files[TRAIN], *sizes[TRAIN], settings)
 
     def encode(split: str, vocabularies: Vocabularies, path: Path) -> dict[str, Any]:
+        """Write a split's stores below ``path``, and return its statistics."""
         return _encode(split, files[split], sizes[split][0], vocabularies, max_length, path)
 
     making: dict[str, Any] = {"learn": learn, "encode": encode, "describe": _described}
@@ -100,9 +105,10 @@ def prepare_parallel(
 
 
 def _measure(split: str, source: Path, target: Path) -> tuple[int, int]:
-    """Count the pairs of a split and the characters of both sides.
+    """Return the pairs of a split and the characters of both sides.
 
-    Reading raises all faults of the text.
+    Raises:
+        PhmrunError: (exit 3) The text is malformed.
     """
     pairs = characters = 0
     with progress(f"checking {split}", None, "sentences") as advance:
@@ -115,7 +121,16 @@ def _measure(split: str, source: Path, target: Path) -> tuple[int, int]:
 
 
 def _learn(sides: tuple[Path, Path], pairs: int, characters: int, settings: VocabularySettings) -> Vocabularies:
-    """Learn the vocabularies of the training split: words from all pairs, subwords from a sample."""
+    """Return vocabularies learned from the training split.
+
+    Words come from all pairs, subwords from an evenly spaced sample of at most ``SAMPLE`` characters.
+
+    Args:
+        sides: Source and target file.
+        pairs: Number of pairs.
+        characters: Number of characters of both sides.
+        settings: Settings of the vocabularies.
+    """
     subwords = settings.kind != "word"
     sample = max(1, pairs * SAMPLE // characters) if subwords and characters > SAMPLE else pairs
     coverage = 0.9999 if pairs >= NOISY else 1.0
@@ -123,6 +138,7 @@ def _learn(sides: tuple[Path, Path], pairs: int, characters: int, settings: Voca
         note(f"the subword vocabulary is learnt from {sample:,} of {pairs:,} sentence pairs, evenly spaced")
 
     def lines(*columns: int) -> Iterator[str]:
+        """Yield the sampled sentences of these sides (0: source, 1: target)."""
         with progress("reading text for the vocabulary", pairs, "sentences") as advance:
             for number, pair in enumerate(read_parallel(*sides)):
                 # True for ``sample`` of the pairs, evenly spaced.
@@ -133,6 +149,7 @@ def _learn(sides: tuple[Path, Path], pairs: int, characters: int, settings: Voca
             note(f"learning a {settings.kind} vocabulary of {settings.size:,} entries")
 
     def train(*columns: int, size: int = settings.size) -> Any:
+        """Return the vocabulary of these sides; a note says if it is smaller than ``size``."""
         vocabulary = train_vocabulary(
             lines(*columns),
             kind=settings.kind,
@@ -154,7 +171,13 @@ def _learn(sides: tuple[Path, Path], pairs: int, characters: int, settings: Voca
 def _encode(
     split: str, sides: tuple[Path, Path], pairs: int, vocabularies: Vocabularies, max_length: int, path: Path
 ) -> dict[str, Any]:
-    """Write a split to its two stores, chunk by chunk, and return its statistics."""
+    """Write a split to its two stores, chunk by chunk; return its statistics.
+
+    Pairs of the training split with more than ``max_length`` tokens on a side are left out.
+
+    Raises:
+        PhmrunError: (exit 3) No pair is left.
+    """
     kept = dropped = 0
     text = read_parallel(*sides)
     with (
