@@ -7,7 +7,11 @@ __all__ = ["TrainedRun", "__version__", "decide", "load_results", "open_run", "p
 
 
 def __getattr__(name: str) -> Any:
-    """The Python interface, :mod:`phmrun.experiments`, imported when it is used."""
+    """Import and return a name of the Python interface (:mod:`phmrun.experiments`) when it is used.
+
+    Raises:
+        AttributeError: It is not in ``__all__``.
+    """
     if name == "decide":
         from phmrun.statistics.referee import decide
 

@@ -12,14 +12,15 @@ Stamp = tuple[str, int, int, int]
 
 
 def write_checksums(folder: Path) -> None:
-    """Write the checksum of every file below ``folder``, which must be complete."""
+    """Write the checksum of every file below ``folder``, which must be complete, into ``checksums.json``."""
     write_json(folder / CHECKSUMS, {name: sha256_of(folder / name) for name in _names(folder)})
 
 
 def fault_in(folder: Path) -> str | None:
-    """The first fault of a directory against its checksums, ``None`` if all files are as they were written.
+    """Return the first fault of a directory against its checksums, ``None`` if there is none.
 
-    A process reads each file once: a file with the size and time of change that it had then is not read again.
+    Missing, extra and changed files are faults. A process hashes each file once: a file whose size and time of change
+    are the same is not read again.
     """
     try:
         expected = parse_json(read_regular(folder / CHECKSUMS))
@@ -35,20 +36,22 @@ def fault_in(folder: Path) -> str | None:
 
 
 def stamp_of(path: Path) -> Stamp:
-    """The stamp that identifies the present content of a file within a process."""
+    """Return the stamp that identifies the present content of a file within a process.
+
+    Raises:
+        OSError: The file is missing.
+    """
     status = path.stat()
     return str(path), status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @lru_cache(maxsize=4096)
 def checksum_once(stamp: Stamp) -> str:
-    """The checksum of the file with this stamp.
-
-    Computed once in a process.
-    """
+    """Return the SHA-256 of the file with this stamp, computed once in a process."""
     return sha256_of(Path(stamp[0]))
 
 
 def _names(folder: Path) -> list[str]:
+    """Return the sorted relative paths of all files below a folder, except ``checksums.json``."""
     paths = (path for path in folder.rglob("*") if path.is_file())
     return sorted(path.relative_to(folder).as_posix() for path in paths if path.name != CHECKSUMS)

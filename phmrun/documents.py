@@ -61,7 +61,11 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012  (PyYAML's own protocol)
 
     def construct_number_or_truth(self, node: yaml.ScalarNode) -> bool | int | float:
-        """Construct a scalar after checking that its text fits its tag."""
+        """Construct a scalar after checking that its text fits its tag.
+
+        Raises:
+            yaml.MarkedYAMLError: It does not, or a number is longer than :data:`MOST_DIGITS`.
+        """
         text: str = self.construct_scalar(node)
         if node.tag == f"{_PREFIX}bool":
             if text.lower() not in ("true", "false"):
@@ -104,9 +108,10 @@ def parse_yaml(text: str, name: str) -> Any:
 
 
 def parse_yaml_lines(text: str, name: str) -> tuple[Any, dict[str, int]]:
-    """The value of a YAML text, and the line of every dotted key in it.
+    """Parse a YAML text, and return its value and the line (from 1) of every dotted key.
 
-    See :func:`parse_yaml`.
+    Keys longer than 300 characters have no line. An empty text gives ``None``. Arguments and errors are those of
+    :func:`parse_yaml`.
     """
     if len(text) > LARGEST:
         raise PhmrunError(f"{len(text):,} characters are more than the {LARGEST:,} that are read", where=name)
@@ -136,9 +141,10 @@ def parse_yaml_lines(text: str, name: str) -> tuple[Any, dict[str, int]]:
 
 
 def parse_json(content: bytes | str) -> Any:
-    """The value of a JSON text.
+    """Parse a JSON text; bytes are UTF-8, with or without a byte-order mark.
 
-    A ``ValueError`` where it is none, nests too deeply, or holds what is no Unicode.
+    Raises:
+        ValueError: It is not JSON, is nested too deeply, or holds half a surrogate pair.
     """
     try:
         text = content if isinstance(content, str) else content.decode("utf-8-sig")
@@ -150,17 +156,28 @@ def parse_json(content: bytes | str) -> Any:
 
 
 def require_unicode(value: Any, text: str) -> None:
-    """Raises a ``ValueError`` for a JSON text with half a surrogate pair: its value could not be written later."""
+    """Check that a JSON text has no half of a surrogate pair: ``value`` could not be written later.
+
+    Raises:
+        ValueError: It has one.
+    """
     if _SURROGATE.search(text):
         json.dumps(value, ensure_ascii=False).encode("utf-8")
 
 
 def _check_nodes(root: yaml.Node) -> None:
-    """Reject keys that are neither text nor scalars read as text, duplicate keys, and too large expansions."""
+    """Check keys and sizes of all nodes below a YAML node.
+
+    Raises:
+        yaml.MarkedYAMLError: A key is neither text nor a scalar read as text, or occurs twice; a tag is unknown; a
+        value
+            holds itself, expands to more than :data:`LARGEST_WRITTEN_OUT`, or nests more than :data:`DEEPEST` levels.
+    """
     sizes: dict[yaml.Node, tuple[int, int]] = {}
     within: set[yaml.Node] = set()
 
     def measure(node: yaml.Node) -> tuple[int, int]:
+        """Return the number of characters and the depth of a node with its aliases written out."""
         if node in within:
             raise _fault("a value holds itself", node)
         if node.tag not in _TAGS:
@@ -195,7 +212,7 @@ def _check_nodes(root: yaml.Node) -> None:
 
 
 def _read_keys_as_text(root: yaml.Node) -> None:
-    """Replace keys that are numbers or truth values by the text that they are written as."""
+    """Replace keys that are numbers or truth values by the text that they are written as, in place."""
     waiting, visited = [root], set[int]()
     while waiting:
         node = waiting.pop()
@@ -211,12 +228,17 @@ def _read_keys_as_text(root: yaml.Node) -> None:
 
 
 def _as_text(key: yaml.Node) -> yaml.Node:
+    """Return a key that is a number or truth value as a text node; other keys unchanged."""
     if key.tag not in _NUMBER_OR_TRUTH:
         return key
     return yaml.ScalarNode(f"{_PREFIX}str", key.value, key.start_mark, key.end_mark)
 
 
 def _line_numbers(node: yaml.Node, prefix: str) -> Iterator[tuple[str, int]]:
+    """Yield the dotted keys of nested mappings with their lines, from 1.
+
+    Keys longer than 300 characters, and those below them, are left out.
+    """
     if isinstance(node, yaml.MappingNode):
         for key_node, value_node in node.value:
             key = f"{prefix}{key_node.value}"
@@ -226,16 +248,17 @@ def _line_numbers(node: yaml.Node, prefix: str) -> Iterator[tuple[str, int]]:
 
 
 def _fault(what: str, node: Any) -> yaml.MarkedYAMLError:
+    """Return the YAML error for a node's place."""
     return yaml.constructor.ConstructorError(None, None, what, node.start_mark)
 
 
 def _short(value: Any) -> str:
-    """Text as messages quote it; any other value is described as a list or a mapping."""
+    """Return a text quoted and cut for a message; other values as "that is a list or a mapping"."""
     return cut(repr(value) if isinstance(value, str) else "that is a list or a mapping")
 
 
 def cut(text: str) -> str:
-    """Beginning of a text for quotation in a message: at most 160 characters, and an ellipsis."""
+    """Return a text for quotation in a message: its first 160 characters and " …" if it is longer."""
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
 
 
@@ -245,8 +268,11 @@ _NON_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 def plain(value: Any, otherwise: Callable[[Any], str] | None = None) -> Any:
     """Convert a value to dicts, lists, strings, numbers, booleans and None, which JSON can hold.
 
-    Scalars of NumPy and torch become Python numbers, paths become strings, non-finite floats become their names. Values
-    of another kind become what ``otherwise`` makes of them, or raise a ``TypeError``.
+    Enum members become their values, scalars of NumPy and torch Python numbers, paths strings, sets sorted lists, and
+    non-finite floats their names. Keys become strings. ``otherwise`` converts values of another kind.
+
+    Raises:
+        TypeError: A value is of another kind, and there is no ``otherwise``.
     """
     if isinstance(value, Enum):
         return plain(value.value, otherwise)
@@ -270,7 +296,10 @@ def plain(value: Any, otherwise: Callable[[Any], str] | None = None) -> Any:
 
 
 def restored(value: Any) -> Any:
-    """Restore non-finite floats at any depth, the inverse of `plain`."""
+    """Return a value with the names of non-finite floats as floats, at any depth.
+
+    It undoes this part of `plain`. A text that equals such a name becomes a float, too.
+    """
     if isinstance(value, str):
         return float(value) if value in _NON_FINITE.values() else value
     if isinstance(value, dict):
@@ -281,9 +310,10 @@ def restored(value: Any) -> Any:
 
 
 def parsed(content: bytes) -> Any:
-    """Parse a JSON file of a run and restore non-finite floats.
+    """Parse a JSON file of a run, and restore non-finite floats.
 
-    Raise ``ValueError`` if it is not JSON.
+    Raises:
+        ValueError: It is not JSON.
     """
     value = parse_json(content)
     return restored(value) if b'NaN"' in content or b'Infinity"' in content else value
@@ -295,7 +325,7 @@ def to_line(row: Mapping[str, Any]) -> str:
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested mappings into one level with dotted names."""
+    """Flatten nested mappings into one level with dotted names; empty mappings vanish."""
     joined: dict[str, Any] = {}
     for key, value in values.items():
         joined |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}

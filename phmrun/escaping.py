@@ -43,9 +43,9 @@ _LATEX = {
 
 
 def printable(text: str) -> str:
-    """Escape control characters and changes of reading direction, so that they cannot affect a terminal.
+    r"""Escape control characters and changes of reading direction as ``\x1b`` or ``\u202e``.
 
-    Line ends and tabs are kept.
+    They can then not affect a terminal. Line ends and tabs are kept.
     """
     if text.isprintable():
         return text
@@ -80,7 +80,10 @@ def latex(text: str) -> str:
 
 
 def spreadsheet(value: Any) -> Any:
-    """Escape a CSV cell: control characters, and text that a spreadsheet would take for a formula."""
+    """Escape a CSV cell: control characters, and text that a spreadsheet would take for a formula.
+
+    Such a text gets a leading apostrophe, unless it is a number. Values that are no text are returned unchanged.
+    """
     if not isinstance(value, str):
         return value
     value = printable(value)
@@ -94,7 +97,7 @@ def spreadsheet(value: Any) -> Any:
 
 
 def shell_word(text: str) -> str:
-    """Quote a word for bash, on one line."""
+    r"""Quote a word for bash, on one line; control characters and invalid bytes as ``$'\x..'``."""
     if text.isprintable():
         return shlex.quote(text)
     named = text.encode("utf-8", "surrogateescape")  # the file name's bytes
@@ -103,7 +106,10 @@ def shell_word(text: str) -> str:
 
 
 def shortened(text: str, places: dict[str, Path]) -> str:
-    """Replace paths below known places by the places' names: ``{"$PHMRUN_DATA": …, "~": …}``."""
+    """Replace paths below known places by the places' names: ``{"$PHMRUN_DATA": …, "~": …}``.
+
+    Longer paths are replaced first; the root directory never.
+    """
     for name, path in sorted(places.items(), key=lambda item: -len(str(item[1]))):
         if len(path.parts) > 1:
             text = re.sub(rf"{re.escape(str(path))}(?=[/\\]|\b)", lambda _, name=name: name, text)  # type: ignore[misc]

@@ -75,10 +75,11 @@ def resolve_request(
     plugins: Iterable[Path] = (),
     parent: Path | None = None,
 ) -> Request:
-    """Return the configuration that settings describe.
+    """Return the configuration that settings describe; plug-ins are imported first.
 
     Later sources override earlier ones: the schema's defaults, the task's file (or the parent run's configuration),
     each configuration file, each setting. Settings that name a preset or structure are applied before their options.
+    Settings with the user's own files replace the dataset of a configuration file, unless they name a dataset.
 
     Args:
         task: Name of the task.
@@ -88,7 +89,7 @@ def resolve_request(
         parent: Configuration file of the run that this one extends.
 
     Raises:
-        PhmrunError: Names or keys are unknown, or values invalid; it lists all of the configuration's errors.
+        PhmrunError: (exit 2) Names or keys are unknown, or values invalid; it lists all of the configuration's errors.
     """
     sums = load_plugins(plugins)  # first, because one may register the task
     definition: Task = TASKS.get(task)
@@ -146,7 +147,7 @@ class TrainedRun:
         return str(self.run.status.state)
 
     def __repr__(self) -> str:
-        """Return run id and state."""
+        """Return id and state of the run: ``TrainedRun('…', done)``."""
         return f"TrainedRun({self.id!r}, {self.state})"
 
     def scores(self) -> list[dict[str, Any]]:
@@ -167,9 +168,7 @@ class TrainedRun:
         return list(self.run.history.read())
 
     def evaluate(self, split: str = "test", *, files: Sequence[AnyPath] = (), **decoding: Any) -> dict[str, Any]:
-        """Score the run on a split or on other test files.
-
-        Write the files of ``phmrun eval``.
+        """Score the run on a split or on other test files, and write the files of ``phmrun eval``.
 
         Args:
             split: Split of the run's data; ignored if there are ``files``.
@@ -216,6 +215,8 @@ def train(
 ) -> TrainedRun:
     """Train a model and score it, or continue an interrupted run of the same experiment.
 
+    A run that is done is returned unchanged.
+
     Args:
         task: nmt, style, sva, nli, parse, lm, or a task of a plug-in.
         runs_dir: Directory of the runs.
@@ -224,7 +225,7 @@ def train(
         extend: Run whose last checkpoint and configuration the new run starts from; requires ``max_steps``.
         restart: Delete the existing run of this experiment, without a question.
         settings: Further configuration keys: ``{"model.width": 64}``.
-        **arguments: Arguments in :data:`ARGUMENTS`: ``layer="phm", n=8, data="multi30k", seed=2``.
+        **arguments: Arguments in :data:`ARGUMENTS`: ``layer="phm", n=8, data="multi30k", seed=2``; ``None`` is ignored.
 
     Raises:
         PhmrunError: Settings are invalid, data are missing, or training failed.
@@ -251,7 +252,13 @@ def plan(
     settings: Mapping[str, Any] | None = None,
     **arguments: Any,
 ) -> "DryRun":
-    """Return data statistics, parameter counts and run id of an experiment, without training."""
+    """Return data statistics, parameter counts and run id of an experiment, without training.
+
+    Arguments are those of :func:`train`. No run directory is created.
+
+    Raises:
+        PhmrunError: Settings are invalid, or data are missing.
+    """
     request, _ = _requested(task, "runs", config, plugins, None, settings, arguments)
     from phmrun.engine import experiment
 
@@ -259,16 +266,16 @@ def plan(
 
 
 def open_run(reference: AnyPath = "latest", *, runs_dir: AnyPath = "runs") -> TrainedRun:
-    """Return a run by its id, a unique prefix of it, its path, or "latest".
+    """Return a run by its id, a unique prefix of it, the first digits of its end, its path, or "latest".
 
     Raises:
-        PhmrunError: No run or several runs match.
+        PhmrunError: (exit 2) No run or several runs match.
     """
     return TrainedRun(Run.find(Path(runs_dir), str(reference)))
 
 
 def runs(runs_dir: AnyPath = "runs") -> list[dict[str, Any]]:
-    """Return a row for each run below a directory.
+    """Return a row for each run below a directory, sorted by id.
 
     Keys are id, state, task, data, layer, seed, parameters, and the names of scores.
     """
@@ -309,6 +316,11 @@ def _requested(
     settings: Mapping[str, Any] | None,
     arguments: Mapping[str, Any],
 ) -> tuple[Request, str | None]:
+    """Return the request of :func:`train`'s arguments, and the id of the run to extend (or ``None``).
+
+    Raises:
+        PhmrunError: (exit 2) An argument, name or key is unknown, or a value invalid.
+    """
     for name in arguments:
         if name not in ARGUMENTS:
             raise unknown("argument", name, [*ARGUMENTS, "settings"])

@@ -45,7 +45,10 @@ def replacing(path: Path, before_renaming: Callable[[], None] | None = None) -> 
 
 @contextmanager
 def replacing_directory(path: Path) -> Iterator[Path]:
-    """Replace a directory: yield an empty one beside ``path``, and rename it to ``path`` on a clean exit."""
+    """Replace a directory: yield an empty one beside ``path``, and rename it to ``path`` on a clean exit.
+
+    The old one is removed just before; a kill in between leaves neither. After an error, the old one stays.
+    """
     with _temporary(path) as temporary:
         temporary.mkdir()
         yield temporary
@@ -55,17 +58,18 @@ def replacing_directory(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def staging(path: Path) -> Iterator[Path]:
-    """Yield an empty directory beside ``path`` for staging files.
-
-    It is removed at the end.
-    """
+    """Yield an empty directory beside ``path`` for staging files; it is removed at the end."""
     with _temporary(path) as temporary:
         temporary.mkdir()
         yield temporary
 
 
 def sync_directory(folder: Path) -> None:
-    """Flush a directory's entries to disk, if its file system supports that."""
+    """Flush a directory's entries to disk, if its file system supports that.
+
+    Raises:
+        OSError: The disk fails.
+    """
     try:
         directory = os.open(folder, os.O_RDONLY)
     except OSError:  # directories cannot be opened here
@@ -86,9 +90,9 @@ def is_name(text: str) -> bool:
 
 @contextmanager
 def _temporary(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path`` and remove it at the end.
+    """Yield a temporary path beside ``path``, and remove it at the end.
 
-    Errors name ``path`` instead.
+    The parent directory is created; temporary files of dead processes are removed first. An ``OSError`` names ``path``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(path)
@@ -113,9 +117,9 @@ def _remove(path: Path) -> None:
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Remove temporary files of dead processes for the same target.
+    """Remove temporary files for the same target whose process is dead.
 
-    Of other machines, those older than an hour.
+    A file of another machine is removed if it is older than an hour.
     """
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         try:
@@ -137,10 +141,7 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def _writer_lives(unfinished: Path) -> bool | None:
-    """True if the writer of a temporary file is alive.
-
-    None if it is on another machine or unknown.
-    """
+    """True if the writer of a temporary file is alive; ``None`` if on another machine or unknown."""
     parts = unfinished.name.split(".")  # ….<process>.<machine>.tmp
     if not (len(parts) > 4 and parts[-2] == _machine() and parts[-3].isdecimal()):
         return None
@@ -154,12 +155,12 @@ def _writer_lives(unfinished: Path) -> bool | None:
 
 
 def _machine() -> str:
-    """Identifier of this machine or container, since process ids repeat across machines."""
+    """Return an identifier of this machine or container: process ids repeat across machines."""
     return hashlib.sha256(f"{socket.gethostname()} {process_space()}".encode()).hexdigest()[:8]
 
 
 def process_space() -> str:
-    """Process-id namespace of this process; empty on systems without namespaces."""
+    """Return the process-id namespace of this process; empty on systems without namespaces."""
     try:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:
@@ -183,26 +184,23 @@ def json_text(value: Any) -> str:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal."""
+    """Return the SHA-256 of a file's bytes, in hexadecimal."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def read_regular(path: Path, *, most: int = MOST_BYTES) -> bytes:
-    """Read at most ``most`` bytes of a regular file.
-
-    See :func:`open_regular`.
-    """
+    """Read a regular file of at most ``most`` bytes; errors are those of :func:`open_regular`."""
     with open_regular(path, most=most) as handle:
         return handle.read(most)
 
 
 def open_regular(path: Path, *, most: int = MOST_BYTES) -> BinaryIO:
-    """Open a regular file for reading.
+    """Open a regular file for reading, without waiting for a pipe or device.
 
-    Pipes, devices and larger files are refused without waiting.
-
-    Raises ``FileNotFoundError`` if it is missing, and another ``OSError`` if it is not a regular file or too large.
+    Raises:
+        FileNotFoundError: It is missing.
+        OSError: It is not a regular file, or larger than ``most`` bytes.
     """
     handle = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb")
     facts = os.fstat(handle.fileno())
@@ -215,7 +213,10 @@ def open_regular(path: Path, *, most: int = MOST_BYTES) -> BinaryIO:
 
 
 def no_file(path: Path) -> str:
-    """Reason why a path cannot be used as a file of data, as the end of a sentence."""
+    """Return the reason why a path cannot be used as a file of data, as the end of a sentence.
+
+    A regular file is not expected.
+    """
     if path.is_dir():
         return "is a folder"
     if path.exists():
@@ -224,16 +225,17 @@ def no_file(path: Path) -> str:
 
 
 def data_dir() -> Path:
-    """Directory of all datasets: ``PHMRUN_DATA``, or ``data`` in phmrun's folder of the user's cache directory."""
+    """Return the directory of all datasets: ``PHMRUN_DATA``, or ``data`` in phmrun's user cache."""
     return _folder(DATA_VARIABLE, "data")
 
 
 def cache_dir() -> Path:
-    """Directory of prepared corpora: ``PHMRUN_CACHE``, or phmrun's folder of the user's cache directory."""
+    """Return the directory of prepared corpora: ``PHMRUN_CACHE``, or ``prepared`` in phmrun's user cache."""
     return _folder("PHMRUN_CACHE", "prepared")
 
 
 def _folder(variable: str, name: str) -> Path:
+    """Return the folder of an environment variable, with ``~`` expanded, else ``name`` in the user's cache."""
     if folder := os.environ.get(variable):
         return Path(folder).expanduser()
     from platformdirs import user_cache_path
@@ -265,7 +267,8 @@ def intact(what: str, where: Path, hint: str | None = None) -> Iterator[None]:
 def disk_errors(code: ExitCode = ExitCode.DATA, hint: str | None = None, needed: int = 0) -> Iterator[None]:
     """Convert errors of full, read-only or failing disks into a `PhmrunError` with advice.
 
-    ``hint`` is the advice once there is room again; ``needed`` the number of bytes required, if known.
+    Other errors are raised unchanged. ``hint`` is the advice once there is room again; ``needed`` the number of bytes
+    required, if known.
     """
     try:
         yield
@@ -279,9 +282,9 @@ def disk_errors(code: ExitCode = ExitCode.DATA, hint: str | None = None, needed:
 def disk_error(
     error: OSError, code: ExitCode = ExitCode.DATA, hint: str | None = None, needed: int = 0
 ) -> PhmrunError | None:
-    """User error for a disk error.
+    """Return the user error for a disk error; ``None`` for errors of another kind.
 
-    None for errors of another kind.
+    Arguments are those of :func:`disk_errors`, with the exit code ``code``.
     """
     path = Path(str(error.filename)) if error.filename is not None else None
     again = hint or "Then give the same command again."

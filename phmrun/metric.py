@@ -74,15 +74,12 @@ class Metric:
 
     @property
     def words(self) -> str:
-        """Name in text."""
+        """Name in text: the title, else the name with spaces for underscores."""
         return self.title or self.name.replace("_", " ")
 
     @property
     def result_name(self) -> str:
-        """Name in the results of a model card.
-
-        If it is empty, the metric is not in the card.
-        """
+        """Name in the results of a model card; empty: the metric is not in the card."""
         text = self.words if self.hub_name is None else self.hub_name
         return text[:1].upper() + text[1:]
 
@@ -109,6 +106,9 @@ TIME = Metric("time", unit="s", lower_is_better=True, hub_name="")
 
 def find_metric(score: str, task: str | None = None) -> Metric | None:
     """Return the metric of a score by the score's name, or None.
+
+    Parts are dropped from the end of the name until a metric has it. All times ("time/…") have :data:`TIME`. Metrics of
+    other tasks are tried last.
 
     Args:
         score: Name, with or without split and part: "bleu", "test/accuracy-matched", "test/accuracy-of-majority".
@@ -146,15 +146,15 @@ def metrics_of(task: str) -> list[Metric]:
 def part_of(score: str, metric: Metric) -> str:
     """Return the part of the test set in a score's name: "matched" in "test/accuracy-matched".
 
-    The text is empty for the whole test set.
+    It is empty for the whole test set.
     """
     return score.rpartition("/")[2].partition(OF)[0].removeprefix(metric.name).removeprefix("-")
 
 
 def floors_of(score: str, task: str | None = None) -> list[str]:
-    """Return the names of the baseline scores that a score must beat.
+    """Return the names of the baseline scores that a score must beat; empty for a baseline.
 
-    For "test/bleu", this is "test/bleu-of-copy".
+    For "test/bleu", this is "test/bleu-of-copy"; for a part, the floors of that part.
     """
     metric = metric_of(score, task)
     if OF in score:
@@ -165,10 +165,7 @@ def floors_of(score: str, task: str | None = None) -> list[str]:
 
 
 def find_baseline(name: str, task: str | None = None) -> Baseline | None:
-    """Return the baseline of a name.
-
-    Baselines of ``task`` take precedence.
-    """
+    """Return the baseline of a name, or None; baselines of ``task`` take precedence."""
     tasks = sorted(_tasks(), key=lambda entry: entry.name != task)
     return next((baseline for entry in tasks for baseline in entry.baselines if baseline.name == name), None)
 
@@ -181,7 +178,7 @@ def _prefixes(name: str) -> Iterator[str]:
 
 
 def _tasks() -> Iterator[Any]:
-    """Yield all tasks that can be imported."""
+    """Yield all tasks that can be imported; others are skipped silently."""
     for name in TASKS.names():
         try:
             yield TASKS.get(name)

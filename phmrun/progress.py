@@ -42,6 +42,7 @@ def progress(label: str, total: int | None, unit: str) -> Iterator[Callable[[int
     done = 0
 
     def advance(amount: int) -> None:
+        """Add an amount, and log a line if the last is :data:`INTERVAL` seconds old."""
         nonlocal done, last
         done += amount
         now = time.monotonic()
@@ -56,10 +57,7 @@ def progress(label: str, total: int | None, unit: str) -> Iterator[Callable[[int
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Show a status line on a terminal for work without a measure of progress.
-
-    Nothing in a log.
-    """
+    """Show a status line on a terminal for work without a measure of progress; nothing in a log."""
     if not (sys.stderr.isatty() and _LOGGER.isEnabledFor(logging.INFO)):
         yield
         return

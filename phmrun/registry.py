@@ -76,10 +76,7 @@ class Registry:
 
     @property
     def _announced(self) -> Mapping[str, Sequence[Announcement]]:
-        """Announcements of the group by name.
-
-        A name has several if several packages announce it.
-        """
+        """Announcements of the group by name, several if several packages announce it."""
         return _announcements().get(self.group, {})
 
     def names(self) -> list[str]:
@@ -91,10 +88,10 @@ class Registry:
         return name in self._registered or name in self._announced
 
     def get(self, name: str, *, where: str | None = None) -> Any:
-        """Import and return the object of a name.
+        """Import and return the object of a name; later calls return the same object.
 
         Raises:
-            PhmrunError: The name is unknown, or two packages announce it.
+            PhmrunError: (exit 2) The name is unknown, or two packages announce it.
         """
         if name not in self:
             raise unknown(self.kind, name, self.names(), where=where)
@@ -105,16 +102,19 @@ class Registry:
         return self._registered[name]
 
     def announcement(self, name: str) -> Announcement | None:
-        """Return the announcement of a name.
-
-        The result is None if no installed package announces it.
+        """Return the announcement of a name; ``None`` if no installed package announces it.
 
         Raises:
-            PhmrunError: Two packages announce it.
+            PhmrunError: (exit 2) Two packages announce it.
         """
         return self._only(name) if name in self._announced else None
 
     def _only(self, name: str) -> Announcement:
+        """Return the only announcement of a name.
+
+        Raises:
+            PhmrunError: (exit 2) Two packages announce it.
+        """
         first, *others = self._announced[name]
         if others:
             both = " and ".join(announcement.origin for announcement in (first, *others))
@@ -128,7 +128,7 @@ class Registry:
         Registering an object of the same qualified name again replaces it.
 
         Raises:
-            PhmrunError: The name is malformed, taken, or announced by an installed package.
+            PhmrunError: (exit 2) The name is malformed, taken, or announced by an installed package for another object.
         """
         if not NAME.fullmatch(name):
             what = f"{name!a} is no name of a {self.kind}"
@@ -154,7 +154,7 @@ DATASETS = Registry("dataset", "phmrun.datasets")
 
 @functools.cache
 def networks(family: str) -> Registry:
-    """Return the registry of a family's networks, which ``model.network`` names.
+    """Return the registry of a family's networks, which ``model.network`` names; cached.
 
     Families are "sva", "lm", "sequence_to_sequence" and those of packages.
     """
@@ -162,7 +162,10 @@ def networks(family: str) -> Registry:
 
 
 def _title_of(value: Any) -> str:
-    """Qualified name or text of an object, without addresses: the same if a plug-in file is loaded again."""
+    """Return the qualified name or the text of an object, without addresses.
+
+    It is the same if a plug-in file is loaded again.
+    """
     return re.sub(" at 0x[0-9a-f]+", "", str(getattr(value, "__qualname__", value)))
 
 
@@ -180,7 +183,10 @@ def _is_at(value: Any, place: str) -> bool:
 
 
 def foreign_announcements() -> list[list[Announcement]]:
-    """Return the announcements of other distributions, grouped by name."""
+    """Return the announcements of each name that another distribution than phmrun announces.
+
+    phmrun's own announcement of such a name is included.
+    """
     by_name = [announcements for names in _announcements().values() for announcements in names.values()]
     return [
         announcements
@@ -234,8 +240,10 @@ def _all_announcements() -> tuple[Announcement, ...]:
 def load_plugin(path: Path) -> str:
     """Import a plug-in file, which registers its objects, and return its SHA-256.
 
+    A :class:`PhmrunError` of the file itself is passed on.
+
     Raises:
-        PhmrunError: The file does not exist, is not a Python file, or raises an error.
+        PhmrunError: (exit 2) The file does not exist, is not a Python file, or raises an error.
     """
     if not path.is_file():
         raise PhmrunError("the plug-in file does not exist", where=str(path))
@@ -255,7 +263,11 @@ def load_plugin(path: Path) -> str:
 
 
 def load_plugins(paths: Iterable[Path] | None) -> dict[Path, str]:
-    """Import plug-in files and return the SHA-256 of each."""
+    """Import plug-in files, and return the SHA-256 of each; empty without files.
+
+    Raises:
+        PhmrunError: (exit 2) A file does not exist, is not a Python file, or raises an error.
+    """
     return {path: load_plugin(path) for path in paths or ()}
 
 

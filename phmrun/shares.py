@@ -8,10 +8,7 @@ _WRITTEN = re.compile(r"\d{1,18}/\d{1,18}|\d{0,18}\.?\d{0,40}(e[-+]?\d{1,2})?", 
 
 
 def share_of(value: float | str) -> Fraction | None:
-    """Exact value of a share.
-
-    None if it is not above 0 and at most 1.
-    """
+    """Return the exact value of a share; ``None`` if it is malformed, not above 0, or above 1."""
     text = str(value).strip()
     try:
         share = Fraction(text) if _WRITTEN.fullmatch(text) else Fraction()
@@ -21,10 +18,7 @@ def share_of(value: float | str) -> Fraction | None:
 
 
 def check_budget(budget: float | str) -> str | None:
-    """Error message for a budget that is not a share of the dense parameters.
-
-    None if it is valid.
-    """
+    """Return the error message for a budget that is no share of the dense parameters; ``None`` if it is."""
     if share_of(budget) is None:
         return f"budget = {budget!r} is not a share of the dense parameters; valid: above 0 and at most 1, such as 1/4"
     return None

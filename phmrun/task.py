@@ -62,5 +62,5 @@ class Task:
     baselines: tuple[Baseline, ...] = ()
 
     def load(self, what: Part) -> Any:
-        """Import and return a part."""
+        """Import and return a part of the task, by the name of its attribute."""
         return load(getattr(self, what))

@@ -95,8 +95,7 @@ def describe(run: Run) -> Description:
     """Read the content of a run directory; nothing is written.
 
     Errors of damaged files are collected in ``damage``, not raised. ``history`` has the last :data:`ROWS_OF_HISTORY`
-    rows.
-    Samples that are not a table are left out.
+    rows. Samples that are not a table are left out.
     """
     damage: list[str] = []
 
@@ -136,8 +135,7 @@ def _entries(path: Path) -> Iterator[RunFile]:
     """Yield the entries of a run directory.
 
     Known files come first, then others by name. Hidden entries are left out. The size of a directory is that of all
-    files
-    below it, without symbolic links. A file that vanishes during the reading counts 0 bytes.
+    files below it, without symbolic links. A file that vanishes during the reading counts 0 bytes.
     """
     places = {name: place for place, name in enumerate(_CONTENTS)}
     children = [child for child in path.iterdir() if not child.name.startswith(".")]
@@ -235,8 +233,7 @@ def score_row(name: str, score: Any) -> tuple[str, str, str, str]:
     """Return a score's table row: name, value, notes, signature.
 
     The notes are the sample size with its unit (or the unit alone), the 95 % interval, and further figures except
-    lists.
-    A score that is a bare number has empty notes and an empty signature.
+    lists. A score that is a bare number has empty notes and an empty signature.
     """
     if not isinstance(score, Mapping):
         return name, number(score), "", ""
@@ -311,8 +308,7 @@ def hub_card(run: Run) -> str:
 
     Results are the scores whose metric has a ``result_name``, each with its signature. Scores of training, validation,
     other files and baselines are left out, as are those without a number. Scores of unregistered metrics are left out
-    with
-    a logged warning.
+    with a logged warning.
 
     Raises:
         PhmrunError: (exit 3) The status or the scores are damaged.

@@ -87,8 +87,7 @@ def code(keep: Path) -> dict[str, Any]:
     """Return phmrun's commit and uncommitted changes.
 
     The result is empty if phmrun does not run from a checkout, or git fails. Else it has ``commit`` and, with changes
-    of
-    tracked Python and YAML files, ``diff_sha256``. A diff of at most :data:`LONGEST_DIFF` bytes is written to the
+    of tracked Python and YAML files, ``diff_sha256``. A diff of at most :data:`LONGEST_DIFF` bytes is written to the
     directory ``keep`` as ``code-<12 digits of its SHA-256>.diff``, which ``diff`` names.
     """
     root = Path(__file__).resolve().parents[2]

@@ -51,8 +51,7 @@ def in_test_units(metrics: dict[str, Any], config: Path) -> dict[str, Any]:
     """Return scores with the best validation in the present unit.
 
     Until release 0.2 it was a share of 1 without a unit. The run's ``config.yaml`` names the monitored metric. Scores
-    are
-    returned unchanged if the best validation is missing or has a unit, or the metric's name cannot be read.
+    are returned unchanged if the best validation is missing or has a unit, or the metric's name cannot be read.
     """
     best = metrics.get(BEST)
     if not isinstance(best, dict) or "unit" in best or not isinstance(best.get("value"), int | float):

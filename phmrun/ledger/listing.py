@@ -83,8 +83,7 @@ class RunSummary:
         """Parts of the network that are not dense: ``phm n=8, output circulant``.
 
         ``dense`` for a dense network; ``None`` if unknown. It is read from the config if the status, by an earlier
-        release,
-        names the layer alone, and is that layer if the config cannot be read.
+        release, names the layer alone, and is that layer if the config cannot be read.
         """
         network, layer = self.about("network"), self.about("layer")
         if network is None and layer is not None:
@@ -177,8 +176,7 @@ def read_times(directory: Path) -> dict[str, Any]:
     """Return a run's times (:data:`TIMES`) by name; empty if none was measured.
 
     An entry has a value in seconds and a signature. Unreadable files are ignored. Times of ``bench.json`` replace those
-    of
-    :data:`FORMER`.
+    of :data:`FORMER`.
     """
     contents: list[Any] = []
     for name in (FORMER, BENCH):

@@ -131,8 +131,7 @@ class Lock:
         """Stop the heartbeats and remove the lock file.
 
         A file that another process took over is left alone. Nothing is done if the lock is not held, or in a forked
-        copy of
-        the holder.
+        copy of the holder.
         """
         if self._descriptor is None or self._owner != os.getpid():
             return  # not held, or a forked copy of the holder
@@ -179,8 +178,7 @@ class Lock:
         """Touch the lock file every :data:`HEARTBEAT` seconds until ``stop`` is set.
 
         The file is touched through its descriptor, so never another holder's. A takeover ends the loop with a logged
-        warning;
-        an error of writing is only logged.
+        warning; an error of writing is only logged.
         """
         while not stop.wait(HEARTBEAT):
             try:

@@ -261,8 +261,7 @@ def changed_code(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapp
     """List the code whose checksum or distribution differs between two records, by name.
 
     An entry is "layer low-rank (mine 1.0, now mine 1.1)", or "… (mine 1.0, changed since)" for the same release. Code
-    of
-    only one record is left out.
+    of only one record is left out.
     """
     changed = []
     for name in sorted(before.keys() & now.keys()):

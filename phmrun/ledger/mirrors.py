@@ -177,8 +177,7 @@ def _figures(run: Run) -> Iterator[tuple[int, float, dict[str, float]]]:
     """Yield (step, Unix time in seconds, figures by name) for each row of the history, then for the scores.
 
     Figures are the values whose keys contain a slash, in the units of listings; rows without any are skipped. The
-    scores
-    have the last row's step and time. Time begins at 0 if the run's start is unknown.
+    scores have the last row's step and time. Time begins at 0 if the run's start is unknown.
     """
     started = run.status.started
     began = calendar.timegm(time.strptime(started, "%Y-%m-%dT%H:%M:%SZ")) if started else 0

@@ -520,8 +520,7 @@ class Run:
         """Sign and write a status, and return it.
 
         If the run ends, its files are entered into the manifest; if it starts again, they are removed from it. Only
-        then, or
-        while it stays ended, the lock of `_writing` is taken.
+        then, or while it stays ended, the lock of `_writing` is taken.
         """
         written, running = after.signed(), (State.RUNNING, State.QUEUED)
         text = json_text(written.to_json())

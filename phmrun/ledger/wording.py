@@ -14,8 +14,7 @@ def title(score: str, task: str | None = None) -> str:
     """Return a score's name in words with its unit.
 
     "test/accuracy-of-copy" becomes "test accuracy of copy (%)". The name of an unregistered metric keeps its letters,
-    with
-    spaces for underscores, and has no unit.
+    with spaces for underscores, and has no unit.
     """
     split, _, name = score.rpartition("/")
     plain, of, baseline = name.partition(OF)
@@ -41,8 +40,7 @@ def row_name(labels: Mapping[str, str]) -> str:
     """Return a row's name, layer first: "phm n=2, lr 0.003".
 
     ``labels`` are texts by dotted key; empty texts are left out. Embedding and output follow the layer with their
-    names.
-    Of other keys, the last part precedes the text, except ``row``, ``task`` and ``name``.
+    names. Of other keys, the last part precedes the text, except ``row``, ``task`` and ``name``.
     """
     parts: dict[str, list[str]] = {"layer": [], "embedding": [], "output": []}
     others = []

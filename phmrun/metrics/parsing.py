@@ -113,8 +113,7 @@ def sentence_counts(
 
     Returns:
         ``[sentences, kinds]`` in the order of ``WORDS``, ``HEADS`` … ``CONTENT_ARCS``. ``CONTENT`` counts content words
-        of
-        both sides. Without any word, a single row of zeros.
+        of both sides. Without any word, a single row of zeros.
 
     Raises:
         PhmrunError: (exit 3) The sentences differ in their words.

@@ -185,8 +185,7 @@ def _measure(
     """Return sacreBLEU's score object, the confidence interval, and warnings.
 
     The interval is ``None`` for fewer than two resamples, above 10,000 sentences, or if sacreBLEU cannot compute it;
-    the
-    last two add a warning. Empty outputs add a warning, too.
+    the last two add a warning. Empty outputs add a warning, too.
 
     Raises:
         PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.

@@ -42,7 +42,7 @@ def library() -> Any:
     """Import and return the package ``ctranslate2``.
 
     Raises:
-        PhmrunError: It is not installed.
+        PhmrunError: (exit 2) It is not installed.
     """
     try:
         import ctranslate2
@@ -60,7 +60,8 @@ def converted(
 ) -> Path:
     """Write a converted model to ``directory``, unless it is there already.
 
-    A directory with another model is replaced.
+    The same weights, vocabularies, quantization, library version and facts count as the same model. A directory with
+    another one is replaced.
 
     Args:
         network: Trained Transformer.
@@ -73,7 +74,7 @@ def converted(
         ``directory``.
 
     Raises:
-        PhmrunError: The library is missing, or the network is not a Transformer.
+        PhmrunError: (exit 2) The library is missing, or the network is not a Transformer.
     """
     mark = {
         "weights": digest_of(network),
@@ -104,8 +105,10 @@ def converted(
 def specification_of(network: EncoderDecoder) -> Any:
     """Return the network as CTranslate2's ``TransformerSpec``, without vocabularies.
 
+    A folded copy is read; the network is unchanged.
+
     Raises:
-        PhmrunError: The network is not a Transformer, or the library is missing.
+        PhmrunError: (exit 2) The network is not a Transformer, or the library is missing.
     """
     if not isinstance(network, Transformer):
         hint = "`phmrun export RUN --format onnx` writes a graph of any network."
@@ -172,25 +175,28 @@ def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
 
 
 def _set_map(spec: Any, weight: Tensor, bias: Tensor | None) -> None:
+    """Set weight and bias of a linear map in a specification; without a bias, only the weight."""
     spec.weight = _array(weight)
     if bias is not None:
         spec.bias = _array(bias)
 
 
 def _joined(linears: Iterable[nn.Module]) -> tuple[Tensor, Tensor | None]:
-    """Concatenate the weights and the biases of linear maps by outputs."""
+    """Concatenate the weights and the biases of linear maps by outputs; the bias may be ``None``."""
     parts = cast(list[nn.Linear], list(linears))
     bias = None if parts[0].bias is None else torch.cat([part.bias for part in parts])
     return torch.cat([part.weight for part in parts]), bias
 
 
 def _set_norm(spec: Any, norm: nn.Module) -> None:
+    """Set scale and, for a layer norm, shift of a norm in a specification."""
     spec.gamma = _array(cast(Tensor, norm.weight))
     if isinstance(norm, nn.LayerNorm):
         spec.beta = _array(norm.bias)
 
 
 def _set_self_attention(spec: Any, sublayer: Sublayer, positions: RelativePositions | None) -> None:
+    """Set norm, joint map of queries, keys and values, output map and relative positions (if any)."""
     attention = cast(MultiheadAttention, sublayer.block)
     _set_norm(spec.layer_norm, sublayer.norm)
     _set_map(spec.linear[0], *_joined(attention.project))
@@ -202,6 +208,7 @@ def _set_self_attention(spec: Any, sublayer: Sublayer, positions: RelativePositi
 
 
 def _set_cross_attention(spec: Any, sublayer: Sublayer) -> None:
+    """Set norm, map of queries, joint map of keys and values, and output map."""
     attention = cast(MultiheadAttention, sublayer.block)
     _set_norm(spec.layer_norm, sublayer.norm)
     weight, bias = _joined(attention.project)
@@ -212,6 +219,7 @@ def _set_cross_attention(spec: Any, sublayer: Sublayer) -> None:
 
 
 def _set_feedforward(spec: Any, sublayer: Sublayer) -> None:
+    """Set norm and both maps of a feed-forward block in a specification."""
     feedforward = cast(FeedForward, sublayer.block)
     _set_norm(spec.layer_norm, sublayer.norm)
     _set_map(spec.linear_0, *_joined([feedforward.expand]))

@@ -59,7 +59,8 @@ def group_maps(start: int, widest: float, end: int, depth: int, max_groups: int)
     """Return the N group linear maps of a transformation.
 
     All except the first also read the ``start`` inputs. Widths run from ``start`` to ``widest`` in the middle, and to
-    ``end`` after the last map.
+    ``end`` after the last map; they are rounded up to multiples of 8 and of the groups. Groups are 2, 4, … up to
+    ``max_groups`` in the middle, then fewer again.
     """
     middle = math.ceil(depth / 2)
     groups = [min(2 ** (step + 1), max_groups) for step in range(middle)]
@@ -146,6 +147,7 @@ class DeLighTTransformation(nn.Module):
         return self._activated(self.leave_norm(self.leave(torch.cat([start, hidden], -1))))
 
     def _activated(self, features: Tensor) -> Tensor:
+        """Apply swish, and dropout in training."""
         return F.dropout(F.silu(features), self.dropout, self.training)
 
 
@@ -211,27 +213,33 @@ class DeLighT(EncoderDecoder):
         common: dict[str, Any] = {"max_groups": most_groups(width), "dropout": options.transformation_dropout}
 
         def sublayer(block: nn.Module, before: nn.Module | None = None) -> Sublayer:
+            """Build a residual block of the model's width."""
             return Sublayer(block, width, norm, dropout, before=before)
 
         def attention(inputs: int) -> MultiheadAttention:
+            """Build attention with one head of half of the width."""
             inner: dict[str, Any] = {"inner_dim": width // 2, "output_dim": width}
             return MultiheadAttention(inputs, 1, options.attention_dropout, **inner, **layer)
 
         def self_attention(depth: int, multiplier: float) -> Sublayer:
+            """Build self-attention after a transformation with ``depth`` group linear maps."""
             plan: dict[str, Any] = {"depth": depth, "widest": multiplier * width}
             before = DeLighTTransformation(width, width // 2, width // 2, **plan, **common, **layer)
             return sublayer(attention(width // 2), before)
 
         def feedforward() -> Sublayer:
+            """Build a feed-forward block with a quarter of the width inside."""
             inner = width // REDUCTION
             return sublayer(FeedForward(width, inner, options.activation_dropout, activation="swish", **layer))
 
         def embed(words: AdaptiveInput) -> DeLighTEmbedding:
+            """Build an embedding that transforms word vectors to the model's width."""
             plan: dict[str, Any] = {"depth": depths[0], "widest": options.width_multiplier * word_width}
             transform = DeLighTTransformation(word_width, width // 2, width, **plan, **common)
             return DeLighTEmbedding(words, transform, dropout)
 
         def table(size: int) -> AdaptiveInput:
+            """Build a table of word vectors."""
             return AdaptiveInput(size, word_width, (), **embedding)
 
         self.encoder = nn.ModuleList(
@@ -255,6 +263,11 @@ class DeLighT(EncoderDecoder):
 
 
 def _check_words(width: int, embedding: Mapping[str, Any]) -> None:
+    """Check that the embedding is a structure of a matrix, and that the width is divisible by 32.
+
+    Raises:
+        PhmrunError: (exit 2) It is an embedding of its own, or the width is not.
+    """
     structure = embedding.get("structure", "dense")
     if structure in EMBEDDINGS:
         raise PhmrunError(

@@ -89,7 +89,10 @@ class IncrementalTransformer(nn.Module):
         self._few_rows: dict[nn.Module, FewRows] = {}
 
     def start(self, source: Tensor) -> DecoderState:
-        """Encode ``source [batch, source]`` and compute its keys and values for all layers."""
+        """Encode ``source [batch, source]``, and return the state before the first target token.
+
+        The state has the keys and values of the source for all layers.
+        """
         mask = padding_mask(source, self.pad)
         memory = self.network.encode(source, mask)
         crosses = cast(list[CrossProjections], list(self.cross))
@@ -145,14 +148,17 @@ class IncrementalTransformer(nn.Module):
         return logits.view(batch, beam, -1)
 
     def reorder(self, state: DecoderState, beams: Tensor) -> DecoderState:
-        """Replace each sentence's hypotheses by ``beams [batch, beam]``, numbers within the sentence, in place."""
+        """Replace each sentence's hypotheses by ``beams [batch, beam]``, in place, and return the state.
+
+        ``beams`` are numbers within the sentence. The cache is not copied; nothing changes while the beam is 1.
+        """
         if state.ancestors is not None:
             index = beams[:, None, :, None].expand(-1, -1, -1, len(state.positions))
             state.ancestors = state.ancestors.gather(2, index)
         return state
 
     def select(self, state: DecoderState, sentences: Tensor) -> DecoderState:
-        """Reduce the batch to the numbers in ``sentences [kept]``, in place."""
+        """Reduce the batch to the numbers in ``sentences [kept]``, in place, and return the state."""
         for tensors in (state.memory_keys, state.memory_values):
             tensors[:] = [tensor.index_select(0, sentences) for tensor in tensors]
         state.slots = state.slots.index_select(2, sentences)
@@ -165,7 +171,7 @@ class IncrementalTransformer(nn.Module):
     def _direct(self, module: nn.Module) -> Map:
         """Return a map as a function.
 
-        Dense ones use measured kernels if ``measured_kernels`` is set.
+        A dense one uses measured kernels, cached by module, if ``measured_kernels`` is set; others see :func:`direct`.
         """
         if not (self.measured_kernels and isinstance(module, nn.Linear)):
             return direct(module)
@@ -209,7 +215,7 @@ class DirectLayer:
         self.activate: Map = torch.relu_ if feedforward.activation == "relu" else ACTIVATIONS[feedforward.activation]
 
     def attend(self, hidden: Tensor, mine: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Attend to the target so far.
+        """Attend to the target so far, and return the hidden vectors ``[rows, width]``.
 
         Args:
             hidden: ``[rows, width]``.
@@ -225,14 +231,17 @@ class DirectLayer:
         return self.leave(self.output(context.transpose(1, 2).reshape(len(hidden), -1)).add_(hidden))
 
     def attend_to_source(self, hidden: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Attend to the source, with keys and values ``[batch, heads, source, head_width]``."""
+        """Attend to the source, and return the hidden vectors ``[rows, width]``.
+
+        Keys and values are ``[batch, heads, source, head_width]``; ``mask`` is added to the scores.
+        """
         batch, heads, _, head_width = keys.shape
         query = self.query(self.enter_cross(hidden)).view(batch, -1, heads, head_width).transpose(1, 2)
         context = attend(query, keys, values, mask)
         return self.leave_cross(self.cross_output(context.transpose(1, 2).reshape(len(hidden), -1)).add_(hidden))
 
     def transform(self, hidden: Tensor) -> Tensor:
-        """Apply the feed-forward block."""
+        """Apply the feed-forward block with norm and residual connection: ``[rows, width] -> [rows, width]``."""
         entered = self.enter_feedforward(hidden)
         inner = self.activate(self.expand(entered))
         inner = inner if self.gate is None else inner.mul_(self.gate(entered))
@@ -240,7 +249,10 @@ class DirectLayer:
 
 
 def direct(module: nn.Module) -> Map:
-    """Return a map or norm as a function, without the overhead of module calls."""
+    """Return a map or norm as a function, without the overhead of module calls.
+
+    Modules other than dense or packed maps and layer norms are returned unchanged.
+    """
     if isinstance(module, nn.Linear):
         weight, bias = module.weight, module.bias
         return lambda inputs: F.linear(inputs, weight, bias)
@@ -257,7 +269,11 @@ def direct(module: nn.Module) -> Map:
 
 
 def _norms(sublayer: Sublayer) -> tuple[Map, Map]:
-    """Return the functions before a block and after its residual connection."""
+    """Return the functions before a block and after its residual connection.
+
+    Pre-norm: the norm, then the identity; post-norm: the identity, then the norm. The sublayer's ``before`` follows the
+    first.
+    """
 
     def same(hidden: Tensor) -> Tensor:
         return hidden
@@ -268,7 +284,7 @@ def _norms(sublayer: Sublayer) -> tuple[Map, Map]:
 
 
 def joined(linears: list[nn.Linear]) -> nn.Linear:
-    """Return one ``nn.Linear`` with the concatenated outputs of several."""
+    """Return a new ``nn.Linear`` with the concatenated outputs of several; without a bias if none has one."""
     biases: list[Tensor] = [linear.bias for linear in linears if linear.bias is not None]
     weights: list[Tensor] = [linear.weight for linear in linears]
     return plain_linear(torch.cat(weights), torch.cat(biases) if biases else None)

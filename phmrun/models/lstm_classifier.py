@@ -89,7 +89,10 @@ class LSTMClassifier(nn.Module):
         return scores
 
     def summarise(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Return the pooled outputs of the LSTM, ``[sentences, length] -> [sentences, summary]``."""
+        """Return the pooled outputs of the LSTM, ``[sentences, length] -> [sentences, summary]``.
+
+        In training, features and whole words of the embeddings are dropped.
+        """
         vectors = F.dropout(self.embedding(tokens), self.dropout, self.training)
         if self.word_dropout and self.training:
             vectors = vectors * F.dropout(vectors.new_ones(*tokens.shape, 1), self.word_dropout)

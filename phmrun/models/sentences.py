@@ -29,7 +29,7 @@ class Sentences(NamedTuple):
     mask: Tensor | None = None
 
     def to(self, device: torch.device | str) -> "Sentences":
-        """Return the batch on a device."""
+        """Return a copy of the batch on a device."""
         mask = None if self.mask is None else self.mask.to(device)
         return Sentences(self.tokens.to(device), self.lengths.to(device), mask)
 
@@ -59,7 +59,10 @@ def pooled(vectors: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
 
 
 def batch_of(rows: Sequence[NDArray[Any]]) -> Sentences:
-    """Build a padded batch of token ids, with an end token after each sentence."""
+    """Build a padded batch of token ids, with an end token after each sentence.
+
+    The mask is ``None`` if all sentences have the same length.
+    """
     lengths = np.array([len(row) + 1 for row in rows], dtype=np.int64)
     tokens = np.full((len(rows), lengths.max()), PAD, dtype=np.int64)
     for number, row in enumerate(rows):
@@ -110,7 +113,7 @@ class ClassScores(nn.Module):
 def buildable_rows(rows: int, columns: int, structure: str = "dense", **options: Any) -> int:
     """Return the smallest number of rows from ``rows`` on that a structure can build.
 
-    Numbers up to max(rows, columns) are tried; if none fits, return ``rows``.
+    Numbers up to max(rows, columns) are tried; if none fits, ``rows`` is returned.
     """
     misfit = STRUCTURES.get(structure).misfit
     fitting = (more for more in range(rows, max(rows, columns) + 1) if misfit(more, columns, **options) is None)

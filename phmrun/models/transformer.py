@@ -56,20 +56,17 @@ class Sublayer(nn.Module):
         self.dropout = dropout
 
     def enter(self, inputs: Tensor) -> Tensor:
-        """Return the inputs of the block."""
+        """Return the block's inputs: ``norm`` if "pre", then ``before`` if there is one."""
         seen = self.norm(inputs) if self.pre else inputs
         return seen if self.before is None else self.before(seen)
 
     def leave(self, inputs: Tensor, outputs: Tensor) -> Tensor:
-        """Return the residual stream after the block."""
+        """Return inputs plus dropped-out outputs, normalized if "post"."""
         total = inputs + F.dropout(outputs, self.dropout, self.training)
         return total if self.pre else self.norm(total)
 
     def forward(self, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """Apply the sublayer to ``[batch, length, width]``.
-
-        Further arguments go to the block.
-        """
+        """Apply the sublayer to ``[batch, length, width]``; further arguments go to the block."""
         return self.leave(inputs, self.block(self.enter(inputs), *args, **kwargs))
 
 
@@ -93,7 +90,10 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("table", sinusoids(length, width, paper=paper), persistent=False)
 
     def forward(self, length: int) -> Tensor:
-        """Return the first ``length`` position vectors, ``[length, width]``."""
+        """Return the first ``length`` position vectors, ``[length, width]``.
+
+        The table is extended in place if it is shorter.
+        """
         if length > self.table.shape[0]:
             self.table = sinusoids(2 * length, self.width, paper=self.paper).to(self.table)
         return self.table[:length]
@@ -102,7 +102,7 @@ class SinusoidalPositions(nn.Module):
 def sinusoids(length: int, width: int, *, paper: bool = False) -> Tensor:
     """Compute position vectors ``[length, width]`` in double precision; see :class:`SinusoidalPositions`.
 
-    The result has the default type.
+    The result has the default type. An odd width loses one feature. On the meta device only the shape is computed.
     """
     if torch.get_default_device().type == "meta":  # computing shapes would import torch's compiler
         return torch.empty(length, 2 * (width // 2))
@@ -149,7 +149,7 @@ class RelativePositions(nn.Module):
     def within(self, length: int) -> Tensor:
         """Return the biases of self-attention, ``[1, heads, length, length]``.
 
-        They are -inf for future keys of a decoder.
+        They are -inf for future keys unless ``both_ways``.
         """
         positions = torch.arange(length, device=self.table.device)
         scores: Tensor = self(positions, positions)
@@ -183,11 +183,12 @@ class EncoderLayer(nn.Module):
         self.feedforward = feedforward
 
     def forward(self, inputs: Tensor, mask: Tensor | None) -> Tensor:
-        """Apply the layer.
+        """Apply the layer: ``[batch, source, width] -> [batch, source, width]``.
 
         Args:
             inputs: ``[batch, source, width]``.
-            mask: ``[batch, 1, 1, source]``, True at tokens; or scores to add, ``[batch, heads, source, source]``.
+            mask: ``[batch, 1, 1, source]``, True at tokens; or scores to add, ``[batch, heads, source, source]``;
+                ``None``: no mask.
         """
         return self.feedforward(self.attention(inputs, mask=mask))
 
@@ -202,13 +203,14 @@ class DecoderLayer(nn.Module):
         self.feedforward = feedforward
 
     def forward(self, inputs: Tensor, memory: Tensor, mask: Tensor | None, positions: Tensor | None = None) -> Tensor:
-        """Apply the layer.
+        """Apply the layer: ``[batch, target, width] -> [batch, target, width]``.
 
         Args:
             inputs: ``[batch, target, width]``.
             memory: Encoded source ``[batch, source, width]``.
-            mask: Mask of the source ``[batch, 1, 1, source]``, True at tokens.
-            positions: Scores to add in self-attention, ``[1, heads, target, target]``, -inf in the future.
+            mask: Mask of the source ``[batch, 1, 1, source]``, True at tokens; ``None``: no padding.
+            positions: Scores to add in self-attention, ``[1, heads, target, target]``, -inf in the future; ``None``:
+                causal attention without scores.
         """
         hidden = self.attention(inputs, mask=positions, causal=positions is None)
         return self.feedforward(self.cross(hidden, memory, mask=mask))
@@ -262,7 +264,13 @@ class EncoderDecoder(nn.Module):
         return self.encoder_norm(hidden)
 
     def decode(self, target: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the hidden vectors ``[batch, target, width]`` of tokens ``target``, before the output map."""
+        """Return the hidden vectors ``[batch, target, width]`` of tokens ``target``, before the output map.
+
+        Args:
+            target: Tokens read so far, ``[batch, target]``; none sees later ones.
+            memory: Encoded source ``[batch, source, width]``.
+            mask: Mask of the source ``[batch, 1, 1, source]``, True at tokens; ``None``: no padding.
+        """
         hidden = self.embed(self.target_embedding, target)
         relative = self.decoder_positions
         positions = None if relative is None else relative.within(target.shape[1])
@@ -271,7 +279,10 @@ class EncoderDecoder(nn.Module):
         return self.decoder_norm(hidden)
 
     def embed(self, embedding: nn.Module, tokens: Tensor) -> Tensor:
-        """Return scaled embeddings plus positions, with dropout: ``[batch, length] -> [batch, length, width]``."""
+        """Return scaled embeddings plus positions (if any), with dropout.
+
+        Shapes: ``[batch, length] -> [batch, length, width]``.
+        """
         vectors = embedding(tokens) * self.scale
         if self.positions is not None:
             vectors = vectors + self.positions(tokens.shape[1])
@@ -312,15 +323,18 @@ class Transformer(EncoderDecoder):
         contract = contraction(layer, options.contract_n)
 
         def sublayer(block: nn.Module) -> Sublayer:
+            """Build a residual block of the model's width."""
             return Sublayer(block, width, norm, dropout, options.normalization)
 
         def attention() -> Sublayer:
+            """Build a residual block of attention."""
             inner = options.heads * options.head_width if options.head_width else width
             maps: dict[str, Any] = {"maps": options.attention_maps, "inner_dim": options.upsample * inner}
             dropped, bias = options.attention_dropout, options.bias
             return sublayer(MultiheadAttention(width, options.heads, dropped, bias, **maps, **layer))
 
         def feedforward() -> Sublayer:
+            """Build a residual feed-forward block."""
             inner = options.upsample * options.feedforward
             rest = (inner, options.activation_dropout, options.feedforward_bias)
             return sublayer(FeedForward(width, *rest, activation=options.activation, contract=contract, **layer))
@@ -358,7 +372,10 @@ class Transformer(EncoderDecoder):
 
 
 def with_tables(network: EncoderDecoder) -> EncoderDecoder:
-    """Replace the embeddings of a network for inference by tables of all vectors, in place."""
+    """Replace a network's embeddings by tables of all vectors, in place, and return the network.
+
+    A shared embedding stays shared.
+    """
     tied = network.target_embedding is network.source_embedding
     network.source_embedding = table_of(network.source_embedding)
     network.target_embedding = network.source_embedding if tied else table_of(network.target_embedding)
@@ -371,16 +388,17 @@ def build_norm(normalization: Normalization, width: int) -> nn.Module:
 
 
 def padding_mask(tokens: Tensor, pad: int) -> Tensor | None:
-    """Return a mask ``[batch, 1, 1, length]``, True at tokens.
-
-    None without padding.
-    """
+    """Return a mask ``[batch, 1, 1, length]``, True at tokens; ``None`` without padding."""
     mask = tokens.ne(pad)
     return None if bool(mask.all()) else mask[:, None, None, :]
 
 
 def check_tie(tie: Tie, source_size: int, target_size: int) -> None:
-    """Raise an error if one table is to serve two vocabularies of different sizes."""
+    """Check that one table for two vocabularies ("all") finds equal sizes; other ties pass.
+
+    Raises:
+        PhmrunError: (exit 2) The sizes differ.
+    """
     if tie in ONE_TABLE and source_size != target_size:
         raise PhmrunError(
             f"tie = {tie} needs one vocabulary for both sides, but they have {source_size} and {target_size} entries",
@@ -391,7 +409,13 @@ def check_tie(tie: Tie, source_size: int, target_size: int) -> None:
 
 
 def check_tied_output(tie: Tie, embedding: Mapping[str, Any], output: Mapping[str, Any]) -> None:
-    """Raise an error if an output map tied to a single-matrix embedding has another structure."""
+    """Check that an output map tied to a single-matrix embedding has no other structure.
+
+    Untied maps, embeddings of their own, and an empty or dense ``output`` pass.
+
+    Raises:
+        PhmrunError: (exit 2) The structures differ.
+    """
     structure = embedding.get("structure", "dense")
     if tie not in ("all", "decoder") or structure in EMBEDDINGS or output in ({}, DENSE, embedding):
         return
@@ -403,12 +427,10 @@ def check_tied_output(tie: Tie, embedding: Mapping[str, Any], output: Mapping[st
 
 
 def contraction(layer: Mapping[str, Any], n: int | None) -> Mapping[str, Any] | None:
-    """Return the structure of the feed-forward blocks' second map with order ``n``.
-
-    None if ``n`` is None.
+    """Return ``layer`` with order ``n`` for the feed-forward blocks' second map; ``None`` if ``n`` is.
 
     Raises:
-        PhmrunError: The layer's structure has no order n.
+        PhmrunError: (exit 2) The layer's structure has no order n.
     """
     if n is None:
         return None

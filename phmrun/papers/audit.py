@@ -80,8 +80,7 @@ def build_counts(table: PaperTable, row: PaperRow, name: str, overrides: Mapping
     """Return the parameter counts of a row's network, as :func:`~phmrun.engine.counting.count_network`.
 
     The row's configuration is counted if the table has a task and the row names no network; else the network that row
-    or
-    table names. Nothing is allocated.
+    or table names. Nothing is allocated.
 
     Args:
         table: The table.
@@ -165,8 +164,7 @@ class _Networks:
         """Return the parameters (or bytes) that a column counts in a row's network.
 
         The network is built once per settings. The row's own measure of the column goes before the column's; the
-        default is
-        all parameters.
+        default is all parameters.
         """
         key = json.dumps([row.network, row.config, row.set, row.vocabulary, overrides], sort_keys=True)
         if key not in self.built:
@@ -216,8 +214,7 @@ def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
     """Return computed value, verdict and note of a cell that is a count.
 
     A quoted cell is not counted: its value is ``None``. If the paper leaves something open, the verdict is
-    UNDERDETERMINED
-    whatever the count. A count of 0 that agrees is TRIVIAL.
+    UNDERDETERMINED whatever the count. A count of 0 that agrees is TRIVIAL.
     """
     remark = row.note_on(heading)
     if row.quoted_in(heading):
@@ -260,8 +257,7 @@ def _retraced(networks: _Networks, row: PaperRow, heading: str, printed: Printed
     """Return verdict and source of a count that is not equal by itself.
 
     It may be derived from other printed counts, repeat another cell, or be cut instead of rounded. Otherwise the
-    verdict
-    is DIFFERS with an empty source.
+    verdict is DIFFERS with an empty source.
     """
     parts = {
         name.removeprefix("-"): -1 if name.startswith("-") else 1 for name in networks.table.columns[heading].follows

@@ -159,8 +159,7 @@ def examine(paper: str, claim: Claim, measured: Measured, share_of: Callable[[st
     """Check a claim of a paper.
 
     A claim on size is counted. Another is decided by the table's sweep, or by its reduced version if that alone has
-    runs.
-    It is untestable if no run has the figure, or the figure is a time, and "not run" without runs.
+    runs. It is untestable if no run has the figure, or the figure is a time, and "not run" without runs.
 
     Args:
         paper: Short name of the paper.
@@ -268,8 +267,7 @@ class Evidence:
         """Return the comparison of a claim's two cells, and the seeds of each.
 
         The comparison is ``None`` if a cell has no run, or the two were scored on different items. Without a table, the
-        seeds
-        are (0, 0).
+        seeds are (0, 0).
         """
         sweep = load_sweep(file)
         table = sweep.table

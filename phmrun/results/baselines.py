@@ -69,8 +69,7 @@ def shortfall(metrics: Mapping[str, Any]) -> str | None:
     """Return a warning if a run does not beat its best floor; else ``None``.
 
     The first "test/…" score that is not a baseline counts. The worse end of its interval must beat the floor, or the
-    value
-    if there is no interval. ``None``, too, without such a score or a floor.
+    value if there is no interval. ``None``, too, without such a score or a floor.
     """
     score = next((name for name in metrics if OF not in name and name.startswith("test/")), None)
     floors = {name: value for name in floors_of(score) if (value := _value(metrics, name)) is not None} if score else {}

@@ -81,8 +81,7 @@ def differences(
 
     The baseline of a cell is the first dense cell of its column, or of its row if the column has none. Both need the
     same score and data. Cells with other test items or another length of training are left out, as are cells without
-    runs.
-    Shows progress on stderr.
+    runs. Shows progress on stderr.
 
     Args:
         table: The table.

@@ -71,8 +71,7 @@ def frontier(points: Sequence[Point], *, lower: bool = False) -> list[Point]:
     """Return the Pareto-optimal points, by ascending size.
 
     No other point is at most as large and better, or smaller and as good. Of equal points, one is kept. ``lower``:
-    lower
-    scores are better.
+    lower scores are better.
     """
     sign = -1 if lower else 1
     kept: list[Point] = []

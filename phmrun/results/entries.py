@@ -47,9 +47,8 @@ class Entry:
         """Return its value at a key of sweep or configuration, as text; empty if it has none.
 
         Keys of the configuration are dotted. "layer" covers all parts of the network that are not dense. "data" of the
-        user's
-        own files is the first file's name and six digits of a checksum of all. Sections give their name. A key that the
-        configuration lacks is looked up in checksums, then settings, and cut to 40 characters.
+        user's own files is the first file's name and six digits of a checksum of all. Sections give their name. A key
+        that the configuration lacks is looked up in checksums, then settings, and cut to 40 characters.
         """
         if key in self.at:
             return self.at[key]

@@ -56,8 +56,7 @@ class Results:
         """Load the results of a directory of runs, a folder of small results, or runs.
 
         A folder without runs is read as small results, which are restored into a temporary directory. Without
-        ``options_of``,
-        options of a structure that are at their defaults count as settings.
+        ``options_of``, options of a structure that are at their defaults count as settings.
 
         Raises:
             PhmrunError: (exit 3) There is no such folder, or a small result is damaged.
@@ -106,14 +105,12 @@ class Results:
         """Return a table by keys; each cell holds the seeds of one experiment.
 
         By default, a paper's shape if there is one. Else rows are the keys that separate the experiments; columns are
-        task,
-        data and main score. A key is one of the sweep or a dotted one of the configuration. Keys that separate
-        experiments of
-        one cell are added to the rows.
+        task, data and main score. A key is one of the sweep or a dotted one of the configuration. Keys that separate
+        experiments of one cell are added to the rows.
 
         Raises:
             PhmrunError: (exit 2) A key or a score does not exist, or the runs of a cell are not seeds of one
-            experiment.
+                experiment.
         """
         entries, paper = self.entries, self.paper
         if paper and not (rows or columns or scores):

@@ -45,8 +45,7 @@ def repeated_level(looks: Sequence[int], look: int, nominal: float) -> float:
     """Return the overall level at which a look has this nominal level, at most 1.
 
     It is the p-value of a repeated confidence interval, interpolated between levels that are a factor of 10^(1/8)
-    apart.
-    With a single look it is the nominal level.
+    apart. With a single look it is the nominal level.
 
     Args:
         looks: Seeds at each look.

@@ -87,8 +87,7 @@ def look(cell: Cell, runs_dir: Path) -> CellStatus:
     """Return the state of one cell, read from its run directory.
 
     A run that is not done is RUNNING if a living process holds its lock, or another planner holds its claim. A run
-    without
-    a living process is INTERRUPTED if its status says RUNNING.
+    without a living process is INTERRUPTED if its status says RUNNING.
     """
     if cell.run_id is None:
         return CellStatus(cell, CellState.BLOCKED if cell.blocked else CellState.INVALID)
@@ -163,8 +162,7 @@ class Estimate:
         """Return the seconds left for a cell; 0 without work left, ``None`` if unknown.
 
         A cell that has started is estimated by its own pace, or by the time that similar cells took if ``max_steps`` is
-        not
-        set.
+        not set.
         """
         if status.state not in LEFT:
             return 0.0

@@ -116,7 +116,7 @@ class Sweep:
 
         Args:
             count: Number of seeds; the file's if not given. Fewer keep the first; missing ones follow the greatest
-            seed.
+                seed.
         """
         listed = self.file.seeds
         seeds = list(range(1, listed + 1)) if isinstance(listed, int) else list(listed)

@@ -38,8 +38,7 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
     """Return an inspector of experiments that caches networks and checksums.
 
     It counts the parameters for the vocabulary of the data if they are here and small, else for the configured sizes.
-    It
-    raises a `PhmrunError` if the network cannot be built, or (exit 3) if the data are missing and not on record.
+    It raises a `PhmrunError` if the network cannot be built, or (exit 3) if the data are missing and not on record.
 
     Args:
         plugins: Checksums of the user's plug-ins, by file.

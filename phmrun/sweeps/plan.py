@@ -119,7 +119,7 @@ def plan(
 
     Raises:
         PhmrunError: (exit 2) The sweep has more than :data:`MOST_CELLS` cells, names an unknown task, or no cell is
-        left.
+            left.
     """
     file, numbers, only = sweep.file, sweep.seeds(seeds), only or {}
     count = prod(len(values) for values in file.grid.values()) + len(file.include)

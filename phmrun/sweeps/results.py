@@ -54,8 +54,7 @@ class View:
         """Return comparisons with the dense cells, by row and column.
 
         They are the decisions of the looks if there are any (``margin`` is then ignored), else one test of all runs.
-        Cells of
-        other training lengths are left out.
+        Cells of other training lengths are left out.
         """
         if self.looked is None:
             return differences(self.table, margin)

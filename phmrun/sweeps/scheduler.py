@@ -154,8 +154,7 @@ class Scheduler:
         """True if a cell must run now.
 
         Running cells are awaited. Done and failed cells, and those tried before, are reported. A failed cell is run
-        once more
-        with ``retry_failed``.
+        once more with ``retry_failed``.
         """
         name = str(status.cell.run_id)
         tried = self._attempts.get(name, 0) > 0

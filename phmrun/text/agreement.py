@@ -46,7 +46,10 @@ class Item(NamedTuple):
 
 
 def read_agreement(path: str | PathLike[str]) -> Iterator[Item]:
-    """Read the agreement items of a UTF-8 file, plain or gzip, one at a time.
+    """Yield the agreement items of a UTF-8 file, plain or gzip, one at a time.
+
+    The first line decides the format. A file named ``….test.K`` has items with K attractors; in others of that format
+    the number is ``None``.
 
     Raises:
         PhmrunError: (exit 3) The file is missing, damaged or of an unknown format; the message names file and line.
@@ -88,9 +91,10 @@ def divide(items: Sequence[Item]) -> dict[str, list[Item]]:
 
 
 def _table(first: str, lines: Iterator[tuple[int, str]], path: Path) -> Iterator[Item]:
-    """Yield the items of the rows below the header ``first``.
+    """Yield the items of the rows below the header ``first``; fields may be quoted.
 
-    Fields may be quoted.
+    Raises:
+        PhmrunError: (exit 3) A column is missing, a row is malformed, or there is none.
     """
     header = first.split("\t")
     missing = [column for column in _COLUMNS if column not in header]
@@ -119,6 +123,11 @@ def _table(first: str, lines: Iterator[tuple[int, str]], path: Path) -> Iterator
 
 
 def _count(row: Mapping[str, str], column: str, where: str) -> int:
+    """Return a row's whole number in a column.
+
+    Raises:
+        PhmrunError: (exit 3) It is not a number of at most nine digits.
+    """
     text = row[column]
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise malformed(f"{column} is {text!r}, not a count", where)
@@ -126,7 +135,11 @@ def _count(row: Mapping[str, str], column: str, where: str) -> int:
 
 
 def _item(prefix: str, label: str, attractors: int | None, homogeneous: bool | None, where: str) -> Item:
-    """Build an item after checking its label and words."""
+    """Build an item; white space of the prefix becomes single spaces.
+
+    Raises:
+        PhmrunError: (exit 3) The label is unknown, or there is no word.
+    """
     if label not in LABELS:
         raise malformed(f"the label is {label!r} instead of {' or '.join(LABELS)}", where)
     words = prefix.split()

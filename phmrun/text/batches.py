@@ -72,9 +72,9 @@ class BatchPlan:
         return len(self.starts)
 
     def epoch(self, seed: int, epoch: int) -> tuple[list[Indices], NDArray[np.int64]]:
-        """Batches of one epoch in order.
+        """Return the batches of one epoch in order; each sentence is in exactly one of them.
 
-        Each sentence is in exactly one of them.
+        An ordered plan returns the same batches in every epoch.
 
         Returns:
             Sentence indices of each batch, and the weight of each batch: by default its target tokens, unpadded, end
@@ -97,7 +97,7 @@ class BatchPlan:
 def batches(
     source_lengths: ArrayLike, target_lengths: ArrayLike, *, unit: Unit, size: int, seed: int, epoch: int
 ) -> list[Indices]:
-    """Batches of one epoch; a short form of :class:`BatchPlan`."""
+    """Return the batches of one epoch; a short form of :class:`BatchPlan`."""
     return BatchPlan(source_lengths, target_lengths, unit=unit, size=size).epoch(seed, epoch)[0]
 
 
@@ -163,14 +163,14 @@ class BatchStream:
             first += self.window
 
     def steps_in_epochs(self, epochs: float) -> int:
-        """Optimizer steps until ``epochs`` epochs are complete.
+        """Return the optimizer steps until ``epochs`` epochs are complete, rounded up.
 
         The last step may reach into the next epoch.
         """
         return -int(-epochs * len(self.plan) // self.window)
 
     def _from(self, position: int) -> Iterator[tuple[Indices, int]]:
-        """Yield (indices, weight) of the micro-batches of all ranks from ``position`` on."""
+        """Yield (indices, weight) of the micro-batches of all ranks from ``position`` on, endlessly."""
         epoch, skip = divmod(position, len(self.plan))
         while True:
             rows, weights = self.plan.epoch(self.seed, epoch)
@@ -187,7 +187,9 @@ def evaluation_batches(
     rank: int = 0,
     world: int = 1,
 ) -> list[Indices]:
-    """Batches for validation and decoding: longest first, unshuffled, each sentence once over all ranks.
+    """Return batches for validation and decoding: longest first, each sentence once over all ranks.
+
+    The list is empty without sentences, and may be shorter on some ranks.
 
     Args:
         source_lengths: Tokens of each source sentence, without the end token, [sentences].
@@ -207,7 +209,10 @@ def evaluation_batches(
 
 
 def _cuts(costs: NDArray[np.int32], size: int) -> NDArray[np.int64]:
-    """First rows of batches, filled greedily while rows × highest cost ≤ ``size``, with at least one row each."""
+    """Return the first rows of batches, filled greedily while rows × highest cost ≤ ``size``.
+
+    A batch has at least one row.
+    """
     starts, at, total = [], 0, len(costs)
     while at < total:
         starts.append(at)

@@ -60,15 +60,17 @@ class Sentence:
 
     @property
     def text(self) -> str:
-        """The sentence's text in the file, unchanged."""
+        """Text of the sentence in the file, unchanged."""
         return "".join(self.lines)
 
     def column(self, number: int) -> list[str]:
-        """Values of one column, such as :data:`LEMMA`, by word."""
+        """Return the values of one column, such as :data:`LEMMA`, by word."""
         return [self.lines[place].rstrip("\r\n").split("\t")[number] for place in self.places]
 
     def with_parse(self, heads: Sequence[int], labels: Sequence[str]) -> "Sentence":
-        """Copy of the sentence with other heads (0 for the root) and arc labels.
+        """Return a copy of the sentence with other heads (0 for the root) and arc labels.
+
+        The tree is not checked.
 
         Raises:
             ValueError: The number of heads or labels is not the number of words.
@@ -81,9 +83,9 @@ class Sentence:
         return replace(self, lines=tuple(lines), heads=tuple(heads), deprels=tuple(labels))
 
     def with_column(self, number: int, value: str) -> "Sentence":
-        """The same sentence with ``value`` in one column of its words, such as :data:`DEPS`.
+        """Return a copy of the sentence with ``value`` in one column of all its words.
 
-        None of its tree's.
+        ``number`` is that of a column without an attribute of its own, such as :data:`DEPS`; attributes stay unchanged.
         """
         lines = list(self.lines)
         for place in self.places:
@@ -94,7 +96,10 @@ class Sentence:
         return replace(self, lines=tuple(lines))
 
     def without_enhanced(self) -> "Sentence":
-        """The same sentence without its enhanced graph: no DEPS, and no empty nodes, which only that graph connects."""
+        """Return a copy of the sentence without its enhanced graph.
+
+        DEPS becomes ``_``, and empty nodes, which only that graph connects, are removed.
+        """
         bare = self.with_column(DEPS, EMPTY)
         kept = [place for place, line in enumerate(bare.lines) if not _EMPTY_NODE.fullmatch(line.partition("\t")[0])]
         moved = {place: new for new, place in enumerate(kept)}
@@ -114,7 +119,7 @@ def sentence_of(forms: Sequence[str]) -> Sentence:
 
 
 def universal(label: str) -> str:
-    """Label without its subtype: ``nmod`` for ``nmod:poss``."""
+    """Return a label without its subtype: ``nmod`` for ``nmod:poss``."""
     return label.partition(":")[0]
 
 
@@ -128,23 +133,21 @@ def load(path: str | PathLike[str], *, trees: bool = True) -> list[Sentence]:
             columns HEAD and DEPREL, for text that is not parsed yet.
 
     Raises:
-        PhmrunError: (exit 3) The file is missing, damaged or not UTF-8, or a line is malformed.
+        PhmrunError: (exit 3) The file is missing, damaged or not UTF-8, has no sentence, or a line is malformed.
     """
     return _all(_decoded(Path(path)), str(path), trees)
 
 
 def loads(text: str, *, name: str = "text", trees: bool = True) -> list[Sentence]:
-    """Load all sentences of a text like :func:`load`.
-
-    ``name`` replaces the file in messages.
-    """
+    """Load all sentences of a text like :func:`load`; ``name`` replaces the file in messages."""
     return _all(io.StringIO(text, newline="\n"), name, trees)
 
 
 def stream(lines: Iterable[str], *, name: str, trees: bool = False) -> Iterator[Sentence]:
     """Yield each sentence as soon as the blank line after it is read.
 
-    Lines keep their ends. See :func:`loads`.
+    The last needs none. Blocks of blank lines are skipped. Arguments and errors are those of :func:`loads`; lines keep
+    their ends.
     """
     for first, block in _blocks(lines):
         if not _blank(block):
@@ -171,7 +174,11 @@ def dump(sentences: Iterable[Sentence], path: str | PathLike[str]) -> None:
 
 
 def _decoded(path: Path) -> Iterator[str]:
-    """Yield the lines of a file with their ends."""
+    """Yield the lines of a file with their ends.
+
+    Raises:
+        PhmrunError: (exit 3) A line is not UTF-8.
+    """
     for number, raw in enumerate(raw_lines(path), 1):
         try:
             yield raw.decode("utf-8")
@@ -181,6 +188,11 @@ def _decoded(path: Path) -> Iterator[str]:
 
 
 def _all(lines: Iterable[str], name: str, trees: bool) -> list[Sentence]:
+    """Return all sentences of lines; blank lines at the end belong to the last one.
+
+    Raises:
+        PhmrunError: (exit 3) There is no sentence, or a line is malformed.
+    """
     sentences: list[Sentence] = []
     for first, block in _blocks(lines):
         if not _blank(block):
@@ -194,11 +206,12 @@ def _all(lines: Iterable[str], name: str, trees: bool) -> list[Sentence]:
 
 
 def _blank(block: Sequence[str]) -> bool:
+    """True if all lines of a block are empty."""
     return not any(map(_body, block))
 
 
 def _body(line: str) -> str:
-    """Line without its end and without a byte-order mark."""
+    """Return a line without its end and without a byte-order mark."""
     return line.removesuffix("\n").removesuffix("\r").removeprefix("\ufeff")
 
 
@@ -221,7 +234,11 @@ def _blocks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _sentence(block: list[str], first: int, name: str, trees: bool) -> Sentence:
-    """Parse a block whose first line has the number ``first`` in the file."""
+    """Parse a block whose first line has the number ``first`` in the file.
+
+    Raises:
+        PhmrunError: (exit 3) A line is malformed, or there is no word.
+    """
     words: list[list[str]] = []
     places: list[int] = []
     numbering = _Numbering()
@@ -259,9 +276,10 @@ class _Numbering:
         self.opened = ""
 
     def is_word(self, number: str, where: str) -> bool:
-        """True if the next id is that of a word.
+        """True if the next id is that of a word, ``False`` for a multi-word token or empty node.
 
-        Raise an error for an id that cannot follow.
+        Raises:
+            PhmrunError: (exit 3) The id cannot follow the previous ones.
         """
         if number == str(self.words + 1):
             self.words, self.empty = self.words + 1, 0
@@ -280,15 +298,20 @@ class _Numbering:
         return False
 
     def close(self) -> None:
-        """Check at the end of the sentence that the last multi-word token has all its words."""
+        """Check at the end of the sentence that the last multi-word token has all its words.
+
+        Raises:
+            PhmrunError: (exit 3) It has not.
+        """
         if self.reach > self.words:
             raise malformed(f"the multi-word token ends after the sentence's {self.words} words", self.opened)
 
 
 def _tree(words: Sequence[Sequence[str]], where: Sequence[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Read and check heads and labels.
+    """Return the checked heads and labels of words; ``where`` is each word's place in the file.
 
-    ``where`` is each word's place in the file.
+    Raises:
+        PhmrunError: (exit 3) A head or label is missing or invalid, or the heads are no tree with one root.
     """
     heads = []
     for columns, place in zip(words, where, strict=True):
@@ -314,10 +337,7 @@ def _tree(words: Sequence[Sequence[str]], where: Sequence[str]) -> tuple[tuple[i
 
 
 def _cycle(heads: Sequence[int]) -> list[int]:
-    """Words of a cycle, starting with the lowest number.
-
-    Empty if every word leads to the root.
-    """
+    """Return the words of a cycle, starting with the lowest number; empty without a cycle."""
     seen = [0] * (len(heads) + 1)  # start of the walk that reached each word first
     for start in range(1, len(heads) + 1):
         word = start

@@ -1,6 +1,6 @@
 """Derived text files in the cache: a held-out share, and pairs without empty sides.
 
-Made once per content.
+A directory is made once per content of the files.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ LONGEST_LINE = 1 << 24
 
 
 def held_out(files: Sides, share: float, cache: Path, *, running: bool = False) -> tuple[Sides, Sides]:
-    """Split training files into a training and a held-out part.
+    """Split training files into a training and a held-out part, in the cache.
 
     Lines are chosen by a checksum of the source text, so that equal sentences stay together. Of running text, the last
     lines are held out.
@@ -46,6 +46,7 @@ def held_out(files: Sides, share: float, cache: Path, *, running: bool = False) 
         begin = (1 - share) * sum(1 for _ in _rows(files))
 
     def part(number: int, row: Row) -> str:
+        """Return the part of a line, "dev" or "train"."""
         held = number >= begin if running else fraction(row[0]) < share
         return "dev" if held else "train"
 
@@ -55,9 +56,9 @@ def held_out(files: Sides, share: float, cache: Path, *, running: bool = False) 
 
 
 def without_empty(files: tuple[Path, Path], cache: Path) -> tuple[Path, Path]:
-    """Copies of two aligned files without pairs that have an empty side.
+    """Return copies, in the cache, of two aligned files without pairs that have an empty side.
 
-    The files themselves if there are none.
+    Without such pairs, the files themselves. A note on stderr says how many are left out.
 
     Raises:
         PhmrunError: (exit 3) A file is missing or malformed.
@@ -74,12 +75,12 @@ def without_empty(files: tuple[Path, Path], cache: Path) -> tuple[Path, Path]:
 
 
 def fraction(text: str) -> float:
-    """Number from 0 to 1 that depends on the text alone (its SHA-256)."""
+    """Return a number from 0 to 1 that depends on the text alone (its SHA-256)."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
 
 
 def _sides(files: Files) -> tuple[str, ...]:
-    """Names of the files in the cache."""
+    """Return the files' names in the cache: "text", or "source" and "target"."""
     return ("text",) if len(files) == 1 else ("source", "target")
 
 
@@ -98,12 +99,16 @@ def _made(
     part: Callable[[int, Row], str | None],
     cache: Path,
 ) -> Path:
-    """Directory with the lines sorted into parts.
+    """Return a cached directory with the lines sorted into parts, made if it is missing.
 
     Lines for which ``part`` returns None are left out.
+
+    Raises:
+        PhmrunError: (exit 3) A part would be empty, or a file is malformed.
     """
 
     def write(path: Path) -> dict[str, int]:
+        """Write the files ``part.side``, and return the number of lines by part."""
         counts = dict.fromkeys(parts, 0)
         with ExitStack() as stack:
             handles = {

@@ -87,7 +87,7 @@ def raw_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[bytes]:
 
 
 def malformed(what: str, where: str, hint: str | None = None) -> PhmrunError:
-    """Error (exit 3) for malformed data at ``where``, which is ``file`` or ``file:line``."""
+    """Return the error (exit 3) for malformed data at ``where``, which is ``file`` or ``file:line``."""
     return PhmrunError(what, where=where, hint=hint, code=ExitCode.DATA)
 
 
@@ -95,6 +95,8 @@ def read_parallel(
     source: str | PathLike[str], target: str | PathLike[str], *, empty: bool = False
 ) -> Iterator[tuple[str, str]]:
     """Yield the sentence pairs of two aligned files, in constant memory.
+
+    After the first empty line, no pairs are yielded; the rest is read to count the faults.
 
     Args:
         source: Source sentences, one a line, UTF-8, plain or gzip.

@@ -101,10 +101,11 @@ class PairReader(Iterator[Pair]):
         self._rows = _ROWS[format](path)
 
     def __next__(self) -> Pair:
-        """Return the next pair.
+        """Return the next pair with its label's common name; pairs to drop are counted and skipped.
 
         Raises:
-            PhmrunError: (exit 3) The file is missing, damaged or of another format; the message names file and line.
+            PhmrunError: (exit 3) The file is missing, damaged or of another format, or has no pair; the message names
+                file and line.
         """
         for number, (first, second, label) in self._rows:
             where = f"{self.path}:{number}"
@@ -121,9 +122,10 @@ class PairReader(Iterator[Pair]):
         raise StopIteration
 
     def _label(self, label: Any, where: str) -> str | None:
-        """Common name of a label.
+        """Return the class of a label; ``None`` if the annotators did not agree.
 
-        None if the annotators did not agree.
+        Raises:
+            PhmrunError: (exit 3) The label is unknown.
         """
         text = _text_of(label) if self.format == "tsv" else label
         if isinstance(text, str):
@@ -141,7 +143,10 @@ class PairReader(Iterator[Pair]):
         raise PhmrunError(what, where=where, valid=sorted(self.names), hint=hint, code=ExitCode.DATA)
 
     def _counts(self) -> Counter[str]:
-        """Number of pairs by label, of the lines that can be read."""
+        """Return the number of pairs by label, up to the first line that cannot be read.
+
+        Pairs without a gold label are left out.
+        """
         counts = Counter[str]()
         with suppress(PhmrunError):
             for _, (_, _, label) in _ROWS[self.format](self.path):
@@ -151,9 +156,9 @@ class PairReader(Iterator[Pair]):
         return counts
 
     def _hint(self, labels: Sequence[str]) -> str | None:
-        """Setting that makes every label of the file a class, and keeps the user's mapping.
+        """Return the setting that makes every label of the file a class, and keeps the user's mapping.
 
-        None for too many.
+        ``None`` for fewer than 2 or more than :data:`MOST_CLASSES` labels.
         """
         if not 2 <= len(labels) <= MOST_CLASSES:
             return None
@@ -170,23 +175,18 @@ class PairReader(Iterator[Pair]):
 
 
 def _text_of(label: Any) -> Any:
-    """Text of a label that JSON has as a number or truth value.
-
-    Any other value unchanged.
-    """
+    """Return a label that JSON has as a number or truth value as text; other values unchanged."""
     return json.dumps(label) if isinstance(label, bool | int | float) else label
 
 
 def _as_yaml(label: str) -> str:
-    """Label as a YAML scalar, quoted unless it is a plain word or whole number."""
+    """Return a label as a YAML scalar, quoted unless it is a plain word or whole number."""
     plain = re.fullmatch(r"[A-Za-z_][\w-]*|0|[1-9][0-9]{0,8}", label, re.ASCII) and label.lower() != "null"
     return label if plain else json.dumps(label, ensure_ascii=False)
 
 
 def read_pairs(path: str | PathLike[str], format: str, names: Mapping[str, str] | None = None) -> PairReader:
-    """Read labeled sentence pairs one at a time.
-
-    The reader's ``dropped`` counts those left out.
+    """Return a reader of labeled sentence pairs; its ``dropped`` counts those left out.
 
     Args:
         path: The file, UTF-8, plain or gzip.
@@ -194,36 +194,41 @@ def read_pairs(path: str | PathLike[str], format: str, names: Mapping[str, str] 
         names: Class of each label in the file; None for the format's labels.
 
     Raises:
-        PhmrunError: The format is unknown (exit 2); while iterating, a line is malformed (exit 3).
+        PhmrunError: (exit 2) The format is unknown; (exit 3) while iterating, a line is malformed.
     """
     return PairReader(Path(path), format, names)
 
 
 def _sentence(text: Any, place: str, where: str) -> str:
+    """Return a sentence with single spaces; ``place`` is "first" or "second".
+
+    Raises:
+        PhmrunError: (exit 3) It is no text.
+    """
     if not isinstance(text, str):
         raise malformed(f"the {place} sentence is {type(text).__name__} instead of text", where)
     return " ".join(text.split())
 
 
 def _snli(path: Path) -> Iterator[Row]:
-    """Read JSON lines or a table, whichever the first line shows."""
+    """Yield the rows of JSON lines or of a table, whichever the first line shows."""
     read = _json_lines if _is_json(_first_line(path)) else _table
     yield from read(path, ("sentence1", "sentence2", "gold_label"))
 
 
 def _scitail(path: Path) -> Iterator[Row]:
-    """Read three columns, or JSON lines of the ``snli_format``."""
+    """Yield the rows of three columns, or of JSON lines in the ``snli_format``."""
     yield from _snli(path) if _is_json(_first_line(path)) else _cells(path, 3)
 
 
 def _dnli(path: Path) -> Iterator[Row]:
-    """Read a JSON array or JSON lines."""
+    """Yield the rows of a JSON array or of JSON lines."""
     read = _json_array if _first_line(path).lstrip().startswith("[") else _json_lines
     yield from read(path, ("sentence1", "sentence2", "label"))
 
 
 def _quora(path: Path) -> Iterator[Row]:
-    """Read the release with its header, or the four columns of Wang et al."""
+    """Yield the rows of the release with its header, or of Wang et al.'s four columns."""
     if _first_line(path).lstrip().startswith("id\t"):
         yield from _quoted_table(path, ("question1", "question2", "is_duplicate"))
     else:
@@ -231,14 +236,20 @@ def _quora(path: Path) -> Iterator[Row]:
 
 
 def _sick(path: Path) -> Iterator[Row]:
-    """Read SICK, whose label column has different names in the release and in the SemEval files."""
+    """Yield SICK's rows; the label column has different names in the release and in SemEval's files."""
     _, header = next(iter(numbered_lines(path)))
     label = "entailment_judgment" if "entailment_judgment" in header.split("\t") else "entailment_label"
     yield from _table(path, ("sentence_A", "sentence_B", label))
 
 
 def _own(path: Path) -> Iterator[Row]:
-    """Read three columns, a table with a header, or JSON lines, whichever the first line shows."""
+    """Yield the rows of three columns, a table with a header, or JSON lines.
+
+    The first line that is not blank decides.
+
+    Raises:
+        PhmrunError: (exit 3) A line has another form.
+    """
     first = next((line for _, line in numbered_lines(path) if line.strip()), "")
     if _is_json(first):
         try:
@@ -262,10 +273,7 @@ def _own(path: Path) -> Iterator[Row]:
 
 
 def _fields(there: Container[str]) -> tuple[str, str, str]:
-    """Names of the three columns in a user's file.
-
-    Phmrun's names for missing columns.
-    """
+    """Return the names of the three columns in a user's file; phmrun's names for missing ones."""
     first, second, label = (next((name for name in names if name in there), names[0]) for names in _OWN_NAMES)
     return first, second, label
 
@@ -289,9 +297,10 @@ def _is_json(line: str) -> bool:
 
 
 def _first_line(path: Path) -> str:
-    """First line that is not blank.
+    """Return the first line that is not blank.
 
-    An error (exit 3) if all lines are blank.
+    Raises:
+        PhmrunError: (exit 3) All lines are blank.
     """
     for _, line in numbered_lines(path, longest=WHOLE_FILE):
         if line.strip():
@@ -300,9 +309,10 @@ def _first_line(path: Path) -> str:
 
 
 def _cells(path: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the cells of tab-separated lines without quoting.
+    """Yield line number and cells of tab-separated lines without quoting.
 
-    Each line must have the same number.
+    Raises:
+        PhmrunError: (exit 3) A line has another number of cells than ``columns``.
     """
     for number, line in numbered_lines(path):
         cells = line.split("\t")
@@ -312,7 +322,11 @@ def _cells(path: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
 
 
 def _table(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
-    """Read a tab-separated table without quoting, whose header names the columns."""
+    """Yield the rows of a tab-separated table without quoting, whose header names the columns.
+
+    Raises:
+        PhmrunError: (exit 3) A column is missing, or a line has too few or too many cells.
+    """
     lines = numbered_lines(path)
     number, line = next(lines)
     header = line.split("\t")
@@ -328,9 +342,12 @@ def _table(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
 
 
 def _quoted_table(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
-    """Read a tab-separated table whose quoted fields may contain line breaks.
+    """Yield the rows of a tab-separated table whose quoted fields may contain line breaks.
 
     In a truncated file an unclosed quotation swallows the last column; the number of columns reveals it.
+
+    Raises:
+        PhmrunError: (exit 3) A column is missing, or a row is malformed.
     """
     rows = csv.reader((f"{line}\n" for _, line in numbered_lines(path)), delimiter="\t")
     try:
@@ -346,7 +363,11 @@ def _quoted_table(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
 
 
 def _places(header: Sequence[str], fields: tuple[str, str, str], where: str) -> list[int]:
-    """Positions of the required columns in a header."""
+    """Return the positions of the required columns in a header.
+
+    Raises:
+        PhmrunError: (exit 3) One is missing.
+    """
     missing = [field for field in fields if field not in header]
     if missing:
         what = f"the header has no column {' or '.join(map(repr, missing))}, only {', '.join(map(repr, header))}"
@@ -355,7 +376,11 @@ def _places(header: Sequence[str], fields: tuple[str, str, str], where: str) -> 
 
 
 def _json_lines(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
-    """Read one JSON object a line."""
+    """Yield the rows of one JSON object a line.
+
+    Raises:
+        PhmrunError: (exit 3) A line is no JSON object with these keys.
+    """
     for number, line in numbered_lines(path):
         try:
             record = parse_json(line)
@@ -365,7 +390,13 @@ def _json_lines(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
 
 
 def _json_array(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
-    """Read one array of objects, parsed object by object, so that memory holds the text only."""
+    """Yield the rows of one array of objects, parsed object by object.
+
+    Memory holds the text only.
+
+    Raises:
+        PhmrunError: (exit 3) The text is no array of objects with these keys.
+    """
     text = "\n".join(line for _, line in numbered_lines(path, longest=WHOLE_FILE))
     decode = json.JSONDecoder().raw_decode
     number, counted = 1, 0
@@ -396,13 +427,18 @@ def _json_array(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
 
 
 def _skip_blank(text: str, at: int) -> int:
+    """Return the position of the first character from ``at`` on that is no white space."""
     while text[at : at + 1].isspace():
         at += 1
     return at
 
 
 def _values(record: Any, fields: tuple[str, str, str], where: str) -> list[Any]:
-    """Required values of one JSON object."""
+    """Return the required values of one JSON object.
+
+    Raises:
+        PhmrunError: (exit 3) It is no object, or a key is missing.
+    """
     if not isinstance(record, dict):
         raise malformed(f"expected a JSON object, not {type(record).__name__}", where)
     missing = [field for field in fields if field not in record]

@@ -60,13 +60,17 @@ class TokenStore:
         return len(self._offsets) - 1
 
     def __getitem__(self, index: int) -> NDArray[np.unsignedinteger]:
-        """Token ids of one sentence, [length], without beginning and end tokens."""
+        """Return the token ids of one sentence, [length], without beginning and end tokens.
+
+        Raises:
+            IndexError: ``index`` is negative or too large.
+        """
         if not 0 <= index < len(self):
             raise IndexError(f"sentence {index} of {len(self)}")
         return self._tokens[self._offsets[index] : self._offsets[index + 1]]
 
     def __iter__(self) -> Iterator[NDArray[np.unsignedinteger]]:
-        """All sentences in order."""
+        """Return an iterator over all sentences in order."""
         return (self[index] for index in range(len(self)))
 
     def __reduce__(self) -> tuple[type["TokenStore"], tuple[Path]]:
@@ -85,10 +89,7 @@ class TokenStore:
 
     @property
     def lengths(self) -> NDArray[np.int32]:
-        """Tokens of each sentence, [sentences], without the end token.
-
-        4 bytes a sentence in memory.
-        """
+        """Tokens of each sentence, [sentences], without the end token; 4 bytes a sentence in memory."""
         return np.diff(self._offsets).astype(np.int32)
 
 
@@ -119,11 +120,15 @@ class ParallelStore:
 class TokenStoreWriter:
     """Context manager that writes a store sentence by sentence, in constant memory.
 
-    The store exists after the ``with`` block has ended without an exception.
+    The store is complete after the ``with`` block has ended without an exception. An existing store there is
+    overwritten.
 
     Args:
         path: The directory to make.
         vocabulary_size: Upper bound of ids; it determines the bytes per token.
+
+    Raises:
+        ValueError: An appended id is out of range; raised when the tokens are written.
     """
 
     def __init__(self, path: Path, *, vocabulary_size: int) -> None:
@@ -142,7 +147,7 @@ class TokenStoreWriter:
         self._offset_file: IO[bytes] = (path / "offsets.bin").open("wb")
 
     def append(self, ids: Sequence[int]) -> None:
-        """Append one sentence."""
+        """Append one sentence; tokens are written to disk in blocks of :data:`BUFFER`."""
         self._pending.extend(ids)
         self._tokens += len(ids)
         self._sentences += 1
@@ -151,7 +156,10 @@ class TokenStoreWriter:
             self._flush()
 
     def statistics(self) -> dict[str, Any]:
-        """Statistics of the finished store: tokens, mean and largest length (tokens), unknown rate, distinct tokens."""
+        """Return the statistics of the finished store.
+
+        Tokens, mean and largest length (tokens), unknown rate (0–1), distinct tokens.
+        """
         return {
             "tokens": self._tokens,
             "mean_length": round(self._tokens / self._sentences, 3) if self._sentences else 0.0,
@@ -182,7 +190,11 @@ class TokenStoreWriter:
             write_json(self.path / "store.json", description)
 
     def _flush(self) -> None:
-        """Write the pending tokens and offsets to the files."""
+        """Write the pending tokens and offsets to the files, and clear them.
+
+        Raises:
+            ValueError: An id is out of range.
+        """
         tokens = np.array(self._pending, dtype=np.int64)
         if tokens.size and not (tokens.min() >= 0 and tokens.max() < self._limit):
             raise ValueError(f"a token id is outside 0..{self._limit - 1}")
@@ -198,9 +210,7 @@ class TokenStoreWriter:
 
 
 def mapped(path: Path, dtype: str, count: int) -> NDArray:
-    """Map a file of ``count`` numbers.
-
-    Return an empty array if ``count`` is 0.
+    """Map a file of ``count`` numbers, read-only; an empty array if ``count`` is 0.
 
     Raises:
         ValueError: The file has another size, or ``dtype`` is not one of ``DTYPES``.
@@ -224,7 +234,7 @@ class Kept(Protocol):
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        """Reads what ``save`` wrote."""
+        """Load what ``save`` wrote."""
 
 
 V = TypeVar("V", bound=Kept)
@@ -265,11 +275,13 @@ def prepare(
         store: Opens a store.
 
     Raises:
-        PhmrunError: A file is missing or malformed, or the directory is damaged (exit 3), or a setting is out of range.
+        PhmrunError: (exit 3) A file is missing or malformed, or the directory is damaged; (exit 2) a setting is out of
+            range.
     """
     splits = list(splits)
 
     def build(path: Path) -> dict[str, Any]:
+        """Write vocabulary and stores into a directory, and return their statistics."""
         vocabulary = learn()
         vocabulary.save(path / "vocabulary")
         described = describe(vocabulary)
@@ -283,9 +295,9 @@ def prepare(
 def build_once(
     cache: Path, content: Mapping[str, Any], build: Callable[[Path], dict[str, Any]], last: str = "statistics.json"
 ) -> tuple[Path, dict[str, Any]]:
-    """Build a directory in the cache unless it exists.
+    """Build a directory in the cache unless it exists; return its path and description.
 
-    Return its path and description.
+    A directory whose checksums differ is built again.
 
     Args:
         cache: Directory of prepared data.
@@ -294,7 +306,7 @@ def build_once(
         last: Name of the description's file, which is written last and marks a complete directory.
 
     Raises:
-        PhmrunError: (exit 3) A file is missing, or the directory is damaged.
+        PhmrunError: (exit 3) A file is missing or changes during the build, or the description cannot be read.
     """
     name = _name_of(content)
     path = cache / name
@@ -304,19 +316,29 @@ def build_once(
 
 
 def _name_of(content: Mapping[str, Any]) -> str:
+    """Return the name of a content: 16 digits of the SHA-256 of its JSON, with files by checksum.
+
+    Raises:
+        PhmrunError: (exit 3) A file is missing.
+    """
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=_checksum).encode()).hexdigest()[:16]
 
 
 def _checksum(path: Path) -> str:
+    """Return the SHA-256 of a file.
+
+    Raises:
+        PhmrunError: (exit 3) It is missing.
+    """
     if not path.is_file():
         raise PhmrunError(f"the file {no_file(path)}", where=str(path), code=ExitCode.DATA)
     return sha256_of(path)
 
 
 def _make(path: Path, last: Path, build: Callable[[Path], dict[str, Any]], unchanged: Callable[[], bool]) -> None:
-    """Make a directory unless it is there, whole.
+    """Make a directory unless it is complete and its checksums agree.
 
-    A second process that wants the same waits for the first.
+    It is built beside its place and renamed. A second process that wants the same waits for the first.
 
     Raises:
         PhmrunError: (exit 3) The text has changed while it was read.

@@ -36,18 +36,18 @@ class SubwordVocabulary(Vocabulary):
         super().__init__(kind, pieces, size=size, requested=requested)
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of one line, without beginning and end tokens."""
+        """Return the token ids of one line, without beginning and end tokens."""
         ids: list[int] = self._processor.encode(text)
         return ids
 
     def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
-        """Encode many lines on all cores; the order is kept."""
+        """Return the token ids of many lines, in order, encoded on all usable cores."""
         threads = max(1, min(len(lines) // LINES_PER_THREAD, usable_cores()))
         ids: list[list[int]] = self._processor.encode(list(lines), num_threads=threads)
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of token ids up to the end token.
+        """Return the text of token ids up to the end token.
 
         Padding, beginning and unused ids are skipped.
         """
@@ -55,12 +55,17 @@ class SubwordVocabulary(Vocabulary):
         return text
 
     def content(self) -> bytes:
-        """Serialized SentencePiece model."""
+        """Return the serialized SentencePiece model."""
         return self.model
 
     @classmethod
     def of(cls, content: bytes, description: Mapping[str, Any]) -> Self:
-        """Build the vocabulary from a SentencePiece model."""
+        """Build the vocabulary from a SentencePiece model.
+
+        Raises:
+            ValueError: The model is damaged.
+            LookupError: The description lacks a key.
+        """
         sizes = {key: description[key] for key in ("size", "requested")}
         try:
             loaded = cls(content, kind=description["kind"], **sizes)
@@ -78,6 +83,9 @@ def train_subwords(
     One thread, no sampling and no shuffling inside SentencePiece: with two threads a unigram model of 2,000 pieces has
     8 others and 720 other scores, and its sampling has a seed of its own. A caller with a large corpus passes an evenly
     spaced sample of it.
+
+    Raises:
+        PhmrunError: (exit 3) There is no text, or SentencePiece refuses it.
     """
     model = io.BytesIO()
     try:
@@ -113,7 +121,7 @@ def train_subwords(
 
 
 def _explained(error: RuntimeError, size: int) -> PhmrunError:
-    """User error for a SentencePiece message."""
+    """Return the user error (exit 3) for a SentencePiece message."""
     message = str(error)
     if needed := _TOO_MANY_CHARACTERS.search(message):
         return PhmrunError(
@@ -163,21 +171,28 @@ class PieceVocabulary(Vocabulary):
         self._numbers = {piece: number for number, piece in enumerate(pieces) if number >= len(SPECIALS)}
 
     def encode(self, text: str) -> list[int]:
-        """Ids of one line's pieces, without beginning and end tokens."""
+        """Return the ids of one line's pieces, without beginning and end tokens.
+
+        Pieces that are not in the vocabulary are unknown.
+        """
         return [self._numbers.get(piece, UNK) for piece in self._processor.encode(text, out_type=str)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of the pieces up to the end token, without padding and beginning tokens."""
+        """Return the text of the pieces up to the end token, without padding and beginning tokens."""
         kept = without_specials(ids, self.entries)
         text: str = self._processor.decode_pieces([self.tokens[number] for number in kept])
         return text
 
     def content(self) -> bytes:
-        """Model and pieces as JSON bytes."""
+        """Return model (hexadecimal) and pieces as JSON bytes."""
         return json.dumps({"model": self.model.hex(), "pieces": self.tokens}, ensure_ascii=False).encode()
 
     @classmethod
     def of(cls, content: bytes, description: Mapping[str, Any]) -> Self:
-        """Build the vocabulary from model and pieces."""
+        """Build the vocabulary from model and pieces.
+
+        Raises:
+            ValueError, LookupError: The content is damaged.
+        """
         read = parse_json(content)
         return cls(bytes.fromhex(read["model"]), [str(piece) for piece in read["pieces"]])

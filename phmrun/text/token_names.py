@@ -9,9 +9,10 @@ from phmrun.text.vocabulary import SPECIALS, Vocabulary
 
 
 def token_names(vocabulary: Vocabulary) -> list[str]:
-    """Unique name of each embedding row.
+    """Return a unique name for each embedding row.
 
-    Special tokens have SentencePiece's names.
+    Special tokens have SentencePiece's names; a repeated token is followed by ``#`` and its id; unused rows are
+    ``<unused ID>``.
     """
     names: dict[str, int] = {}
     for number, token in enumerate(vocabulary.tokens):
@@ -22,14 +23,17 @@ def token_names(vocabulary: Vocabulary) -> list[str]:
 
 
 def write_models(vocabularies: Vocabularies, directory: Path) -> None:
-    """Write the SentencePiece models, if any: ``subwords.model``, or ``source.model`` and ``target.model``."""
+    """Write the SentencePiece models of a pair of vocabularies, if any.
+
+    Files: ``subwords.model`` if joint, else ``source.model`` and ``target.model``.
+    """
     for name, vocabulary in sides(vocabularies).items():
         if has_model(vocabulary):
             (directory / f"{name}.model").write_bytes(vocabulary.model)
 
 
 def sides(vocabularies: Vocabularies) -> dict[str, Vocabulary]:
-    """Vocabularies by the name of their file."""
+    """Return the vocabularies by the name of their file: ``subwords`` if joint, else both sides."""
     if vocabularies.joint:
         return {"subwords": vocabularies.source}
     return {"source": vocabularies.source, "target": vocabularies.target}

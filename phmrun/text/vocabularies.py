@@ -1,6 +1,4 @@
-"""Vocabularies of any kind: trained, saved and loaded.
-
-One, or a pair of them for source and target.
+"""Vocabularies of any kind, single or as a pair for source and target: trained, saved and loaded.
 
 A pair is saved as ``shared/`` (joint), or as ``source/`` and ``target/``.
 """
@@ -15,10 +13,7 @@ from phmrun.text.vocabulary import KINDS, SPECIALS, Vocabulary, WordVocabulary, 
 
 @dataclass(frozen=True)
 class Vocabularies:
-    """Vocabularies of both sides.
-
-    The same object twice if they are joint.
-    """
+    """Vocabularies of both sides; the same object twice if they are joint."""
 
     source: Vocabulary
     target: Vocabulary
@@ -64,9 +59,7 @@ def train_vocabulary(
     min_frequency: int = 1,
     character_coverage: float = 1.0,
 ) -> Vocabulary:
-    """Train a vocabulary on text.
-
-    The same lines in the same order give the same vocabulary.
+    """Train a vocabulary on text; the same lines in the same order give the same vocabulary.
 
     Args:
         lines: The training text, read once.
@@ -79,8 +72,8 @@ def train_vocabulary(
         character_coverage: Share of the text's characters that the alphabet covers (SentencePiece only; 0.98 to 1).
 
     Raises:
-        PhmrunError: The kind is unknown, or ``size`` or ``multiple_of`` is out of range (exit 2); the text is empty,
-            has more distinct characters than ``size``, or SentencePiece refuses a setting (exit 3).
+        PhmrunError: (exit 2) The kind is unknown, or ``size`` or ``multiple_of`` is out of range. (exit 3) The text is
+            empty, has more distinct characters than ``size``, or SentencePiece refuses a setting.
     """
     if kind not in KINDS:
         raise PhmrunError(f"there is no kind of vocabulary {kind!r}", valid=KINDS)

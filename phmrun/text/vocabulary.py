@@ -1,6 +1,4 @@
-"""Vocabulary: text to token ids and back, learned from text, saved in a directory.
-
-And the vocabulary of words.
+"""Vocabulary: text to token ids and back, learned from text, saved in a directory; and that of words.
 
 Id 0 is padding, 1 the unknown token, 2 the beginning and 3 the end of a sentence, except in vocabularies of running
 text, which need none of these. On disk a vocabulary is ``vocabulary.json`` (kind, sizes, checksum) and one model
@@ -52,18 +50,18 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """Token ids of one line, without beginning and end tokens."""
+        """Return the token ids of one line, without beginning and end tokens."""
 
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of token ids up to the end token.
+        """Return the text of token ids up to the end token.
 
         Padding, beginning and unused ids are skipped.
         """
 
     @abstractmethod
     def content(self) -> bytes:
-        """Content of the model file."""
+        """Return the content of the model file."""
 
     @classmethod
     @abstractmethod
@@ -84,11 +82,11 @@ class Vocabulary(ABC):
         return hashlib.sha256(self.content()).hexdigest()
 
     def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
-        """Encode many lines at once, which may be faster than :meth:`encode`."""
+        """Return the token ids of many lines, in order; may be faster than :meth:`encode`."""
         return [self.encode(line) for line in lines]
 
     def description(self) -> dict[str, Any]:
-        """Content of ``vocabulary.json`` without the checksum."""
+        """Return the content of ``vocabulary.json`` without the checksum."""
         sizes = {"size": len(self), "entries": self.entries, "requested": self.requested}
         return {"format": FORMAT, "kind": self.kind, **sizes}
 
@@ -122,6 +120,8 @@ class Vocabulary(ABC):
 def read_description(directory: Path, kinds: Sequence[str]) -> dict[str, Any]:
     """Read and check ``vocabulary.json`` of a vocabulary of one of these kinds.
 
+    A missing ``requested`` is set to the size.
+
     Raises:
         PhmrunError: (exit 3) The file is missing, damaged, of a later version, or of another kind.
     """
@@ -141,12 +141,12 @@ def read_description(directory: Path, kinds: Sequence[str]) -> dict[str, Any]:
 
 
 def padded_size(entries: int, multiple_of: int) -> int:
-    """Smallest multiple of ``multiple_of`` that is at least ``entries``."""
+    """Return the smallest multiple of ``multiple_of`` that is at least ``entries``."""
     return -(-entries // multiple_of) * multiple_of
 
 
 def without_specials(ids: Iterable[int], entries: int) -> list[int]:
-    """Ids up to the first end token, without padding, beginning tokens and unused ids."""
+    """Return the ids up to the first end token, without padding, beginning tokens and unused ids."""
     kept = []
     for token in map(int, ids):
         if token == EOS:
@@ -163,10 +163,9 @@ _WORD = re.compile(r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\d+(?:[.,]\d+)*|\w
 class WordVocabulary(Vocabulary):
     """Vocabulary of words separated by white space.
 
-    Line k of ``words.txt`` holds the word with id k - 1.
-
-    Meant for text that is tokenised already, as the papers' word-level corpora are. In raw text a word and the same
-    word with a comma are two entries; subwords are the better choice there.
+    Line k of ``words.txt`` holds the word with id k - 1. It is meant for text that is tokenized already, as the papers'
+    word-level corpora are. In raw text a word and the same word with a comma are two entries; subwords are the better
+    choice there.
     """
 
     kinds = ("word",)
@@ -178,19 +177,19 @@ class WordVocabulary(Vocabulary):
         self._ids = {word: index for index, word in enumerate(words) if index >= len(SPECIALS)}
 
     def encode(self, text: str) -> list[int]:
-        """Ids of the words of one line, without beginning and end tokens."""
+        """Return the ids of the words of one line, without beginning and end tokens."""
         ids = self._ids
         return [ids.get(word, UNK) for word in text.split()]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Words up to the end token, joined with spaces.
+        """Return the words up to the end token, joined with spaces.
 
         Padding, beginning and unused ids are skipped.
         """
         return " ".join(self.tokens[token] for token in without_specials(ids, self.entries))
 
     def content(self) -> bytes:
-        """The words as bytes, one a line."""
+        """Return the words as bytes, one a line."""
         return "".join(f"{word}\n" for word in self.tokens).encode()
 
     @classmethod
@@ -201,9 +200,7 @@ class WordVocabulary(Vocabulary):
 
 
 def train_words(lines: Iterable[str], *, size: int, multiple_of: int = 1, min_frequency: int = 1) -> WordVocabulary:
-    """Train a vocabulary of the most frequent words.
-
-    Equal counts are in alphabetical order.
+    """Train a vocabulary of the most frequent words; equal counts are in alphabetical order.
 
     Args:
         lines: The training text, read once; memory grows with the number of distinct words only.
@@ -226,6 +223,9 @@ def train_words(lines: Iterable[str], *, size: int, multiple_of: int = 1, min_fr
 
 
 def spaced(sentence: str, lowercase: bool, splitting: Splitting) -> str:
-    """Sentence with single spaces between its words."""
+    """Return a sentence with single spaces between its words, in lower case if ``lowercase``.
+
+    "punctuation" also separates punctuation marks and English contractions; "space" splits at white space only.
+    """
     text = sentence.lower() if lowercase else sentence
     return " ".join(text.split() if splitting == "space" else _WORD.findall(text.replace("’", "'")))

@@ -30,7 +30,7 @@ CHUNK = 16_384  # words whose distances to the codewords are computed at a time
 
 
 class CodebookEmbedding(nn.Module):
-    """Embedding of summed codewords.
+    """Embedding of summed codewords, not trainable.
 
     Args:
         codes: Codes ``[words, M]``, each below K.
@@ -63,7 +63,7 @@ class CodebookEmbedding(nn.Module):
         return math.ceil(bits / 8) + self.codewords.numel() * self.codewords.element_size()
 
     def extra_repr(self) -> str:
-        """Return the sizes."""
+        """Return words, width, codebooks and codewords, for ``print``."""
         books, size, width = self.codewords.shape
         return f"{self.num_embeddings}, {width}, codebooks={books}, codewords={size}"
 
@@ -75,14 +75,14 @@ def compress(
     """Approximate a table by sums of codewords, by alternating least squares.
 
     Args:
-        table: Vectors ``[words, width]``.
+        table: Vectors ``[words, width]``; unchanged.
         codebooks: M.
         codewords: K.
         rounds: Rounds of codes and codewords.
         seed: Seed of the first codewords.
 
     Raises:
-        PhmrunError: There are no codebooks, or fewer than two codewords.
+        PhmrunError: (exit 2) There are no codebooks, or fewer than two codewords.
     """
     check_codes(codebooks, codewords)
     rows = table.detach().double()
@@ -107,7 +107,7 @@ def compress(
 
 
 class CodeLearner(nn.Module):
-    """Encoder that selects codewords softly."""
+    """Encoder that selects codewords softly; its codewords are trained, too."""
 
     def __init__(self, width: int, codebooks: int, codewords: int) -> None:
         super().__init__()
@@ -130,7 +130,11 @@ def learn_codes(
 ) -> CodebookEmbedding:
     """Approximate a table as :func:`compress`, with codes learned by ``steps`` steps of Adam.
 
-    Runs on the CPU. ``rate`` is Adam's learning rate.
+    Runs on the CPU and shows progress; the result is on the table's device. ``rate`` is Adam's learning rate. The
+    global random state is unchanged.
+
+    Raises:
+        PhmrunError: (exit 2) There are no codebooks, or fewer than two codewords.
     """
     check_codes(codebooks, codewords)
     scale = table.detach().float().square().mean().sqrt().clamp_min(1e-12).cpu()
@@ -157,7 +161,11 @@ def learn_codes(
 
 
 def check_codes(codebooks: int, codewords: int) -> None:
-    """Raise a `PhmrunError` if there are no codebooks or fewer than two codewords."""
+    """Check that there is at least one codebook, of at least two codewords.
+
+    Raises:
+        PhmrunError: (exit 2) There is not.
+    """
     if codebooks < 1 or codewords < 2:
         raise PhmrunError(f"{codebooks} codebooks of {codewords} codewords cannot tell words apart")
 
@@ -171,13 +179,16 @@ def _decoded(codes: Tensor, books: Tensor) -> Tensor:
 
 
 def _nearest(rows: Tensor, words: Tensor) -> Tensor:
-    """Return the index of the nearest codeword of each row."""
+    """Return the index of the nearest codeword of each row: ``[rows, width], [K, width] -> [rows]``."""
     norms = words.square().sum(1)
     return torch.cat([(norms - 2 * part @ words.t()).argmin(1) for part in rows.split(CHUNK)])
 
 
 def _least_squares(rows: Tensor, codes: Tensor, size: int) -> Tensor:
-    """Return the codewords ``[M, K, width]`` whose sums fit the rows best, for fixed codes."""
+    """Return the codewords ``[M, K, width]`` whose sums fit the rows best, for fixed codes.
+
+    ``size`` is K. A small ridge (:data:`RIDGE`) keeps unused codewords at 0.
+    """
     count, books = codes.shape
     places = codes + size * torch.arange(books, device=codes.device)  # columns of the one-hot matrix
     gram = rows.new_zeros(books * size, books * size)

@@ -51,7 +51,7 @@ class StreamDataConfig(SplitFilesConfig):
 
     @property
     def split_at(self) -> Literal["space", "punctuation"]:
-        """Splitting of lines into words, if the text itself does not decide."""
+        """Splitting of lines into words; "auto" is "punctuation" for the built-in corpus, else "space"."""
         if self.splitting == "auto":
             return "punctuation" if self.name == "builtin" else "space"
         return self.splitting
@@ -219,14 +219,14 @@ class LanguageModelExperiment(Experiment):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Vocabulary entries as configured, or of the corpus, padded."""
+        """Vocabulary entries as configured, else of the corpus (10,000 if unknown), padded."""
         vocabulary = self.data.vocabulary
         size = vocabulary.size or ENTRIES.get(self.data.name, ENTRIES["ptb"])
         return (-(-size // vocabulary.multiple_of) * vocabulary.multiple_of,)
 
     @property
     def evaluation_length(self) -> int:
-        """Words read at a time in scoring."""
+        """Words read at a time in scoring: ``decoding.length``, else ``batch.length``."""
         return self.decoding.length or self.batch.length
 
     @model_validator(mode="after")

@@ -46,10 +46,7 @@ class StreamBatch(NamedTuple):
 
 
 class StreamBatches(Dataset[StreamBatch]):
-    """Dataset of batches by :class:`Segment`.
-
-    Each process reads its own streams.
-    """
+    """Dataset of batches by :class:`Segment`; each process reads its own streams."""
 
     def __init__(self, store: StreamStore, plan: SegmentPlan, rank: int) -> None:
         self.store = store
@@ -151,7 +148,7 @@ class StreamData(DataModule[StreamVocabulary]):
     def prepare(self) -> None:
         """Encode the text unless it is cached.
 
-        Warn if many validation words are unknown.
+        Logs a warning if more than 5 % of validation words are unknown and training has no unknown word.
 
         Raises:
             PhmrunError: (exit 3) A file is missing, malformed, or too short for the number of streams.
@@ -174,7 +171,7 @@ class StreamData(DataModule[StreamVocabulary]):
         )
 
     def steps_in_epochs(self, epochs: int, world: int) -> int:
-        """Return the optimizer steps of ``world`` processes in this many epochs."""
+        """Return the optimizer steps of ``world`` processes in this many epochs, rounded up."""
         return self.plan(world).steps_in_epochs(epochs)
 
     def inputs(self, split: str) -> Iterator[str]:
@@ -189,7 +186,7 @@ class StreamData(DataModule[StreamVocabulary]):
         return loader(Endless(plan, self.start_step), batches, seed=self.seed, workers=self.workers, pinned=self.pinned)
 
     def validation_batches(self) -> Iterable[StreamBatch]:
-        """Return this process's share of the validation text, in batches."""
+        """Return an iterator over this process's share of the validation text, in batches."""
         rank, world = self.share
         batches = evaluation_batches(
             self.prepared.stores["dev"].tokens,
@@ -214,6 +211,8 @@ class Endless:
 
 def build_data(config: LanguageModelExperiment, cache: Path) -> StreamData:
     """Build the data module of an experiment, with prepared corpora in ``cache``.
+
+    With ``hold_out``, the end of the training text is the validation text.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
@@ -245,7 +244,8 @@ def build_data(config: LanguageModelExperiment, cache: Path) -> StreamData:
 def stream_settings(data: StreamDataConfig, files: Files) -> StreamSettings:
     """Return the tokenization settings.
 
-    The user's own untokenized text is split at punctuation, and its rare words are unknown.
+    The user's own untokenized text is split at punctuation, and its words that occur once are unknown, unless
+    configured otherwise.
     """
     words = data.vocabulary
     raw = data.name == "files" and data.splitting == "auto" and "train" in files and is_raw(files["train"])
@@ -254,14 +254,23 @@ def stream_settings(data: StreamDataConfig, files: Files) -> StreamSettings:
 
 
 def is_raw(path: Path) -> bool:
-    """True if punctuation is attached to the words of a text's first :data:`LINES` lines."""
+    """True if over 1 % of the words end with an attached punctuation mark.
+
+    Only a text's first :data:`LINES` lines are read.
+    """
     words = [word for _, line in islice(numbered_lines(path, longest=LONGEST_LINE), LINES) for word in line.split()]
     attached = sum(len(word) > 1 and word[-1] in ",;:!?" and word[-2].isalnum() for word in words)
     return attached > ATTACHED * len(words)
 
 
 def corpus(data: StreamDataConfig, cache: Path) -> tuple[Files, dict[str, str]]:
-    """Return the text files by split, and the checksums that identify them."""
+    """Return the text files by split, and the checksums that identify them.
+
+    The built-in corpus is unpacked into ``cache``.
+
+    Raises:
+        PhmrunError: (exit 3) A file or dataset is not on this machine.
+    """
     if data.name == "builtin":
         directory = builtin.unpack("translation", cache)
         files = {split: directory / f"{split}.{data.language}" for split in SPLITS}

@@ -29,10 +29,7 @@ class LanguageModel(Protocol):
     output: AdaptiveSoftmax
 
     def __call__(self, tokens: Tensor, state: State | None = None) -> Reading:
-        """Read ``tokens [batch, length]`` after the text of ``state``.
-
-        ``None``: at the beginning.
-        """
+        """Read ``tokens [batch, length]`` after the text of ``state``; ``None``: at the beginning."""
 
     def loss(self, hidden: Tensor, targets: Tensor) -> CrossEntropy:
         """Return the loss summed over ``targets […]``, in nats, for ``hidden […, width]``."""
@@ -58,6 +55,9 @@ def build_word_tables(
         vocabulary: Entries of the vocabulary, in order of falling frequency.
         structures: Options of ``embedding``, the word vectors, and of ``output``, the output's own maps.
         any_width: True if the context model reads vectors of any size, as an LSTM does.
+
+    Raises:
+        PhmrunError: (exit 2) Sizes and structures do not match.
     """
     width, embedding = options.width, structures.get("embedding", {})
     if embedding.get("structure", "dense") in EMBEDDINGS:

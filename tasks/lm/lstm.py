@@ -63,7 +63,7 @@ class LSTMLanguageModel(nn.Module):
         self.output = tables.output
 
     def forward(self, tokens: Tensor, state: State | None = None) -> Reading:
-        """Read ``tokens [batch, length]``.
+        """Read ``tokens [batch, length]`` after ``state``; ``None``: zeros.
 
         The state is h and c of each LSTM, ``[batch, size]``.
         """
@@ -83,6 +83,7 @@ class LSTMLanguageModel(nn.Module):
         return cast(CrossEntropy, self.output(hidden, targets))
 
     def _words(self, tokens: Tensor) -> Tensor:
+        """Return the first LSTM's inputs, ``[…, width]``; in training, whole words are dropped."""
         vectors: Tensor = self.embedding(tokens) if self.define is None else self.define(tokens)
         if self.training and self.word_dropout:
             vectors = vectors * F.dropout(vectors.new_ones(self.embedding.num_embeddings, 1), self.word_dropout)[tokens]

@@ -60,9 +60,9 @@ class LanguageModelModule(TrainingModule):
         return cast(LanguageModel, self.network)
 
     def loss(self, batch: StreamBatch) -> Loss:
-        """Return the loss summed over the batch's predicted words.
+        """Return the loss summed over the batch's predicted words, and keep the state for the next batch.
 
-        Keeps the state for the next batch.
+        In training, the penalties of activation and change are added, times the number of words.
         """
         reading = self._read(batch)
         (prediction,) = predictions = self._of(reading, batch)
@@ -80,13 +80,11 @@ class LanguageModelModule(TrainingModule):
         return Loss(loss, nll, batch.units, predictions=predictions)
 
     def predictions(self, batch: StreamBatch) -> list[Prediction]:
-        """Return predictions of the batch's words.
-
-        Keeps the state for the next batch.
-        """
+        """Return predictions of the batch's words, and keep the state for the next batch."""
         return self._of(self._read(batch), batch)
 
     def _read(self, batch: StreamBatch) -> Reading:
+        """Read a batch after the kept state (none at the beginning of the streams), and keep the new one."""
         state = None if batch.first else self.memory.get(self.training)
         if state is not None:
             state = tuple(part.to(batch.tokens.device) for part in state)
@@ -95,6 +93,7 @@ class LanguageModelModule(TrainingModule):
         return reading
 
     def _of(self, reading: Reading, batch: StreamBatch) -> list[Prediction]:
+        """Return the hidden vectors of a batch's predicted words with the output map."""
         hidden = reading.hidden.flatten(0, 1)
         if batch.places is not None:
             hidden = hidden.index_select(0, batch.places)
@@ -110,32 +109,29 @@ class LanguageModelModule(TrainingModule):
         return super().training_step(batch, batch_index)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Scale the step's learning rate by the segment's length.
-
-        The schedule resets it.
-        """
+        """Scale the step's learning rate by the segment's length, in place; the schedule resets it."""
         if self._pace != 1.0:
             for group in optimizer.param_groups:
                 group["lr"] *= self._pace
 
     def validate(self, batches: Iterable[StreamBatch]) -> dict[str, float]:
-        """Return the mean ``loss`` over words, in nats, and ``perplexity`` = exp(loss)."""
+        """Return the mean ``loss`` over words, in nats, and ``perplexity`` = exp(loss).
+
+        The state of validation is dropped at the end.
+        """
         scores = super().validate(batches)
         self.memory.pop(False, None)
         return {**scores, "perplexity": perplexity(scores["loss"])}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the states of all processes to the checkpoint."""
+        """Add the states of all processes to the checkpoint, ``[processes, batch, …]`` each."""
         state = self.memory.get(True, ())
         world = self.trainer.world_size if self.trainer is not None else 1
         gathered = [part.detach()[None] if world == 1 else self.trainer.strategy.all_gather(part) for part in state]
         checkpoint[MEMORY] = [part.to("cpu") for part in gathered]
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore this process's state.
-
-        If the number of processes changed, all start from empty states.
-        """
+        """Restore this process's state; if the number of processes changed, all start from empty states."""
         rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
         state = checkpoint.get(MEMORY)
         if state and all(len(part) == world for part in state):
@@ -154,7 +150,7 @@ def build_module(config: LanguageModelExperiment, vocabulary: int) -> LanguageMo
     """Build the module of an experiment with ``vocabulary`` entries.
 
     Raises:
-        PhmrunError: Sizes, structures and tying do not match.
+        PhmrunError: (exit 2) Sizes, structures and tying do not match.
     """
     training, embedding, output = config.training, config.embedding, config.output.arguments
     own_output = output not in (embedding.arguments, LayerConfig().arguments)
@@ -190,7 +186,7 @@ class NextWordAndState(nn.Module):
         self.network = network
 
     def forward(self, word: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        """Return log-probabilities ``[batch, vocabulary]``, and the state after the word."""
+        """Return log-probabilities ``[batch, vocabulary]``, and the tensors of the state after the word."""
         reading = self.network(word.unsqueeze(1), state)
         return self.network.output.log_prob(reading.outputs[:, 0]), *reading.state
 
@@ -199,7 +195,7 @@ def language_model_graph(network: LSTMLanguageModel | TransformerXL) -> ExportGr
     """Return the export graph: words to log-probabilities of the next words.
 
     A Transformer-XL reads a whole text. An LSTM reads a single word and a state, since its graph over a text would grow
-    with the text. Its state before the first word is zero.
+    with the text. Its state before the first word is zero. The network is folded in a copy.
     """
     plain = folded(network)
     plain.embedding = table_of(plain.embedding)  # type: ignore[assignment]

@@ -51,10 +51,7 @@ class KneserNey:
         self._add(keys, np.bincount(ends[real], minlength=len(keys)))  # type: ignore[index]
 
     def _add(self, keys: Ids, counts: Ids) -> None:
-        """Append the next order.
-
-        Its histories are the sequences of the order before.
-        """
+        """Append the next order; its histories are the sequences of the order before."""
         histories = len(self.orders[-1].keys) if self.orders else 1
         histories_of = keys // self.words
         taken = np.array([0.0, *discounts(counts)])[np.minimum(counts, 3)]
@@ -64,7 +61,10 @@ class KneserNey:
         self.orders.append(_Order(keys, (counts - taken) / some[histories_of], left))
 
     def surprisal(self, tokens: Ids) -> Numbers:
-        """Return -log p of every word given those before it, in nats, ``[tokens]``."""
+        """Return -log p of every word given those before it, in nats, ``[tokens] -> [tokens]``.
+
+        ``before`` precedes the text. Nothing is learned from it.
+        """
         padded = self._padded(tokens)
         history = np.zeros(len(padded), dtype=np.int64)
         shares = np.full(len(padded), 1.0 / self.words)
@@ -79,6 +79,7 @@ class KneserNey:
         return np.asarray(-np.log(shares[self.order - 1 :]), dtype=np.float64)
 
     def _padded(self, tokens: Ids) -> Ids:
+        """Return a text after ``order - 1`` times the word ``before``."""
         return np.concatenate([np.full(self.order - 1, self.before, dtype=np.int64), np.asarray(tokens, np.int64)])
 
     def _key(self, history: Ids, padded: Ids) -> Ids:
@@ -89,7 +90,7 @@ class KneserNey:
 def discounts(counts: Ids) -> tuple[float, float, float]:
     """Return D for counts of 1, 2 and more.
 
-    ½, 1, 1½ if the counts of counts do not suffice.
+    ½, 1, 1½ if a count of counts is 0 or a discount would be out of range.
     """
     n1, n2, n3, n4 = (int((counts == number).sum()) for number in (1, 2, 3, 4))
     if not all((n1, n2, n3, n4)):

@@ -55,13 +55,19 @@ class Choice:
     top_p: float = 1.0  # only the fewest words with this total probability (nucleus sampling)
 
     def choose(self, log_probs: Tensor, generator: torch.Generator) -> int:
-        """Return a word id from log-probabilities ``[words]``, drawn with a CPU generator."""
+        """Return a word id from log-probabilities ``[words]``.
+
+        "greedy": the most probable one; "sample": one drawn from :meth:`distribution` with a CPU generator.
+        """
         if self.kind == "greedy":
             return int(log_probs.argmax())
         return int(torch.multinomial(self.distribution(log_probs).cpu(), 1, generator=generator))
 
     def distribution(self, log_probs: Tensor) -> Tensor:
-        """Return the probabilities ``[words]`` to sample from, in double precision."""
+        """Return the probabilities ``[words]`` to sample from, in double precision.
+
+        Words outside top-k or nucleus have 0; the rest sum to 1.
+        """
         probabilities, order = (log_probs.double() / self.temperature).softmax(0).sort(descending=True, stable=True)
         before = probabilities.cumsum(0) - probabilities
         kept = before < self.top_p
@@ -135,7 +141,7 @@ class LanguageModelPredictor:
         self.prompt = "a line of text" if prompting.mode == "surprisal" else "the beginning of a text"
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
-        """Yield a continuation of each line, or its surprisal."""
+        """Yield the continuations of each line, or the surprisal of its words, by ``prompting.mode``."""
         return self._surprisals(lines) if self.prompting.mode == "surprisal" else self._continuations(lines)
 
     def evaluate(self, data: StreamData, split: str) -> Evaluation:
@@ -168,11 +174,9 @@ class LanguageModelPredictor:
 
     @torch.inference_mode()
     def surprisal(self, tokens: NDArray[np.integer]) -> NDArray[np.float64]:
-        """Return -log p of every word, in nats, ``[tokens]``.
+        """Return -log p of every word, in nats, ``[tokens] -> [tokens]``.
 
-        An end of line precedes the first.
-
-        Words depend on those before them in the same part (``scoring.streams``).
+        An end of line precedes the first. Words depend on those before them in the same part (``scoring.streams``).
         """
         nats = np.zeros(len(tokens), dtype=np.float64)
         count = len(parts(len(tokens), self.scoring.streams))
@@ -199,6 +203,7 @@ class LanguageModelPredictor:
     def _scores(
         self, tokens: NDArray[np.int64], nats: NDArray[np.float64], tally: Tally, data: StreamData
     ) -> dict[str, Score]:
+        """Return the scores of a text by name, from its words and their surprisals in nats."""
         mean, count = float(nats.mean()), len(tokens)
         signature = f"{self._signature()}|weights:{self.weights}"
         unknown = int((tokens == self.vocabulary.unknown).sum())
@@ -229,6 +234,7 @@ class LanguageModelPredictor:
         return f"unit:word|split:{self.vocabulary.splitting}|vocabulary:{len(self.vocabulary)}|end:counted"
 
     def _signature(self) -> str:
+        """Return the signature of the settings of scoring."""
         scoring = self.scoring
         codes = "" if self.table is None else "|codebooks:{}x{}".format(*self.table.codewords.shape)
         codes += f"|learnt:{self.code_steps}" if self.code_steps else ""
@@ -241,6 +247,10 @@ class LanguageModelPredictor:
 
     @torch.inference_mode()
     def _surprisals(self, lines: Iterable[str]) -> Iterator[Answer]:
+        """Yield each line's words with their surprisal in bits, end of line included.
+
+        The state is carried across lines unless ``prompting.across_lines`` is False.
+        """
         end, state, before = self.vocabulary.end, None, self.vocabulary.end
         for line in lines:
             tokens = [*self.vocabulary.encode(line), end]
@@ -257,6 +267,7 @@ class LanguageModelPredictor:
 
     @torch.inference_mode()
     def _continuations(self, lines: Iterable[str]) -> Iterator[Answer]:
+        """Yield the continuations of each line, with the line itself in front; lines of one answer by newlines."""
         for number, line in enumerate(lines):
             generator = torch.Generator().manual_seed(self.prompting.seed + number)
             prompt = self.vocabulary.encode(line)
@@ -266,7 +277,7 @@ class LanguageModelPredictor:
             yield Answer("\n".join(texts), {"prediction": texts if len(texts) > 1 else texts[0]})
 
     def _continued(self, hidden: Tensor, state: State, generator: torch.Generator) -> list[int]:
-        """Return the words after a prompt, without the end of the line."""
+        """Return the words after a prompt, at most ``prompting.words``, without the end of the line."""
         tokens: list[int] = []
         while len(tokens) < self.prompting.words:
             log_probs = self.network.output.log_prob(hidden)[: len(self.vocabulary.tokens)]
@@ -287,9 +298,9 @@ def build_predictor(
     batch_size: int | None,
     **options: str,
 ) -> LanguageModelPredictor:
-    """Build the predictor of a trained module.
+    """Build the predictor of a trained module; ``options`` are ``weights`` and ``device``.
 
-    ``options`` are ``weights`` and ``device``.
+    ``batch_size`` replaces the configured number of parts read at a time.
     """
     decoding = config.decoding
     choice = Choice(decoding.choice, decoding.temperature, decoding.top_k, decoding.top_p)

@@ -65,7 +65,7 @@ class StreamStore:
 def write_stream(
     path: Path, words: Iterable[list[str]], ids: Mapping[str, int], *, unknown: int, vocabulary_size: int
 ) -> dict[str, Any]:
-    """Write a store of words in constant memory.
+    """Write a store of words in constant memory; existing files are overwritten.
 
     Args:
         path: Directory of the store; created if missing.
@@ -113,10 +113,12 @@ def prepare_stream(
     content = {"kind": "stream", "version": VERSION, "files": dict(files), "settings": asdict(settings)}
 
     def learn() -> StreamVocabulary:
+        """Build the vocabulary of the training text."""
         lines = text_lines(files[TRAIN], "counting words")
         return count_words(lines, where=str(files[TRAIN]), **asdict(settings))
 
     def encode(split: str, vocabulary: StreamVocabulary, path: Path) -> dict[str, Any]:
+        """Write the store of a split, and return its statistics."""
         tally = Tally(text_lines(files[split], f"encoding {split}"))
         words, size = chunks_of_words(tally, vocabulary.splitting), len(vocabulary)
         stored = write_stream(path, words, vocabulary.ids, unknown=vocabulary.unknown, vocabulary_size=size)
@@ -143,9 +145,10 @@ def prepare_stream(
 
 
 def text_lines(path: Path, label: str) -> Iterator[str]:
-    """Yield the lines of a text, with progress.
+    """Yield the lines of a text, with progress; blank lines and lines of up to 16 MiB are allowed.
 
-    Blank lines and long paragraphs are allowed.
+    Raises:
+        PhmrunError: (exit 3) The file is missing or malformed.
     """
     with progress(label, None, "lines") as advance:
         for number, line in numbered_lines(path, longest=LONGEST_LINE):

@@ -53,10 +53,7 @@ class SegmentPlan:
 
     @property
     def stream_length(self) -> int:
-        """Tokens of each stream.
-
-        The remainder at the text's end is not read.
-        """
+        """Tokens of each stream; the remainder at the text's end is not read."""
         return self.tokens // (self.streams * self.world)
 
     @property
@@ -80,7 +77,7 @@ class SegmentPlan:
         return np.concatenate([np.zeros(1, np.int64), ends[ends < self.predicted]])
 
     def segments(self, epoch: int) -> list[tuple[int, int]]:
-        """Return start and length of each segment of an epoch."""
+        """Return start and length of each segment of an epoch; the last one may be shorter."""
         starts = self.starts(epoch)
         lengths = np.diff(np.append(starts, self.predicted))
         return list(zip(starts.tolist(), lengths.tolist(), strict=True))
@@ -113,9 +110,10 @@ class SegmentPlan:
 
 
 def parts(tokens: int, streams: int) -> list[tuple[int, int]]:
-    """Return start and end of equal parts of a text, none empty.
+    """Return start and end of equal parts of a text.
 
-    Fewer than ``streams`` if the text has fewer tokens; lengths differ by at most one token.
+    Fewer than ``streams`` if the text has fewer tokens; lengths differ by at most one token. An empty text has one
+    empty part.
     """
     streams = max(min(streams, tokens), 1)
     bounds = [tokens * part // streams for part in range(streams + 1)]

@@ -30,7 +30,7 @@ class RelativeAttention(nn.Module):
         width: Width of inputs and outputs.
         heads: Number of heads.
         head_width: Width of a head's queries, keys and values.
-        dropout: Share of attention weights dropped.
+        dropout: Share of attention weights dropped in training.
         structure: Structure of the maps; ``options`` are its options.
     """
 
@@ -113,6 +113,7 @@ class XLLayer(nn.Module):
         return cast(Tensor, self.feedforward_norm(hidden + self._drop(self.feedforward(hidden))))
 
     def _drop(self, vectors: Tensor) -> Tensor:
+        """Apply dropout in training."""
         return F.dropout(vectors, self.dropout, self.training)
 
 
@@ -160,9 +161,9 @@ class TransformerXL(nn.Module):
         self.output = tables.output
 
     def forward(self, tokens: Tensor, state: State | None = None) -> Reading:
-        """Read ``tokens [batch, length]``.
+        """Read ``tokens [batch, length]`` after ``state``; ``None``: at the beginning.
 
-        The state is each layer's last inputs, ``[batch, memory, width]``.
+        The state is each layer's last inputs, ``[batch, memory, width]``, fewer at the beginning of a text.
         """
         words = self.embedding(tokens) if self.define is None else self.define(tokens)
         hidden = self._drop(words * math.sqrt(self.width))
@@ -184,4 +185,5 @@ class TransformerXL(nn.Module):
         return cast(CrossEntropy, self.output(hidden, targets))
 
     def _drop(self, vectors: Tensor) -> Tensor:
+        """Apply dropout in training."""
         return F.dropout(vectors, self.dropout, self.training)

@@ -50,10 +50,7 @@ class StreamVocabulary(Vocabulary):
         return [ids.get(word, unknown) for word in split_line(text, self.splitting)]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Join words with single spaces.
-
-        An end of line becomes a newline.
-        """
+        """Join words with single spaces; an end of line becomes a newline. Unused ids are skipped."""
         text: list[str] = []
         for token in ids:
             if token == self.end:
@@ -72,14 +69,18 @@ class StreamVocabulary(Vocabulary):
 
     @classmethod
     def of(cls, content: bytes, description: Mapping[str, Any]) -> Self:
-        """Build the vocabulary from its stored words, counts and description."""
+        """Build the vocabulary from its stored words, counts and description.
+
+        Raises:
+            ValueError, LookupError: The content is damaged.
+        """
         rows = [line.split("\t") for line in content.decode().split("\n")[:-1]]
         words, counts = [word for word, _ in rows], [int(count) for _, count in rows]
         return cls(words, counts, size=description["size"], splitting=description["splitting"])
 
 
 def split_line(line: str, splitting: Splitting) -> list[str]:
-    """Return the words of a line, without its end."""
+    """Return the words of a line, without its end; "punctuation" also splits off marks and clitics."""
     return line.split() if splitting == "space" else spaced(line, False, splitting).split()
 
 
@@ -105,7 +106,8 @@ def count_words(
 ) -> StreamVocabulary:
     """Build the vocabulary of a text, most frequent words first, ties in alphabetical order.
 
-    The text is read once. Memory grows only with the number of distinct words.
+    The text is read once. Memory grows only with the number of distinct words. The unknown word's count is that of all
+    words left out.
 
     Args:
         lines: The text.
@@ -134,4 +136,5 @@ def count_words(
 
 
 def _rank(entry: tuple[str, int]) -> tuple[int, str]:
+    """Return the sorting key: falling count, then the word."""
     return -entry[1], entry[0]

@@ -44,12 +44,12 @@ class NLIDataConfig(ClassificationDataConfig):
         return self
 
     def testing(self, *paths: Path) -> Self:
-        """Return the section with the user's own pairs as test set, without training data or vectors."""
+        """Return a copy with the user's own pairs as test set, without training data or vectors."""
         return super().testing(*paths).model_copy(update={"vectors": None})
 
 
 def _label(value: Any) -> Any:
-    """Return a number or truth value that YAML has read as text, as it stands in the file."""
+    """Return a number or truth value that YAML has read, as the text in the file; other values unchanged."""
     return json.dumps(value) if isinstance(value, bool | int | float) else value
 
 
@@ -84,7 +84,7 @@ class NLIExperiment(ClassificationExperiment):
 
     @property
     def vector_width(self) -> int:
-        """Width of a word's own vector, before a projection."""
+        """Width of a word's own vector, before a projection: ``embedding.width``, else ``model.width``."""
         narrow = self.embedding.options.get("width") if self.embedding.structure == "projective" else None
         return narrow or self.model.width
 

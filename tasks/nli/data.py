@@ -32,6 +32,8 @@ GENRES = {"dev": "matched", "dev_mismatched": "mismatched"}
 def build_data(config: NLIExperiment, cache: Path) -> ClassificationData:
     """Build the data module of an experiment, with prepared data in ``cache``.
 
+    With training pairs, it has a bag-of-words baseline.
+
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
     """
@@ -44,7 +46,13 @@ def build_data(config: NLIExperiment, cache: Path) -> ClassificationData:
 
 
 def corpus(config: NLIExperiment, cache: Path) -> ClassificationCorpus:
-    """Return the pairs that a configuration names."""
+    """Return the pairs that a configuration names: built-in, the user's own, or a published dataset.
+
+    A dataset without a test file is tested on both of its validation files, if it has two.
+
+    Raises:
+        PhmrunError: (exit 3) A file or dataset is not on this machine.
+    """
     name = config.data.name
     if name == "builtin":  # parts of the test set: constructions seen and not seen in training
         directory = builtin.unpack("inference", cache)
@@ -98,6 +106,7 @@ def find_vectors(path: Path) -> Path:
 
 
 def _readers(config: NLIExperiment, paths: Mapping[str, Path]) -> dict[str, Reader]:
+    """Return a reader for each split's file."""
     return {split: partial(read, path, config.format, config.data.labels) for split, path in paths.items()}
 
 
@@ -108,6 +117,7 @@ def _corpus(
     sums: Mapping[str, str],
     **more: Any,
 ) -> ClassificationCorpus:
+    """Return the corpus of readers; its signature names the format and the mapping of labels, if any."""
     reading: dict[str, Any] = {"format": config.format}
     if config.data.labels is not None:  # for the signature: yes=entailment,no=contradiction
         pairs = config.data.labels.items()
@@ -116,7 +126,10 @@ def _corpus(
 
 
 def _reduced(config: NLIExperiment) -> ClassificationCorpus:
-    """Return a corpus without a training file: its validation file, divided by premise."""
+    """Return a corpus without a training file: its validation file, divided by premise.
+
+    Pairs whose premise is in the test file are left out.
+    """
     name, splits = config.data.name, ["dev", "test"]
     paths = {split: files["pairs"] for split, files in locate(name, splits).items()}
     readers = _readers(config, paths)
@@ -127,6 +140,7 @@ def _reduced(config: NLIExperiment) -> ClassificationCorpus:
 
 
 def _parts(readers: Mapping[str, Reader]) -> Iterator[Item | LeftOut]:
+    """Yield the items of several readers, each with the name of its reader as part."""
     for part, reader in readers.items():
         for item in reader():
             yield item._replace(part=part) if isinstance(item, Item) else item
@@ -143,12 +157,16 @@ def words_of_pair(premise: str, hypothesis: str) -> Iterator[str]:
 def bag_of_words(train: Reader) -> Baseline:
     """Return the baseline that labels pairs by their words: logistic regression by scikit-learn.
 
-    It trains on the first :data:`MOST` pairs of ``train`` at the first call. A network below it has learned nothing
-    from word order.
+    It trains on the first :data:`MOST` pairs of ``train`` at the first call, once. A network below it has learned
+    nothing from word order.
+
+    Raises:
+        ModuleNotFoundError: scikit-learn is not installed; raised at the first call.
     """
 
     @cache
     def learnt() -> Baseline:
+        """Train the classifier, and return it as a function of items."""
         from sklearn.feature_extraction.text import CountVectorizer
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline

@@ -14,10 +14,15 @@ from phmrun.tasks.nli.config import NLIExperiment
 def build_module(config: NLIExperiment, words: int, classes: int) -> ClassificationModule:
     """Build the module of an experiment.
 
+    Word vectors are trained as the experiment's ``learns_vectors`` says.
+
     Args:
         config: The experiment.
         words: Entries of the vocabulary.
         classes: Number of classes.
+
+    Raises:
+        PhmrunError: (exit 2) Sizes and structures do not match.
     """
     model, training = config.model, config.training
     options = model.model_copy(update={"train_embedding": config.learns_vectors})

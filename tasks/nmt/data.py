@@ -34,7 +34,11 @@ def build_data(config: TranslationExperiment, cache: Path) -> ParallelData:
 
 
 def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
-    """Return the built-in corpus, with the dictionary baseline."""
+    """Return the built-in corpus, unpacked into ``cache``, with the dictionary baseline.
+
+    Raises:
+        PhmrunError: (exit 2) The languages are not English and German.
+    """
     require_languages(data, ("en", "de"))
     directory = builtin.unpack("translation", cache)
     files = {split: (directory / f"{split}.{data.source}", directory / f"{split}.{data.target}") for split in SPLITS}
@@ -48,7 +52,7 @@ def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
 
 
 def dictionary(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the most probable target word of each source word.
+    """Return the most probable target word of each source word; empty without target words.
 
     ``t(target | source)`` is estimated by model 1 of Brown et al. (1993): three rounds of expectation maximization over
     co-occurrences, with an empty source word. Only the first 8,000 pairs are used.
@@ -84,9 +88,9 @@ def dictionary(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def dictionary_baseline(train: Iterable[tuple[str, str]], sources: Sequence[str]) -> list[str]:
-    """Translate word by word with a dictionary of training pairs.
+    """Translate word by word with a dictionary of training pairs; unknown words are copied.
 
-    Unknown words are copied.
+    Spaces before ``. , ?`` are removed, and each sentence begins with a capital.
     """
     forms = dictionary(train)
     translations = []
@@ -98,6 +102,6 @@ def dictionary_baseline(train: Iterable[tuple[str, str]], sources: Sequence[str]
 
 
 def tokens(text: str) -> list[str]:
-    """Return words and punctuation marks, with the first letter of the sentence in lower case."""
+    """Return words and the marks ``. , ?``, with the first letter of the sentence in lower case."""
     pieces = _TOKEN.findall(text)
     return [pieces[0][0].lower() + pieces[0][1:], *pieces[1:]] if pieces else []

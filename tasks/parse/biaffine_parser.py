@@ -125,6 +125,10 @@ class BiaffineParser(nn.Module):
 
     @torch.no_grad()
     def _start_as_released(self) -> None:
+        """Initialize classifiers, MLPs, tags and the characters' map and vectors as released, in place.
+
+        Maps with several factors keep their values.
+        """
         at_zero: list[nn.Module] = [self.tags, self.letter_map, *self.arc_classifier.maps, *self.label_classifier.maps]
         at_zero += [self.letter_attention] if self.letter_attention is not None else []
         for module in at_zero:
@@ -200,7 +204,8 @@ class BiaffineParser(nn.Module):
     def read_characters(self, characters: Tensor, counts: Tensor, groups: Sequence[Group] | None = None) -> Tensor:
         """Return vectors of spellings: ``[spellings, longest] -> [spellings, word_width]``.
 
-        Spellings are in falling order of length; those of a group are read together.
+        Spellings are in falling order of length (``counts``); those of a group are read together. Groups are computed
+        if not given.
         """
         vectors = self.letters(characters)
         last = []
@@ -226,7 +231,8 @@ class BiaffineParser(nn.Module):
     def _inputs(self, words: Tensor, tags: Tensor, spelt: Tensor) -> Tensor:
         """Return the inputs of the LSTM, ``[batch, length, word_width + tag_width]``.
 
-        A word with an unknown tag is read like one whose tag vector is dropped in training.
+        In training, words are replaced by the unknown word, and words or tags dropped. A word with an unknown tag is
+        read like one whose tag vector is dropped in training.
         """
         has_tag = (tags != UNK).to(spelt.dtype)
         kept = torch.stack([torch.ones_like(has_tag), has_tag])
@@ -239,7 +245,7 @@ class BiaffineParser(nn.Module):
         return torch.cat([vectors * scale[0].unsqueeze(-1), self.tags(tags) * scale[1].unsqueeze(-1)], dim=-1)
 
     def _drop(self, vectors: Tensor) -> Tensor:
-        """Apply dropout with the same mask at all positions of a sentence."""
+        """Apply dropout in training, with the same mask at all positions of a sentence."""
         if not (self.training and self.dropout):
             return vectors
         return vectors * F.dropout(torch.ones_like(vectors[:, :1]), self.dropout)

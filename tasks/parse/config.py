@@ -78,7 +78,7 @@ class TreebankDataConfig(DataConfig):
         return {**value, "name": "files"} if has_files else value
 
     def testing(self, *paths: Path) -> Self:
-        """Return the section with the user's own trees as test set, without training data."""
+        """Return a copy with the user's own trees as test set, without training data."""
         return super().testing(*paths).model_copy(update={"train": ()})
 
     @field_validator("train", mode="before")
@@ -177,7 +177,7 @@ class ParserOptions(ModelConfig):
     def weight_dropout(self) -> float:
         """Share of the entries of recurrent matrices dropped.
 
-        0 for cells of Parser-v2, which drop hidden vectors.
+        0 for cells of Parser-v2, which drop hidden vectors instead.
         """
         return 0.0 if self.cell == "parser-v2" else self.recurrent_dropout
 
@@ -211,10 +211,7 @@ class ParsingExperiment(Experiment):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Rows of words as configured, of tags and characters by default, padded.
-
-        Number of labels.
-        """
+        """Rows of the tables of words (as configured), tags and characters (defaults), padded; labels."""
         vocabulary = self.data.vocabulary
         tables = (vocabulary.size, TAGS, CHARACTERS)
         return (*(-(-size // vocabulary.multiple_of) * vocabulary.multiple_of for size in tables), LABELS)

@@ -40,12 +40,12 @@ class Treebank:
 
 
 def find_treebank(data: TreebankDataConfig, cache: Path) -> Treebank:
-    """Return the files of a data section.
+    """Return the files of a data section; the built-in treebank is unpacked on first use.
 
-    The built-in treebank is unpacked on first use.
+    Splits used for training are not scored.
 
     Raises:
-        PhmrunError: A file or dataset is not on this machine (exit 3), or a treebank has no such split (exit 2).
+        PhmrunError: (exit 3) A file or dataset is not on this machine. (exit 2) A treebank has no such split.
     """
     if data.name == "files":
         paths_by_split = own_files(train=data.train, dev=data.dev, test=data.test)
@@ -167,7 +167,11 @@ class TreebankData(BucketedData[TreebankVocabulary]):
 
     @cached_property
     def _divided(self) -> tuple[list[Sentence], list[Sentence]]:
-        """Training and held-out sentences."""
+        """Training sentences of at most ``max_length`` words, and held-out sentences.
+
+        Raises:
+            PhmrunError: (exit 3) No training sentence is left.
+        """
         pool = _read(self.files[TRAIN])
         learnt, held = divided(len(pool), self.hold_out, self.fraction)
         short = [pool[number] for number in learnt if len(pool[number]) <= self.max_length]
@@ -195,12 +199,14 @@ class TreebankData(BucketedData[TreebankVocabulary]):
 
     @cached_property
     def _encoded(self) -> dict[str, EncodedTreebank]:
+        """Training and validation sentences as ids, by split."""
         return {split: self.vocabulary.encode(self.sentences(split)) for split in (TRAIN, DEV)}
 
     def prepare(self) -> None:
-        """Read and encode training and validation trees.
+        """Read and encode training and validation trees; read the other splits to find errors early.
 
-        Read the other splits to find errors early.
+        Raises:
+            PhmrunError: (exit 3) A file is malformed, or no training sentence is left.
         """
         _ = self._encoded
         for split in self.files.keys() - {TRAIN, DEV}:
@@ -222,11 +228,11 @@ class TreebankData(BucketedData[TreebankVocabulary]):
         return {"vocabulary": sizes, "splits": splits}
 
     def batches(self, split: str) -> TreeBatches:
-        """Return the dataset of a split's batches."""
+        """Return the dataset of batches of the split "train" or "dev"."""
         return TreeBatches(self._encoded[split])
 
     def lengths(self, split: str) -> tuple[ArrayLike]:
-        """Return the number of words of each sentence."""
+        """Return the number of words of each sentence, in a tuple of length 1."""
         return (self._encoded[split].lengths,)
 
     def weights(self) -> ArrayLike:
@@ -239,12 +245,10 @@ class TreebankData(BucketedData[TreebankVocabulary]):
 
 
 def build_data(config: ParsingExperiment, cache: Path) -> TreebankData:
-    """Build the data module of an experiment.
-
-    The built-in treebank is unpacked into ``cache``.
+    """Build the data module of an experiment; the built-in treebank is unpacked into ``cache``.
 
     Raises:
-        PhmrunError: A file or dataset is not on this machine (exit 3), or a treebank has no such split (exit 2).
+        PhmrunError: (exit 3) A file or dataset is not on this machine. (exit 2) A treebank has no such split.
     """
     data = config.data
     return TreebankData(
@@ -258,7 +262,11 @@ def build_data(config: ParsingExperiment, cache: Path) -> TreebankData:
 
 
 def _read(paths: Sequence[Path]) -> list[Sentence]:
-    """Read the trees of some files in order."""
+    """Read the trees of some files in order, with progress.
+
+    Raises:
+        PhmrunError: (exit 3) A file is missing or malformed.
+    """
     sentences: list[Sentence] = []
     with progress("reading trees", len(paths), "files") as advance:
         for path in paths:

@@ -73,7 +73,8 @@ class TreeParser:
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
         """Yield the trees of a stream of sentences, in order.
 
-        Enhanced dependencies are removed; the other columns of CoNLL-U input are kept.
+        Enhanced dependencies are removed; the other columns of CoNLL-U input are kept. Sentences are read in blocks of
+        at least :data:`CHUNK`, or one by one if the batch is 1.
 
         Raises:
             PhmrunError: (exit 3) A line of CoNLL-U is malformed.
@@ -120,7 +121,7 @@ class TreeParser:
 
     @torch.inference_mode()
     def parse(self, sentences: Sequence[Sentence], label: str = "parsing") -> list[Sentence]:
-        """Return the sentences with the network's trees, without enhanced dependencies."""
+        """Return the sentences, in order, with the network's trees and without enhanced dependencies."""
         encoded = self.vocabulary.encode(sentences)
         order = np.argsort(-encoded.lengths, kind="stable")
         trees: list[tuple[list[int], list[str]]] = [([], [])] * len(sentences)
@@ -140,9 +141,9 @@ class TreeParser:
         return [sentence.with_parse(*tree).without_enhanced() for sentence, tree in zip(sentences, trees, strict=True)]
 
     def _heads(self, arcs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Return the heads of all words, ``[batch, length]``.
+        """Return the heads of all words, ``[batch, length]``: best trees, or the best heads if "greedy".
 
-        Adds the time of the search.
+        The time of the search is added to ``_searching``.
         """
         arcs = arcs.cpu()  # trees are searched on the CPU; this also waits for the network
         began = time.perf_counter()
@@ -152,9 +153,13 @@ class TreeParser:
         return heads.to(self.device)
 
     def _sentences(self, lines: Iterator[str]) -> Iterator[Sentence]:
-        """Yield sentences of CoNLL-U or tokenized text.
+        """Yield sentences of CoNLL-U or tokenized text, by ``search.input``.
 
-        "auto": CoNLL-U if the first line that is neither blank nor a comment has a tab.
+        "auto": CoNLL-U if the first line that is neither blank nor a comment has a tab. A note warns if words have no
+        tags.
+
+        Raises:
+            PhmrunError: (exit 3) A line of CoNLL-U is malformed.
         """
         kind = self.search.input
         if kind == "auto":
@@ -179,10 +184,14 @@ class TreeParser:
             yield sentence
 
     def _attachment(self, gold: Sequence[Sentence], parsed: Sequence[Sentence]) -> dict[str, Score]:
+        """Return the attachment scores of parsed trees with the search's settings."""
         return attachment_scores(gold, parsed, subtypes=self.search.subtypes, punctuation=self.search.punctuation)
 
     def _scores(self, gold: Sequence[Sentence], parsed: Sequence[Sentence], parts: Path | None) -> dict[str, Score]:
-        """Return the scores of all sentences, and "uas" and "las" of each part."""
+        """Return the scores of all sentences, and "uas" and "las" of each part.
+
+        ``parts`` is a file with the part of each sentence, one a line; ``None``: there are no parts.
+        """
         scores = self._attachment(gold, parsed)
         names = parts.read_text(encoding="utf-8").split("\n")[: len(gold)] if parts else []
         for part in sorted(set(names)):
@@ -217,8 +226,8 @@ def neighbour_baseline(
 ) -> list[tuple[list[int], list[str]]]:
     """Return heads and labels by the most frequent arc of each word's tag in training.
 
-    Words whose head would be outside the sentence attach to the word before them, the first word to the root. The
-    result may have several roots or cycles.
+    Words whose head would be outside the sentence attach to the word before them, the first word to the root. Unknown
+    tags attach to the word before, with the label "dep". The result may have several roots or cycles.
     """
     arcs = commonest_arcs(train)
     parses = []
@@ -240,9 +249,9 @@ def build_predictor(
     batch_size: int | None,
     **options: str,
 ) -> TreeParser:
-    """Build the predictor of a trained module.
+    """Build the predictor of a trained module; ``options`` are ``weights`` and ``device``.
 
-    ``options`` are ``weights`` and ``device``.
+    ``batch_size`` replaces the configured number of sentences parsed at a time.
     """
     search = Search(**{**config.decoding.model_dump(), "batch": batch_size or config.decoding.batch})
     return TreeParser(cast(BiaffineParser, module.network), vocabulary, search, **options)

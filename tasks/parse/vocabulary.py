@@ -58,9 +58,10 @@ class TreebankVocabulary:
         return sentence.xpos if self.column == "xpos" else sentence.upos
 
     def encode(self, sentences: Sequence[Sentence]) -> "EncodedTreebank":
-        """Return sentences as ids.
+        """Return sentences as ids; heads and labels are ``None`` unless all sentences have trees.
 
-        Heads and labels are ``None`` unless all sentences have trees.
+        Unknown words, tags and characters have the unknown id. A label with an unknown subtype counts as its universal
+        part; an unknown label is :data:`NO_LABEL`.
         """
         words, tags, labels, characters = (self._ids[kind] for kind in ("words", "tags", "labels", "characters"))
         trees = all(sentence.heads for sentence in sentences)
@@ -148,10 +149,7 @@ def learn_vocabulary(
 
 
 class Padded(NamedTuple):
-    """Batch of sentences as padded ids, the root first.
-
-    Padding is 0.
-    """
+    """Batch of sentences as ids, the root first; padding is 0 except in labels."""
 
     words: Numbers  # `[batch, length]`
     tags: Numbers  # `[batch, length]`
@@ -188,16 +186,18 @@ class EncodedTreebank:
 
     @cached_property
     def _character_starts(self) -> Numbers:
+        """Position of each spelling's first character."""
         return np.cumsum(self.character_counts) - self.character_counts
 
     def padded(self, numbers: NDArray[Any]) -> Padded:
-        """Return the sentences with these numbers as a batch."""
+        """Return the sentences with these numbers as a batch, in this order."""
         lengths = self.lengths[numbers] + 1
         columns = np.arange(lengths.max())
         inside = columns < lengths[:, None]
         places = np.where(inside, self._starts[numbers][:, None] + columns, 0)
 
         def taken(values: Numbers | None, padding: int) -> Numbers:
+            """Return values ``[batch, length]`` with padding; an empty array if they are ``None``."""
             return np.zeros((0, 0), dtype=np.int64) if values is None else np.where(inside, values[places], padding)
 
         # Padding has the root's spelling, row 0, which every batch has, so it adds no row.

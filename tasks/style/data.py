@@ -23,6 +23,9 @@ STYLES = ("modern", "original")
 def build_data(config: StyleExperiment, cache: Path) -> ParallelData:
     """Build the data module of an experiment, with prepared corpora in ``cache``.
 
+    With training data, its outputs are also measured by :func:`~phmrun.tasks.style.measures.measures`, and
+    ``data.copies`` are added.
+
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
     """
@@ -35,7 +38,11 @@ def build_data(config: StyleExperiment, cache: Path) -> ParallelData:
 
 
 def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
-    """Return the built-in corpus."""
+    """Return the built-in corpus, unpacked into ``cache``.
+
+    Raises:
+        PhmrunError: (exit 2) The sides are not modern and original.
+    """
     require_languages(data, STYLES)
     directory = builtin.unpack("style", cache)
     files = {split: (directory / f"{split}.{data.source}", directory / f"{split}.{data.target}") for split in SPLITS}

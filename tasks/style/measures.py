@@ -19,9 +19,9 @@ Pairs = Callable[[], Iterable[tuple[str, str]]]
 
 
 def measures(train: Pairs) -> Mapping[str, OutputMeasure]:
-    """Return the measures of outputs by name.
+    """Return the measures of outputs by name: "unchanged" and "style".
 
-    ``train`` yields training pairs without copies.
+    ``train`` yields training pairs without copies; it is read when "style" is first measured.
     """
     return {"unchanged": unchanged, "style": partial(_style, cache(partial(_classifier, train)))}
 
@@ -50,9 +50,12 @@ def _share(name: str, hits: int, n: int, signature: str) -> Score:
 
 
 def _classifier(train: Pairs) -> Callable[[Sequence[str]], int]:
-    """Train the classifier.
+    """Train the classifier, and return a function that counts sentences in the target style.
 
-    Return a function that counts sentences in the target style.
+    Pairs of equal sentences are left out.
+
+    Raises:
+        ModuleNotFoundError: scikit-learn is not installed.
     """
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression

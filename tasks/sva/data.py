@@ -35,7 +35,13 @@ def build_data(config: AgreementExperiment, cache: Path) -> ClassificationData:
 
 
 def corpus(data: ClassificationDataConfig, cache: Path) -> ClassificationCorpus:
-    """Return the items that a data section names."""
+    """Return the items that a data section names: built-in, the user's own, or a published dataset.
+
+    A dataset is its full table divided as by its authors, its files, or (``reduced``) its validation file divided.
+
+    Raises:
+        PhmrunError: (exit 3) A file or dataset is not on this machine.
+    """
     if data.name == "builtin":  # the test items' attractors are in a separate file
         directory = builtin.unpack("agreement", cache)
         files = {split: directory / f"{split}.tsv" for split in SPLITS}
@@ -54,12 +60,13 @@ def corpus(data: ClassificationDataConfig, cache: Path) -> ClassificationCorpus:
 def read(path: Path, part: str | None = None) -> Iterator[Item]:
     """Yield the items of a file in either of Linzen's formats.
 
-    ``part`` is the part of all items; the number of attractors if not given.
+    ``part`` is the part of all items; by default the number of attractors, empty if unknown.
     """
     return (_item(item, part) for item in read_agreement(path))
 
 
 def _item(item: AgreementItem, part: str | None = None) -> Item:
+    """Return an item with its verb's number, and its part as :func:`read` says."""
     attractors = "" if item.attractors is None else str(item.attractors)
     return Item((item.prefix,), NUMBERS[item.label], attractors if part is None else part)
 
@@ -68,9 +75,7 @@ _corpus = partial(corpus_of, labels=LABELS, sentences=1, format="agreement")
 
 
 def nearest_noun_baseline(nouns: Path, items: Sequence[Item]) -> list[str]:
-    """Return the number of the nearest noun before the verb.
-
-    Singular without a noun.
+    """Return the number of the nearest noun before the verb; singular without a noun.
 
     It is right if no attractor stands between subject and verb, and wrong if all nouns in between are attractors,
     except for verb forms such as "saw" that look like nouns. Each line of ``nouns`` has a verb tag, a tab, and a noun
@@ -83,9 +88,10 @@ def nearest_noun_baseline(nouns: Path, items: Sequence[Item]) -> list[str]:
 
 
 def _complete(name: str) -> ClassificationCorpus:
-    """Return a published dataset.
+    """Return a published dataset; test items belong to the parts that list them by attractors.
 
-    Test items belong to the parts that list them by attractors.
+    Raises:
+        PhmrunError: (exit 3) The dataset is not on this machine.
     """
     here = splits_here(CATALOGUE.get(name))
     splits = [*SPLITS, *(split for split in here if split not in SPLITS)]
@@ -94,6 +100,7 @@ def _complete(name: str) -> ClassificationCorpus:
     by_attractors = [path for split, path in paths.items() if split not in SPLITS]
 
     def test() -> Iterator[Item]:
+        """Yield the test items with the part of the file that lists them, else their own."""
         listed = {item.sentences: item.part for part in by_attractors for item in read(part)}
         return (item._replace(part=listed.get(item.sentences, item.part)) for item in read(paths["test"]))
 
@@ -127,6 +134,7 @@ def _undivided(name: str) -> ClassificationCorpus:
     path = locate(name)["all"]["items"]
 
     def split(name: str) -> Iterator[Item]:
+        """Yield the items of a split."""
         return map(_item, divide(list(read_agreement(path)))[name])
 
     return _corpus({name: partial(split, name) for name in SPLITS}, {"all": path}, checksums(name), whole=False)

@@ -40,6 +40,7 @@ class EncoderClassifier(nn.Module):
         self.pooling = options.pooling
 
         def encoder_layer() -> EncoderLayer:
+            """Build a layer of self-attention and feed-forward block."""
             rest = (options.heads, options.attention_dropout, options.bias)
             attention = MultiheadAttention(width, *rest, maps=options.attention_maps, **layer)
             feedforward = FeedForward(width, options.feedforward, options.activation_dropout, **layer)

@@ -26,9 +26,10 @@ def build_module(config: AgreementExperiment, words: int, classes: int) -> Class
 
 
 def build_lstm(config: AgreementExperiment, words: int, classes: int) -> LSTMClassifier:
-    """Build the LSTM of an experiment.
+    """Build the LSTM of an experiment: hidden width = embedding width, no MLP.
 
-    Hidden width = embedding width, no MLP.
+    Raises:
+        PhmrunError: (exit 2) Sizes and structures do not match.
     """
     shared = AgreementOptions.model_fields.keys() & LSTMClassifierOptions.model_fields.keys()
     options = LSTMClassifierOptions(

@@ -24,15 +24,15 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def words(text: str) -> str:
-    """Return text for a picture: without formulas, with home paths shortened."""
+    """Return text for a picture: ``$`` and control characters escaped, home paths shortened."""
     return printable(shared(text)).replace("$", r"\$")
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure atomically, in the format of the file's suffix.
+    """Write a figure atomically, in the format of the file's suffix, at 160 dpi, without dates.
 
     Raises:
-        PhmrunError: The suffix is none of :data:`ENDINGS`.
+        PhmrunError: (exit 2) The suffix is none of :data:`ENDINGS`.
     """
     ending = path.suffix.lower()
     if ending not in ENDINGS:

@@ -24,10 +24,7 @@ ACROSS = 3  # panels side by side at most
 
 
 class Panel(NamedTuple):
-    """Map EᵀE ``[m, m]``, scaled to 0–1.
-
-    ``groups`` is the number of groups of its dimensions.
-    """
+    """Map EᵀE ``[m, m]``, scaled to 0–1; ``groups`` is the number of groups of its dimensions."""
 
     title: str
     map: NDArray[np.float64]
@@ -35,7 +32,7 @@ class Panel(NamedTuple):
 
 
 def correlation_map(tables: Iterator[Tensor]) -> NDArray[np.float64]:
-    """Return EᵀE scaled to 0–1; zeros if constant.
+    """Return EᵀE scaled to 0–1, or zeros if all its values are equal.
 
     ``tables`` yields E in blocks of rows ``[rows, m]``.
     """
@@ -50,12 +47,12 @@ def correlation_map(tables: Iterator[Tensor]) -> NDArray[np.float64]:
 
 @torch.no_grad()
 def correlation_panels(network: nn.Module) -> list[Panel]:
-    """Return the maps of a network's embeddings.
+    """Return the maps of a network's embeddings; a deep one has a map per layer.
 
-    A deep one has a map per layer. Sets the network to evaluation mode.
+    Sets the network to evaluation mode.
 
     Raises:
-        PhmrunError: The network has no embedding.
+        PhmrunError: (exit 2) The network has no embedding.
     """
     network.eval()
     panels: list[Panel] = []
@@ -70,7 +67,7 @@ def correlation_panels(network: nn.Module) -> list[Panel]:
 
 
 def draw_correlation(panels: list[Panel], title: str) -> Figure:
-    """Draw the maps side by side, with lines between groups."""
+    """Return a figure of the maps, at most three side by side, with lines between groups."""
     across = min(len(panels), ACROSS)
     down = -(-len(panels) // across)
     figure = new_figure(PANEL * across + 0.8, PANEL * down + 0.6)
@@ -98,10 +95,7 @@ def draw_correlation(panels: list[Panel], title: str) -> Figure:
 
 
 def _embeddings(network: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Yield the distinct input tables with their names.
-
-    A deep one includes its mapping.
-    """
+    """Yield the distinct input tables with their names; a deep one includes its mapping."""
     seen: set[int] = set()
     children = dict(network.named_children())
     for name in ("define", *(name for name in children if name.endswith("embedding"))):
@@ -114,7 +108,7 @@ def _embeddings(network: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _deep(module: DeFINE) -> Iterator[Panel]:
-    """Yield the maps of a deep embedding's layers."""
+    """Yield the maps of a deep embedding: word vectors, each expansion, the reduction if any."""
     device = next(module.parameters()).device
     words = torch.arange(module.num_embeddings, device=device).split(CHUNK)
     groups = [cast(GroupTransform, transform).groups for transform in module.expand.transforms]

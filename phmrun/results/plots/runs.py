@@ -31,7 +31,7 @@ TRAINING, PREDICTION = "train/units_per_second", "test/sentences_per_second"
 
 
 def heading(runs: Sequence[Run]) -> str:
-    """Return the tasks and data of the runs."""
+    """Return the tasks and data of the runs, as "nmt on multi30k"."""
     tasks, data = (
         ", ".join(dict.fromkeys(str(run.status.about.get(key, "")) for run in runs)) for key in ("task", "data")
     )
@@ -39,7 +39,10 @@ def heading(runs: Sequence[Run]) -> str:
 
 
 def labels(runs: Sequence[Run]) -> list[str]:
-    """Return a label per run: its network, then settings that differ."""
+    """Return a label per run: its network, then settings that differ.
+
+    The network is left out if all have the same and settings differ. Equal labels are numbered.
+    """
     networks = [str(run.status.about.get("network") or run.status.about.get("layer") or PLAIN) for run in runs]
     try:
         settings = [semantic_values(load_run_config(run.config_path, options_of=options_of)) for run in runs]
@@ -63,7 +66,7 @@ def labels(runs: Sequence[Run]) -> list[str]:
 
 
 def default_name(runs: Sequence[Run], kind: str) -> Path:
-    """Return a picture's default path: the working directory, the first run's name."""
+    """Return a picture's default path: ``KIND-FIRST_RUN.png`` in the working directory."""
     return Path(f"{kind}-{runs[0].id}.png")
 
 
@@ -79,7 +82,7 @@ def choose_score(runs: Sequence[Run], asked: str | None) -> str:
     """Return the asked score, or the first of :data:`USUAL` that all runs have.
 
     Raises:
-        PhmrunError: Not all runs have the score, or they have none of :data:`USUAL`.
+        PhmrunError: (exit 2) Not all runs have the score, or they have none of :data:`USUAL` in common.
     """
     for name in USUAL if asked is None else (asked,):
         if all(any(name in row for row in run.history.rows(name)) for run in runs):
@@ -90,10 +93,10 @@ def choose_score(runs: Sequence[Run], asked: str | None) -> str:
 
 
 def curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
-    """Return the course of a score in each run.
+    """Return the course of a score in each run; shares are in percent, time is in minutes.
 
     Raises:
-        PhmrunError: The axis is epochs, and a run has no number of steps per epoch on record.
+        PhmrunError: (exit 2) The axis is epochs, and a run has no number of steps per epoch on record.
     """
     result = []
     for run, label in zip(runs, labels(runs), strict=True):
@@ -109,7 +112,10 @@ def curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
 
 
 def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str = "", log: bool = False) -> Figure:
-    """Draw one line per run, on a logarithmic scale if ``log``."""
+    """Return a figure with one line per run, on a logarithmic scale if ``log``.
+
+    A curve with a single point is a marker.
+    """
     figure = new_figure(7.0, 4.2)
     axes = figure.subplots()
     for number, curve in enumerate(drawn):
@@ -131,10 +137,7 @@ def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str
 
 
 class Pace(NamedTuple):
-    """Recorded speed of a run.
-
-    Other load on its machine is not excluded.
-    """
+    """Recorded speed of a run; other load on its machine is not excluded."""
 
     label: str
     training: float | None  # units (tokens, items) per second: median of its history
@@ -142,13 +145,13 @@ class Pace(NamedTuple):
 
 
 def pace_of(run: Run, label: str) -> Pace:
-    """Return the speed of a run."""
+    """Return the speed of a run; ``None`` for a speed that is not on record."""
     rates = [row[TRAINING] for row in run.history.rows(TRAINING) if TRAINING in row]
     return Pace(label, median(rates) if rates else None, score_value(run.metrics().get(PREDICTION)))
 
 
 def draw_speed(paces: Sequence[Pace], heading: str = "") -> Figure:
-    """Draw bars of training and prediction speed per run.
+    """Return a figure with bars of training and prediction speed per run.
 
     Missing speeds are labeled "not recorded".
     """

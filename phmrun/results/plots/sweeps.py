@@ -17,7 +17,7 @@ from phmrun.statistics.expected_best import expected_best
 
 
 def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters", heading: str = "") -> Figure:
-    """Draw a score by cost, with spreads and the Pareto front."""
+    """Return a figure of a score by cost (logarithmic), with spreads and the Pareto front."""
     figure = new_figure(7.0, 4.6)
     figure.suptitle(fill(words(heading), 90), fontsize=10)
     axes = figure.subplots()
@@ -43,9 +43,10 @@ def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters"
 
 
 def legible(sizes: Sequence[float], least: float = 0.05) -> list[float]:
-    """Return the sizes to label on a logarithmic axis, without overlapping ones.
+    """Return the distinct sizes to label on a logarithmic axis, ascending, without overlapping ones.
 
-    ``least`` is the smallest distance of labels, as a share of the axis.
+    Of two that would overlap, the smaller is kept. ``least`` is the smallest distance of labels, as a share of the
+    axis.
     """
     ordered = sorted(set(sizes))
     room = least * math.log(ordered[-1] / ordered[0])
@@ -57,7 +58,7 @@ def legible(sizes: Sequence[float], least: float = 0.05) -> list[float]:
 
 
 def short(value: float) -> str:
-    """Return a count with a unit: ``7.6M``."""
+    """Return a count with a unit: ``7.6M``; below 1,000 without one."""
     for unit, name in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
         if value >= unit:
             return f"{value / unit:.3g}{name}"
@@ -65,7 +66,7 @@ def short(value: float) -> str:
 
 
 def draw_effects(effects: Sequence[Effect], score: str) -> Figure:
-    """Draw each row's difference from dense with its interval.
+    """Return a figure of each row's difference from dense with its interval.
 
     Points of significantly different rows are filled.
     """
@@ -94,7 +95,7 @@ class Effort(NamedTuple):
 
 
 def draw_tuning(efforts: Sequence[Effort], score: str, heading: str = "") -> Figure:
-    """Draw the expected best score by trials (Dodge et al. 2019)."""
+    """Return a figure of the expected best score by number of trials (Dodge et al. 2019)."""
     figure = new_figure(7.0, 4.2)
     axes = figure.subplots()
     for number, effort in enumerate(efforts):

@@ -31,7 +31,11 @@ class LocalExecutor:
         return len(self._free)
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Start the jobs, each in the lowest free slot."""
+        """Start the jobs, each in the lowest free slot.
+
+        Raises:
+            IndexError: There are more jobs than free slots.
+        """
         for job in jobs:
             slot, environment, where = self._free.pop(0), dict(os.environ), ""
             if self.devices:
@@ -51,7 +55,10 @@ class LocalExecutor:
         return ended
 
     def stop(self) -> None:
-        """Interrupt all jobs, then send stronger signals, until they have ended."""
+        """Interrupt all jobs, then send stronger signals, until they have ended.
+
+        Waits at most the seconds of :data:`GRACE` after each signal.
+        """
         processes = [process for _, process in self._running.values()]
         for which, seconds in GRACE:
             for process in processes:

@@ -76,7 +76,7 @@ class RayExecutor:
         return [Ended(self._running.pop(reference), self._code(reference)) for reference in ready]
 
     def stop(self) -> None:
-        """Cancel all tasks, which interrupts their runs, and wait for them.
+        """Cancel all tasks, which interrupts their runs, and wait for them, at most :data:`WAIT` seconds.
 
         A task is canceled again until it ends, since an interrupt can be lost on a busy machine.
         """
@@ -89,7 +89,7 @@ class RayExecutor:
     def _code(self, reference: Any) -> int:
         """Return the exit code of an ended task.
 
-        It is minus a signal if the task was cancelled or lost.
+        It is -SIGINT if the task was canceled, -SIGKILL if it was lost or failed.
         """
         try:
             return int(self._ray.get(reference))
@@ -102,10 +102,10 @@ class RayExecutor:
 def carry_out(job: Job) -> int:
     """Run a job on the task's machine, and return its exit code.
 
-    The job is a child process, which ends if the task is cancelled.
+    The job is a child process. If the task is canceled, the child is ended by the signals of :data:`GRACE`.
 
     Raises:
-        KeyboardInterrupt: The task was cancelled, and the child had ended or survived all signals.
+        KeyboardInterrupt: The task was canceled, and the child survived all signals.
     """
     # A cluster that was started in the background of a shell ignores interrupts, by which Ray cancels.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -65,12 +65,12 @@ class Slurm:
     options: Sequence[str] = ()
 
     def write(self, jobs: Sequence[Job]) -> Path:
-        """Write the script of one array job, and return its path.
+        """Write the script of one array job into a new numbered folder, and return its path.
 
         Lists of its commands and runs are written beside it.
 
         Raises:
-            PhmrunError: An option has a line end or another unprintable character.
+            PhmrunError: (exit 2) An option has a line end or another unprintable character.
         """
         for option in self.options:
             if not option.isprintable():  # a line end would add lines to the script
@@ -101,12 +101,10 @@ class Slurm:
         return folder / SCRIPT
 
     def submit(self, script: Path) -> str:
-        """Submit a script, and return SLURM's job number.
-
-        The number is also written beside the script.
+        """Submit a script, and return SLURM's job number, which is also written beside the script.
 
         Raises:
-            PhmrunError: sbatch is missing or refuses the script.
+            PhmrunError: (exit 2) sbatch is missing or refuses the script.
         """
         answer = _call("sbatch", "--parsable", str(script))
         job = answer.strip().split(";")[0]
@@ -114,10 +112,7 @@ class Slurm:
         return job
 
     def queued(self) -> set[str]:
-        """Return the runs of this sweep in SLURM's queue.
-
-        The result is empty without SLURM.
-        """
+        """Return the runs of this sweep in SLURM's queue; empty without SLURM."""
         runs: set[str] = set()
         for path in sorted(self.folder.glob(f"*/{JOB}")):
             names = path.with_name(RUNS).read_text(encoding="utf-8").split()
@@ -126,7 +121,11 @@ class Slurm:
 
 
 def cancel_jobs(folder: Path) -> list[str]:
-    """Cancel the queued or running jobs of a sweep, and return their numbers."""
+    """Cancel the queued or running jobs of a sweep, and return their numbers.
+
+    Raises:
+        PhmrunError: (exit 2) scancel refuses.
+    """
     jobs = [path.read_text(encoding="utf-8").strip() for path in sorted(folder.glob(f"*/{JOB}"))]
     alive = [job for job in jobs if _tasks(job)]
     for job in alive:
@@ -135,10 +134,7 @@ def cancel_jobs(folder: Path) -> list[str]:
 
 
 def _tasks(job: str) -> list[int]:
-    """Return the queued tasks of an array job.
-
-    The result is empty if SLURM no longer lists it.
-    """
+    """Return the tasks of an array job that SLURM lists; empty if it lists none or is missing."""
     try:
         listed = subprocess.run(
             ["squeue", "--noheader", "--array", f"--jobs={job}", "--format=%K"],
@@ -152,7 +148,11 @@ def _tasks(job: str) -> list[int]:
 
 
 def _call(*command: str) -> str:
-    """Return the standard output of a SLURM program."""
+    """Return the standard output of a SLURM program.
+
+    Raises:
+        PhmrunError: (exit 2) The program is missing or fails.
+    """
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
