@@ -80,7 +80,10 @@ class ModuleKind(ABC):
         return "dense"
 
     def chosen(self, module: nn.Module, tokens: int) -> Form:
-        """Return the form that inference uses for ``tokens`` vectors; here always "dense"."""
+        """Return the form that inference uses for ``tokens`` vectors.
+
+        It is always "dense" here.
+        """
         return "dense"
 
 
@@ -225,7 +228,10 @@ class BiaffineKind(ModuleKind):
         return Biaffine(*shape, bias_y=bias_y, constant=not reduced, structure=structure, **options)
 
     def plain(self, shape: Shape) -> EinsumBiaffine:
-        """Build the dense reference; y has a linear term if there are several labels."""
+        """Build the dense reference.
+
+        The vector y has a linear term if there are several labels.
+        """
         return EinsumBiaffine(*shape, bias_y=shape[1] > 1)
 
     def draw(self, shape: Shape, batch: Batch, dtype: torch.dtype) -> Inputs:

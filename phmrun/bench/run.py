@@ -159,7 +159,9 @@ def bench_run(
     device: str = "auto",
     finished: Callable[[Report], None] = lambda report: None,
 ) -> Report:
-    """Measure a run's model and opponents in the same rounds; return the report.
+    """Measure a run's model and opponents in the same rounds.
+
+    Return the report.
 
     The run may be unfinished; its last checkpoint is used if there is one.
 
@@ -243,7 +245,9 @@ def opened(run: Run) -> tuple[TrainedModel, Any]:
 
 
 def _load(trained: TrainedModel) -> None:
-    """Load the last checkpoint in place; log a warning if there is none.
+    """Load the last checkpoint in place.
+
+    Log a warning if there is none.
 
     Speed does not depend on the weights.
     """

@@ -49,7 +49,10 @@ class Translating(Protocol):
     """System that translates."""
 
     def decode(self, sources: Sources, beam: int) -> object:
-        """Decode the sentences with this beam; the caller ignores the result."""
+        """Decode the sentences with this beam.
+
+        The caller ignores the result.
+        """
 
 
 class Model:
@@ -116,7 +119,9 @@ class Ours(Model):
         return self.decoders[parts]
 
     def decode(self, sources: Sources, beam: int) -> None:
-        """Run beam or greedy search as ``phmrun eval``; the outputs are discarded.
+        """Run beam or greedy search as ``phmrun eval``.
+
+        The outputs are discarded.
 
         If ``sources.exact``, outputs end only at their limits.
         """
@@ -142,7 +147,9 @@ class Converted:
     search: Search
 
     def decode(self, sources: Sources, beam: int) -> None:
-        """Run the engine's search on token ids; the outputs are discarded.
+        """Run the engine's search on token ids.
+
+        The outputs are discarded.
 
         If ``sources.exact``, every output has at least as many tokens as the greatest limit.
         """

@@ -58,7 +58,9 @@ def interleave(
     settle: Callable[[], object] | None = None,
     clock: Callable[[], float] | None = None,
 ) -> dict[str, Timing]:
-    """Time every candidate once per round; return the timings by name.
+    """Time every candidate once per round.
+
+    Return the timings by name.
 
     First calls are not timed. Each round starts with another candidate.
 

@@ -266,7 +266,10 @@ def _lost_interruptions_repeated() -> Iterator[None]:
     tell = sys.unraisablehook
 
     def hear(lost: "sys.UnraisableHookArgs") -> None:
-        """Send a lost interruption again after ``AGAIN`` seconds; pass other exceptions on."""
+        """Send a lost interruption again after ``AGAIN`` seconds.
+
+        Other exceptions are passed on.
+        """
         if not isinstance(lost.exc_value, KeyboardInterrupt):
             tell(lost)
             return
@@ -284,7 +287,9 @@ def _lost_interruptions_repeated() -> Iterator[None]:
 
 
 def _report(error: BaseException, arguments: Sequence[str]) -> int:
-    """Print an error for the user on standard error; return the exit code.
+    """Print an error for the user on standard error.
+
+    Return the exit code.
 
     A closed pipe is no error and prints nothing. An unknown error is printed as a bug.
     """
@@ -322,7 +327,10 @@ def _report(error: BaseException, arguments: Sequence[str]) -> int:
 
 
 def _flushed(code: str | int | None) -> str | int | None:
-    """Flush standard output and return ``code`` unchanged; a closed pipe is no error."""
+    """Flush standard output and return ``code`` unchanged.
+
+    A closed pipe is no error.
+    """
     try:
         sys.stdout.flush()
     except BrokenPipeError:

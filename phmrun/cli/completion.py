@@ -70,13 +70,19 @@ def datasets(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def presets(context: typer.Context, incomplete: str) -> list[str]:
-    """Return model presets of the typed task; none without a task."""
+    """Return model presets of the typed task.
+
+    None without a task.
+    """
     schema = _schema(context)
     return _beginning(list(schema.model_fields["model"].annotation.presets) if schema else [], incomplete)
 
 
 def networks(context: typer.Context, incomplete: str) -> list[str]:
-    """Return networks of the typed task; none without a task, or if it has only one."""
+    """Return networks of the typed task.
+
+    None without a task, or if the task has only one.
+    """
     from phmrun.config.names import registered_names
 
     schema = _schema(context)
@@ -96,7 +102,10 @@ def keys(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def _schema(context: typer.Context) -> Any:
-    """Return the configuration class of the typed task; None without a task."""
+    """Return the configuration class of the typed task.
+
+    None without a task.
+    """
     task = _task(context)
     return TASKS.get(task).load("schema") if task else None
 
@@ -129,7 +138,10 @@ def configs(incomplete: str) -> list[str]:
 
 
 def papers(incomplete: str) -> list[str]:
-    """Return papers with packaged tables, then "all"; only folder names are read."""
+    """Return papers with packaged tables, then "all".
+
+    Only folder names are read.
+    """
     folders = (files("phmrun.configs") / "papers").iterdir()
     return _beginning([*sorted(folder.name for folder in folders if folder.is_dir()), "all"], incomplete)
 

@@ -49,7 +49,10 @@ def set_verbosity(verbosity: Verbosity) -> None:
 
 
 def verbosity() -> Verbosity:
-    """Return the verbosity by the level of phmrun's logger; normal for other levels."""
+    """Return the verbosity by the level of phmrun's logger.
+
+    It is normal for other levels.
+    """
     level = logging.getLogger("phmrun").level
     return {logging.WARNING: Verbosity.QUIET, logging.DEBUG: Verbosity.VERBOSE}.get(level, Verbosity.NORMAL)
 

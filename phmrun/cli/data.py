@@ -282,7 +282,10 @@ def _mark(dataset: Dataset) -> str:
 
 
 def _tasks(dataset: Dataset) -> str:
-    """Return the dataset's tasks, separated by commas; without any, its format."""
+    """Return the dataset's tasks, separated by commas.
+
+    Without any, return its format.
+    """
     return ", ".join(dataset.tasks) or dataset.format
 
 

@@ -87,7 +87,10 @@ def _packages() -> Iterator[Check]:
 
 
 def _torch() -> Iterator[Check]:
-    """Yield checks of torch, devices, bfloat16 and load; only the first if torch fails to import."""
+    """Yield checks of torch, devices, bfloat16 and load.
+
+    If torch fails to import, yield only the first.
+    """
     try:
         import torch
     except (ImportError, OSError) as error:

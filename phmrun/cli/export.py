@@ -99,7 +99,10 @@ def _facts(exported: "Exported") -> dict[str, Any]:
 
 
 def _write_card(run: "Run", folder: Path) -> None:
-    """Write a model card for the Hub into ``folder``; print its path on standard error."""
+    """Write a model card for the Hub into ``folder``.
+
+    Print its path on standard error.
+    """
     from phmrun.ledger.card import write_hub_card
 
     console.stderr().print(f"the model card: {write_hub_card(run, folder)}", markup=False, soft_wrap=True)

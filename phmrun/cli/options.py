@@ -52,7 +52,10 @@ class Flag(NamedTuple):
 
     @property
     def annotation(self) -> Any:
-        """Annotation of the parameter for Typer; its type also allows None."""
+        """Annotation of the parameter for Typer.
+
+        Its type also allows None.
+        """
         shown = typer.Option(
             self.option, help=self.text, rich_help_panel=self.panel, autocompletion=self.complete, metavar=self.metavar
         )
@@ -354,7 +357,9 @@ def resolve_options(options: ExperimentOptions, *, parent: Path | None = None) -
 
 
 def settings(texts: list[str], section: str | None = None) -> list[tuple[str, Any, str]]:
-    """Return (dotted key, value, label) of each ``--set``; values are read as YAML.
+    """Return (dotted key, value, label) of each ``--set``.
+
+    Values are read as YAML.
 
     Args:
         texts: Values of ``--set``: ``key=value``.

@@ -73,7 +73,9 @@ def add(
 
 
 def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
-    """Write the design of a sweep that was stopped by its looks; return the file.
+    """Write the design of a sweep that was stopped by its looks.
+
+    Return the file.
 
     Empty for other sweeps and for runs.
     """

@@ -176,7 +176,10 @@ def _print(description: "Description", changed: dict[str, Any] | None) -> None:
 
 
 def _state(description: "Description") -> list[tuple[str, Any]]:
-    """Return rows (name, value) of the state of a run; rows without a value are left out."""
+    """Return rows (name, value) of the state of a run.
+
+    Rows without a value are left out.
+    """
     from phmrun.ledger.card import duration
 
     status = description.status

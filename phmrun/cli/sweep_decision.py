@@ -31,7 +31,9 @@ def decide(
     plan: bool,
     as_json: bool,
 ) -> ExitCode:
-    """Run seeds, look by look, until each row is decided; return the exit code.
+    """Run seeds, look by look, until each row is decided.
+
+    Return the exit code.
 
     A row also ends at its maximum number of seeds, and all end at the time limit. With ``plan``, the plan is printed
     and nothing run.

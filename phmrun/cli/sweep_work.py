@@ -55,7 +55,9 @@ def to_run(statuses: Sequence[CellStatus], retry_failed: bool) -> list[CellStatu
 
 
 def is_over(deadline: float | None) -> bool:
-    """Return True, after a message, if the deadline has passed; False without one.
+    """Return True, after a message, if the deadline has passed.
+
+    Return False without a deadline.
 
     ``deadline`` is in seconds of ``time.monotonic``.
     """
@@ -173,7 +175,9 @@ def _devices(made: Plan) -> list[str]:
 
 
 def tuned(made: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: float | None = None) -> Plan | None:
-    """Run the remaining tuning trials; return the plan with the chosen values.
+    """Run the remaining tuning trials.
+
+    Return the plan with the chosen values.
 
     The plan itself if it tunes nothing. None if the deadline has passed.
 

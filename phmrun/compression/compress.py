@@ -285,7 +285,9 @@ def _check_candidates(
     layer: str,
     none_dense: str,
 ) -> None:
-    """Check that some map, and every named table, has a candidate; raise a `PhmrunError` (exit 2) otherwise.
+    """Check that some map, and every named table, has a candidate.
+
+    Raise a `PhmrunError` (exit 2) otherwise.
 
     ``none_dense`` is the reason if there is no dense map at all.
     """

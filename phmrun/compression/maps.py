@@ -56,7 +56,10 @@ def fitted_map(name: str, weight: Tensor, structure: Structure, covariance: Tens
 
 
 def by_kind(maps: Iterable[FittedMap]) -> dict[str, list[FittedMap]]:
-    """Group maps by their kind, the same place in different layers; order is kept."""
+    """Group maps by their kind, the same place in different layers.
+
+    Order is kept.
+    """
     kinds: dict[str, list[FittedMap]] = {}
     for item in maps:
         kinds.setdefault(item.kind, []).append(item)
@@ -113,5 +116,8 @@ def spread(choices: Mapping[str, Sequence[FittedMap]], most: int) -> dict[str, F
 
 
 def _damage(option: FittedMap) -> float:
-    """Return the damage of a candidate; None and negative values (noise) count as 0."""
+    """Return the damage of a candidate.
+
+    None and negative values (noise) count as 0.
+    """
     return max(option.damage or 0.0, 0.0)

@@ -169,7 +169,10 @@ def _absolute(value: Any, prefixes: bool) -> Any:
 
 
 def decoding_section(config: Experiment) -> Section:
-    """Return the decoding section of a task; an empty section if it has none."""
+    """Return the decoding section of a task.
+
+    It is an empty section if the task has none.
+    """
     section = getattr(config, "decoding", None)
     return section if isinstance(section, Section) else Section()
 
@@ -227,7 +230,10 @@ def _yaml_lines(values: Mapping[str, Any], prefix: str, comments: Mapping[str, s
 
 
 def _on_one_line(value: Any) -> str:
-    """Return a value as YAML on one line; control characters are escaped."""
+    """Return a value as YAML on one line.
+
+    Control characters are escaped.
+    """
     escape = isinstance(value, str) and not value.isprintable()  # line ends and the like
     style = '"' if escape else None
     text: str = yaml.dump(

@@ -197,7 +197,10 @@ def semantic_values(config: Experiment, *, former_names: bool = False) -> dict[s
 
 @cache
 def _default(section: type[Section], name: str) -> Any:
-    """Return the default of a key; it is cached, so do not modify it."""
+    """Return the default of a key.
+
+    It is cached, so do not modify it.
+    """
     return section.model_fields[name].get_default(call_default_factory=True)
 
 

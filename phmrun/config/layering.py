@@ -57,7 +57,10 @@ class Source(NamedTuple):
     lines: Mapping[str, int] = MappingProxyType({})
 
     def at(self, key: str) -> str:
-        """Return ``label:line`` of a key; the label alone if its line is unknown."""
+        """Return ``label:line`` of a key.
+
+        It is the label alone if the line is unknown.
+        """
         return f"{self.label}:{self.lines[key]}" if key in self.lines else self.label
 
 
@@ -309,7 +312,9 @@ class _Merged:
             self._put(PROVENANCE, earlier, label)  # not a mapping: the schema rejects it
 
     def _add(self, section: type[Section], values: Mapping[str, Any], prefix: str, source: Source) -> None:
-        """Merge a section of a source, in place; ``prefix`` is its dotted key with a final dot.
+        """Merge a section of a source, in place.
+
+        ``prefix`` is its dotted key with a final dot.
 
         A changed structure first removes the layer's earlier values. Presets come before the section's own keys.
         Unknown keys and values in place of sections are recorded as problems; a null section changes nothing.

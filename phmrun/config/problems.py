@@ -32,7 +32,10 @@ class Problem:
     suggestion: Sequence[str] = ()
 
     def __str__(self) -> str:
-        """Return the problem in one line; a second line lists valid values if there are any."""
+        """Return the problem in one line.
+
+        A second line lists valid values if there are any.
+        """
         text = f"{cut(self.key)}: {self.what}"
         if self.suggestion:
             text += f"; did you mean {' or '.join(repr(name) for name in self.suggestion)}?"

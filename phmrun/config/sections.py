@@ -62,7 +62,9 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_truth_value_as_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Reject ``true`` and ``false`` for keys of other types; else return the value.
+        """Reject ``true`` and ``false`` for keys of other types.
+
+        Otherwise return the value.
 
         Python reads them as the numbers 1 and 0. Elements of lists are not checked.
 
@@ -79,7 +81,9 @@ class Section(BaseModel):
     @field_validator("*")
     @classmethod
     def _of_32_bits(cls, value: Any) -> Any:
-        """Reject integers above 2³² − 1 in absolute value; else return the value.
+        """Reject integers above 2³² − 1 in absolute value.
+
+        Otherwise return the value.
 
         Elements of lists are not checked.
 
@@ -92,7 +96,10 @@ class Section(BaseModel):
 
 
 def former_name(section: type[Section], name: str) -> str:
-    """Return the former name of a renamed key; ``name`` if it was never renamed."""
+    """Return the former name of a renamed key.
+
+    It is ``name`` if the key was never renamed.
+    """
     marks = section.model_fields[name].metadata
     return next((mark.name for mark in marks if isinstance(mark, Formerly)), name)
 
@@ -556,13 +563,18 @@ class HardwareConfig(Section):
     @field_validator("devices", mode="before")
     @classmethod
     def _count_as_a_number(cls, value: Any) -> Any:
-        """Return a text of digits as an integer; anything else unchanged."""
+        """Return a text of digits as an integer.
+
+        Anything else is returned unchanged.
+        """
         return int(value) if isinstance(value, str) and value.isdecimal() else value
 
     @field_validator("devices")
     @classmethod
     def _at_least_one(cls, value: int | str) -> int | str:
-        """Check the number of devices, −1, a list, or "auto"; return it unchanged.
+        """Check the number of devices, −1, a list, or "auto".
+
+        Return it unchanged.
 
         Raises:
             ValueError: It is in another form, 0, below −1, or above 1,024.

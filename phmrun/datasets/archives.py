@@ -239,7 +239,9 @@ class _Counted(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read bytes into ``buffer``; return their number, 0 at the end.
+        """Read bytes into ``buffer``.
+
+        Return their number, 0 at the end.
 
         Raises:
             PhmrunError: The limit is exceeded.

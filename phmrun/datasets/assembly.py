@@ -66,7 +66,9 @@ def assemble(
 
 
 def _together(parts: Sequence[Part], archives: Mapping[str, Path], folder: Path) -> Iterator[tuple[str | None, ...]]:
-    """Yield the aligned lines of one part's sides; None for an unreadable line.
+    """Yield the aligned lines of one part's sides.
+
+    None for an unreadable line.
 
     Raises:
         PhmrunError: (exit 3) The sides differ in length, or an archive is damaged.
@@ -99,7 +101,10 @@ def _decoded(handle: IO[bytes]) -> Iterator[str | None]:
 
 
 def _marked(lines: Iterator[str | None], part: Part, archives: Mapping[str, Path]) -> Iterator[str | None]:
-    """Yield the text inside a part's markup; without markup, the lines themselves."""
+    """Yield the text inside a part's markup.
+
+    Without markup, yield the lines themselves.
+    """
     if part.markup == "segments":
         for line in lines:
             if line and (match := _SEGMENT.search(line)):
@@ -141,7 +146,10 @@ def _rows(
 
 
 def _selected(lines: Iterator[str | None], part: Part) -> Iterator[str | None]:
-    """Yield every k-th line (``every``), or all others (``but_every``); without both, all."""
+    """Yield every k-th line (``every``), or all others (``but_every``).
+
+    Without both, yield all.
+    """
     for number, line in enumerate(lines, 1):
         left_out = (part.every and number % part.every) or (part.but_every and number % part.but_every == 0)
         if not left_out:

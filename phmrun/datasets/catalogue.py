@@ -93,7 +93,10 @@ class Dataset:
 
     @property
     def bytes(self) -> int | None:
-        """Total size of all files in bytes; None if one is unknown."""
+        """Total size of all files in bytes.
+
+        None if one is unknown.
+        """
         sizes = [file.bytes for file in self.files]
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
@@ -126,7 +129,10 @@ class Catalogue:
 
     @property
     def _announced(self) -> list[str]:
-        """Names of datasets that packages and plug-ins add; none if a text was given."""
+        """Names of datasets that packages and plug-ins add.
+
+        There are none if a text was given.
+        """
         return [name for name in DATASETS.names() if name not in self._datasets] if self._text is None else []
 
     @cached_property
@@ -227,7 +233,9 @@ def _for_role(value: Any, role: str) -> Any:
 def _file(
     entry: dict[str, Any], role: str, mirrors: tuple[str, ...], archives: Mapping[str, Remote], where: str
 ) -> File:
-    """Build a file from an entry; without addresses or parts, mirrors give the addresses.
+    """Build a file from an entry.
+
+    Without addresses or parts, mirrors give the addresses.
 
     Raises:
         PhmrunError: The entry is invalid.

@@ -101,7 +101,9 @@ def _wanted(dataset: Dataset, splits: Sequence[str], force: bool) -> dict[str, l
 
 
 def _bring(dataset: Dataset, split: str, wanted: Sequence[File], pause: float) -> list[Path]:
-    """Download, extract or assemble files of a split; return their paths.
+    """Download, extract or assemble files of a split.
+
+    Return their paths.
 
     Assembled files are made for all roles together. Checksums that the catalogue lacks are recorded.
 
@@ -154,7 +156,10 @@ def build_split(dataset: Dataset, split: str, archives: dict[str, Path], folder:
 
 
 def _archive(dataset: Dataset, name: str, pause: float) -> Path:
-    """Return the path of an archive; download it if missing or its checksum is wrong."""
+    """Return the path of an archive.
+
+    Download it if missing or its checksum is wrong.
+    """
     archive = dataset.archives[name]
     if check(dataset, archive, recorded(dataset)) in (Check.MISSING, Check.WRONG):
         _download(dataset, archive, pause)
@@ -202,7 +207,9 @@ def _download(dataset: Dataset, remote: Remote, pause: float) -> None:
 
 
 def _try(url: str, remote: Remote, folder: Path, pause: float) -> str | None:
-    """Download from one address through pooch; return the reason of a failure, or None.
+    """Download from one address through pooch.
+
+    Return the reason of a failure, or None.
 
     A resumed file with a wrong checksum is downloaded once more from the start. Without a known checksum an existing
     file is removed first.
@@ -326,7 +333,10 @@ class ResumingDownload:
                 os.fsync(handle.fileno())
 
     def _show(self, position: int) -> None:
-        """Advance the progress to ``position`` bytes; back if the server starts over."""
+        """Advance the progress to ``position`` bytes.
+
+        It moves back if the server starts over.
+        """
         self._advance(position - self._shown)
         self._shown = position
 

@@ -190,7 +190,10 @@ def _bare(path: str) -> str:
 
 
 def _unknown(dataset: Dataset, path: Path) -> PhmrunError:
-    """Return the error for a file that the catalogue does not know; the hint names a split."""
+    """Return the error for a file that the catalogue does not know.
+
+    The hint names a split.
+    """
     holds = "holds no file" if is_archive(path) else "is not a file"
     split, files = next(iter(dataset.splits.items()))
     target = split if len(files) == 1 else f"{split}.{files[0].role}"
@@ -317,7 +320,9 @@ def _checked(dataset: Dataset, staged: _Staged, force: bool) -> dict[str, dict[s
 
 
 def _placed(dataset: Dataset, staged: _Staged, force: bool) -> list[Path]:
-    """Move the staged files into place; return the paths of those that are new.
+    """Move the staged files into place.
+
+    Return the paths of those that are new.
 
     Files with the same content stay. Missing checksums and pairs left out are recorded beside the data.
 

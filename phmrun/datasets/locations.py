@@ -54,12 +54,18 @@ def find(dataset: Dataset, file: Remote) -> Path | None:
 
 
 def is_here(dataset: Dataset) -> bool:
-    """Return True if every file of the dataset exists; contents are not read."""
+    """Return True if every file of the dataset exists.
+
+    Contents are not read.
+    """
     return len(splits_here(dataset)) == len(dataset.splits)
 
 
 def splits_here(dataset: Dataset) -> tuple[str, ...]:
-    """Return the splits whose files all exist; contents are not read."""
+    """Return the splits whose files all exist.
+
+    Contents are not read.
+    """
     return tuple(split for split, files in dataset.splits.items() if all(find(dataset, file) for file in files))
 
 
@@ -269,7 +275,9 @@ def write_dropped(dataset: Dataset, split: str, count: int) -> None:
 
 
 def _read(dataset: Dataset, name: str) -> dict[str, Any]:
-    """Return the content of a small JSON file beside the data; empty if it is missing.
+    """Return the content of a small JSON file beside the data.
+
+    Empty if it is missing.
 
     Raises:
         PhmrunError: (exit 3) It cannot be read.

@@ -39,7 +39,9 @@ def translate(
     device: torch.device | str = "cpu",
     label: str = "translating",
 ) -> list[list[Hypothesis]]:
-    """Translate all sources, in inference mode; batching does not change the results.
+    """Translate all sources, in inference mode.
+
+    Batching does not change the results.
 
     An empty source has the empty output.
 
@@ -85,7 +87,9 @@ def translate(
 def by_length(
     sources: Sequence[Tokens], find: Find, *, batch: int, ratio: float, offset: int, label: str
 ) -> list[list[Hypothesis]]:
-    """Decode all sources in batches of similar length; return results in input order.
+    """Decode all sources in batches of similar length.
+
+    Return results in input order.
 
     Return the results in the input order.
 

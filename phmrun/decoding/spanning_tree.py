@@ -63,7 +63,9 @@ def _are_trees(heads: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
 
 
 def _best_tree(scores: NDArray[np.float64], single_root: bool) -> list[int]:
-    """Return the heads of the best tree of a sentence, ``[length, length] -> [length]``.
+    """Return the heads of the best tree of a sentence.
+
+    Shapes: ``[length, length] -> [length]``.
 
     With ``single_root``, the root has one child.
     """
@@ -82,7 +84,9 @@ def _best_tree(scores: NDArray[np.float64], single_root: bool) -> list[int]:
 
 
 def _edmonds(weights: NDArray[np.complex128]) -> list[int]:
-    """Return the heads of the best tree by Edmonds' algorithm, ``[length, length] -> [length]``.
+    """Return the heads of the best tree by Edmonds' algorithm.
+
+    Shapes: ``[length, length] -> [length]``.
 
     A walk from every word follows best heads until it reaches a visited component. A cycle is contracted to a
     component, whose arcs are weighted by their gain over the arcs of the cycle. Only sums and the order of weights

@@ -111,7 +111,10 @@ def _common_course(run: Run, again: Run) -> tuple[int | None, bool]:
 
 
 def _alike(first: Any, second: Any) -> bool:
-    """Return True if two values are equal up to ``ROUNDING``; texts must be equal."""
+    """Return True if two values are equal up to ``ROUNDING``.
+
+    Texts must be equal.
+    """
     try:
         return math.isclose(float(first), float(second), rel_tol=ROUNDING, abs_tol=1e-6)
     except (TypeError, ValueError):

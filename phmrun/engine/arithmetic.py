@@ -75,7 +75,10 @@ def kernels_of(
 
 
 def _not_concerned(config: Experiment) -> str:
-    """Return why a run has no float32 products on the CPU; "" if it has."""
+    """Return why a run has no float32 products on the CPU.
+
+    It is "" if it has.
+    """
     if config.training.precision != "32":
         return f"the precision is {config.training.precision}"
     if config.hardware.compile:

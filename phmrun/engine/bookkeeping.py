@@ -69,7 +69,10 @@ def scores_of_training(run: Run, fitted: "Fitted", training: TrainingConfig) -> 
 
 
 def tell_validation(row: Mapping[str, Any]) -> None:
-    """Log the scores of a validation; rows without "val/…" figures are ignored."""
+    """Log the scores of a validation.
+
+    Rows without "val/…" figures are ignored.
+    """
     scores = {name: value for name, value in row.items() if name.startswith("val/")}
     if scores:
         figures = " · ".join(

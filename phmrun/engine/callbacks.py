@@ -49,7 +49,9 @@ class Stopping(Callback):
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Handle SIGINT and SIGTERM within the block; then restore the earlier handlers.
+        """Handle SIGINT and SIGTERM within the block.
+
+        Then restore the earlier handlers.
 
         Outside the main thread, do nothing.
         """

@@ -142,7 +142,10 @@ def _package_checksum(top: str) -> str:
 
 
 def _source_file(module: str) -> Path | None:
-    """Return the ``.py`` file of a module; None if it has none."""
+    """Return the ``.py`` file of a module.
+
+    None if it has none.
+    """
     spec = importlib.util.find_spec(module)
     return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
 
@@ -172,5 +175,8 @@ def _tree(path: Path) -> str:
 
 @cache
 def _version(top: str) -> str:
-    """Return the version of an imported package; "" if it has none. Cached."""
+    """Return the version of an imported package.
+
+    It is "" if there is none. The result is cached.
+    """
     return str(getattr(sys.modules.get(top), "__version__", ""))

@@ -68,7 +68,10 @@ class DataModule(Generic[V]):
 
     @property
     def share(self) -> tuple[int, int]:
-        """Rank of this process, and number of processes; (0, 1) outside training."""
+        """Rank of this process, and number of processes.
+
+        Outside training they are (0, 1).
+        """
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
     def require(self, split: str) -> None:
@@ -107,7 +110,10 @@ class DataModule(Generic[V]):
 
     @property
     def prepared_path(self) -> Path | None:
-        """Directory of the prepared data in the cache; None if the task keeps none."""
+        """Directory of the prepared data in the cache.
+
+        None if the task keeps none.
+        """
         try:
             return self.prepared.path
         except NotImplementedError:

@@ -325,7 +325,10 @@ def _train(
         module.teacher = Teacher(derivation.teacher.module, config.distillation.weight, config.distillation.temperature)
 
     def record(row: dict[str, Any]) -> None:
-        """Write a row into history, mirror and status, and log validations; only in the first process."""
+        """Write a row into history, mirror and status, and log validations.
+
+        Do so only in the first process.
+        """
         if mirror is None:
             return
         run.history.append(row)
@@ -410,7 +413,9 @@ def _kept_rates(run: Run, parent: Run | None) -> dict[str, float] | None:
 def _begin(
     config: Experiment, data: DataModule, module: TrainingModule, run: Run, plugins: Mapping[Path, str]
 ) -> Mirror:
-    """Write the records that are complete before training; return the opened mirror.
+    """Write the records that are complete before training.
+
+    Return the opened mirror.
 
     They are status, vocabulary, plug-ins, parameter counts and the prepared data.
     """

@@ -231,7 +231,10 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         self.before_renaming = before_renaming
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
-        """Write ``checkpoint`` with its layout to ``path``; a reader sees the old or new file."""
+        """Write ``checkpoint`` with its layout to ``path``.
+
+        A reader sees the old or new file.
+        """
         write_checkpoint(Path(path), {**checkpoint, LAYOUT: layout(checkpoint)}, self.before_renaming)
 
 

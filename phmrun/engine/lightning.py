@@ -129,7 +129,10 @@ class LightningTraining(pl.LightningModule):
         return self.objective.state_dict(*arguments, **keywords)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Load weights into the task's module, in place; return what torch returns."""
+        """Load weights into the task's module, in place.
+
+        Return what torch returns.
+        """
         return self.objective.load_state_dict(state_dict, strict, assign)
 
 

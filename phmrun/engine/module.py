@@ -171,7 +171,10 @@ class TrainingModule(nn.Module):
         raise PhmrunError("the networks of this task learn from no teacher", where="distillation")
 
     def begin(self, data: Any) -> None:
-        """Initialize the network from the data before a run's first step; here nothing."""
+        """Initialize the network from the data before a run's first step.
+
+        Do nothing here.
+        """
 
     def export_graph(self) -> ExportGraph:
         """Return the trained network as a function of tensors, for ``phmrun export``.
@@ -199,10 +202,16 @@ class TrainingModule(nn.Module):
         return {"loss": total * share, "nll": loss.nll.detach(), "units": loss.units}
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Hook before each optimizer step, when the gradients are complete; here nothing."""
+        """Hook before each optimizer step, when the gradients are complete.
+
+        Do nothing here.
+        """
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add state for exact resume to a checkpoint, in place; here nothing."""
+        """Add state for exact resume to a checkpoint, in place.
+
+        Do nothing here.
+        """
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore the state of :meth:`on_save_checkpoint`; here nothing."""

@@ -47,7 +47,10 @@ class Movement:
 
     @property
     def multiplier(self) -> float:
-        """Multiplier of the learning rate, m_D / (N·m_f), rounded; 1 if the step moves nothing."""
+        """Multiplier of the learning rate, m_D / (N·m_f), rounded.
+
+        It is 1 if the step moves nothing.
+        """
         return rounded(1 / (self.factors * self.share)) if self.share else 1.0
 
 
@@ -57,7 +60,10 @@ def rounded(value: float) -> float:
 
 
 def factors_of(structure: Structure) -> dict[str, nn.Parameter]:
-    """Return a structure's own trained parameters by name, without temporary ones; empty for a dense matrix."""
+    """Return a structure's own trained parameters by name, without temporary ones.
+
+    Empty for a dense matrix.
+    """
     own = structure.named_parameters(recurse=False) if structure.name != "dense" else ()
     return {name: value for name, value in own if value.requires_grad and name not in structure.temporary}
 
@@ -145,14 +151,19 @@ def _step(value: Tensor, slope: Tensor, rule: Rule) -> Tensor:
 
 
 def _norm(change: Tensor, covariance: Tensor | None) -> float:
-    """Return the root mean square movement of the outputs by a change of W; the Frobenius norm without covariance."""
+    """Return the root mean square movement of the outputs by a change of W.
+
+    Without covariance it is the Frobenius norm.
+    """
     product = change if covariance is None else change @ covariance.to(change)
     return math.sqrt(max(0.0, float((product * change).sum())))
 
 
 @torch.no_grad()
 def balance(network: nn.Module, measured: Mapping[str, Movement], optimizer: str) -> list[str]:
-    """Rescale the factors of each map in place so that equal steps move its outputs equally; W stays the same.
+    """Rescale the factors of each map in place so that equal steps move its outputs equally.
+
+    W stays the same.
 
     A factor is multiplied by (m_f / m)^(1/e), with the geometric mean m of the map's factors. The exponent e is 1 for
     Adam and 2 for gradient descent; LAMB's steps are relative to a factor's norm already, and nothing is done.
@@ -181,7 +192,10 @@ def balance(network: nn.Module, measured: Mapping[str, Movement], optimizer: str
 
 
 def _rescaled(structure: Structure, factors: Sequence[nn.Parameter], scales: Sequence[float]) -> bool:
-    """Multiply factors by scales in place; undo it and return ``False`` if W changes by more than 0.1 %."""
+    """Multiply factors by scales in place.
+
+    Undo it and return ``False`` if W changes by more than 0.1 %.
+    """
     before, kept = structure.materialize().clone(), [factor.clone() for factor in factors]
     for factor, scale in zip(factors, scales, strict=True):
         factor.mul_(scale)

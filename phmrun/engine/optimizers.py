@@ -78,7 +78,9 @@ LAZY_ADAM = Kind("phmrun.engine.lazy_adam:LazyAdam", groups=table_groups)
 
 
 def optimizer_kind(name: str) -> Kind:
-    """Return the optimizer of a name; one registered without :class:`Kind` gets defaults.
+    """Return the optimizer of a name.
+
+    One registered without :class:`Kind` gets defaults.
 
     Raises:
         PhmrunError: (exit 2) There is no such optimizer.
@@ -257,7 +259,9 @@ def parameter_groups(
 
 
 def rate_table(network: nn.Module, config: OptimizerConfig, measured: Mapping[str, float] | None = None) -> list[Rate]:
-    """Return the rates by parameter name; empty if all parameters have rate 1.
+    """Return the rates by parameter name.
+
+    Empty if all parameters have rate 1.
 
     Layer numbers are replaced by *, except in measured rates, which differ between layers.
     """

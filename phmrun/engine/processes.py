@@ -54,7 +54,10 @@ def ending_with(
     left = threading.Event()
 
     def look() -> None:
-        """Check until the block ends; exit the process at the first death."""
+        """Check until the block ends.
+
+        Exit the process at the first death.
+        """
         while not left.wait(LOOK_EVERY):
             if dead := death():
                 LOG.error("%s; the same command continues from the last checkpoint", dead.what)
@@ -180,7 +183,9 @@ _MOST = 2**31 - 1
 
 @functools.cache
 def keep_freed_memory() -> bool:
-    """Make glibc keep freed memory for the rest of the process; True if it does.
+    """Make glibc keep freed memory for the rest of the process.
+
+    Return True if it does.
 
     By default, glibc returns large freed blocks to the system, which clears each page of the next block. That takes up
     to 40 % of the CPU time of a training step with tensors of tens of megabytes. Peak memory is unchanged. Other C

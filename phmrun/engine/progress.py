@@ -122,7 +122,10 @@ class TrainingProgress(Callback):
 
 
 def reads_are_free(module: pl.LightningModule) -> bool:
-    """Return True on a CPU; a read from a GPU waits for all queued work."""
+    """Return True on a CPU.
+
+    A read from a GPU waits for all queued work.
+    """
     return module.device.type == "cpu"
 
 

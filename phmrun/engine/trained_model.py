@@ -349,7 +349,9 @@ def evaluate_run(
     files: Sequence[Path] = (),
     data: DataModule | None = None,
 ) -> dict[str, Any]:
-    """Score a run on one split; write the results into its directory.
+    """Score a run on one split.
+
+    Write the results into its directory.
 
     Written are scores, predictions, samples (except of other files) and card.
 

@@ -132,7 +132,9 @@ def largest_difference(program: ExportGraph, run: Run) -> float:
 
 
 def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> Run:
-    """Write folded weights by name; return the network that has read them.
+    """Write folded weights by name.
+
+    Return the network that has read them.
 
     A tied table is stored once, and its other names in the metadata. The file is loaded into ``program.network``.
     """
@@ -155,7 +157,10 @@ def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str
 
 
 def _write_torch_export(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> Run:
-    """Write a program for ``torch.export.load``; return the program read from the file."""
+    """Write a program for ``torch.export.load``.
+
+    Return the program read from the file.
+    """
     exported = torch.export.export(program.function, program.examples[0], dynamic_shapes=_free_sizes(program))
     # torch.export.save requires the ending .pt2.
     beside = path.with_suffix(".pt2")
@@ -170,7 +175,9 @@ def _write_torch_export(program: ExportGraph, path: Path, facts: Mapping[str, st
 
 
 def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> Run:
-    """Write an ONNX graph; return a function that runs the file in onnxruntime.
+    """Write an ONNX graph.
+
+    Return a function that runs the file in onnxruntime.
 
     Raises:
         PhmrunError: A package is missing (exit 2), or torch cannot export the model (exit 1).

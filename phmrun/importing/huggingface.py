@@ -167,7 +167,10 @@ def _search(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _languages(checkpoint: Checkpoint) -> tuple[str, str] | None:
-    """Source and target language of ``tokenizer_config.json``; None if it does not name two different ones."""
+    """Source and target language of ``tokenizer_config.json``.
+
+    None if it does not name two different ones.
+    """
     settings = checkpoint.optional("tokenizer_config.json")
     source, target = settings.get("source_lang"), settings.get("target_lang")
     if not (isinstance(source, str) and isinstance(target, str) and source and target) or source == target:
@@ -347,7 +350,9 @@ def _size(checkpoint: Checkpoint, key: str) -> int:
 
 
 def _rate(checkpoint: Checkpoint, key: str) -> float:
-    """Return a dropout rate of the checkpoint's config; 0.1 if it is missing.
+    """Return a dropout rate of the checkpoint's config.
+
+    It is 0.1 if missing.
 
     Raises:
         PhmrunError: (exit 3) It is not a number of at least 0 and below 1.
@@ -359,7 +364,10 @@ def _rate(checkpoint: Checkpoint, key: str) -> float:
 
 
 def _token(checkpoint: Checkpoint, key: str, otherwise: int) -> int:
-    """Return a token id of the checkpoint's config; ``otherwise`` if it is no integer."""
+    """Return a token id of the checkpoint's config.
+
+    It is ``otherwise`` if the value is no integer.
+    """
     value = checkpoint.config.get(key)
     return value if isinstance(value, int) else otherwise
 

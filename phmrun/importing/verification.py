@@ -85,7 +85,9 @@ def verify(run: Run, directory: Path, text: Path) -> Verification:
 
 
 def _their_outputs(directory: Path, sources: Sequence[list[int]], beam: int, alpha: float) -> list[list[int]]:
-    """Return the outputs of transformers' search as phmrun's tokens, without the end; empty for empty sources.
+    """Return the outputs of transformers' search as phmrun's tokens, without the end.
+
+    Empty for empty sources.
 
     Raises:
         PhmrunError: The package transformers is missing.

@@ -45,7 +45,10 @@ class _Output(Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        """Set the switch to ``NATIVE`` if it is ``ONEDNN``; return the gradient unchanged."""
+        """Set the switch to ``NATIVE`` if it is ``ONEDNN``.
+
+        Return the gradient unchanged.
+        """
         if switched() == ONEDNN:
             switch(NATIVE)
         return gradients[0]

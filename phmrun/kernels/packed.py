@@ -87,7 +87,9 @@ class FewRows:
         self._by_kernel: dict[str, Map] = {}
 
     def __call__(self, inputs: Tensor) -> Tensor:
-        """Return W x + b for each row, ``[rows, in_features] -> [rows, out_features]``.
+        """Return W x + b for each row.
+
+        Shapes: ``[rows, in_features] -> [rows, out_features]``.
 
         The first call with a number of rows may measure the kernels.
         """
@@ -97,7 +99,9 @@ class FewRows:
         return apply(inputs)
 
     def _chosen(self, rows: int) -> Map:
-        """Return the map for this number of rows; build it if it is new.
+        """Return the map for this number of rows.
+
+        Build it if it is new.
 
         Numbers up to the same power of two share a kernel. It is ``F.linear`` except in float32 on a CPU.
         """

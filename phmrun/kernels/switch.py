@@ -23,7 +23,10 @@ def has_switch() -> bool:
 
 
 def switched() -> str | None:
-    """Return the value of the switch; None if this torch has none."""
+    """Return the value of the switch.
+
+    None if this torch has none.
+    """
     return str(_products().fp32_precision) if has_switch() else None
 
 

@@ -306,7 +306,10 @@ class AdaptiveSoftmax(nn.Module):
 
 
 def _projections(clusters: Sequence[Cluster], width: int, layer: dict[str, Any]) -> nn.ModuleList:
-    """Return a map from each cluster's width to the model's; the identity if equal."""
+    """Return a map from each cluster's width to the model's.
+
+    It is the identity if both are equal.
+    """
     return nn.ModuleList(
         nn.Identity() if cluster.width == width else _map(cluster.width, width, False, **layer) for cluster in clusters
     )

@@ -105,5 +105,8 @@ class MultiheadAttention(nn.Module):
         return self.split(query), self.split(key), self.split(value)
 
     def split(self, vectors: Tensor) -> Tensor:
-        """Return a view by heads, ``[batch, length, inner] -> [batch, heads, length, head_width]``."""
+        """Return a view by heads.
+
+        Shapes: ``[batch, length, inner] -> [batch, heads, length, head_width]``.
+        """
         return vectors.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

@@ -68,7 +68,9 @@ class Biaffine(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw W with standard deviation 1 / in_features; set u, v and c to zero.
+        """Draw W with standard deviation 1 / in_features.
+
+        Set u, v and c to zero.
 
         Inputs of unit variance then have scores of unit variance.
         """
@@ -85,7 +87,10 @@ class Biaffine(nn.Module):
 
     @property
     def _form(self) -> BilinearForm | None:
-        """Bilinear form of the structure without W; None if it has none."""
+        """Bilinear form of the structure without W.
+
+        None if it has none.
+        """
         form: BilinearForm | None = self.maps[0].bilinear  # type: ignore[assignment]
         return form
 
@@ -149,7 +154,10 @@ class Biaffine(nn.Module):
         return plain.eval()
 
     def _of_y(self, y: Tensor) -> Tensor:
-        """Return v·y + c, ``[…, m, in_features] -> […, m, labels]``."""
+        """Return v·y + c.
+
+        Shapes: ``[…, m, in_features] -> […, m, labels]``.
+        """
         return F.linear(y, self.v, self.c)  # type: ignore[arg-type]
 
     def extra_repr(self) -> str:

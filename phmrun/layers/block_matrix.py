@@ -22,7 +22,9 @@ def block_size(size: int, blocks: int) -> int:
 
 
 def into_blocks(inputs: Tensor, blocks: int, size: int) -> Tensor:
-    """Split features into blocks of ``size``, ``[tokens, features] -> [blocks, size, tokens]``.
+    """Split features into blocks of ``size``.
+
+    Shapes: ``[tokens, features] -> [blocks, size, tokens]``.
 
     The result is a view unless padding is needed.
     """

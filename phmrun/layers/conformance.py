@@ -103,7 +103,9 @@ _TRIED: set[type] = set()
 
 
 def _without_memory(trial: Any) -> torch.Tensor | None:
-    """Return W on the meta device; None if an operation needs real numbers.
+    """Return W on the meta device.
+
+    None if an operation needs real numbers.
 
     Raises:
         PhmrunError: ``materialize`` fails otherwise.

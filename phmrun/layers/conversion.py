@@ -74,7 +74,9 @@ def convert(
 def convert_layers(
     model: Model, chosen: Mapping[nn.Module, str], structure: str, options: Mapping[str, Any], *, near: bool = False
 ) -> tuple[Model, list[ConvertedLayer]]:
-    """Convert layers of ``model`` in place; return it with their records.
+    """Convert layers of ``model`` in place.
+
+    Return it with their records.
 
     If the model itself is such a layer, another module is returned.
 
@@ -227,7 +229,10 @@ def _parts(module: nn.Module) -> Iterable[nn.Module]:
 
 
 def _reason(module: nn.Module, but: Iterable[str], name: str) -> str:
-    """Return why a module is left as it is; ``but`` are the caller's patterns."""
+    """Return why a module is left as it is.
+
+    ``but`` are the caller's patterns.
+    """
     if is_supported(module):
         return "excluded by `but`" if _matches(name, but) else "not selected by `names`"
     if isinstance(module, STRUCTURED):
@@ -336,7 +341,9 @@ def _embedding(
 def _attention(
     module: nn.MultiheadAttention, structure: str, near: bool, options: dict[str, Any]
 ) -> StructuredAttention:
-    """Give the matrices of Q, K and V a structure, in place; return the module.
+    """Give the matrices of Q, K and V a structure, in place.
+
+    Return the module.
 
     Unless ``near``, their joint bias becomes zero. The output map is a layer of its own.
     """

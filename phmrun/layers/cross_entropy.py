@@ -55,7 +55,10 @@ class _LinearCrossEntropy(Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        """Return loss and negative log-likelihood; save the gradients of the loss."""
+        """Return loss and negative log-likelihood.
+
+        Save the gradients of the loss.
+        """
         device, vocabulary = hidden.device.type, weight.shape[0]
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
         total = torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype

@@ -345,7 +345,10 @@ class DeFINE(nn.Module):
         return super().train(mode)
 
     def _current_table(self) -> Tensor:
-        """Return the cached table; compute it if missing or a parameter has changed."""
+        """Return the cached table.
+
+        Compute it if missing or a parameter has changed.
+        """
         if self._table is None or any(
             place[name] is not parameter or _version(parameter) != version
             for place, name, parameter, version in self._table_of

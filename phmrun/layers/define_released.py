@@ -92,7 +92,9 @@ class ReleasedDeFINE(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw all matrices with Glorot's standard deviation, in place; biases become zero.
+        """Draw all matrices with Glorot's standard deviation, in place.
+
+        Biases become zero.
 
         Fans of a group transform with separate matrices: groups · outputs of a group, and inputs · outputs of a group.
         """

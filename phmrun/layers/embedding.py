@@ -66,12 +66,18 @@ class Embedding(nn.Module):
             self.to(dtype)
 
     def reset_parameters(self, std: float = 1.0) -> None:
-        """Draw W with standard deviation ``std``, in place; the default is ``nn.Embedding``'s."""
+        """Draw W with standard deviation ``std``, in place.
+
+        The default is ``nn.Embedding``'s.
+        """
         self.structure.reset_parameters(std)
 
     @property
     def weight(self) -> Tensor:
-        """Dense table W ``[num_embeddings, embedding_dim]``; the padding row is not zeroed."""
+        """Dense table W ``[num_embeddings, embedding_dim]``.
+
+        The padding row is not zeroed.
+        """
         return build_weight(self.structure)
 
     def forward(self, tokens: Tensor) -> Tensor:

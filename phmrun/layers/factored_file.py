@@ -31,7 +31,9 @@ FORMAT = 1
 
 
 def save(model: nn.Module, path: str | Path) -> Path:
-    """Write a converted model as one safetensors file; return the path.
+    """Write a converted model as one safetensors file.
+
+    Return the path.
 
     The file holds its factors, other tensors and the recipe.
 
@@ -127,7 +129,9 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
 
 
 def _built(model: Model, recipe: Mapping[str, Any], path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Model:
-    """Convert the factory's model by a recipe, in place; return it.
+    """Convert the factory's model by a recipe, in place.
+
+    Return it.
 
     Sizes are checked before memory is allocated. The report of the conversion is kept with the model.
 
@@ -174,7 +178,9 @@ def _check_memory(
 
 
 def _options(structure: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options in their types; ``application``, an argument of ``Linear``, is kept if valid.
+    """Return options in their types.
+
+    ``application``, an argument of ``Linear``, is kept if valid.
 
     Raises:
         PhmrunError: The structure or an option is unknown, or a value is invalid.

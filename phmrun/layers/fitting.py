@@ -134,7 +134,10 @@ def best_coupled_blocks(
         return torch.einsum("ikr,rij,jrc->ikjc", b, d, c).reshape(target.shape)
 
     def improve() -> float:
-        """Optimize B, then D and C of each column of blocks, in place; return the error."""
+        """Optimize B, then D and C of each column of blocks, in place.
+
+        Return the error.
+        """
         coupled = torch.einsum("rij,jrc->irjc", d, c).flatten(2)  # [i, r, in]
         read = coupled @ steady
         for number in range(blocks):
@@ -195,7 +198,10 @@ def best_sparse_low_rank(
     u, v, s = target, target, target.new_zeros(places.shape)
 
     def improve() -> float:
-        """Fit U V to the rest of S, then S to the rest of U V; return the error."""
+        """Fit U V to the rest of S, then S to the rest of U V.
+
+        Return the error.
+        """
         nonlocal u, v, s
         u, v = best_low_rank(target - torch.zeros_like(target).scatter_add(1, places, s), rank, covariance)
         wanted = ((target - u @ v) @ steady).gather(1, places)

@@ -109,7 +109,10 @@ def glorot_std(in_features: int, out_features: int) -> float:
 
 
 def on_device(device: torch.device | str | None) -> AbstractContextManager[Any]:
-    """Return a context that creates tensors on ``device``; None keeps the default device."""
+    """Return a context that creates tensors on ``device``.
+
+    None keeps the default device.
+    """
     return nullcontext() if device is None else torch.device(device)
 
 
@@ -164,7 +167,10 @@ class FeedForward(nn.Module):
                 linear.reset_parameters(glorot_std(width, inner), zero_bias=True)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Apply both maps, ``[…, width] -> […, width]``; dropout in training only."""
+        """Apply both maps, ``[…, width] -> […, width]``.
+
+        Dropout applies in training only.
+        """
         hidden = ACTIVATIONS[self.activation](self.expand(inputs))
         hidden = hidden if self.gate is None else hidden * self.gate(inputs)
         return self.contract(F.dropout(hidden, self.dropout, self.training))

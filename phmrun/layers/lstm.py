@@ -323,7 +323,9 @@ class LSTM(nn.Module):
         return fused(inputs, state, weights, self.bias, 1, 0.0, self.training, False, True)[0], None
 
     def _run(self, inputs: Tensor, batch_sizes: Tensor | None, state: State) -> tuple[Tensor, State]:
-        """Run all layers in one kernel call; return outputs and last states.
+        """Run all layers in one kernel call.
+
+        Return outputs and last states.
 
         With an observer, or variational dropout in training, layers run in turn. The observer is called for padded
         sequences only.
@@ -354,7 +356,9 @@ class LSTM(nn.Module):
     def _kernel(
         self, inputs: Tensor, batch_sizes: Tensor | None, state: State, weights: list[GateWeights], layers: int
     ) -> tuple[Tensor, State]:
-        """Run torch's fused LSTM over ``layers`` layers; return outputs and last states.
+        """Run torch's fused LSTM over ``layers`` layers.
+
+        Return outputs and last states.
 
         ``batch_sizes`` are those of packed inputs, None for padded ones.
         """

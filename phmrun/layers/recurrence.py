@@ -100,7 +100,10 @@ class StartedLSTM(nn.Module):
         self.lstm, self.state = lstm, nn.Parameter(state, requires_grad=False)
 
     def forward(self, inputs: PackedSequence) -> tuple[PackedSequence, State]:
-        """Run over packed sequences from the learned state; return the same as ``nn.LSTM``."""
+        """Run over packed sequences from the learned state.
+
+        Return the same as ``nn.LSTM``.
+        """
         h, c = self.state.expand(-1, -1, int(inputs.batch_sizes[0]), -1).contiguous().unbind()
         outputs, final = self.lstm(inputs, (h, c))
         return outputs, final

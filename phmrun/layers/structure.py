@@ -210,7 +210,9 @@ class Structure(nn.Module):
         return None
 
     def packed(self) -> nn.Module | None:
-        """Return a module for inference on few tokens, ``[tokens, in] -> [tokens, out]``.
+        """Return a module for inference on few tokens.
+
+        Shapes: ``[tokens, in] -> [tokens, out]``.
 
         None, as here, if W is as fast. The module holds copies of the factors. It is faster when memory bandwidth, not
         arithmetic, limits the speed, such as in decoding.
@@ -242,7 +244,10 @@ class Structure(nn.Module):
         return self.build_multiplications() + tokens * self.out_features * self.in_features
 
     def token_multiplications(self) -> int:
-        """Return the multiplications of the factored application to one vector; here those of W."""
+        """Return the multiplications of the factored application to one vector.
+
+        Here they are those of W.
+        """
         return self.out_features * self.in_features
 
     def build_multiplications(self) -> int:
@@ -250,7 +255,9 @@ class Structure(nn.Module):
         return 0
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """Return fan-out and fan-in of the factors of W, by parameter name; here none.
+        """Return fan-out and fan-in of the factors of W, by parameter name.
+
+        Here there are none.
 
         They determine the learning rates if ``training.optimizer.rates`` is "structure"; see
         :mod:`phmrun.engine.optimizers`. Parameters that are not listed have the rate of a dense matrix.
@@ -278,7 +285,9 @@ class Structure(nn.Module):
             self.options = {**self.options, FREEZE.name: ",".join(chosen)}
 
     def set_progress(self, done: float) -> None:
-        """Receive the completed share of training, before each optimizer step; here ignored.
+        """Receive the completed share of training, before each optimizer step.
+
+        It is ignored here.
 
         ``done`` is 0 to 1, counted after the step.
         """

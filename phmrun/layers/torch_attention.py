@@ -21,26 +21,41 @@ class StructuredAttention(nn.MultiheadAttention):
 
     @property
     def in_proj_weight(self) -> Tensor | None:  # type: ignore[override]
-        """Joint matrix of Q, K and V ``[3 · embed_dim, embed_dim]``; None if separate."""
+        """Joint matrix of Q, K and V ``[3 · embed_dim, embed_dim]``.
+
+        None if separate.
+        """
         return self._weight("in_proj_weight")
 
     @property
     def q_proj_weight(self) -> Tensor | None:  # type: ignore[override]
-        """Matrix of the queries ``[embed_dim, embed_dim]``; None if the map is joint."""
+        """Matrix of the queries ``[embed_dim, embed_dim]``.
+
+        None if the map is joint.
+        """
         return self._weight("q_proj_weight")
 
     @property
     def k_proj_weight(self) -> Tensor | None:  # type: ignore[override]
-        """Matrix of the keys ``[embed_dim, kdim]``; None if the map is joint."""
+        """Matrix of the keys ``[embed_dim, kdim]``.
+
+        None if the map is joint.
+        """
         return self._weight("k_proj_weight")
 
     @property
     def v_proj_weight(self) -> Tensor | None:  # type: ignore[override]
-        """Matrix of the values ``[embed_dim, vdim]``; None if the map is joint."""
+        """Matrix of the values ``[embed_dim, vdim]``.
+
+        None if the map is joint.
+        """
         return self._weight("v_proj_weight")
 
     def _weight(self, name: str) -> Tensor | None:
-        """Return W of the structure called ``name`` in ``maps``; None if there is none."""
+        """Return W of the structure called ``name`` in ``maps``.
+
+        None if there is none.
+        """
         maps = self._modules.get("maps")
         if not isinstance(maps, nn.ModuleDict) or name not in maps:
             return None

@@ -164,7 +164,9 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
 
     @cached_property
     def pretrained(self) -> Found | None:
-        """Pretrained vectors of the vocabulary's words by id; None without a file.
+        """Pretrained vectors of the vocabulary's words by id.
+
+        None without a file.
 
         Raises:
             PhmrunError: (exit 3) The file is missing or malformed, or the vectors do not have the network's width.

@@ -153,7 +153,9 @@ def _learn(reader: Reader, labels: Sequence[str], settings: WordSettings) -> Cla
 def _encode(
     split: str, reader: Reader, vocabulary: ClassificationVocabulary, sentences: int, limit: int | None, path: Path
 ) -> dict[str, Any]:
-    """Write a split to its stores, item by item; return its statistics.
+    """Write a split to its stores, item by item.
+
+    Return its statistics.
 
     Items with a sentence of more than ``limit`` words are left out; None: none.
 

@@ -62,7 +62,9 @@ class WordVectors:
 
 
 def open_vectors(path: Path, cache: Path) -> WordVectors:
-    """Open the vectors of a file (UTF-8, plain or gzip); convert it if necessary.
+    """Open the vectors of a file (UTF-8, plain or gzip).
+
+    Convert it if necessary.
 
     The converted vectors are kept in ``cache``.
 

@@ -65,7 +65,10 @@ class Search:
         return replace(self, application=application, penalty="power" if self.engine == "ctranslate2" else self.penalty)
 
     def parts(self) -> tuple[Choice, Choice]:
-        """Return the forms of decoder and encoder; the encoder is dense unless ``batch`` is 1."""
+        """Return the forms of decoder and encoder.
+
+        The encoder is dense unless ``batch`` is 1.
+        """
         decoder = resolve_application(self.application, self.batch * self.beam)
         return decoder, decoder if self.batch == 1 else "dense"
 

@@ -58,7 +58,9 @@ def prepare_parallel(
     cache: Path,
     vocabularies: Vocabularies | None = None,
 ) -> Prepared[Vocabularies, ParallelStore]:
-    """Check a parallel corpus, learn its vocabularies and encode it; or load it.
+    """Check a parallel corpus, learn its vocabularies and encode it.
+
+    If the result is in the cache, load it.
 
     The result is kept in ``cache`` by its content. Memory does not grow with the corpus. A second process with the same
     corpus waits for the first.
@@ -149,7 +151,10 @@ def _learn(sides: tuple[Path, Path], pairs: int, characters: int, settings: Voca
             note(f"learning a {settings.kind} vocabulary of {settings.size:,} entries")
 
     def train(*columns: int, size: int = settings.size) -> Any:
-        """Return the vocabulary of these sides; a note says if it is smaller than ``size``."""
+        """Return the vocabulary of these sides.
+
+        A note says if it is smaller than ``size``.
+        """
         vocabulary = train_vocabulary(
             lines(*columns),
             kind=settings.kind,
@@ -171,7 +176,9 @@ def _learn(sides: tuple[Path, Path], pairs: int, characters: int, settings: Voca
 def _encode(
     split: str, sides: tuple[Path, Path], pairs: int, vocabularies: Vocabularies, max_length: int, path: Path
 ) -> dict[str, Any]:
-    """Write a split to its two stores, chunk by chunk; return its statistics.
+    """Write a split to its two stores, chunk by chunk.
+
+    Return its statistics.
 
     Pairs of the training split with more than ``max_length`` tokens on a side are left out.
 

@@ -106,7 +106,10 @@ class BlockCirculant(Structure):
         return apply_block_circulant(inputs, *self.spectra(), out_features=self.out_features)
 
     def packed(self) -> nn.Module | None:
-        """Return a module with precomputed spectra; None if spectra save nothing."""
+        """Return a module with precomputed spectra.
+
+        None if spectra save nothing.
+        """
         if not self.saves:
             return None
         return PackedFactors(apply_block_circulant, *self.spectra(), out_features=self.out_features)

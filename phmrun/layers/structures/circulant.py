@@ -84,7 +84,10 @@ class Circulant(Structure):
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Average the diagonals, in place; with a covariance, solve a linear regression."""
+        """Average the diagonals, in place.
+
+        With a covariance, solve a linear regression.
+        """
         self.column.copy_(best_circulant_blocks(weight, self.in_features, covariance)[0, 0])
 
     def materialize(self) -> Tensor:
@@ -118,7 +121,9 @@ class Circulant(Structure):
 
 
 def apply_eigenvalues(inputs: Tensor, values: Tensor) -> Tensor:
-    """Return C x for the circulant matrix with these eigenvalues, ``[tokens, d] -> [tokens, d]``.
+    """Return C x for the circulant matrix with these eigenvalues.
+
+    Shapes: ``[tokens, d] -> [tokens, d]``.
 
     ``values [F, 2]`` are real and imaginary parts. No tokens are returned as they are.
     """
@@ -139,7 +144,9 @@ def signal(spectra: Tensor, size: int) -> Tensor:
 
 
 def convolved(vectors: Tensor, column: Tensor) -> Tensor:
-    """Return C x for the circulant matrix C with first column ``[d]``, ``[…, d] -> […, d]``.
+    """Return C x for the circulant matrix C with first column ``[d]``.
+
+    Shapes: ``[…, d] -> […, d]``.
 
     Equal to QᵀΛQ x, in fewer passes over memory. Differentiable once.
     """
@@ -156,12 +163,18 @@ def eigenvalues(columns: Tensor) -> Tensor:
 
 
 def as_complex(spectra: Tensor) -> Tensor:
-    """View interleaved real and imaginary parts as complex numbers, ``[…, 2F] -> […, F]``."""
+    """View interleaved real and imaginary parts as complex numbers.
+
+    Shapes: ``[…, 2F] -> […, F]``.
+    """
     return torch.view_as_complex(spectra.unflatten(-1, (-1, 2)))
 
 
 def as_real(values: Tensor) -> Tensor:
-    """View complex numbers as interleaved parts, ``[…, F] -> […, 2F]``."""
+    """View complex numbers as interleaved parts.
+
+    Shapes: ``[…, F] -> […, 2F]``.
+    """
     return torch.view_as_real(values).flatten(-2)
 
 

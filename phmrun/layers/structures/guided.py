@@ -118,7 +118,10 @@ class Guided(Structure):
         return F.linear(inputs, build_weight(self)) if self._guiding else self.inside.apply_factored(inputs)
 
     def packed(self) -> nn.Module | None:
-        """Return the packed form of Ŵ, None if it has none; D has no part in inference."""
+        """Return the packed form of Ŵ, None if it has none.
+
+        D has no part in inference.
+        """
         return self.inside.packed()
 
     def token_multiplications(self) -> int:

@@ -114,7 +114,10 @@ class Hypercomplex(Structure):
         return kronecker_rows(*self._terms(), index)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Return W x by two matrix products, with A and S; differentiable."""
+        """Return W x by two matrix products, with A and S.
+
+        The product is differentiable.
+        """
         return apply_numbers(inputs, *factors(self.a, self.s), interleaved=self.layout == "interleaved")
 
     def build_multiplications(self) -> int:
@@ -143,7 +146,9 @@ class Hypercomplex(Structure):
 
 
 def apply_numbers(inputs: Tensor, mixer: Tensor, weight: Tensor, mixer_first: bool, interleaved: bool) -> Tensor:
-    """Return W x by the factors of the layout "blocks", ``[tokens, d] -> [tokens, k]``.
+    """Return W x by the factors of the layout "blocks".
+
+    Shapes: ``[tokens, d] -> [tokens, k]``.
 
     If ``interleaved``, inputs are permuted to that layout before, and outputs back after.
     """

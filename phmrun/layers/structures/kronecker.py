@@ -81,7 +81,10 @@ class Kronecker(Structure):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, *, rank: int, factors: Division) -> str | None:  # type: ignore[override]
-        """Return why ``factors`` or ``rank`` is invalid, else None; the rank is at least 1."""
+        """Return why ``factors`` or ``rank`` is invalid, else None.
+
+        The rank is at least 1.
+        """
         if factors not in SHAPES:
             return f"factors = {factors!r}; valid factors: {', '.join(SHAPES)}"
         return None if rank >= 1 else f"rank = {rank}; valid rank: 1 or more"
@@ -125,7 +128,10 @@ class Kronecker(Structure):
         return row.flatten(1)[:, : self.in_features].reshape(*index.shape, self.in_features)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Return W x by two matrix products, with A and B; differentiable."""
+        """Return W x by two matrix products, with A and B.
+
+        The product is differentiable.
+        """
         return apply_padded(inputs, *factors(*self._terms()), self.shapes.q * self.shapes.t, self.out_features)
 
     def build_multiplications(self) -> int:

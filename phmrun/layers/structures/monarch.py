@@ -76,7 +76,9 @@ class Monarch(Structure):
         return check_budget(budget)
 
     def reset_parameters(self, std: float) -> None:
-        """Draw R and L uniformly, in place; set the gain to 1 if there is one.
+        """Draw R and L uniformly, in place.
+
+        Set the gain to 1 if there is one.
 
         R preserves its input's variance, L gives W standard deviation ``std``.
         """

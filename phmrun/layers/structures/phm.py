@@ -119,7 +119,10 @@ class PHM(Structure):
         return kronecker_rows(self.mixers(), self.s, index)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Return W x by two matrix products, with A and S; differentiable."""
+        """Return W x by two matrix products, with A and S.
+
+        The product is differentiable.
+        """
         return apply_factors(inputs, *factors(self.mixers(), self.s))
 
     def build_multiplications(self) -> int:
@@ -156,7 +159,10 @@ def kronecker_sum(a: Tensor, s: Tensor) -> Tensor:
 
 
 def kronecker_rows(a: Tensor, s: Tensor, index: Tensor) -> Tensor:
-    """Return rows of Σ_i A_i ⊗ S_i by number, ``[…] -> […, d]``, without building it."""
+    """Return rows of Σ_i A_i ⊗ S_i by number.
+
+    Shapes: ``[…] -> […, d]``, without building it.
+    """
     block_rows = s.shape[1]
     flat = index.reshape(-1)
     block, place = flat // block_rows, flat % block_rows
@@ -195,7 +201,9 @@ def multiplications(a: Tensor, s: Tensor) -> int:
 
 
 def apply_factors(inputs: Tensor, mixer: Tensor, weight: Tensor, mixer_first: bool) -> Tensor:
-    """Return W x by the two matrices of :func:`factors`, ``[tokens, d] -> [tokens, k]``.
+    """Return W x by the two matrices of :func:`factors`.
+
+    Shapes: ``[tokens, d] -> [tokens, k]``.
 
     The product with the mixer is a ``bmm`` over tokens, which has less overhead than ``@``.
     """
