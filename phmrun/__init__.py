@@ -7,7 +7,9 @@ __all__ = ["TrainedRun", "__version__", "decide", "load_results", "open_run", "p
 
 
 def __getattr__(name: str) -> Any:
-    """Import and return a name of the Python interface (:mod:`phmrun.experiments`) when it is used.
+    """Import and return a name when it is used.
+
+    Names are those of the Python interface (:mod:`phmrun.experiments`).
 
     Raises:
         AttributeError: It is not in ``__all__``.

@@ -12,15 +12,18 @@ Stamp = tuple[str, int, int, int]
 
 
 def write_checksums(folder: Path) -> None:
-    """Write the checksum of every file below ``folder``, which must be complete, into ``checksums.json``."""
+    """Write the checksums of a complete folder into ``checksums.json``.
+
+    Every file below it is included.
+    """
     write_json(folder / CHECKSUMS, {name: sha256_of(folder / name) for name in _names(folder)})
 
 
 def fault_in(folder: Path) -> str | None:
-    """Return the first fault of a directory against its checksums, ``None`` if there is none.
+    """Return the first fault of a directory against its checksums.
 
-    Missing, extra and changed files are faults. A process hashes each file once: a file whose size and time of change
-    are the same is not read again.
+    The result is ``None`` if there is none. Missing, extra and changed files are faults. A process hashes each file
+    once: a file whose size and time of change are the same is not read again.
     """
     try:
         expected = parse_json(read_regular(folder / CHECKSUMS))
@@ -36,7 +39,9 @@ def fault_in(folder: Path) -> str | None:
 
 
 def stamp_of(path: Path) -> Stamp:
-    """Return the stamp that identifies the present content of a file within a process.
+    """Return the stamp that identifies a file's present content.
+
+    It is valid within a process.
 
     Raises:
         OSError: The file is missing.

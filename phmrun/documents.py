@@ -108,10 +108,10 @@ def parse_yaml(text: str, name: str) -> Any:
 
 
 def parse_yaml_lines(text: str, name: str) -> tuple[Any, dict[str, int]]:
-    """Parse a YAML text, and return its value and the line (from 1) of every dotted key.
+    """Parse a YAML text, with the line of every key.
 
-    Keys longer than 300 characters have no line. An empty text gives ``None``. Arguments and errors are those of
-    :func:`parse_yaml`.
+    Return its value, and lines (from 1) by dotted key. Keys longer than 300 characters have no line. An empty text
+    gives ``None``. Arguments and errors are those of :func:`parse_yaml`.
     """
     if len(text) > LARGEST:
         raise PhmrunError(f"{len(text):,} characters are more than the {LARGEST:,} that are read", where=name)
@@ -141,7 +141,9 @@ def parse_yaml_lines(text: str, name: str) -> tuple[Any, dict[str, int]]:
 
 
 def parse_json(content: bytes | str) -> Any:
-    """Parse a JSON text; bytes are UTF-8, with or without a byte-order mark.
+    """Parse a JSON text.
+
+    Bytes are UTF-8, with or without a byte-order mark.
 
     Raises:
         ValueError: It is not JSON, is nested too deeply, or holds half a surrogate pair.
@@ -156,7 +158,9 @@ def parse_json(content: bytes | str) -> Any:
 
 
 def require_unicode(value: Any, text: str) -> None:
-    """Check that a JSON text has no half of a surrogate pair: ``value`` could not be written later.
+    """Check that a JSON text has no half surrogate pair.
+
+    A ``value`` with one could not be written later.
 
     Raises:
         ValueError: It has one.
@@ -177,7 +181,10 @@ def _check_nodes(root: yaml.Node) -> None:
     within: set[yaml.Node] = set()
 
     def measure(node: yaml.Node) -> tuple[int, int]:
-        """Return the number of characters and the depth of a node with its aliases written out."""
+        """Return the characters and depth of a node.
+
+        Aliases count as written out.
+        """
         if node in within:
             raise _fault("a value holds itself", node)
         if node.tag not in _TAGS:
@@ -212,7 +219,10 @@ def _check_nodes(root: yaml.Node) -> None:
 
 
 def _read_keys_as_text(root: yaml.Node) -> None:
-    """Replace keys that are numbers or truth values by the text that they are written as, in place."""
+    """Replace keys that are numbers or truth values by text.
+
+    The text is as written. The nodes are changed in place.
+    """
     waiting, visited = [root], set[int]()
     while waiting:
         node = waiting.pop()
@@ -228,7 +238,10 @@ def _read_keys_as_text(root: yaml.Node) -> None:
 
 
 def _as_text(key: yaml.Node) -> yaml.Node:
-    """Return a key that is a number or truth value as a text node; other keys unchanged."""
+    """Return a key that is a number or truth value as a text node.
+
+    Other keys are unchanged.
+    """
     if key.tag not in _NUMBER_OR_TRUTH:
         return key
     return yaml.ScalarNode(f"{_PREFIX}str", key.value, key.start_mark, key.end_mark)
@@ -253,12 +266,18 @@ def _fault(what: str, node: Any) -> yaml.MarkedYAMLError:
 
 
 def _short(value: Any) -> str:
-    """Return a text quoted and cut for a message; other values as "that is a list or a mapping"."""
+    """Return a text quoted and cut for a message.
+
+    Other values are described as "that is a list or a mapping".
+    """
     return cut(repr(value) if isinstance(value, str) else "that is a list or a mapping")
 
 
 def cut(text: str) -> str:
-    """Return a text for quotation in a message: its first 160 characters and " …" if it is longer."""
+    """Return a text for quotation in a message.
+
+    It is the first 160 characters, and " …" if the text is longer.
+    """
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
 
 
@@ -266,10 +285,11 @@ _NON_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def plain(value: Any, otherwise: Callable[[Any], str] | None = None) -> Any:
-    """Convert a value to dicts, lists, strings, numbers, booleans and None, which JSON can hold.
+    """Convert a value to one that JSON can hold.
 
-    Enum members become their values, scalars of NumPy and torch Python numbers, paths strings, sets sorted lists, and
-    non-finite floats their names. Keys become strings. ``otherwise`` converts values of another kind.
+    That is dicts, lists, strings, numbers, booleans and None. Enum members become their values, scalars of NumPy and
+    torch Python numbers, paths strings, sets sorted lists, and non-finite floats their names. Keys become strings.
+    ``otherwise`` converts values of another kind.
 
     Raises:
         TypeError: A value is of another kind, and there is no ``otherwise``.
@@ -296,9 +316,9 @@ def plain(value: Any, otherwise: Callable[[Any], str] | None = None) -> Any:
 
 
 def restored(value: Any) -> Any:
-    """Return a value with the names of non-finite floats as floats, at any depth.
+    """Return a value with non-finite floats restored, at any depth.
 
-    It undoes this part of `plain`. A text that equals such a name becomes a float, too.
+    Their names become floats. It undoes this part of `plain`. A text that equals such a name becomes a float, too.
     """
     if isinstance(value, str):
         return float(value) if value in _NON_FINITE.values() else value
@@ -325,7 +345,10 @@ def to_line(row: Mapping[str, Any]) -> str:
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested mappings into one level with dotted names; empty mappings vanish."""
+    """Flatten nested mappings into one level with dotted names.
+
+    Empty mappings vanish.
+    """
     joined: dict[str, Any] = {}
     for key, value in values.items():
         joined |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}

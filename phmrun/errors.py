@@ -72,9 +72,9 @@ class Interrupted(KeyboardInterrupt):
 
 
 def nearest(name: str, candidates: Iterable[str], *, most: int = 3) -> list[str]:
-    """Return the candidates most similar to ``name``, best first; empty if none is similar.
+    """Return the candidates most similar to ``name``, best first.
 
-    Case is ignored; dashes and underscores are equal.
+    The result is empty if none is similar. Case is ignored; dashes and underscores are equal.
     """
     by_key = {candidate.replace("_", "-").lower(): candidate for candidate in candidates}
     matches = difflib.get_close_matches(name.replace("_", "-").lower(), by_key, n=most, cutoff=0.5)
@@ -84,9 +84,9 @@ def nearest(name: str, candidates: Iterable[str], *, most: int = 3) -> list[str]
 def unknown(
     kind: str, name: str, candidates: Iterable[str], *, where: str | None = None, what: str | None = None
 ) -> PhmrunError:
-    """Return the error (exit 2) for an unknown name, with the nearest and all valid names.
+    """Return the error (exit 2) for an unknown name.
 
-    ``what`` replaces the default message "there is no KIND NAME".
+    It has the nearest and all valid names. ``what`` replaces the default message "there is no KIND NAME".
     """
     valid = sorted(map(str, candidates))
     close = nearest(name, valid)
@@ -95,5 +95,8 @@ def unknown(
 
 
 def counted(count: int, noun: str) -> str:
-    """Format a count with its noun: "1 cell", "12 cells"; plurals add "s"."""
+    """Format a count with its noun: "1 cell", "12 cells".
+
+    Plurals add "s".
+    """
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

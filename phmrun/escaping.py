@@ -43,9 +43,9 @@ _LATEX = {
 
 
 def printable(text: str) -> str:
-    r"""Escape control characters and changes of reading direction as ``\x1b`` or ``\u202e``.
+    r"""Escape control characters and changes of reading direction.
 
-    They can then not affect a terminal. Line ends and tabs are kept.
+    They become ``\x1b`` or ``\u202e``. They can then not affect a terminal. Line ends and tabs are kept.
     """
     if text.isprintable():
         return text
@@ -58,31 +58,44 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Apply :func:`printable` and turn every run of white space into one space."""
+    """Apply :func:`printable`, and join the text to one line.
+
+    Every run of white space becomes one space.
+    """
     return printable(" ".join(text.split()))
 
 
 def markdown(text: str) -> str:
-    """Escape a text for Markdown, on one line, so that it forms no link, picture, emphasis, HTML or cell."""
+    """Escape a text for Markdown, on one line.
+
+    It forms no link, picture, emphasis, HTML or cell.
+    """
     return _MARKUP.sub(lambda match: f"\\{match[0]}", one_line(text))
 
 
 def fenced(text: str, language: str = "") -> str:
-    """Format a text as a code block in Markdown, with a fence longer than any in the text."""
+    """Format a text as a code block in Markdown.
+
+    The fence is longer than any in the text.
+    """
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{printable(text.rstrip())}\n{fence}"
 
 
 def latex(text: str) -> str:
-    """Escape a text for LaTeX, on one line, so that it cannot end a comment either."""
+    """Escape a text for LaTeX, on one line.
+
+    It cannot end a comment either.
+    """
     return "".join(_LATEX.get(character, character) for character in one_line(text))
 
 
 def spreadsheet(value: Any) -> Any:
-    """Escape a CSV cell: control characters, and text that a spreadsheet would take for a formula.
+    """Escape a CSV cell.
 
-    Such a text gets a leading apostrophe, unless it is a number. Values that are no text are returned unchanged.
+    Control characters are escaped, and text that a spreadsheet would take for a formula. Such a text gets a leading
+    apostrophe, unless it is a number. Values that are no text are returned unchanged.
     """
     if not isinstance(value, str):
         return value
@@ -97,7 +110,10 @@ def spreadsheet(value: Any) -> Any:
 
 
 def shell_word(text: str) -> str:
-    r"""Quote a word for bash, on one line; control characters and invalid bytes as ``$'\x..'``."""
+    r"""Quote a word for bash, on one line.
+
+    Control characters and invalid bytes are written as ``$'\x..'``.
+    """
     if text.isprintable():
         return shlex.quote(text)
     named = text.encode("utf-8", "surrogateescape")  # the file name's bytes
@@ -106,9 +122,9 @@ def shell_word(text: str) -> str:
 
 
 def shortened(text: str, places: dict[str, Path]) -> str:
-    """Replace paths below known places by the places' names: ``{"$PHMRUN_DATA": …, "~": …}``.
+    """Replace paths below known places by the places' names.
 
-    Longer paths are replaced first; the root directory never.
+    As in ``{"$PHMRUN_DATA": …, "~": …}``. Longer paths are replaced first; the root directory never.
     """
     for name, path in sorted(places.items(), key=lambda item: -len(str(item[1]))):
         if len(path.parts) > 1:

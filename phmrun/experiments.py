@@ -168,7 +168,9 @@ class TrainedRun:
         return list(self.run.history.read())
 
     def evaluate(self, split: str = "test", *, files: Sequence[AnyPath] = (), **decoding: Any) -> dict[str, Any]:
-        """Score the run on a split or on other test files, and write the files of ``phmrun eval``.
+        """Score the run on a split or on other test files.
+
+        The files of ``phmrun eval`` are written.
 
         Args:
             split: Split of the run's data; ignored if there are ``files``.
@@ -213,9 +215,9 @@ def train(
     settings: Mapping[str, Any] | None = None,
     **arguments: Any,
 ) -> TrainedRun:
-    """Train a model and score it, or continue an interrupted run of the same experiment.
+    """Train a model and score it, or continue its run.
 
-    A run that is done is returned unchanged.
+    An interrupted run of the same experiment is continued. A run that is done is returned unchanged.
 
     Args:
         task: nmt, style, sva, nli, parse, lm, or a task of a plug-in.
@@ -252,9 +254,10 @@ def plan(
     settings: Mapping[str, Any] | None = None,
     **arguments: Any,
 ) -> "DryRun":
-    """Return data statistics, parameter counts and run id of an experiment, without training.
+    """Return the facts of an experiment, without training.
 
-    Arguments are those of :func:`train`. No run directory is created.
+    They are data statistics, parameter counts and run id. Arguments are those of :func:`train`. No run directory is
+    created.
 
     Raises:
         PhmrunError: Settings are invalid, or data are missing.
@@ -266,7 +269,9 @@ def plan(
 
 
 def open_run(reference: AnyPath = "latest", *, runs_dir: AnyPath = "runs") -> TrainedRun:
-    """Return a run by its id, a unique prefix of it, the first digits of its end, its path, or "latest".
+    """Return a run by reference.
+
+    That is its id, a unique prefix of it, the first digits of its end, its path, or "latest".
 
     Raises:
         PhmrunError: (exit 2) No run or several runs match.
@@ -288,7 +293,7 @@ def runs(runs_dir: AnyPath = "runs") -> list[dict[str, Any]]:
 
 
 def load_results(source: AnyPath = "runs", *, runs_dir: AnyPath = "runs") -> "Results":
-    """Return the long table of a directory of runs, a folder of small results, or a sweep's file.
+    """Return the long table of runs, small results or a sweep.
 
     Args:
         source: The directory, the folder, or a sweep's file (``.yaml``) whose cells have their runs in ``runs_dir``.
@@ -316,7 +321,9 @@ def _requested(
     settings: Mapping[str, Any] | None,
     arguments: Mapping[str, Any],
 ) -> tuple[Request, str | None]:
-    """Return the request of :func:`train`'s arguments, and the id of the run to extend (or ``None``).
+    """Return the request of :func:`train`'s arguments.
+
+    The id of the run to extend follows it, or ``None``.
 
     Raises:
         PhmrunError: (exit 2) An argument, name or key is unknown, or a value invalid.

@@ -28,10 +28,11 @@ _HOUR = 3600.0
 
 @contextmanager
 def replacing(path: Path, before_renaming: Callable[[], None] | None = None) -> Iterator[Path]:
-    """Replace a file atomically: yield a temporary path, then flush it to disk and rename it to ``path``.
+    """Replace a file atomically.
 
-    A reader sees the old or the new file, never a part, even after ``kill -9`` or a power cut.
-    ``before_renaming`` is called before the rename and may raise to prevent it. An ``OSError`` names ``path``.
+    Yield a temporary path, then flush it to disk and rename it to ``path``. A reader sees the old or the new file,
+    never a part, even after ``kill -9`` or a power cut. ``before_renaming`` is called before the rename and may raise
+    to prevent it. An ``OSError`` names ``path``.
     """
     with _temporary(path) as temporary:
         yield temporary
@@ -45,9 +46,10 @@ def replacing(path: Path, before_renaming: Callable[[], None] | None = None) -> 
 
 @contextmanager
 def replacing_directory(path: Path) -> Iterator[Path]:
-    """Replace a directory: yield an empty one beside ``path``, and rename it to ``path`` on a clean exit.
+    """Replace a directory.
 
-    The old one is removed just before; a kill in between leaves neither. After an error, the old one stays.
+    Yield an empty one beside ``path``, and rename it to ``path`` on a clean exit. The old one is removed just before; a
+    kill in between leaves neither. After an error, the old one stays.
     """
     with _temporary(path) as temporary:
         temporary.mkdir()
@@ -58,7 +60,10 @@ def replacing_directory(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def staging(path: Path) -> Iterator[Path]:
-    """Yield an empty directory beside ``path`` for staging files; it is removed at the end."""
+    """Yield an empty directory beside ``path`` for staging files.
+
+    It is removed at the end.
+    """
     with _temporary(path) as temporary:
         temporary.mkdir()
         yield temporary
@@ -131,9 +136,10 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove all temporary files in a folder, except those of living processes on this machine.
+    """Remove all temporary files in a folder.
 
-    A process on another machine that seemed dead, and wakes up, then cannot finish its rename.
+    Those of living processes on this machine are kept. A process on another machine that seemed dead, and wakes up,
+    then cannot finish its rename.
     """
     for left in folder.rglob(".*.tmp"):
         if not _writer_lives(left):
@@ -141,7 +147,10 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def _writer_lives(unfinished: Path) -> bool | None:
-    """True if the writer of a temporary file is alive; ``None`` if on another machine or unknown."""
+    """True if the writer of a temporary file is alive.
+
+    The result is ``None`` if on another machine or unknown.
+    """
     parts = unfinished.name.split(".")  # ….<process>.<machine>.tmp
     if not (len(parts) > 4 and parts[-2] == _machine() and parts[-3].isdecimal()):
         return None
@@ -160,7 +169,10 @@ def _machine() -> str:
 
 
 def process_space() -> str:
-    """Return the process-id namespace of this process; empty on systems without namespaces."""
+    """Return the process-id namespace of this process.
+
+    The result is empty on systems without namespaces.
+    """
     try:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:
@@ -190,13 +202,18 @@ def sha256_of(path: Path) -> str:
 
 
 def read_regular(path: Path, *, most: int = MOST_BYTES) -> bytes:
-    """Read a regular file of at most ``most`` bytes; errors are those of :func:`open_regular`."""
+    """Read a regular file of at most ``most`` bytes.
+
+    Errors are those of :func:`open_regular`.
+    """
     with open_regular(path, most=most) as handle:
         return handle.read(most)
 
 
 def open_regular(path: Path, *, most: int = MOST_BYTES) -> BinaryIO:
-    """Open a regular file for reading, without waiting for a pipe or device.
+    """Open a regular file for reading.
+
+    Pipes and devices are not waited for.
 
     Raises:
         FileNotFoundError: It is missing.
@@ -213,9 +230,9 @@ def open_regular(path: Path, *, most: int = MOST_BYTES) -> BinaryIO:
 
 
 def no_file(path: Path) -> str:
-    """Return the reason why a path cannot be used as a file of data, as the end of a sentence.
+    """Return the reason why a path is no file of data.
 
-    A regular file is not expected.
+    It is the end of a sentence. A regular file is not expected.
     """
     if path.is_dir():
         return "is a folder"
@@ -225,17 +242,26 @@ def no_file(path: Path) -> str:
 
 
 def data_dir() -> Path:
-    """Return the directory of all datasets: ``PHMRUN_DATA``, or ``data`` in phmrun's user cache."""
+    """Return the directory of all datasets.
+
+    It is ``PHMRUN_DATA``, or ``data`` in phmrun's user cache.
+    """
     return _folder(DATA_VARIABLE, "data")
 
 
 def cache_dir() -> Path:
-    """Return the directory of prepared corpora: ``PHMRUN_CACHE``, or ``prepared`` in phmrun's user cache."""
+    """Return the directory of prepared corpora.
+
+    It is ``PHMRUN_CACHE``, or ``prepared`` in phmrun's user cache.
+    """
     return _folder("PHMRUN_CACHE", "prepared")
 
 
 def _folder(variable: str, name: str) -> Path:
-    """Return the folder of an environment variable, with ``~`` expanded, else ``name`` in the user's cache."""
+    """Return the folder of an environment variable.
+
+    ``~`` is expanded. Without the variable, it is ``name`` in the user's cache.
+    """
     if folder := os.environ.get(variable):
         return Path(folder).expanduser()
     from platformdirs import user_cache_path
@@ -251,9 +277,10 @@ MISREAD = (
 
 @contextmanager
 def intact(what: str, where: Path, hint: str | None = None) -> Iterator[None]:
-    """Convert errors of reading phmrun's own files into a `PhmrunError` (exit 3).
+    """Convert errors of reading phmrun's own files.
 
-    ``what`` is the subject with its verb ("the vocabulary is"), ``hint`` the remedy.
+    They become a `PhmrunError` (exit 3). ``what`` is the subject with its verb ("the vocabulary is"), ``hint`` the
+    remedy.
     """
     try:
         yield
@@ -265,10 +292,10 @@ def intact(what: str, where: Path, hint: str | None = None) -> Iterator[None]:
 
 @contextmanager
 def disk_errors(code: ExitCode = ExitCode.DATA, hint: str | None = None, needed: int = 0) -> Iterator[None]:
-    """Convert errors of full, read-only or failing disks into a `PhmrunError` with advice.
+    """Convert disk errors into a `PhmrunError` with advice.
 
-    Other errors are raised unchanged. ``hint`` is the advice once there is room again; ``needed`` the number of bytes
-    required, if known.
+    The disk is full, read-only or failing. Other errors are raised unchanged. ``hint`` is the advice once there is room
+    again; ``needed`` the number of bytes required, if known.
     """
     try:
         yield
@@ -282,9 +309,10 @@ def disk_errors(code: ExitCode = ExitCode.DATA, hint: str | None = None, needed:
 def disk_error(
     error: OSError, code: ExitCode = ExitCode.DATA, hint: str | None = None, needed: int = 0
 ) -> PhmrunError | None:
-    """Return the user error for a disk error; ``None`` for errors of another kind.
+    """Return the user error for a disk error.
 
-    Arguments are those of :func:`disk_errors`, with the exit code ``code``.
+    The result is ``None`` for errors of another kind. Arguments are those of :func:`disk_errors`, with the exit code
+    ``code``.
     """
     path = Path(str(error.filename)) if error.filename is not None else None
     again = hint or "Then give the same command again."

@@ -79,7 +79,10 @@ class Metric:
 
     @property
     def result_name(self) -> str:
-        """Name in the results of a model card; empty: the metric is not in the card."""
+        """Name in the results of a model card.
+
+        If it is empty, the metric is not in the card.
+        """
         text = self.words if self.hub_name is None else self.hub_name
         return text[:1].upper() + text[1:]
 
@@ -144,17 +147,18 @@ def metrics_of(task: str) -> list[Metric]:
 
 
 def part_of(score: str, metric: Metric) -> str:
-    """Return the part of the test set in a score's name: "matched" in "test/accuracy-matched".
+    """Return the part of the test set in a score's name.
 
-    It is empty for the whole test set.
+    It is "matched" in "test/accuracy-matched". It is empty for the whole test set.
     """
     return score.rpartition("/")[2].partition(OF)[0].removeprefix(metric.name).removeprefix("-")
 
 
 def floors_of(score: str, task: str | None = None) -> list[str]:
-    """Return the names of the baseline scores that a score must beat; empty for a baseline.
+    """Return the names of the baseline scores that a score must beat.
 
-    For "test/bleu", this is "test/bleu-of-copy"; for a part, the floors of that part.
+    The result is empty for a baseline. For "test/bleu", this is "test/bleu-of-copy"; for a part, the floors of that
+    part.
     """
     metric = metric_of(score, task)
     if OF in score:
@@ -165,7 +169,10 @@ def floors_of(score: str, task: str | None = None) -> list[str]:
 
 
 def find_baseline(name: str, task: str | None = None) -> Baseline | None:
-    """Return the baseline of a name, or None; baselines of ``task`` take precedence."""
+    """Return the baseline of a name, or None.
+
+    Baselines of ``task`` take precedence.
+    """
     tasks = sorted(_tasks(), key=lambda entry: entry.name != task)
     return next((baseline for entry in tasks for baseline in entry.baselines if baseline.name == name), None)
 
@@ -178,7 +185,10 @@ def _prefixes(name: str) -> Iterator[str]:
 
 
 def _tasks() -> Iterator[Any]:
-    """Yield all tasks that can be imported; others are skipped silently."""
+    """Yield all tasks that can be imported.
+
+    Others are skipped silently.
+    """
     for name in TASKS.names():
         try:
             yield TASKS.get(name)

@@ -19,7 +19,9 @@ INTERVAL = 5.0
 
 @contextmanager
 def progress(label: str, total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
-    """Show progress; yield a function ``advance(amount)``. The bar is removed at the end.
+    """Show progress.
+
+    Yield a function ``advance(amount)``. The bar is removed at the end.
 
     Args:
         label: Name of the work, such as "encoding train".
@@ -42,7 +44,10 @@ def progress(label: str, total: int | None, unit: str) -> Iterator[Callable[[int
     done = 0
 
     def advance(amount: int) -> None:
-        """Add an amount, and log a line if the last is :data:`INTERVAL` seconds old."""
+        """Add an amount, and log a line.
+
+        No line is logged within :data:`INTERVAL` seconds of the last.
+        """
         nonlocal done, last
         done += amount
         now = time.monotonic()
@@ -57,7 +62,10 @@ def progress(label: str, total: int | None, unit: str) -> Iterator[Callable[[int
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Show a status line on a terminal for work without a measure of progress; nothing in a log."""
+    """Show a status line on a terminal.
+
+    It is for work without a measure of progress. Nothing in a log.
+    """
     if not (sys.stderr.isatty() and _LOGGER.isEnabledFor(logging.INFO)):
         yield
         return

@@ -88,7 +88,9 @@ class Registry:
         return name in self._registered or name in self._announced
 
     def get(self, name: str, *, where: str | None = None) -> Any:
-        """Import and return the object of a name; later calls return the same object.
+        """Import and return the object of a name.
+
+        Later calls return the same object.
 
         Raises:
             PhmrunError: (exit 2) The name is unknown, or two packages announce it.
@@ -102,7 +104,9 @@ class Registry:
         return self._registered[name]
 
     def announcement(self, name: str) -> Announcement | None:
-        """Return the announcement of a name; ``None`` if no installed package announces it.
+        """Return the announcement of a name.
+
+        The result is ``None`` if no installed package announces it.
 
         Raises:
             PhmrunError: (exit 2) Two packages announce it.
@@ -154,9 +158,9 @@ DATASETS = Registry("dataset", "phmrun.datasets")
 
 @functools.cache
 def networks(family: str) -> Registry:
-    """Return the registry of a family's networks, which ``model.network`` names; cached.
+    """Return the registry of a family's networks, which ``model.network`` names.
 
-    Families are "sva", "lm", "sequence_to_sequence" and those of packages.
+    The result is cached. Families are "sva", "lm", "sequence_to_sequence" and those of packages.
     """
     return Registry("network", f"phmrun.networks.{family}")
 
@@ -183,9 +187,9 @@ def _is_at(value: Any, place: str) -> bool:
 
 
 def foreign_announcements() -> list[list[Announcement]]:
-    """Return the announcements of each name that another distribution than phmrun announces.
+    """Return the announcements of names of other distributions.
 
-    phmrun's own announcement of such a name is included.
+    A name has all its announcements. phmrun's own announcement of such a name is included.
     """
     by_name = [announcements for names in _announcements().values() for announcements in names.values()]
     return [
@@ -217,7 +221,7 @@ def _announcements() -> dict[str, dict[str, list[Announcement]]]:
 
 @functools.cache
 def _all_announcements() -> tuple[Announcement, ...]:
-    """Return the entry points of all packages in phmrun's groups, its own first.
+    """Return the entry points in phmrun's groups, its own first.
 
     In a checkout, phmrun's own are read from ``pyproject.toml``, because the metadata of an editable install may be
     outdated.
@@ -238,9 +242,9 @@ def _all_announcements() -> tuple[Announcement, ...]:
 
 
 def load_plugin(path: Path) -> str:
-    """Import a plug-in file, which registers its objects, and return its SHA-256.
+    """Import a plug-in file, and return its SHA-256.
 
-    A :class:`PhmrunError` of the file itself is passed on.
+    The file registers its objects. A :class:`PhmrunError` of the file itself is passed on.
 
     Raises:
         PhmrunError: (exit 2) The file does not exist, is not a Python file, or raises an error.
@@ -263,7 +267,9 @@ def load_plugin(path: Path) -> str:
 
 
 def load_plugins(paths: Iterable[Path] | None) -> dict[Path, str]:
-    """Import plug-in files, and return the SHA-256 of each; empty without files.
+    """Import plug-in files, and return the SHA-256 of each.
+
+    The result is empty without files.
 
     Raises:
         PhmrunError: (exit 2) A file does not exist, is not a Python file, or raises an error.

@@ -8,7 +8,10 @@ _WRITTEN = re.compile(r"\d{1,18}/\d{1,18}|\d{0,18}\.?\d{0,40}(e[-+]?\d{1,2})?", 
 
 
 def share_of(value: float | str) -> Fraction | None:
-    """Return the exact value of a share; ``None`` if it is malformed, not above 0, or above 1."""
+    """Return the exact value of a share.
+
+    The result is ``None`` if it is malformed, not above 0, or above 1.
+    """
     text = str(value).strip()
     try:
         share = Fraction(text) if _WRITTEN.fullmatch(text) else Fraction()
@@ -18,7 +21,10 @@ def share_of(value: float | str) -> Fraction | None:
 
 
 def check_budget(budget: float | str) -> str | None:
-    """Return the error message for a budget that is no share of the dense parameters; ``None`` if it is."""
+    """Return the error message for an invalid budget.
+
+    A valid one is a share of the dense parameters. The result is ``None`` if the budget is valid.
+    """
     if share_of(budget) is None:
         return f"budget = {budget!r} is not a share of the dense parameters; valid: above 0 and at most 1, such as 1/4"
     return None

@@ -100,7 +100,10 @@ def describe(run: Run) -> Description:
     damage: list[str] = []
 
     def readable(read: Callable[[], Any], otherwise: Any) -> Any:
-        """Return the result of ``read``; on an error record it in ``damage`` and return ``otherwise``."""
+        """Return the result of ``read``.
+
+        On an error record it in ``damage`` and return ``otherwise``.
+        """
         try:
             return read()
         except (PhmrunError, OSError, UnicodeDecodeError) as error:
@@ -108,7 +111,10 @@ def describe(run: Run) -> Description:
             return otherwise
 
     def table(samples: dict[str, Any]) -> dict[str, Any]:
-        """Return the samples' columns and rows; an empty dictionary if they are not a table."""
+        """Return the samples' columns and rows.
+
+        The result is an empty dictionary if they are not a table.
+        """
         match samples:
             case {"columns": [*columns], "rows": [*rows]} if all(isinstance(row, list) for row in rows):
                 return {"columns": columns, "rows": rows}
@@ -255,9 +261,10 @@ def score_row(name: str, score: Any) -> tuple[str, str, str, str]:
 
 
 def _opening(status: Status | None) -> list[str]:
-    """Return the page's first lines: task, data, network, seed, state and duration.
+    """Return the page's first lines.
 
-    Without a status, they say that it cannot be read. The first line is empty.
+    They name task, data, network, seed, state and duration. Without a status, they say that it cannot be read. The
+    first line is empty.
     """
     if status is None:
         return ["", "The status of this run cannot be read."]
@@ -293,22 +300,28 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
 
 
 def _cell(value: Any) -> str:
-    """Return the text of a table's cell: paths shortened, escaped for Markdown."""
+    """Return the text of a table's cell for Markdown.
+
+    Paths are shortened, and markup is escaped.
+    """
     return markdown(shared(str(value)))
 
 
 def write_hub_card(run: Run, folder: Path) -> Path:
-    """Write a Hugging Face model card as ``README.md`` into a folder; return its path."""
+    """Write a Hugging Face model card as ``README.md`` into a folder.
+
+    Return its path.
+    """
     write_text(path := folder / "README.md", hub_card(run))
     return path
 
 
 def hub_card(run: Run) -> str:
-    """Return a model card: YAML metadata with a ``model-index``, then the run's page.
+    """Return a model card for the Hugging Face Hub.
 
-    Results are the scores whose metric has a ``result_name``, each with its signature. Scores of training, validation,
-    other files and baselines are left out, as are those without a number. Scores of unregistered metrics are left out
-    with a logged warning.
+    It is YAML metadata with a ``model-index``, then the run's page. Results are the scores whose metric has a
+    ``result_name``, each with its signature. Scores of training, validation, other files and baselines are left out, as
+    are those without a number. Scores of unregistered metrics are left out with a logged warning.
 
     Raises:
         PhmrunError: (exit 3) The status or the scores are damaged.

@@ -38,9 +38,9 @@ class ScoreRow(NamedTuple):
 
 
 def configurations(runs: Sequence[Run]) -> list[Difference]:
-    """Return the keys whose values differ between runs, in order of first appearance.
+    """Return the keys whose values differ between runs.
 
-    A missing key has the value ``None``.
+    They are in order of first appearance. A missing key has the value ``None``.
 
     Raises:
         PhmrunError: (exit 3) A configuration cannot be read.
@@ -52,9 +52,9 @@ def configurations(runs: Sequence[Run]) -> list[Difference]:
 
 
 def scores(runs: Sequence[Run]) -> list[ScoreRow]:
-    """Return the scores that at least one run has, in order of first appearance.
+    """Return the scores that at least one run has.
 
-    A score without a number in every run is left out.
+    They are in order of first appearance. A score without a number in every run is left out.
     """
     metrics = [run.metrics() for run in runs]
     names = dict.fromkeys(name for scores in metrics for name in scores)
@@ -91,6 +91,9 @@ def curves(runs: Sequence[Run], figure: str) -> list[tuple[int, list[float | Non
 
 
 def figures(runs: Sequence[Run]) -> list[str]:
-    """Return the names of validation figures ("val/…") in order of first appearance."""
+    """Return the names of validation figures ("val/…").
+
+    They are in order of first appearance.
+    """
     names = dict.fromkeys(name for run in runs for row in run.history.rows("val/") for name in row)
     return [name for name in names if name.startswith("val/")]

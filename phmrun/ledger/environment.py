@@ -61,9 +61,9 @@ def usable_cores() -> int:
 
 
 def command() -> list[str]:
-    """Return the command line with passwords, tokens and keys replaced by ``***``.
+    """Return the command line without secrets.
 
-    The program is its file name, or ``python`` if unknown.
+    Passwords, tokens and keys are replaced by ``***``. The program is its file name, or ``python`` if unknown.
     """
     program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
     return [program, *(_SECRET.sub(lambda match: f"{match[1] or ''}***", word) for word in sys.argv[1:])]
@@ -93,7 +93,10 @@ def code(keep: Path) -> dict[str, Any]:
     root = Path(__file__).resolve().parents[2]
 
     def git(*words: str) -> str:
-        """Return a git command's output; empty if it fails or takes more than 20 s."""
+        """Return a git command's output.
+
+        The result is empty if it fails or takes more than 20 s.
+        """
         try:
             done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, timeout=20, check=True)
         except (OSError, subprocess.SubprocessError):
@@ -116,7 +119,10 @@ def code(keep: Path) -> dict[str, Any]:
 
 
 def processor() -> str:
-    """Return the model name in ``/proc/cpuinfo``, else Python's name of the processor, else the architecture."""
+    """Return the processor's model name.
+
+    It is from ``/proc/cpuinfo``, else from Python; if neither knows it, the architecture.
+    """
     try:
         match = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     except OSError:
@@ -139,10 +145,11 @@ def cpu() -> dict[str, Any]:
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """List the facts of :data:`COMPARED` that differ between two entries: "threads: 1, then 2".
+    """List the facts of :data:`COMPARED` that differ between two entries.
 
-    ``None`` counts as missing, and a missing fact differs from a value. Facts below ``cpu`` and ``arithmetic`` are
-    compared only if both entries have them. The defaults of older entries are :data:`FORMERLY`.
+    A line is "threads: 1, then 2". ``None`` counts as missing, and a missing fact differs from a value. Facts below
+    ``cpu`` and ``arithmetic`` are compared only if both entries have them. The defaults of older entries are
+    :data:`FORMERLY`.
     """
     named = [flat({name: entry.get(name) for name in COMPARED}) for entry in (one, other)]
     # The diff's file name does not count; an unknown fact is treated as missing.
@@ -160,9 +167,10 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 
 def said(segments: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line for each process of a run: steps, state, start, environment.
+    """Yield a line for each process of a run.
 
-    A second line lists the environment's changes since the previous process, if any.
+    It has steps, state, start and environment. A second line lists the environment's changes since the previous
+    process, if any.
     """
     for number, entry in enumerate(segments):
         steps = f"steps {entry.get('first_step', 0):,} to {entry.get('last_step', 0):,}"
@@ -187,9 +195,10 @@ def summary(entry: Mapping[str, Any]) -> str:
 
 
 def _required(name: str) -> list[str]:
-    """Return the names of a package's requirements, without those of its development.
+    """Return the names of a package's requirements.
 
-    Optional requirements are included for phmrun only. The list is empty if the package is not installed.
+    Those of its development are left out. Optional requirements are included for phmrun only. The list is empty if the
+    package is not installed.
     """
     try:
         wanted = importlib.metadata.requires(name) or []
@@ -215,7 +224,9 @@ class Source:
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """Read a file and return its record; a gzip file's content is hashed decompressed.
+        """Read a file and return its record.
+
+        A gzip file's content is hashed decompressed.
 
         Raises:
             PhmrunError: (exit 3) The file is missing or damaged.
@@ -251,13 +262,16 @@ class Split:
 
     @property
     def sha256(self) -> str:
-        """Checksum of the split: its only file's, or that of its files' checksums, one a line."""
+        """Checksum of the split.
+
+        It is the checksum of its only file, or of its files' checksums, one a line.
+        """
         sums = [file.sha256 for file in self.files]
         return sums[0] if len(sums) == 1 else hashlib.sha256("".join(f"{line}\n" for line in sums).encode()).hexdigest()
 
     @property
     def mark(self) -> str:
-        """First twelve hexadecimal digits of the checksum, as in a score's signature."""
+        """First twelve digits of the checksum, as in a score's signature."""
         return self.sha256[:12]
 
 

@@ -29,7 +29,10 @@ def shown(name: str, value: float) -> float:
 
 
 def in_shown_units(row: Mapping[str, Any]) -> Row:
-    """Return a copy of a row with shares in percent; values that are not numbers are unchanged."""
+    """Return a copy of a row with shares in percent.
+
+    Values that are not numbers are unchanged.
+    """
     return {name: shown(name, value) if isinstance(value, int | float) else value for name, value in row.items()}
 
 
@@ -43,7 +46,10 @@ def is_share(name: str) -> bool:
 
 
 def best_validation(monitor: str, value: float, step: int) -> dict[str, Any]:
-    """Return the score :data:`BEST`: ``value`` (shares in percent), ``unit`` ("%" or empty), ``step``."""
+    """Return the score :data:`BEST`.
+
+    Keys: ``value`` (shares in percent), ``unit`` ("%" or empty), ``step``.
+    """
     return {"value": shown(monitor, value), "unit": "%" if is_share(monitor) else "", "step": step}
 
 
@@ -81,9 +87,10 @@ class History:
     before_reading: Callable[[], None] = lambda: None
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Append a row by a single write, creating the file and its directory.
+        """Append a row by a single write.
 
-        A torn last line is removed first. A kill leaves whole rows and at most one torn last line.
+        The file and its directory are created if missing. A torn last line is removed first. A kill leaves whole rows
+        and at most one torn last line.
 
         Raises:
             OSError: The row cannot be written, for example on a full disk; the file's whole rows are unchanged.
@@ -115,9 +122,9 @@ class History:
         return list(self.rows())
 
     def rows(self, figures: str = "") -> Iterator[Row]:
-        """Yield whole rows in order, with one in memory at a time.
+        """Yield whole rows in order.
 
-        A torn last line is left out, as is a last line that is not a row.
+        One at a time is in memory. A torn last line is left out, as is a last line that is not a row.
 
         Args:
             figures: Name, or beginning of names; only rows with such a figure are parsed and yielded. Default: all.
@@ -130,18 +137,24 @@ class History:
                 yield row
 
     def names(self) -> list[str]:
-        """Return the names of all figures (keys with a slash) in order of first appearance."""
+        """Return the names of all figures.
+
+        Figures are keys with a slash, in order of first appearance.
+        """
         return [name for name in dict.fromkeys(name for row in self.rows() for name in row) if "/" in name]
 
     def last(self) -> Row | None:
-        """Return the last whole row; ``None`` if the file has none."""
+        """Return the last whole row.
+
+        The result is ``None`` if the file has none.
+        """
         rows = self.tail(1)
         return rows[-1] if rows else None
 
     def tail(self, number: int) -> list[Row]:
-        """Return at most ``number`` last rows in order, read from the end of the file.
+        """Return at most ``number`` last rows, in order.
 
-        Lines that are not rows are left out; :meth:`rows` raises for them.
+        They are read from the end of the file. Lines that are not rows are left out; :meth:`rows` raises for them.
         """
         lines: list[bytes] = []
         with self._opened() as handle:
@@ -155,10 +168,10 @@ class History:
         return rows[-number:]
 
     def count(self) -> int:
-        """Return the number of whole rows; 0 if the file is missing.
+        """Return the number of whole rows.
 
-        Lines except the last are checked by their first and last character only. A last line that is not a row is not
-        counted.
+        The result is 0 if the file is missing. Lines except the last are checked by their first and last character
+        only. A last line that is not a row is not counted.
 
         Raises:
             PhmrunError: (exit 3) A line other than the last is not a row.
@@ -174,9 +187,10 @@ class History:
         return number - (number > 0 and _row_of(last) is None)
 
     def cut(self, step: int) -> int:
-        """Remove the rows after an optimizer step, and a torn last line, atomically.
+        """Remove the rows after an optimizer step, atomically.
 
-        A run that continues from a checkpoint writes these rows again. The file is replaced even if nothing is removed.
+        A torn last line is removed, too. A run that continues from a checkpoint writes these rows again. The file is
+        replaced even if nothing is removed.
 
         Returns:
             Number of removed whole rows; 0 if the file is missing.
@@ -198,7 +212,9 @@ class History:
 
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO | None]:
-        """Open the file for reading, after ``before_reading``; yield ``None`` if it is missing.
+        """Open the file for reading, after ``before_reading``.
+
+        Yield ``None`` if it is missing.
 
         Raises:
             PhmrunError: (exit 3) The file cannot be read.
@@ -267,9 +283,9 @@ def _row_of(line: bytes) -> Row | None:
 
 
 def _end_of_last_whole_line(handle: Any, position: int | None = None) -> int:
-    """Return the byte offset after the last line break before ``position``; 0 without one.
+    """Return the byte offset after the last line break before ``position``.
 
-    The default of ``position`` is the end of the file. Moves the handle.
+    The result is 0 if there is none. The default of ``position`` is the end of the file. Moves the handle.
     """
     position = handle.seek(0, 2) if position is None else position
     while position:

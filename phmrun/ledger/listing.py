@@ -75,7 +75,10 @@ class RunSummary:
         return self.status.state.value if self.status and not self.damage else DAMAGED
 
     def about(self, key: str) -> Any:
-        """Return a fact of the status, such as task, data or seed; ``None`` if it is missing."""
+        """Return a fact of the status, such as task, data or seed.
+
+        The result is ``None`` if it is missing.
+        """
         return self.status.about.get(key) if self.status else None
 
     @property
@@ -92,25 +95,35 @@ class RunSummary:
         return str(network or layer) if network or layer else None
 
     def entry(self, name: str) -> Any:
-        """Return the stored entry of a score, or of a time ("time/…"); ``None`` if it is missing."""
+        """Return the stored entry of a score, or of a time ("time/…").
+
+        The result is ``None`` if it is missing.
+        """
         return (read_times(self.path) if name.startswith(PREFIX) else self.metrics).get(name)
 
     def score(self, name: str) -> float | None:
-        """Return the value of a score or a time; ``None`` if it is missing or not a number."""
+        """Return the value of a score or a time.
+
+        The result is ``None`` if it is missing or not a number.
+        """
         return score_value(self.entry(name))
 
     @property
     def main_score(self) -> str | None:
-        """Name of the first score of the test set, else of the first other split.
+        """Name of the first score of the test set.
 
-        Scores of training, validation and other files do not count; ``None`` if there is no score.
+        If there is none, it is that of the first other split. Scores of training, validation and other files do not
+        count; ``None`` if there is no score.
         """
         scored = (name for name in self.metrics if self.score(name) is not None)
         names = [name for name in scored if not name.startswith(("train/", "validation/", OTHER_FILE))]
         return next((name for name in names if name.startswith("test/")), names[0] if names else None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the summary as one flat JSON object: the status's fields and facts, ``metrics``, ``damage``."""
+        """Return the summary as one flat JSON object.
+
+        It has the status's fields and facts, ``metrics`` and ``damage``.
+        """
         status = self.status.to_json() if self.status else {}
         place, content = (
             {"run_id": self.id, "run_dir": str(self.path)},
@@ -120,9 +133,10 @@ class RunSummary:
 
 
 def score_value(score: Any) -> float | None:
-    """Return the number of a score; ``None`` if it has none or is too large for a float.
+    """Return the number of a score.
 
-    A score is a number, or an object with ``value`` and ``signature``. Booleans are no numbers.
+    The result is ``None`` if it has none or is too large for a float. A score is a number, or an object with ``value``
+    and ``signature``. Booleans are no numbers.
     """
     value = score.get("value") if isinstance(score, dict) else score
     if not isinstance(value, int | float) or isinstance(value, bool):
@@ -134,9 +148,10 @@ def score_value(score: Any) -> float | None:
 
 
 def summarise(path: Path) -> RunSummary | None:
-    """Return a directory's summary; ``None`` if it is not a run.
+    """Return a directory's summary.
 
-    Damage is recorded in the summary, not raised. Status and scores are checked against their checksums.
+    The result is ``None`` if it is not a run. Damage is recorded in the summary, not raised. Status and scores are
+    checked against their checksums.
     """
     manifest = Manifest(path)
     try:
@@ -173,10 +188,10 @@ def summarise(path: Path) -> RunSummary | None:
 
 
 def read_times(directory: Path) -> dict[str, Any]:
-    """Return a run's times (:data:`TIMES`) by name; empty if none was measured.
+    """Return a run's times (:data:`TIMES`) by name.
 
-    An entry has a value in seconds and a signature. Unreadable files are ignored. Times of ``bench.json`` replace those
-    of :data:`FORMER`.
+    The result is empty if none was measured. An entry has a value in seconds and a signature. Unreadable files are
+    ignored. Times of ``bench.json`` replace those of :data:`FORMER`.
     """
     contents: list[Any] = []
     for name in (FORMER, BENCH):
@@ -190,7 +205,10 @@ def read_times(directory: Path) -> dict[str, Any]:
 
 
 def _is_odd(score: Any) -> bool:
-    """True if a score is too large for a float, or its text is not valid Unicode."""
+    """True if a score cannot be stored.
+
+    It is too large for a float, or its text is not valid Unicode.
+    """
     value = score.get("value") if isinstance(score, dict) else score
     try:
         json.dumps(score, ensure_ascii=False).encode("utf-8")
@@ -221,7 +239,9 @@ def select(
     data: str | None = None,
     state: str | None = None,
 ) -> list[RunSummary]:
-    """Return the runs that match all filters, in order; ``None`` matches every run.
+    """Return the runs that match all filters, in order.
+
+    A filter that is ``None`` matches every run.
 
     Args:
         runs: Runs to filter.
@@ -248,7 +268,9 @@ def select(
 
 
 def sort(runs: Iterable[RunSummary], key: str) -> list[RunSummary]:
-    """Return runs sorted by one of :data:`COLUMNS` or by a score, ties by id.
+    """Return sorted runs.
+
+    The key is one of :data:`COLUMNS` or a score; ties are in order of the id.
 
     Args:
         runs: Runs to sort.
@@ -280,7 +302,10 @@ def score_names(runs: Sequence[RunSummary]) -> list[str]:
 
 
 def _status_column(key: str) -> Callable[[RunSummary], Any]:
-    """Return a function that reads a field of a run's status; ``None`` without a status."""
+    """Return a function that reads a field of a run's status.
+
+    The result is ``None`` without a status.
+    """
     return lambda run: getattr(run.status, key, None)
 
 

@@ -16,9 +16,9 @@ IDLE = (3, 4)
 
 
 def busy_cores(seconds: float = LOOK) -> int:
-    """Return the number of usable cores that other processes keep busy, rounded.
+    """Return the number of usable cores that other processes keep busy.
 
-    This process sleeps for ``seconds`` meanwhile. Without ``/proc/stat`` the number is 0, at once.
+    It is rounded. This process sleeps for ``seconds`` meanwhile. Without ``/proc/stat`` the number is 0, at once.
     """
     before = core_ticks()
     if not before:
@@ -30,14 +30,20 @@ def busy_cores(seconds: float = LOOK) -> int:
 
 
 def usable() -> set[int]:
-    """Return the numbers of the cores that this process may use; all if the system does not tell."""
+    """Return the numbers of the cores that this process may use.
+
+    They are all cores if the system does not tell.
+    """
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
     return set(range(os.cpu_count() or 1))
 
 
 def core_ticks() -> dict[int, list[int]]:
-    """Return the clock ticks of each core by kind from ``/proc/stat``; empty without it."""
+    """Return the clock ticks of each core by kind from ``/proc/stat``.
+
+    The result is empty without it.
+    """
     try:
         lines = STAT.read_text(encoding="ascii").splitlines()
     except OSError:
@@ -47,7 +53,10 @@ def core_ticks() -> dict[int, list[int]]:
 
 
 def _busy_share(before: Sequence[int], after: Sequence[int]) -> float:
-    """Return the share of time (0–1) between two readings in which a core was busy; 0 if no time passed."""
+    """Return the busy share (0–1) of a core between two readings.
+
+    The result is 0 if no time passed.
+    """
     ticks = [late - early for early, late in zip(before, after, strict=True)]
     total = sum(ticks)
     return (total - sum(ticks[column] for column in IDLE)) / total if total > 0 else 0.0

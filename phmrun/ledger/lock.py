@@ -80,9 +80,9 @@ class Holder:
         return silent < STALE_AFTER if alive is None else alive
 
     def known_to_live(self) -> bool | None:
-        """True if the operating system lists the process, ``False`` if it has ended.
+        """True if the operating system lists the process.
 
-        ``None`` if it cannot tell: another machine or container, or an unknown start time.
+        ``False`` if it has ended. ``None`` if it cannot tell: another machine or container, or an unknown start time.
         """
         if self.born and (self.host, self.space) == (socket.gethostname(), process_space()):
             born = _start_time(self.pid)
@@ -109,9 +109,10 @@ class Lock:
         self._stop = threading.Event()
 
     def acquire(self) -> None:
-        """Create the lock file, replacing a stale one, and start a thread that writes heartbeats.
+        """Create the lock file, and start to write heartbeats.
 
-        A living holder is waited for, at most ``wait`` seconds.
+        A stale file is replaced. Heartbeats are written by a thread. A living holder is waited for, at most ``wait``
+        seconds.
 
         Raises:
             PhmrunError: (exit 2) A living process still holds the lock.
@@ -147,14 +148,16 @@ class Lock:
 
     @property
     def lost(self) -> bool:
-        """True if another process took over, or removed, the lock of this process.
+        """True if this process's lock was taken over or removed.
 
         ``False`` if it was never acquired, or in a forked copy of the holder.
         """
         return self._descriptor is not None and self._owner == os.getpid() and not self.still_held()
 
     def require(self) -> None:
-        """Check that the lock was not lost; called before each write. A lock that was never acquired passes.
+        """Check that the lock was not lost.
+
+        It is called before each write. A lock that was never acquired passes.
 
         Raises:
             PhmrunError: (exit 2) The lock was taken over or removed.
@@ -191,9 +194,10 @@ class Lock:
 
 
 def living_holder(path: Path) -> Holder | None:
-    """Return the living holder of a lock file; ``None`` if there is none.
+    """Return the living holder of a lock file.
 
-    A holder on another machine is judged by the file's age alone. Changes nothing.
+    The result is ``None`` if there is none. A holder on another machine is judged by the file's age alone. Changes
+    nothing.
     """
     lock_file = _read(path) if path.is_file() else None
     silent = max(0.0, time.time() - lock_file.touched) if lock_file else 0.0
@@ -346,7 +350,10 @@ def _refusal(path: Path, purpose: str, holder: Holder) -> PhmrunError:
 
 
 def _same_file(path: Path, descriptor: int) -> bool:
-    """True if ``path`` is the file of an open descriptor; ``False`` if it is missing or unreadable."""
+    """True if ``path`` is the file of an open descriptor.
+
+    The result is ``False`` if it is missing or unreadable.
+    """
     try:
         with path.open("rb") as now:  # on network file systems, only opening resolves the present file
             return os.path.samestat(os.fstat(now.fileno()), os.fstat(descriptor))

@@ -64,7 +64,9 @@ class Record:
 
     @classmethod
     def from_json(cls, content: Any) -> "Record":
-        """Return the record of a JSON object; removes the key "sha256" from ``content``.
+        """Return the record of a JSON object.
+
+        Removes the key "sha256" from ``content``.
 
         Raises:
             ValueError: The format is unknown, or the object's own checksum differs.
@@ -90,7 +92,9 @@ class Manifest:
         self.path = folder / MANIFEST
 
     def read(self) -> Record | None:
-        """Read the record; ``None`` if the run, of an earlier release, has none.
+        """Read the record.
+
+        The result is ``None`` if the run, of an earlier release, has none.
 
         Raises:
             PhmrunError: (exit 3) The manifest is damaged.
@@ -103,21 +107,25 @@ class Manifest:
             raise self._broken(MANIFEST, f"the file is damaged: {error}") from error
 
     def begin(self, identity: str, code: Mapping[str, Any]) -> None:
-        """Write the record of a run that is about to train: identity, code, checksum of ``config.yaml``.
+        """Write the record of a run that is about to train.
 
-        An identity and code on record are kept; checksums of other files are dropped.
+        It has identity, code, and the checksum of ``config.yaml``. An identity and code on record are kept; checksums
+        of other files are dropped.
         """
         record = self.read() or Record()
         identity, code = record.identity or identity, code or record.code
         self._write(replace(record, identity=identity, files=self._now(("config.yaml",), ()), code=code))
 
     def open(self) -> None:
-        """Remove all files except ``config.yaml`` from the record; nothing without a record."""
+        """Remove all files except ``config.yaml`` from the record.
+
+        Nothing is done without a record.
+        """
         if record := self.read():
             self._write(replace(record, files=self._now(("config.yaml",), ())))
 
     def fix(self, prepared: Path | None) -> None:
-        """Enter the files that do not change during training, and the prepared data.
+        """Enter the prepared data and files that training does not change.
 
         They replace all files on record. Nothing is done without a record.
 
@@ -136,9 +144,9 @@ class Manifest:
             self._write(replace(record, files=self._now(FIXED, FIXED_FOLDERS), prepared=now))
 
     def settle(self, status: bytes) -> None:
-        """Enter all present files, and the content of the status that is about to be written.
+        """Enter all present files, and a status to be written.
 
-        Nothing is done without a record.
+        ``status`` is the content of that file. Nothing is done without a record.
         """
         if record := self.read():
             files = self._now(FILES, FOLDERS)
@@ -146,7 +154,7 @@ class Manifest:
             self._write(replace(record, files=files))
 
     def expect(self, path: Path, content: bytes) -> None:
-        """Enter a file that is about to be written, beside its present checksum.
+        """Enter a file to be written, beside its present checksum.
 
         During training, only files that are already on record are entered. Nothing is done without a record.
         """
@@ -206,13 +214,17 @@ class Manifest:
                     self.check(self.folder / name)
 
     def names(self) -> list[str]:
-        """Return the paths in the run of all present files that a manifest enters."""
+        """Return the paths of all present files that a manifest enters.
+
+        They are relative to the run.
+        """
         return list(self._present(FILES, FOLDERS))
 
     def _accepts(self, record: Record, path: Path, content: bytes | None) -> bool:
-        """True if a file has an accepted checksum, or is not on record.
+        """True if a file has an accepted checksum.
 
-        A missing file passes if ``None`` is accepted. ``content`` is read from the file if ``None``.
+        A file that is not on record is accepted. A missing file passes if ``None`` is accepted. ``content`` is read
+        from the file if ``None``.
 
         Raises:
             PhmrunError: (exit 3) The file cannot be read.
@@ -230,11 +242,17 @@ class Manifest:
             raise self._broken(self._name(path), f"the file cannot be read: {error.strerror}") from error
 
     def _now(self, files: Iterable[str], folders: Iterable[str]) -> dict[str, tuple[str | None, ...]]:
-        """Return the checksums of the present files by path, each as a tuple of length 1."""
+        """Return the checksums of the present files by path.
+
+        Each is a tuple of length 1.
+        """
         return {name: (sha256_of(self.folder / name),) for name in self._present(files, folders)}
 
     def _present(self, files: Iterable[str], folders: Iterable[str]) -> Iterator[str]:
-        """Yield the paths of existing files, then of all files below folders, hidden ones left out."""
+        """Yield the existing files, then those below folders.
+
+        Paths are relative to the run. Hidden files in folders are left out.
+        """
         yield from (name for name in files if (self.folder / name).is_file())
         for folder in folders:
             paths = (path for path in sorted((self.folder / folder).rglob("*")) if path.is_file())
@@ -248,7 +266,7 @@ class Manifest:
         write_json(self.path, record.to_json())
 
     def _broken(self, link: str, why: str) -> PhmrunError:
-        """Return the error (exit 3) for a broken link of the run's chain of checksums."""
+        """Return the error (exit 3) for a broken link of the chain."""
         return PhmrunError(
             f"the run's chain is broken at {link}: {why}",
             where=str(self.folder / link if "/" in link or "." in link else self.folder),
@@ -258,10 +276,10 @@ class Manifest:
 
 
 def changed_code(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """List the code whose checksum or distribution differs between two records, by name.
+    """List the code that differs between two records, by name.
 
-    An entry is "layer low-rank (mine 1.0, now mine 1.1)", or "… (mine 1.0, changed since)" for the same release. Code
-    of only one record is left out.
+    Checksum or distribution differ. An entry is "layer low-rank (mine 1.0, now mine 1.1)", or "… (mine 1.0, changed
+    since)" for the same release. Code of only one record is left out.
     """
     changed = []
     for name in sorted(before.keys() & now.keys()):

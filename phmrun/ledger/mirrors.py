@@ -34,9 +34,10 @@ _MISSING = 3
 
 
 def write_mirror(run: Run, name: str) -> Path:
-    """Write a mirror of history, scores and config for a program of :data:`MIRRORS`.
+    """Write a mirror of a run for another program.
 
-    It replaces the run's folder of that name; after an error, the previous mirror is kept.
+    It has history, scores and config. ``name`` is one of :data:`MIRRORS`. It replaces the run's folder of that name;
+    after an error, the previous mirror is kept.
 
     Returns:
         Folder of the mirror.
@@ -117,9 +118,9 @@ def _file_names(names: Iterable[str]) -> set[str]:
 
 
 def _trackio(run: Run, folder: Path, figures: Figures) -> None:
-    """Write a database for ``TRACKIO_DIR=… trackio show`` into ``folder``, in a subprocess.
+    """Write a database for ``TRACKIO_DIR=… trackio show`` into ``folder``.
 
-    Runs of one task and data share a project.
+    A subprocess does it. Runs of one task and data share a project.
 
     Raises:
         ImportError: trackio cannot be imported.
@@ -174,10 +175,11 @@ MIRRORS: dict[str, Callable[[Run, Path, Figures], None]] = {
 
 
 def _figures(run: Run) -> Iterator[tuple[int, float, dict[str, float]]]:
-    """Yield (step, Unix time in seconds, figures by name) for each row of the history, then for the scores.
+    """Yield (step, Unix time in seconds, figures by name).
 
-    Figures are the values whose keys contain a slash, in the units of listings; rows without any are skipped. The
-    scores have the last row's step and time. Time begins at 0 if the run's start is unknown.
+    There is one for each row of the history, then one for the scores. Figures are the values whose keys contain a
+    slash, in the units of listings; rows without any are skipped. The scores have the last row's step and time. Time
+    begins at 0 if the run's start is unknown.
     """
     started = run.status.started
     began = calendar.timegm(time.strptime(started, "%Y-%m-%dT%H:%M:%SZ")) if started else 0

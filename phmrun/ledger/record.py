@@ -49,9 +49,10 @@ _LONGEST = 1 << 20
 
 
 def archive(runs: Sequence[Run], path: Path, *, checkpoints: bool = True) -> int:
-    """Pack runs into a ``.tar.gz``, atomically; ``tar -xzf`` restores their directories.
+    """Pack runs into a ``.tar.gz``, atomically.
 
-    Locks, W&B mirrors and hidden files are left out. A run is locked while it is packed, if its directory is writable.
+    ``tar -xzf`` restores their directories. Locks, W&B mirrors and hidden files are left out. A run is locked while it
+    is packed, if its directory is writable.
 
     Args:
         runs: Runs with different names.
@@ -133,9 +134,10 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
 
 
 def write_record(record: Mapping[str, Any], folder: Path) -> Path:
-    """Write a record as ``<run-id>.json`` into a folder, and return its path.
+    """Write a record as ``<run-id>.json`` into a folder.
 
-    The last line is a checksum of the text before it. Equal records give equal bytes. A missing folder is created.
+    Return its path. The last line is a checksum of the text before it. Equal records give equal bytes. A missing folder
+    is created.
     """
     path = folder / f"{record['run']}.json"
     folder.mkdir(parents=True, exist_ok=True)
@@ -180,9 +182,9 @@ def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> l
 
 
 def _read_record(path: Path) -> tuple[str, dict[str, str]]:
-    """Read a record, and return the run id and the texts of the run's files by name.
+    """Read a record.
 
-    A record without a checksum is accepted.
+    Return the run id, and the texts of the run's files by name. A record without a checksum is accepted.
 
     Raises:
         PhmrunError: (exit 3) The file cannot be read, is damaged, or is not named after its run.
@@ -212,7 +214,10 @@ def _read_record(path: Path) -> tuple[str, dict[str, str]]:
 
 
 def _texts(record: Mapping[str, Any]) -> dict[str, str]:
-    """Return the texts of a run's files by name, rebuilt from a record, with a manifest of them."""
+    """Return the texts of a run's files by name.
+
+    They are rebuilt from a record, with a manifest of them.
+    """
     files = [
         {"path": str(file), "sha256": str(digest), "bytes": int(size)} for file, digest, size in record["data"]["files"]
     ]
@@ -240,9 +245,10 @@ def _texts(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _write_runs(runs: Sequence[tuple[Run, Mapping[str, str]]], runs_dir: Path, durable: bool) -> None:
-    """Write run directories into a staging folder, then move each into place.
+    """Write run directories, each atomically.
 
-    An existing directory is replaced. ``durable`` flushes them to disk.
+    They are written into a staging folder, then moved into place. An existing directory is replaced. ``durable``
+    flushes them to disk.
     """
     with staging(runs_dir / "restored") as stage:
         for run, files in runs:
@@ -265,9 +271,10 @@ def _write_runs(runs: Sequence[tuple[Run, Mapping[str, str]]], runs_dir: Path, d
 
 
 def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return all rows with a validation, and at most :data:`POINTS` others, evenly spaced.
+    """Return the rows with a validation, and some others.
 
-    The copies are sorted by step; floats are rounded to five significant digits.
+    At most :data:`POINTS` others are kept, evenly spaced. The copies are sorted by step; floats are rounded to five
+    significant digits.
     """
     kept = [row for row in rows if _is_validation(row)]
     others = [row for row in rows if not _is_validation(row)]
@@ -284,7 +291,7 @@ def _is_validation(row: Mapping[str, Any]) -> bool:
 
 
 def _portable(value: Any) -> Any:
-    """Return a copy of a JSON value without this machine's paths, at any depth.
+    """Return a copy of a JSON value without this machine's paths.
 
     An absolute path becomes relative to the data directory if it is below it, else its last name. In other texts, paths
     below the data directory or the home are shortened.

@@ -104,13 +104,14 @@ class Status:
         return {**asdict(self), "state": self.state.value}
 
     def signed(self) -> "Status":
-        """Return the status with the present time, this machine and this process."""
+        """Return a copy with the present time, machine and process."""
         return replace(self, updated=now(), host=socket.gethostname(), pid=os.getpid())
 
     def write(self, path: Path, before_renaming: Callable[[], None] | None = None) -> "Status":
-        """Write the status atomically as that of this process (`signed`), and return it.
+        """Write the status atomically, and return it.
 
-        ``before_renaming`` is called before the file is replaced, and may raise to prevent it.
+        It is first signed as that of this process (`signed`). ``before_renaming`` is called before the file is
+        replaced, and may raise to prevent it.
         """
         written = self.signed()
         write_text(path, json_text(written.to_json()), before_renaming)
@@ -151,7 +152,9 @@ def about_config(config_yaml: str) -> dict[str, Any]:
 
 
 def config_values(path: Path) -> dict[str, Any]:
-    """Return the values of a ``config.yaml``; empty if it is not a mapping.
+    """Return the values of a ``config.yaml``.
+
+    The result is empty if it is not a mapping.
 
     Raises:
         PhmrunError: (exit 3) The file cannot be read, or is not valid YAML.
@@ -293,10 +296,10 @@ class Run:
         return as_found(self._read_status(), self.path)
 
     def set_state(self, state: State, reason: str | None = None, **facts: Any) -> Status:
-        """Write a new state with times, host and process id, and return the status.
+        """Write a new state, and return the status.
 
-        ``started`` is set by the first RUNNING; ``ended`` is set by DONE, FAILED and INTERRUPTED, and cleared by
-        others.
+        Times, host and process id are set. ``started`` is set by the first RUNNING; ``ended`` is set by DONE, FAILED
+        and INTERRUPTED, and cleared by others.
 
         Args:
             state: New state.
@@ -360,7 +363,10 @@ class Run:
             self._replace(path, text)
 
     def write_config(self, config_yaml: str) -> bool:
-        """Write the resolved config if it differs from the stored one; return ``True`` if it did."""
+        """Write the resolved config if it differs from the stored one.
+
+        Return ``True`` if it did.
+        """
         if self.config_path.read_text(encoding="utf-8") == config_yaml:
             return False
         self.write(self.config_path, config_yaml)
@@ -381,7 +387,9 @@ class Run:
         return self._lock is None or not self._lock.lost
 
     def unlock(self) -> Holder | None:
-        """Remove the lock of a dead process, and return its holder; ``None`` if there was no lock.
+        """Remove the lock of a dead process, and return its holder.
+
+        The result is ``None`` if there was no lock.
 
         Raises:
             PhmrunError: (exit 2) The holder is alive.
@@ -389,7 +397,9 @@ class Run:
         return unlock(self.path / LOCK, f"the run {self.id}")
 
     def require_lock(self) -> None:
-        """Check that this object's lock was not lost; passes if it never took one.
+        """Check that this object's lock was not lost.
+
+        It passes if the object never took one.
 
         Raises:
             PhmrunError: (exit 2) Another process has taken it over.
@@ -432,7 +442,10 @@ class Run:
             self._write_status(before, replace(before, about={**before.about, "parameters": total}))
 
     def data(self) -> DataRecord | None:
-        """Return the record of the run's data; ``None`` if an earlier release did not write it."""
+        """Return the record of the run's data.
+
+        The result is ``None`` if an earlier release did not write it.
+        """
         content = self._read_object(self.data_path)
         try:
             return DataRecord.from_json(content) if content else None
@@ -440,7 +453,10 @@ class Run:
             raise PhmrunError(str(error), where=str(self.data_path), code=ExitCode.DATA) from error
 
     def fingerprints(self) -> dict[str, str]:
-        """Return the checksums of data and plug-ins in the run id; maybe empty for early releases."""
+        """Return the checksums of data and plug-ins in the run id.
+
+        The result may be empty for early releases.
+        """
         record = self.data()
         marks = record.fingerprints if record else self.parameters().get("fingerprints", {})  # release 0.1
         return {str(key): str(value) for key, value in marks.items()} if isinstance(marks, Mapping) else {}
@@ -450,7 +466,10 @@ class Run:
         self.write(self.data_path, json_text(record.to_json()))
 
     def environment(self) -> list[dict[str, Any]]:
-        """Return the entries of ``environment.json``, oldest first; empty if it is missing."""
+        """Return the entries of ``environment.json``, oldest first.
+
+        The result is empty if it is missing.
+        """
         segments = self._read_object(self.environment_path).get("segments", [])
         if not isinstance(segments, list) or not all(isinstance(entry, dict) for entry in segments):
             raise PhmrunError("this is no list of segments", where=str(self.environment_path), code=ExitCode.DATA)
@@ -461,7 +480,10 @@ class Run:
         self.write(self.environment_path, json_text(plain({"segments": list(segments)}, otherwise=str)))
 
     def bench(self) -> dict[str, Any]:
-        """Return the latest measurements of ``phmrun bench`` by name; empty if there are none."""
+        """Return the latest measurements of ``phmrun bench`` by name.
+
+        The result is empty if there are none.
+        """
         measurements = self._read_object(self.path / BENCH)
         if not all(isinstance(measurement, dict) for measurement in measurements.values()):
             raise PhmrunError("this is no record of measurements", where=str(self.path / BENCH), code=ExitCode.DATA)
@@ -475,15 +497,23 @@ class Run:
         self.write(self.path / BENCH, json_text(plain({**self.bench(), **measurements})))
 
     def samples(self) -> dict[str, Any]:
-        """Return the sample outputs as ``columns`` and ``rows``; empty before they are written."""
+        """Return the sample outputs as ``columns`` and ``rows``.
+
+        The result is empty before they are written.
+        """
         return self._read_object(self.samples_path)
 
     def write_samples(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Write sample inputs and outputs, a row each, for the card and the W&B mirror."""
+        """Write sample inputs and outputs, a row each.
+
+        The card and the W&B mirror show them.
+        """
         self.write(self.samples_path, json_text(plain({"columns": list(columns), "rows": list(rows)})))
 
     def remove(self) -> None:
-        """Delete the run directory; of a symbolic link, only the link.
+        """Delete the run directory.
+
+        If it is a symbolic link, only the link is deleted.
 
         Raises:
             PhmrunError: (exit 2) The directory is not a run, or a living process holds it.
@@ -500,14 +530,16 @@ class Run:
             shutil.rmtree(grave)
 
     def _writing(self) -> Lock:
-        """Return the lock on the manifest and on files that processes write concurrently.
+        """Return the lock on manifest and concurrently written files.
 
         It waits up to 20 s for its holder.
         """
         return Lock(self.path / ".metrics.lock", f"{METRICS} of the run {self.id}", wait=20.0)
 
     def _replace(self, path: Path, text: str) -> None:
-        """Write a file and its checksum; the caller holds the lock of `_writing`.
+        """Write a file and its checksum.
+
+        The caller holds the lock of `_writing`.
 
         Raises:
             PhmrunError: (exit 2) The run's lock was lost.
@@ -549,7 +581,9 @@ class Run:
             raise PhmrunError(what, where=str(self.status_path), hint=_ANEW, code=ExitCode.DATA) from error
 
     def _read_object(self, path: Path) -> dict[str, Any]:
-        """Read a JSON object; empty if the file is missing and the manifest does not have it.
+        """Read a JSON object.
+
+        The result is empty if the file is missing and the manifest does not have it.
 
         Raises:
             PhmrunError: (exit 3) The file is damaged, is not an object, or has a wrong checksum.
@@ -590,7 +624,10 @@ def directory_of(runs_dir: Path, run_id: str) -> Path:
 
 
 def _is_run(path: Path) -> bool:
-    """True if a directory has a status, or a config and a name that ends as a run id."""
+    """True if a directory is a run.
+
+    It has a status, or a config and a name that ends as a run id.
+    """
     named = re.compile(r".+-[0-9a-f]{12}").fullmatch
     return (path / STATUS).is_file() or ((path / CONFIG).is_file() and named(path.resolve().name) is not None)
 
@@ -611,9 +648,9 @@ def _latest(paths: Sequence[Path]) -> Path:
 
 
 def newer_running(run: Run) -> list[str]:
-    """Return the names of running runs beside a run that were updated after it ended.
+    """Return the names of running runs updated after a run ended.
 
-    Every running run counts if the run has not ended.
+    They are in its directory of runs. Every running run counts if the run has not ended.
     """
     ended = run.status.ended or ""
     statuses = {path.name: _effective_status(path) for path in sorted(run.path.resolve().parent.iterdir())}
@@ -625,7 +662,10 @@ def newer_running(run: Run) -> list[str]:
 
 
 def _effective_status(path: Path) -> Status | None:
-    """Return the effective status of a run directory; ``None`` if it is missing or damaged."""
+    """Return the effective status of a run directory.
+
+    The result is ``None`` if it is missing or damaged.
+    """
     try:
         return as_found(Status.from_json(parse_json(read_regular(path / STATUS))), path)
     except (OSError, ValueError, TypeError, PhmrunError):
@@ -633,5 +673,8 @@ def _effective_status(path: Path) -> Status | None:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason of a reading error: the system's phrase, else at most 200 characters."""
+    """Return the reason of a reading error.
+
+    It is the system's phrase, else the message, at most 200 characters on one line.
+    """
     return error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())[:200]

@@ -48,7 +48,10 @@ class Segment:
         return differences(self.before[-1], self.entry) if step and self.before else []
 
     def progress(self, step: int) -> None:
-        """Record the last step; written at most once per :data:`WRITE_EVERY` seconds."""
+        """Record the last step.
+
+        It is written at most once per :data:`WRITE_EVERY` seconds.
+        """
         self.entry["last_step"] = step
         if time.monotonic() - self._written >= WRITE_EVERY:
             self.write()
@@ -99,7 +102,10 @@ def facts(run: Run) -> dict[str, Any]:
 
 
 def read_segments(run: Run) -> list[dict[str, Any]]:
-    """Return the entries of a run's processes; empty if the file is missing or damaged."""
+    """Return the entries of a run's processes.
+
+    The result is empty if the file is missing or damaged.
+    """
     try:
         return run.environment()
     except PhmrunError:
@@ -107,6 +113,9 @@ def read_segments(run: Run) -> list[dict[str, Any]]:
 
 
 def _cpu_seconds() -> float:
-    """Return the processor time of this process and its ended children, in seconds."""
+    """Return this process's processor time in seconds.
+
+    Its ended children are included.
+    """
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in used)

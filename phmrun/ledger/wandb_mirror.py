@@ -102,12 +102,18 @@ class Mirror:
 
     @property
     def directory(self) -> Path | None:
-        """Directory of the segment's files; ``None`` if disabled, failed or finished."""
+        """Directory of the segment's files.
+
+        It is ``None`` if disabled, failed or finished.
+        """
         return Path(self._segment.settings.sync_dir) if self._segment else None
 
     @property
     def url(self) -> str | None:
-        """Address of the run's page; ``None`` unless the mirror is online and open."""
+        """Address of the run's page.
+
+        It is ``None`` unless the mirror is online and open.
+        """
         return self._segment.url if self._segment and self.mode == "online" else None
 
     def log(self, row: Mapping[str, Any]) -> None:
@@ -122,7 +128,10 @@ class Mirror:
         self._send(lambda segment: segment.log(figures))
 
     def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Log a table at the last logged step; each call writes a file."""
+        """Log a table at the last logged step.
+
+        Each call writes a file.
+        """
 
         def send(segment: Any) -> None:
             import wandb
@@ -133,7 +142,10 @@ class Mirror:
         self._send(send)
 
     def summary(self, values: Mapping[str, Any]) -> None:
-        """Set values of the whole run: final scores, counts, the model's description."""
+        """Set values of the whole run.
+
+        They are final scores, counts, and the model's description.
+        """
         self._send(lambda segment: segment.summary.update(restored(plain(values))))
 
     def finish(self, exit_code: int = 0) -> None:
@@ -205,9 +217,9 @@ def _init(run: Run, mode: Mode, config: Mapping[str, Any], whole: bool, options:
 
 
 def _stop_service(exit_code: int) -> None:
-    """Stop W&B's service process, and wait until it has written the last records.
+    """Stop W&B's service process.
 
-    Nothing is done while another W&B run of this process is open.
+    Wait until it has written the last records. Nothing is done while another W&B run of this process is open.
     """
     import wandb
 
@@ -217,9 +229,10 @@ def _stop_service(exit_code: int) -> None:
 
 @contextmanager
 def _surroundings(directory: Path, mode: Mode) -> Iterator[None]:
-    """Set W&B's environment variables: caches and staging areas in the run, no messages.
+    """Set W&B's environment variables.
 
-    The previous values are restored at exit. Online, W&B's config directory is unchanged: it has the server's address.
+    Caches and staging areas are in the run; messages are off. The previous values are restored at exit. Online, W&B's
+    config directory is unchanged: it has the server's address.
     """
     directory.mkdir(parents=True, exist_ok=True)
     base = directory.resolve()
@@ -264,10 +277,11 @@ class Synced:
 
 
 def sync(run: Run, mode: str = "online", *, project: str | None = None, entity: str | None = None) -> Synced:
-    """Replay config, history, scores, parameter counts and samples as one W&B run.
+    """Replay a run as one W&B run.
 
-    The W&B run has the run's id, so a second replay replaces the first. Segments of training are kept. A lock prevents
-    two concurrent replays if the run directory is writable.
+    It has config, history, scores, parameter counts and samples. The W&B run has the run's id, so a second replay
+    replaces the first. Segments of training are kept. A lock prevents two concurrent replays if the run directory is
+    writable.
 
     Args:
         run: Run to replay; it may be training, unless it is mirrored online at the moment.
@@ -331,7 +345,10 @@ def _replay(
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested values with "/" between names; a score's ``value`` gets the name of the score."""
+    """Flatten nested values with "/" between names.
+
+    A score's ``value`` gets the name of the score.
+    """
     flat: dict[str, Any] = {}
     for key, value in values.items():
         name = prefix.rstrip("/") if key == "value" and prefix else f"{prefix}{key}"

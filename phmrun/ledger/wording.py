@@ -110,7 +110,10 @@ _FACTS = {
 
 
 def _share(count: Any, whole: Any) -> str:
-    """Return a count in percent of another: "12.5%"; empty if equal, not numbers, or ``whole`` is 0."""
+    """Return a count in percent of another: "12.5%".
+
+    The result is empty if equal, not numbers, or ``whole`` is 0.
+    """
     try:
         return f"{count / whole:.1%}" if count != whole else ""
     except (TypeError, ArithmeticError):
@@ -118,7 +121,10 @@ def _share(count: Any, whole: Any) -> str:
 
 
 def _mapping(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return the mapping at a key; empty if it is missing or not a mapping."""
+    """Return the mapping at a key.
+
+    The result is empty if it is missing or not a mapping.
+    """
     value = values.get(key)
     return value if isinstance(value, Mapping) else {}
 

@@ -26,7 +26,9 @@ class Outcome(NamedTuple):
 def accuracy(
     counts: Mapping[Outcome, int], left_out: Mapping[str, int] | None = None, ending: str = ""
 ) -> dict[str, Score]:
-    """Compute accuracies in percent, with Wilson's interval and the recall of each label.
+    """Compute accuracies in percent.
+
+    They have Wilson's interval and the recall of each label.
 
     Args:
         counts: Number of items by outcome.
@@ -98,9 +100,10 @@ def _gold(counts: Mapping[Outcome, int]) -> Counter[str]:
 def _by_part(
     counts: Mapping[Outcome, int], left_out: Mapping[str, int] | None
 ) -> Iterator[tuple[str, Mapping[Outcome, int], str]]:
-    """Yield name suffix, outcomes and signature of left-out items: for all items, then for each part.
+    """Yield name suffix, outcomes, and signature of left-out items.
 
-    Suffix and signature of all items are "" and "|reason:count…"; those of a part are "-part" and "".
+    First for all items, then for each part. Suffix and signature of all items are "" and "|reason:count…"; those of a
+    part are "-part" and "".
 
     Raises:
         PhmrunError: (exit 3) There is no item.

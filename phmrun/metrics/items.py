@@ -16,5 +16,8 @@ class Items(NamedTuple):
 
 
 def checksum(lines: Sequence[str]) -> str:
-    """Return the SHA-256 of the references joined by line breaks; it identifies the scored items."""
+    """Return the SHA-256 of the references joined by line breaks.
+
+    It identifies the scored items.
+    """
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

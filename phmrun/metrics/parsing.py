@@ -69,9 +69,10 @@ def attachment_scores(
     punctuation: bool = True,
     resamples: int = RESAMPLES,
 ) -> dict[str, Score]:
-    """Compute "uas", "las", "clas" and "label-accuracy" of parsed trees against gold trees.
+    """Score parsed trees against gold trees.
 
-    The trees have the same words. Sample sizes are words.
+    Scores: "uas", "las", "clas" and "label-accuracy", in percent. The trees have the same words. Sample sizes are
+    words.
 
     Args:
         gold: Sentences with their gold trees.
@@ -100,7 +101,10 @@ def attachment_scores(
 
 
 def is_punctuation(form: str) -> bool:
-    """True if all characters of a word are punctuation, as in an empty one."""
+    """True if all characters of a word are punctuation.
+
+    An empty word is punctuation.
+    """
     return all(unicodedata.category(character).startswith("P") for character in form)
 
 
@@ -143,7 +147,10 @@ def sentence_counts(
 
 
 def _content(labels: Sequence[str]) -> NDArray[np.bool_]:
-    """Return for each label if it is one of content words; subtypes are ignored."""
+    """Return for each label if it is one of content words.
+
+    Subtypes are ignored.
+    """
     return np.array([universal(label) in CONTENT_LABELS for label in labels], dtype=np.bool_)
 
 

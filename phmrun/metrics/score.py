@@ -30,7 +30,10 @@ class Score:
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the score as a JSON object without its name and without empty ``ci``, ``extras``, ``warnings``."""
+        """Return the score as a JSON object.
+
+        The name is left out, and ``ci``, ``extras``, ``warnings`` if they are empty.
+        """
         result: dict[str, Any] = {"value": self.value, "signature": self.signature}
         if self.ci is not None:
             result["ci"] = list(self.ci)

@@ -65,10 +65,10 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int = RESAMPLES) -> Score:
-    """Compute corpus chrF2 in percent: character 6-grams, with twice the weight on recall.
+    """Compute corpus chrF2 in percent.
 
-    Arguments and errors are those of :func:`bleu`. If only some resampled scores are 0, a warning replaces the
-    interval.
+    It counts character 6-grams, with twice the weight on recall. Arguments and errors are those of :func:`bleu`. If
+    only some resampled scores are 0, a warning replaces the interval.
     """
     metric = CHRF()
     result, ci, warnings = _measure(metric, hypotheses, references, resamples)
@@ -107,7 +107,10 @@ def sentence_bleu_nltk(hypotheses: Sequence[str], references: Sequence[str]) -> 
 
 
 def _method_4(hypothesis: list[str], reference: list[str]) -> float:
-    """Return the BLEU of a tokenized sentence, from 0 to 1, smoothed as :func:`sentence_bleu_nltk` says."""
+    """Return the BLEU of a tokenized sentence, from 0 to 1.
+
+    It is smoothed as :func:`sentence_bleu_nltk` says.
+    """
     if len(hypothesis) < 2 or not set(hypothesis) & set(reference):
         return 0.0  # NLTK divides by ln 1 = 0 here; the reproduction counts it as 0
     logarithms = []
@@ -154,7 +157,9 @@ def bleu_counts(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
 
 
 def bleu_of(sums: Counts) -> Counts:
-    """Compute corpus BLEU in percent from summed counts, smoothed as in :func:`bleu`.
+    """Compute corpus BLEU in percent from summed counts.
+
+    It is smoothed as in :func:`bleu`.
 
     Shapes: ``[sets, 10] -> [sets]``.
     """
@@ -166,7 +171,7 @@ def bleu_of(sums: Counts) -> Counts:
 
 
 def require_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """Check that both sides have the same number of sentences, at least one.
+    """Check that both sides have as many sentences, at least one.
 
     Raises:
         PhmrunError: (exit 3) They have not.
@@ -217,7 +222,10 @@ def _measure(
 
 @contextmanager
 def _logged_warnings() -> Iterator[list[str]]:
-    """Collect sacreBLEU's logged warnings in a list instead of printing them to stderr."""
+    """Collect sacreBLEU's logged warnings in a list.
+
+    They are not printed to stderr meanwhile.
+    """
     messages: list[str] = []
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]

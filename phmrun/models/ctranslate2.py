@@ -175,14 +175,20 @@ def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
 
 
 def _set_map(spec: Any, weight: Tensor, bias: Tensor | None) -> None:
-    """Set weight and bias of a linear map in a specification; without a bias, only the weight."""
+    """Set weight and bias of a linear map in a specification.
+
+    Without a bias, only the weight is set.
+    """
     spec.weight = _array(weight)
     if bias is not None:
         spec.bias = _array(bias)
 
 
 def _joined(linears: Iterable[nn.Module]) -> tuple[Tensor, Tensor | None]:
-    """Concatenate the weights and the biases of linear maps by outputs; the bias may be ``None``."""
+    """Concatenate the weights and the biases of linear maps by outputs.
+
+    The bias may be ``None``.
+    """
     parts = cast(list[nn.Linear], list(linears))
     bias = None if parts[0].bias is None else torch.cat([part.bias for part in parts])
     return torch.cat([part.weight for part in parts]), bias
@@ -196,7 +202,10 @@ def _set_norm(spec: Any, norm: nn.Module) -> None:
 
 
 def _set_self_attention(spec: Any, sublayer: Sublayer, positions: RelativePositions | None) -> None:
-    """Set norm, joint map of queries, keys and values, output map and relative positions (if any)."""
+    """Set the parts of self-attention in a specification.
+
+    They are norm, joint map of queries, keys and values, output map, and relative positions (if any).
+    """
     attention = cast(MultiheadAttention, sublayer.block)
     _set_norm(spec.layer_norm, sublayer.norm)
     _set_map(spec.linear[0], *_joined(attention.project))
@@ -208,7 +217,10 @@ def _set_self_attention(spec: Any, sublayer: Sublayer, positions: RelativePositi
 
 
 def _set_cross_attention(spec: Any, sublayer: Sublayer) -> None:
-    """Set norm, map of queries, joint map of keys and values, and output map."""
+    """Set the parts of attention to the source in a specification.
+
+    They are norm, map of queries, joint map of keys and values, and output map.
+    """
     attention = cast(MultiheadAttention, sublayer.block)
     _set_norm(spec.layer_norm, sublayer.norm)
     weight, bias = _joined(attention.project)

@@ -51,7 +51,7 @@ class GroupMap(NamedTuple):
 
 
 def most_groups(width: int) -> int:
-    """Return g_max, the smallest power of two that is at least width / 32."""
+    """Return g_max, the smallest power of two ≥ width / 32."""
     return 1 << max(math.ceil(width / LEAST_GROUP) - 1, 0).bit_length()
 
 
@@ -263,7 +263,9 @@ class DeLighT(EncoderDecoder):
 
 
 def _check_words(width: int, embedding: Mapping[str, Any]) -> None:
-    """Check that the embedding is a structure of a matrix, and that the width is divisible by 32.
+    """Check embedding and width of DeLighT.
+
+    The embedding must be a structure of a matrix, the width divisible by 32.
 
     Raises:
         PhmrunError: (exit 2) It is an embedding of its own, or the width is not.

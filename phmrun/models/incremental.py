@@ -89,7 +89,7 @@ class IncrementalTransformer(nn.Module):
         self._few_rows: dict[nn.Module, FewRows] = {}
 
     def start(self, source: Tensor) -> DecoderState:
-        """Encode ``source [batch, source]``, and return the state before the first target token.
+        """Encode ``source [batch, source]``, and return the first state.
 
         The state has the keys and values of the source for all layers.
         """
@@ -109,7 +109,9 @@ class IncrementalTransformer(nn.Module):
         )
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """Read the next token of every hypothesis, and update the state in place.
+        """Read the next token of every hypothesis.
+
+        The state is updated in place.
 
         Args:
             tokens: Newest tokens ``[batch, beam]``.
@@ -148,9 +150,10 @@ class IncrementalTransformer(nn.Module):
         return logits.view(batch, beam, -1)
 
     def reorder(self, state: DecoderState, beams: Tensor) -> DecoderState:
-        """Replace each sentence's hypotheses by ``beams [batch, beam]``, in place, and return the state.
+        """Replace each sentence's hypotheses by ``beams [batch, beam]``.
 
-        ``beams`` are numbers within the sentence. The cache is not copied; nothing changes while the beam is 1.
+        It works in place, and returns the state. ``beams`` are numbers within the sentence. The cache is not copied;
+        nothing changes while the beam is 1.
         """
         if state.ancestors is not None:
             index = beams[:, None, :, None].expand(-1, -1, -1, len(state.positions))
@@ -158,7 +161,10 @@ class IncrementalTransformer(nn.Module):
         return state
 
     def select(self, state: DecoderState, sentences: Tensor) -> DecoderState:
-        """Reduce the batch to the numbers in ``sentences [kept]``, in place, and return the state."""
+        """Reduce the batch to the numbers in ``sentences [kept]``.
+
+        It works in place, and returns the state.
+        """
         for tensors in (state.memory_keys, state.memory_values):
             tensors[:] = [tensor.index_select(0, sentences) for tensor in tensors]
         state.slots = state.slots.index_select(2, sentences)
@@ -215,7 +221,9 @@ class DirectLayer:
         self.activate: Map = torch.relu_ if feedforward.activation == "relu" else ACTIVATIONS[feedforward.activation]
 
     def attend(self, hidden: Tensor, mine: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Attend to the target so far, and return the hidden vectors ``[rows, width]``.
+        """Attend to the target so far.
+
+        Return the hidden vectors ``[rows, width]``.
 
         Args:
             hidden: ``[rows, width]``.
@@ -241,7 +249,10 @@ class DirectLayer:
         return self.leave_cross(self.cross_output(context.transpose(1, 2).reshape(len(hidden), -1)).add_(hidden))
 
     def transform(self, hidden: Tensor) -> Tensor:
-        """Apply the feed-forward block with norm and residual connection: ``[rows, width] -> [rows, width]``."""
+        """Apply the feed-forward block: ``[rows, width] -> [rows, width]``.
+
+        Norm and residual connection are included.
+        """
         entered = self.enter_feedforward(hidden)
         inner = self.activate(self.expand(entered))
         inner = inner if self.gate is None else inner.mul_(self.gate(entered))
@@ -249,9 +260,9 @@ class DirectLayer:
 
 
 def direct(module: nn.Module) -> Map:
-    """Return a map or norm as a function, without the overhead of module calls.
+    """Return a map or norm as a plain function.
 
-    Modules other than dense or packed maps and layer norms are returned unchanged.
+    It has no overhead of module calls. Modules other than dense or packed maps and layer norms are returned unchanged.
     """
     if isinstance(module, nn.Linear):
         weight, bias = module.weight, module.bias
@@ -284,7 +295,10 @@ def _norms(sublayer: Sublayer) -> tuple[Map, Map]:
 
 
 def joined(linears: list[nn.Linear]) -> nn.Linear:
-    """Return a new ``nn.Linear`` with the concatenated outputs of several; without a bias if none has one."""
+    """Return a new ``nn.Linear`` with the concatenated outputs of several.
+
+    It has no bias if none of them has one.
+    """
     biases: list[Tensor] = [linear.bias for linear in linears if linear.bias is not None]
     weights: list[Tensor] = [linear.weight for linear in linears]
     return plain_linear(torch.cat(weights), torch.cat(biases) if biases else None)
@@ -313,7 +327,10 @@ class CrossProjections(nn.Module):
         self.query = for_inference(first, application) if smaller else plain_linear(weight[0], biases[0])
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Return keys and values of the encoded source, each ``[batch, heads, source, head_width]``."""
+        """Return keys and values of the encoded source.
+
+        Each is ``[batch, heads, source, head_width]``.
+        """
         both = self.memory(memory).chunk(2, dim=-1)
         keys, values = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2).contiguous() for part in both)
         return keys, values

@@ -89,9 +89,10 @@ class LSTMClassifier(nn.Module):
         return scores
 
     def summarise(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Return the pooled outputs of the LSTM, ``[sentences, length] -> [sentences, summary]``.
+        """Return the pooled outputs of the LSTM.
 
-        In training, features and whole words of the embeddings are dropped.
+        Shapes: ``[sentences, length] -> [sentences, summary]``. In training, features and whole words of the embeddings
+        are dropped.
         """
         vectors = F.dropout(self.embedding(tokens), self.dropout, self.training)
         if self.word_dropout and self.training:
@@ -100,5 +101,8 @@ class LSTMClassifier(nn.Module):
 
 
 def own_vectors(embedding: nn.Module) -> list[Embedding]:
-    """Return the tables of word vectors in an embedding, without the maps that follow."""
+    """Return the tables of word vectors in an embedding.
+
+    Maps that follow are left out.
+    """
     return [module for module in embedding.modules() if isinstance(module, Embedding)]

@@ -59,9 +59,9 @@ def pooled(vectors: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
 
 
 def batch_of(rows: Sequence[NDArray[Any]]) -> Sentences:
-    """Build a padded batch of token ids, with an end token after each sentence.
+    """Build a padded batch of token ids.
 
-    The mask is ``None`` if all sentences have the same length.
+    An end token follows each sentence. The mask is ``None`` if all sentences have the same length.
     """
     lengths = np.array([len(row) + 1 for row in rows], dtype=np.int64)
     tokens = np.full((len(rows), lengths.max()), PAD, dtype=np.int64)
@@ -111,9 +111,9 @@ class ClassScores(nn.Module):
 
 
 def buildable_rows(rows: int, columns: int, structure: str = "dense", **options: Any) -> int:
-    """Return the smallest number of rows from ``rows`` on that a structure can build.
+    """Return the smallest number of rows that a structure can build.
 
-    Numbers up to max(rows, columns) are tried; if none fits, ``rows`` is returned.
+    It is at least ``rows``. Numbers up to max(rows, columns) are tried; if none fits, ``rows`` is returned.
     """
     misfit = STRUCTURES.get(structure).misfit
     fitting = (more for more in range(rows, max(rows, columns) + 1) if misfit(more, columns, **options) is None)

@@ -56,7 +56,10 @@ class Sublayer(nn.Module):
         self.dropout = dropout
 
     def enter(self, inputs: Tensor) -> Tensor:
-        """Return the block's inputs: ``norm`` if "pre", then ``before`` if there is one."""
+        """Return the block's inputs.
+
+        The norm is applied if "pre", then ``before`` if there is one.
+        """
         seen = self.norm(inputs) if self.pre else inputs
         return seen if self.before is None else self.before(seen)
 
@@ -66,7 +69,10 @@ class Sublayer(nn.Module):
         return total if self.pre else self.norm(total)
 
     def forward(self, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """Apply the sublayer to ``[batch, length, width]``; further arguments go to the block."""
+        """Apply the sublayer to ``[batch, length, width]``.
+
+        Further arguments go to the block.
+        """
         return self.leave(inputs, self.block(self.enter(inputs), *args, **kwargs))
 
 
@@ -264,7 +270,9 @@ class EncoderDecoder(nn.Module):
         return self.encoder_norm(hidden)
 
     def decode(self, target: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the hidden vectors ``[batch, target, width]`` of tokens ``target``, before the output map.
+        """Return the hidden vectors of target tokens, ``[batch, target, width]``.
+
+        The output map is not applied.
 
         Args:
             target: Tokens read so far, ``[batch, target]``; none sees later ones.
@@ -289,7 +297,10 @@ class EncoderDecoder(nn.Module):
         return F.dropout(vectors, self.dropout, self.training)
 
     def forward(self, source: Tensor, mask: Tensor | None, target: Tensor) -> Tensor:
-        """Return hidden vectors ``[batch, target, width]`` that predict the token after each of ``target``."""
+        """Return hidden vectors ``[batch, target, width]`` of target tokens.
+
+        Each predicts the token after it.
+        """
         return self.decode(target, self.encode(source, mask), mask)
 
 
@@ -372,9 +383,9 @@ class Transformer(EncoderDecoder):
 
 
 def with_tables(network: EncoderDecoder) -> EncoderDecoder:
-    """Replace a network's embeddings by tables of all vectors, in place, and return the network.
+    """Replace a network's embeddings by tables of all vectors.
 
-    A shared embedding stays shared.
+    It works in place, and returns the network. A shared embedding stays shared.
     """
     tied = network.target_embedding is network.source_embedding
     network.source_embedding = table_of(network.source_embedding)
@@ -388,13 +399,18 @@ def build_norm(normalization: Normalization, width: int) -> nn.Module:
 
 
 def padding_mask(tokens: Tensor, pad: int) -> Tensor | None:
-    """Return a mask ``[batch, 1, 1, length]``, True at tokens; ``None`` without padding."""
+    """Return a mask ``[batch, 1, 1, length]``, True at tokens.
+
+    The result is ``None`` without padding.
+    """
     mask = tokens.ne(pad)
     return None if bool(mask.all()) else mask[:, None, None, :]
 
 
 def check_tie(tie: Tie, source_size: int, target_size: int) -> None:
-    """Check that one table for two vocabularies ("all") finds equal sizes; other ties pass.
+    """Check that one table for two vocabularies ("all") finds equal sizes.
+
+    Other ties pass.
 
     Raises:
         PhmrunError: (exit 2) The sizes differ.
@@ -409,9 +425,10 @@ def check_tie(tie: Tie, source_size: int, target_size: int) -> None:
 
 
 def check_tied_output(tie: Tie, embedding: Mapping[str, Any], output: Mapping[str, Any]) -> None:
-    """Check that an output map tied to a single-matrix embedding has no other structure.
+    """Check the structure of a tied output map.
 
-    Untied maps, embeddings of their own, and an empty or dense ``output`` pass.
+    It must be that of a single-matrix embedding. Untied maps, embeddings of their own, and an empty or dense ``output``
+    pass.
 
     Raises:
         PhmrunError: (exit 2) The structures differ.
@@ -427,7 +444,9 @@ def check_tied_output(tie: Tie, embedding: Mapping[str, Any], output: Mapping[st
 
 
 def contraction(layer: Mapping[str, Any], n: int | None) -> Mapping[str, Any] | None:
-    """Return ``layer`` with order ``n`` for the feed-forward blocks' second map; ``None`` if ``n`` is.
+    """Return ``layer`` with order ``n`` for the feed-forward blocks' second map.
+
+    The result is ``None`` if ``n`` is.
 
     Raises:
         PhmrunError: (exit 2) The layer's structure has no order n.

@@ -46,7 +46,7 @@ class AuditRow:
 
 
 def audit(paper: str = "all") -> Iterator[AuditRow]:
-    """Yield all parameter figures of the tables of one paper, or of all papers.
+    """Yield all parameter figures of one or all papers' tables.
 
     Raises:
         PhmrunError: (exit 2) The paper is unknown, or a table is malformed.
@@ -56,10 +56,10 @@ def audit(paper: str = "all") -> Iterator[AuditRow]:
 
 
 def audit_table(table: PaperTable, name: str) -> Iterator[AuditRow]:
-    """Yield all parameter figures of one table; score columns are skipped.
+    """Yield all parameter figures of one table.
 
-    A derived share or fold is rounded to four decimals. A label names the column if the table has several such columns.
-    ``name`` is the table's file, for messages.
+    Score columns are skipped. A derived share or fold is rounded to four decimals. A label names the column if the
+    table has several such columns. ``name`` is the table's file, for messages.
     """
     networks = _Networks(table, name)
     counting = sum(not column.metric for column in table.columns.values())
@@ -102,12 +102,17 @@ def build_counts(table: PaperTable, row: PaperRow, name: str, overrides: Mapping
 
 
 def networks() -> dict[str, str]:
-    """Return the networks that tables can name, as ``module:name`` by name, over all tasks."""
+    """Return the networks that tables can name, over all tasks.
+
+    Places are ``module:name`` by name.
+    """
     return {name: place for task in TASKS.names() for name, place in TASKS.get(task).networks.items()}
 
 
 def build_network(name: str, arguments: Mapping[str, Any], *, where: str | None = None) -> nn.Module:
-    """Build one of :func:`networks` on the default device, with shared parameters tied.
+    """Build one of :func:`networks`, with shared parameters tied.
+
+    It is built on the default device.
 
     Args:
         name: Name of the network.
@@ -161,10 +166,10 @@ class _Networks:
     built: dict[str, Counts] = field(default_factory=dict)
 
     def count(self, row: PaperRow, heading: str, overrides: Mapping[str, Any] | None = None) -> int:
-        """Return the parameters (or bytes) that a column counts in a row's network.
+        """Return a column's count of a row's network.
 
-        The network is built once per settings. The row's own measure of the column goes before the column's; the
-        default is all parameters.
+        It is in parameters, or in bytes. The network is built once per settings. The row's own measure of the column
+        goes before the column's; the default is all parameters.
         """
         key = json.dumps([row.network, row.config, row.set, row.vocabulary, overrides], sort_keys=True)
         if key not in self.built:
@@ -174,18 +179,23 @@ class _Networks:
         return measured(self.built[key], measure or "total", column.without, self.name) * column.bytes_each
 
     def printed(self, row: PaperRow, heading: str) -> Printed:
-        """Parse a printed cell, with the column's unit and the row's number of digits."""
+        """Parse a printed cell.
+
+        The column's unit and the row's number of digits apply.
+        """
         return Printed.parse(row.published[heading], self.table.columns[heading].unit, row.digits.get(heading))
 
     def agree(self, cells: Sequence[tuple[PaperRow, str]]) -> bool:
-        """True if all these printed counts equal those of the networks, rounded or cut."""
+        """True if printed counts equal the networks', rounded or cut."""
         return all(
             judge(self.printed(row, heading), self.count(row, heading)) is not Match.NONE for row, heading in cells
         )
 
 
 def measured(counts: Counts, measure: str | list[str], without: list[str], where: str) -> int:
-    """Return the parameters that a measure (see :class:`Column`) selects from a network's counts.
+    """Return the parameters that a measure selects from counts.
+
+    See :class:`Column`.
 
     Args:
         counts: Counts of the network.
@@ -211,7 +221,7 @@ def measured(counts: Counts, measure: str | list[str], without: list[str], where
 
 
 def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed) -> tuple[Any, Verdict, str]:
-    """Return computed value, verdict and note of a cell that is a count.
+    """Return computed value, verdict and note of a counted cell.
 
     A quoted cell is not counted: its value is ``None``. If the paper leaves something open, the verdict is
     UNDERDETERMINED whatever the count. A count of 0 that agrees is TRIVIAL.
@@ -244,12 +254,18 @@ def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
 
 
 def _fitted(row: PaperRow, heading: str) -> str:
-    """Return a note if an option was chosen to meet the printed number; else an empty text."""
+    """Return a note if an option was chosen to meet the printed number.
+
+    Else, return an empty text.
+    """
     return f"chosen to meet the printed number: {row.inferred[heading]}" if heading in row.inferred else ""
 
 
 def _of(verdict: Verdict, fitted: bool) -> Verdict:
-    """Return FITTED for a fitted verdict FOLLOWS or ROUNDED; other verdicts are unchanged."""
+    """Return FITTED for a fitted verdict FOLLOWS or ROUNDED.
+
+    Other verdicts are unchanged.
+    """
     return Verdict.FITTED if fitted and verdict in (Verdict.FOLLOWS, Verdict.ROUNDED) else verdict
 
 
@@ -281,10 +297,11 @@ def _retraced(networks: _Networks, row: PaperRow, heading: str, printed: Printed
 
 
 def _derived(networks: _Networks, row: PaperRow, heading: str, printed: Printed) -> tuple[Any, Verdict, str]:
-    """Return computed value, verdict and note of a cell derived from two counts.
+    """Return computed value, verdict and note of a derived cell.
 
-    A quoted cell has the value ``None``. A network's share of itself is TRIVIAL or DIFFERS. If the networks' counts do
-    not give the printed value, the printed counts are tried, then the printed percentage of a fold.
+    It is derived from two counts. A quoted cell has the value ``None``. A network's share of itself is TRIVIAL or
+    DIFFERS. If the networks' counts do not give the printed value, the printed counts are tried, then the printed
+    percentage of a fold.
     """
     column = networks.table.columns[heading]
     other, counting = networks.table.row(row.against or str(column.against)), str(column.of)
@@ -316,9 +333,10 @@ def _derived(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
 def _from_percent(
     networks: _Networks, row: PaperRow, heading: str, printed: Printed, verdict: Verdict, remark: str
 ) -> tuple[Verdict, str]:
-    """Return verdict and note of a fold that follows from the row's printed percentage.
+    """Return verdict and note of a fold.
 
-    If no printed percentage gives the fold, ``verdict`` and ``remark`` are returned unchanged.
+    It may follow from the row's printed percentage. If no printed percentage gives the fold, ``verdict`` and ``remark``
+    are returned unchanged.
     """
     column = networks.table.columns[heading]
     for name, other in networks.table.columns.items():

@@ -103,7 +103,10 @@ class Finding:
     command: str = ""  # command that decides it
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields for JSON, with those of the claim; empty texts are ``None``."""
+        """Return the fields for JSON, with those of the claim.
+
+        Empty texts become ``None``.
+        """
         claim = self.claim
         return {
             "paper": self.paper,
@@ -229,9 +232,10 @@ def outcome_of(
 
 
 def printed_difference(table: PaperTable, claim: Claim) -> float | None:
-    """Return the printed difference of the two cells, or their ratio for a size.
+    """Return the printed difference of the two cells.
 
-    Of cells with several numbers, the first counts. ``None`` if either cell is not printed.
+    For a size, it is their ratio. Of cells with several numbers, the first counts. ``None`` if either cell is not
+    printed.
     """
     try:
         unit = table.columns[claim.column].unit
@@ -245,7 +249,10 @@ def printed_difference(table: PaperTable, claim: Claim) -> float | None:
 
 
 def _command(file: str, claim: Claim) -> str:
-    """Return the sweep command that trains the runs of a claim's two cells with five seeds."""
+    """Return the sweep command that decides a claim.
+
+    It trains the runs of the two cells with five seeds.
+    """
     (row, column), (other, against) = claim.cells
     only = [f"--only 'row={label}'" for label in dict.fromkeys((row, other))]
     values = config_source(file).values
@@ -264,7 +271,7 @@ class Evidence:
             self._by_settings.setdefault(_key(entry.settings), []).append(entry)
 
     def measured(self, file: str, claim: Claim) -> tuple[Difference | None, tuple[int, int]]:
-        """Return the comparison of a claim's two cells, and the seeds of each.
+        """Return the comparison of a claim's cells, and their seeds.
 
         The comparison is ``None`` if a cell has no run, or the two were scored on different items. Without a table, the
         seeds are (0, 0).
@@ -297,7 +304,10 @@ class Evidence:
         return difference(sides[0].values, sides[1].values, Design()), seeds
 
     def share_of(self, file: str, claim: Claim) -> float:
-        """Return the parameters of a claim's row / the other's, counted on the networks."""
+        """Return the parameters of a claim's row / the other's.
+
+        They are counted on the networks.
+        """
         table = load_table(file)
         counts = []
         for row, column in claim.cells:
@@ -308,7 +318,10 @@ class Evidence:
 
 
 def _unseen(config: Experiment) -> Inspected:
-    """Raise an error instead of inspecting data; passed to the planner, which needs none here."""
+    """Raise an error instead of inspecting data.
+
+    It is passed to the planner, which needs no data here.
+    """
     raise PhmrunError("the data are not looked at", code=ExitCode.DATA)
 
 

@@ -48,7 +48,10 @@ def judge(printed: Printed, computed: Fraction | int) -> Match:
 
 
 def headline(verdicts: Sequence[str]) -> str:
-    """Return a one-line count of verdicts: figures that follow from the settings, then others that occur."""
+    """Return a one-line count of verdicts.
+
+    Figures that follow from the settings come first, then other verdicts that occur.
+    """
     counts = {name: verdicts.count(name) for name in (str(verdict) for verdict in Verdict)}
     others = ", ".join(f"{count} {name}" for name, count in counts.items() if count and name != Verdict.FOLLOWS)
     follow = f"{counts[Verdict.FOLLOWS]} of {len(verdicts)} figures follow from the settings"

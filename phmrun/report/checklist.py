@@ -45,9 +45,10 @@ class Filled(NamedTuple):
 
 
 def fill(name: str, plan: Plan, statuses: Sequence[CellStatus], tuned: Sequence[Tuned] = ()) -> list[Filled]:
-    """Return the items of one of :data:`CHECKLISTS` with answers from the records of finished runs.
+    """Answer the items of one of :data:`CHECKLISTS`.
 
-    An answer joins its records with "; "; it is empty without a record.
+    The answers are from the records of finished runs. An answer joins its records with "; "; it is empty without a
+    record.
 
     Raises:
         KeyError: There is no such checklist.
@@ -66,7 +67,10 @@ def fill(name: str, plan: Plan, statuses: Sequence[CellStatus], tuned: Sequence[
 
 
 def document(name: str, plan: Plan, items: Sequence[Filled]) -> Document:
-    """Return the filled checklist as a page; empty answers are :data:`BLANK`."""
+    """Return the filled checklist as a page.
+
+    Empty answers become :data:`BLANK`.
+    """
     filled = sum(bool(item.answer) for item in items)
     rows = [(item.number, item.question, item.answer or BLANK) for item in items]
     opening = f"{filled} of {len(items)} items are filled from the records of the runs of {plan.sweep.name}."
@@ -75,14 +79,20 @@ def document(name: str, plan: Plan, items: Sequence[Filled]) -> Document:
 
 
 def _lines(lines: Iterable[str]) -> str:
-    """Join distinct nonempty lines with "; ", at most :data:`_MOST` of them and a count of the others."""
+    """Join distinct nonempty lines with "; ".
+
+    At most :data:`_MOST` are joined; a count of the others follows.
+    """
     distinct = list(dict.fromkeys(line for line in lines if line))
     more = f"; and {len(distinct) - _MOST} more" if len(distinct) > _MOST else ""
     return "; ".join(distinct[:_MOST]) + more
 
 
 def _of_runs(done: Sequence[tuple[str, RunSummary]], segments: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the records of machines, times, sizes and scores of the finished runs, as texts by name."""
+    """Return the records of the finished runs, as texts by name.
+
+    They are machines, times, sizes and scores.
+    """
     times = [(label, run.status.seconds) for label, run in done if run.status]
     counts = [(label, run.about("parameters")) for label, run in done]
     budget, scores, metrics = "", [], []
@@ -115,9 +125,9 @@ def _of_runs(done: Sequence[tuple[str, RunSummary]], segments: Sequence[Mapping[
 def _of_settings(
     plan: Plan, statuses: Sequence[CellStatus], tuned: Sequence[Tuned], done: Sequence[tuple[str, RunSummary]]
 ) -> dict[str, str]:
-    """Return the records of grid, tuning, settings and seeds, as texts by name.
+    """Return the records of the settings, as texts by name.
 
-    ``spread`` is empty unless a row has several seeds.
+    They are grid, tuning, settings and seeds. ``spread`` is empty unless a row has several seeds.
     """
     search = []
     for key, values in plan.sweep.file.grid.items():
@@ -149,9 +159,9 @@ def _of_settings(
 
 
 def _of_data(statuses: Sequence[CellStatus], done: Sequence[tuple[str, RunSummary]]) -> dict[str, str]:
-    """Return the records of the data, from the runs and the catalogue, as texts by name.
+    """Return the records of the data, as texts by name.
 
-    Data that are not in the catalogue have no creators, licence or download.
+    They are from the runs and the catalogue. Data that are not in the catalogue have no creators, licence or download.
     """
     counts, checksums = [], []
     for _, run in done:

@@ -28,7 +28,9 @@ MOST_DIFFERENCES = 12
 def write_report(
     plan: Plan, statuses: Sequence[CellStatus], table: ResultTable, differences: Differences, path: Path
 ) -> list[Path]:
-    """Write the report as HTML and Markdown with its pictures; return the written files.
+    """Write the report as HTML and Markdown with its pictures.
+
+    Return the written files.
 
     Args:
         plan: Plan of the sweep.
@@ -79,10 +81,10 @@ def _pareto(table: ResultTable, path: Path) -> Iterable[Picture]:
 
 
 def _curves(statuses: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
-    """Draw the training curves of finished cells' first seeds, one picture per task.
+    """Draw training curves, one picture per task.
 
-    At most :data:`MOST_CURVES` cells are drawn. A task whose histories have no common score is skipped. Writes an SVG
-    file beside ``path`` for each picture, and yields it.
+    They are those of finished cells' first seeds. At most :data:`MOST_CURVES` cells are drawn. A task whose histories
+    have no common score is skipped. Writes an SVG file beside ``path`` for each picture, and yields it.
 
     Raises:
         PhmrunError: (exit 3) A history differs from its manifest.
@@ -109,7 +111,10 @@ def _curves(statuses: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
 
 
 def _runs(statuses: Iterable[CellStatus]) -> Listing:
-    """Return a table of cells: state, parameters, main score, training time, run, reason."""
+    """Return a table of cells.
+
+    Columns: state, parameters, main score, training time, run, reason.
+    """
     rows = []
     for status in statuses:
         run, recorded = status.run, status.run.status if status.run else None
@@ -122,7 +127,10 @@ def _runs(statuses: Iterable[CellStatus]) -> Listing:
 
 
 def _settings(plan: Plan, statuses: Sequence[CellStatus]) -> Iterable[Part]:
-    """Yield the sweep's file if it exists, and the whole configuration of the first cell of each task."""
+    """Yield the sweep's file and whole configurations.
+
+    The file is left out if it does not exist. Configurations are those of the first cell of each task.
+    """
     path = Path(plan.sweep.where)
     if path.is_file():
         yield Code(path.read_text(encoding="utf-8"), "yaml", f"The sweep, {plan.sweep.where}")
@@ -171,9 +179,9 @@ def environments(statuses: Sequence[CellStatus]) -> list[Part]:
 
 
 def _by_row(cells: Sequence[Cell]) -> str:
-    """Return cells by row with their seeds: "phm n=2: seeds 1, 2; phm n=4: seed 1".
+    """Return cells by row with their seeds.
 
-    A row without seeds is its name alone.
+    As in "phm n=2: seeds 1, 2; phm n=4: seed 1". A row without seeds is its name alone.
     """
     seeds: dict[str, list[str]] = {}
     for cell in cells:

@@ -94,7 +94,10 @@ class Document:
 
 
 def to_html(document: Document) -> str:
-    """Return the page as self-contained HTML; pictures are embedded from their files."""
+    """Return the page as self-contained HTML.
+
+    Pictures are embedded from their files.
+    """
     body = [f"<h1>{escaped(document.title)}</h1>", *map(_html, document.opening)]
     for section in document.sections:
         body += [f"<h2>{escaped(section.title)}</h2>", *map(_html, section.parts)]
@@ -116,7 +119,10 @@ def to_markdown(document: Document) -> str:
 
 
 def write(document: Document, path: Path) -> list[Path]:
-    """Write the page as HTML, and as Markdown beside it; return both paths."""
+    """Write the page as HTML, and as Markdown beside it.
+
+    Return both paths.
+    """
     texts = {path: to_html(document), path.with_suffix(".md"): to_markdown(document)}
     for file, text in texts.items():
         write_text(file, text)
@@ -124,7 +130,10 @@ def write(document: Document, path: Path) -> list[Path]:
 
 
 def _html(part: Part) -> str:
-    """Return a part as HTML; a table or code with a title is collapsed."""
+    """Return a part as HTML.
+
+    A table or code with a title is collapsed.
+    """
     if isinstance(part, Text):
         kind = ' class="note"' if part.note else ""
         return f"<p{kind}>{escaped(part.text)}</p>"
@@ -141,7 +150,10 @@ def _html(part: Part) -> str:
 
 
 def _markdown(part: Part) -> str:
-    """Return a part as Markdown; a table with a title is collapsed in a ``<details>`` element."""
+    """Return a part as Markdown.
+
+    A table with a title is collapsed in a ``<details>`` element.
+    """
     if isinstance(part, Text):
         return _marked(part.text)
     if isinstance(part, Picture):

@@ -107,10 +107,10 @@ class Page(NamedTuple):
 
 
 def page_of(folder: Path) -> Page:
-    """Return the page of a folder of results; nothing is written into it.
+    """Return the page of a folder of results.
 
-    All measured numbers come from its files, which are restored into a temporary directory. The folder has
-    `questions.yaml`, and one folder per sweep with its `sweep.yaml` and a file per run.
+    Nothing is written into it. All measured numbers come from its files, which are restored into a temporary directory.
+    The folder has `questions.yaml`, and one folder per sweep with its `sweep.yaml` and a file per run.
 
     Raises:
         PhmrunError: (exit 3) A file is missing or damaged; (exit 2) a YAML file is malformed.
@@ -180,9 +180,9 @@ class _Answer:
         return row_name(dict(zip(self._table.keys, self._table.rows[row], strict=True)))
 
     def _reason(self, row: int) -> str:
-        """Return the reason why a row's verdict is withdrawn; empty if it is not.
+        """Return the reason why a row's verdict is withdrawn.
 
-        A withdrawn name covers all rows that begin with it.
+        The result is empty if it is not. A withdrawn name covers all rows that begin with it.
         """
         name = self._name(row)
         return next((reason for begin, reason in self._asked.withdrawn.items() if name.startswith(begin)), "")
@@ -197,7 +197,10 @@ class _Answer:
                 yield Compared(effect, self._table.headings[column].scores[0])
 
     def verdicts(self) -> list[tuple[str, str]]:
-        """Return the name and verdict of each compared row; a withdrawn one has its reason."""
+        """Return the name and verdict of each compared row.
+
+        A withdrawn one has its reason.
+        """
         lines = {row: f"withdrawn: {reason}" for row, reason in self._withdrawn.items()}
         lines |= {row: sentence(difference) for (row, _), difference in sorted(self._differences.items())}
         return [(self._name(row), line) for row, line in sorted(lines.items())]
@@ -226,7 +229,10 @@ class _Answer:
         yield Code(f"phmrun sweep {file} {how}\nphmrun results add {file} --to {file.parent}", "console")
 
     def _runs(self) -> Listing:
-        """Return a table of the finished runs with main score, training time and reproducing command."""
+        """Return a table of the finished runs.
+
+        Columns: main score, training time, and the command that reproduces it.
+        """
         rows = []
         for status in self._done:
             run = status.run
@@ -239,7 +245,10 @@ class _Answer:
 
 
 def save_pictures(page: Page) -> None:
-    """Draw and write the pictures of a page; each shows the first score of its comparisons only."""
+    """Draw and write the pictures of a page.
+
+    Each shows the first score of its comparisons only.
+    """
     for path, compared in page.pictures.items():
         score = compared[0].score
         save_figure(draw_effects([item.effect for item in compared if item.score == score], score), path)

@@ -45,9 +45,9 @@ def baseline_rows(table: ResultTable) -> list[BaselineRow]:
 
 
 def _of_column(table: ResultTable, column: int) -> dict[str, float]:
-    """Return the mean score over runs of each registered baseline in a column.
+    """Return each registered baseline's mean score in a column.
 
-    The first score of the column counts. The result is empty if that is a baseline itself.
+    The mean is over runs. The first score of the column counts. The result is empty if that is a baseline itself.
     """
     score = table.headings[column].scores[0]
     if OF in score:
@@ -66,10 +66,10 @@ def _of_column(table: ResultTable, column: int) -> dict[str, float]:
 
 
 def shortfall(metrics: Mapping[str, Any]) -> str | None:
-    """Return a warning if a run does not beat its best floor; else ``None``.
+    """Return a warning if a run does not beat its best floor.
 
-    The first "test/…" score that is not a baseline counts. The worse end of its interval must beat the floor, or the
-    value if there is no interval. ``None``, too, without such a score or a floor.
+    Else, return ``None``. The first "test/…" score that is not a baseline counts. The worse end of its interval must
+    beat the floor, or the value if there is no interval. ``None``, too, without such a score or a floor.
     """
     score = next((name for name in metrics if OF not in name and name.startswith("test/")), None)
     floors = {name: value for name in floors_of(score) if (value := _value(metrics, name)) is not None} if score else {}
@@ -88,7 +88,10 @@ def shortfall(metrics: Mapping[str, Any]) -> str | None:
 
 
 def _value(metrics: Mapping[str, Any], name: str) -> float | None:
-    """Return the value of a score in ``metrics.json``; ``None`` if it has none."""
+    """Return the value of a score in ``metrics.json``.
+
+    The result is ``None`` if it has none.
+    """
     entry = metrics.get(name)
     value = entry.get("value") if isinstance(entry, Mapping) else entry
     return float(value) if isinstance(value, int | float) else None

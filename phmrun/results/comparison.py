@@ -51,7 +51,10 @@ class RowComparison:
 
     @property
     def settings(self) -> str:
-        """Settings for which the verdict holds, in words: chosen within seeds, or "at these settings"."""
+        """Settings for which the verdict holds, in words.
+
+        They were chosen within seeds, or are "at these settings".
+        """
         if self.choices:
             return f"after choosing among {self.choices} values by validation within each seed"
         return "at these settings" + ("; seeds that chose them are not counted" if self.dropped else "")
@@ -77,11 +80,11 @@ class Scored:
 def differences(
     table: ResultTable, margin: float | None = None, baseline: Mapping[str, Any] | None = None
 ) -> dict[Place, RowComparison]:
-    """Compare a table's cells with their dense cells, simultaneously for each dense cell.
+    """Compare a table's cells with their dense cells.
 
-    The baseline of a cell is the first dense cell of its column, or of its row if the column has none. Both need the
-    same score and data. Cells with other test items or another length of training are left out, as are cells without
-    runs. Shows progress on stderr.
+    The comparisons with one dense cell are simultaneous. The baseline of a cell is the first dense cell of its column,
+    or of its row if the column has none. Both need the same score and data. Cells with other test items or another
+    length of training are left out, as are cells without runs. Shows progress on stderr.
 
     Args:
         table: The table.
@@ -153,9 +156,10 @@ def compare_cells(
 
 
 def scored(figure: Figure, score: str) -> Scored:
-    """Return the scores of a cell's seeds, sorted by seed, without those that chose its settings.
+    """Return the scores of a cell's counted seeds.
 
-    A diverged run without a score is NaN; other runs without one are left out.
+    They are sorted by seed. Seeds that chose its settings are left out. A diverged run without a score is NaN; other
+    runs without one are left out.
     """
     values: dict[str, tuple[float, Path | None]] = {}
     dropped = 0
@@ -191,7 +195,10 @@ def floor_scores(figure: Figure, score: str) -> dict[str, list[float]]:
 
 
 def best_floor(floors: Mapping[str, Sequence[float]], *, lower_is_better: bool) -> tuple[str, float] | None:
-    """Return the name behind "-of-" and the mean of the best floor; ``None`` without floors."""
+    """Return the name behind "-of-" and the mean of the best floor.
+
+    The result is ``None`` without floors.
+    """
     means = {name.partition(OF)[2]: fmean(values) for name, values in floors.items()}
     if not means:
         return None
@@ -200,9 +207,10 @@ def best_floor(floors: Mapping[str, Sequence[float]], *, lower_is_better: bool) 
 
 
 def same_items(row: Scored, reference: Scored, score: str, reader: RunItems) -> bool:
-    """True unless the records show that two cells were scored on different items.
+    """True unless two cells were scored on different items.
 
-    True, too, if the items of any run cannot be read, or the score does not add up over items.
+    The records must show it. True, too, if the items of any run cannot be read, or the score does not add up over
+    items.
     """
     metric = metric_of(score)
     if metric.measure is None or OF in score:
@@ -231,7 +239,10 @@ def _item_variance(row: Scored, reference: Scored, score: str, reader: RunItems)
 
 
 def pairs(table: ResultTable, baseline: Mapping[str, Any] | None = None) -> Iterator[tuple[Place, Figure, Figure, str]]:
-    """Yield each cell that has a baseline of its length: place, cell, baseline cell, score."""
+    """Yield place, cell, baseline cell, and score.
+
+    Cells without a baseline of their training length are left out.
+    """
     for place, figure, candidates, score in _candidates(table, baseline):
         alike = (other for other in candidates if other.lengths == figure.lengths)
         if (other := next(alike, None)) is not None:
@@ -239,9 +250,9 @@ def pairs(table: ResultTable, baseline: Mapping[str, Any] | None = None) -> Iter
 
 
 def withheld(table: ResultTable) -> dict[Place, str]:
-    """Return the reasons, by place, of cells not compared for their training length.
+    """Return the reasons, by place, of cells not compared.
 
-    All of their baselines were trained for another length.
+    They were trained for another length. All of their baselines were trained for another length.
     """
     return {
         place: f"not compared: trained for {_listed(figure)}, dense for {_listed(candidates[0])}"
@@ -253,10 +264,10 @@ def withheld(table: ResultTable) -> dict[Place, str]:
 def _candidates(
     table: ResultTable, baseline: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[Place, Figure, list[Figure], str]]:
-    """Yield place, cell, possible baselines (nearest first) and score of each cell.
+    """Yield place, cell, possible baselines, and score.
 
-    Baselines have its score and data; those of its column come before those of its row. Cells without runs, without
-    candidates, and baselines themselves are skipped.
+    The nearest baseline is the first. Baselines have its score and data; those of its column come before those of its
+    row. Cells without runs, without candidates, and baselines themselves are skipped.
     """
     for row, figures in enumerate(table.figures):
         for column, figure in enumerate(figures):
@@ -279,7 +290,10 @@ def _listed(figure: Figure) -> str:
 
 
 def _is_baseline(figure: Figure, where: Mapping[str, Any] | None) -> bool:
-    """True if all experiments of a cell are dense, or match ``where`` if that is given."""
+    """True if all experiments of a cell are dense.
+
+    If ``where`` is given, they must match it instead.
+    """
     return all(entry.dense if where is None else entry.matches(where) for entry in figure.entries)
 
 

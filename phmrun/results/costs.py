@@ -35,7 +35,10 @@ class Cost:
 
 
 def cost_of(entries: Iterable[Entry], name: str) -> float | None:
-    """Return the mean of a cost over the runs that have it on record; ``None`` if none has."""
+    """Return the mean of a cost over the runs that have it on record.
+
+    The result is ``None`` if none has.
+    """
     amounts = [value for entry in entries if entry.run and (value := COSTS[name].of(entry.run)) is not None]
     return fmean(amounts) if amounts else None
 
@@ -82,7 +85,10 @@ def frontier(points: Sequence[Point], *, lower: bool = False) -> list[Point]:
 
 
 def meanings(figures: Iterable[Figure], names: Sequence[str]) -> Iterable[str]:
-    """Yield the notes on costs, and for ``step-time`` the machines that measured it."""
+    """Yield the notes on costs.
+
+    For ``step-time``, they name the machines that measured it.
+    """
     for name in names:
         if COSTS[name].meaning:
             yield f"{COSTS[name].heading}: {COSTS[name].meaning}"
@@ -101,15 +107,19 @@ def meanings(figures: Iterable[Figure], names: Sequence[str]) -> Iterable[str]:
 
 
 def _parameters(run: RunSummary) -> float | None:
-    """Return the number of parameters; ``None`` if it is not on record."""
+    """Return the number of parameters.
+
+    The result is ``None`` if it is not on record.
+    """
     count = run.about("parameters")
     return float(count) if isinstance(count, int) else None
 
 
 def _training_parameters(run: RunSummary) -> float | None:
-    """Return the number of trained parameters, or of all if that is not on record.
+    """Return the number of trained parameters.
 
-    It is above those kept if a dense matrix guides a structure. ``None`` if neither is on record.
+    If that is not on record, return the number of all. It is above those kept if a dense matrix guides a structure.
+    ``None`` if neither is on record.
     """
     try:
         counts = Run(run.path).parameters()
@@ -120,7 +130,10 @@ def _training_parameters(run: RunSummary) -> float | None:
 
 
 def _multiplications(run: RunSummary) -> float | None:
-    """Return the multiplications for one token; ``None`` if not on record."""
+    """Return the multiplications for one token.
+
+    The result is ``None`` if not on record.
+    """
     try:
         count = Run(run.path).parameters().get("multiplications")
     except PhmrunError:
@@ -129,7 +142,10 @@ def _multiplications(run: RunSummary) -> float | None:
 
 
 def _step_time(run: RunSummary) -> float | None:
-    """Return the seconds of an optimizer step, median over rounds; ``None`` if not on record."""
+    """Return the seconds of an optimizer step, median over rounds.
+
+    The result is ``None`` if not on record.
+    """
     phase = _training_phase(run)
     seconds, steps = phase.get("median_seconds"), phase.get("steps")
     if not isinstance(seconds, int | float) or not isinstance(steps, int) or steps < 1:
@@ -138,7 +154,10 @@ def _step_time(run: RunSummary) -> float | None:
 
 
 def _training_phase(run: RunSummary) -> Mapping[str, Any]:
-    """Return the record of ``phmrun bench run`` on training; empty if missing or damaged."""
+    """Return the record of ``phmrun bench run`` on training.
+
+    The result is empty if missing or damaged.
+    """
     try:
         return Run(run.path).bench().get(TRAINING, {})
     except PhmrunError:

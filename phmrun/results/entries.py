@@ -44,11 +44,12 @@ class Entry:
     diverged: bool = False  # True if training stopped at a loss or weight that is NaN or infinite
 
     def label(self, key: str) -> str:
-        """Return its value at a key of sweep or configuration, as text; empty if it has none.
+        """Return its value at a key of sweep or configuration, as text.
 
-        Keys of the configuration are dotted. "layer" covers all parts of the network that are not dense. "data" of the
-        user's own files is the first file's name and six digits of a checksum of all. Sections give their name. A key
-        that the configuration lacks is looked up in checksums, then settings, and cut to 40 characters.
+        The result is empty if it has none. Keys of the configuration are dotted. "layer" covers all parts of the
+        network that are not dense. "data" of the user's own files is the first file's name and six digits of a checksum
+        of all. Sections give their name. A key that the configuration lacks is looked up in checksums, then settings,
+        and cut to 40 characters.
         """
         if key in self.at:
             return self.at[key]
@@ -72,14 +73,18 @@ class Entry:
 
     @property
     def seed(self) -> Any:
-        """Seed at the cell's place in the sweep, else of the configuration; ``None`` without either."""
+        """Seed at the cell's place in the sweep, else of the configuration.
+
+        It is ``None`` without either.
+        """
         return self.at.get(SEED, self.config.get(SEED))
 
     @property
     def length(self) -> str:
-        """Length of training: "2,000 steps", "10 epochs", or both joined by "or".
+        """Length of training: "2,000 steps" or "10 epochs".
 
-        It is the steps made if there is a run that is not done, else the configured length; empty if that names none.
+        Both may be joined by "or". It is the steps made if there is a run that is not done, else the configured length;
+        empty if that names none.
         """
         status = self.run.status if self.run else None
         if status and status.state is not State.DONE:
@@ -90,7 +95,10 @@ class Entry:
 
     @property
     def unfinished(self) -> str:
-        """State and step of an unfinished run, for readers; empty if it is done or there is none."""
+        """State and step of an unfinished run, for readers.
+
+        It is empty if it is done or there is none.
+        """
         if self.run is None or self.run.state == State.DONE:
             return ""
         status = self.run.status
@@ -142,17 +150,20 @@ def entry_of_run(run: RunSummary, options_of: OptionsOf | None = None) -> Entry:
 
 
 def settings_of(config: Experiment) -> dict[str, Any]:
-    """Return the settings that identify an experiment, by dotted key, without its seed."""
+    """Return the settings that identify an experiment.
+
+    They are by dotted key, without its seed.
+    """
     values = semantic_values(config)
     values.pop(SEED, None)
     return {"task": config.task, **values}
 
 
 def recorded_marks(run: RunSummary) -> dict[str, str]:
-    """Return the recorded checksums of a run's data, and those of its copies of plug-ins.
+    """Return the recorded checksums of a run's data and plug-ins.
 
-    Plug-ins are hashed now. The result is empty if no checksums are on record, as for early releases, or if they cannot
-    be read.
+    Plug-ins are the run's copies. Plug-ins are hashed now. The result is empty if no checksums are on record, as for
+    early releases, or if they cannot be read.
     """
     try:
         marks = Run(run.path).fingerprints()
@@ -165,7 +176,9 @@ def recorded_marks(run: RunSummary) -> dict[str, str]:
 
 
 def _config(run: RunSummary, options_of: OptionsOf | None) -> Experiment:
-    """Load a run's configuration; without the check of layer options if that fails.
+    """Load a run's configuration.
+
+    If that fails, load it without the check of layer options.
 
     Raises:
         PhmrunError: The configuration is invalid in another way.
@@ -179,9 +192,10 @@ def _config(run: RunSummary, options_of: OptionsOf | None) -> Experiment:
 
 
 def telling_keys(entries: Sequence[Entry], keys: Sequence[str]) -> list[str]:
-    """Return further keys that separate experiments which ``keys`` leave in one cell.
+    """Return further keys that separate experiments.
 
-    Experiments that differ only in the seed stay together. The result is empty if nothing needs to be separated.
+    ``keys`` leave these in one cell. Experiments that differ only in the seed stay together. The result is empty if
+    nothing needs to be separated.
 
     Raises:
         PhmrunError: (exit 2) No key separates some of them.
@@ -223,7 +237,10 @@ def require_seeds(entries: Sequence[Entry], where: str) -> None:
 
 
 def not_seeds(entries: Sequence[Entry], where: str | None = None) -> PhmrunError:
-    """Return the error (exit 2) that names the differences between the experiments of a cell."""
+    """Return the error (exit 2) for a cell of mixed experiments.
+
+    It names their differences.
+    """
     names = [entry.run.id for entry in entries if entry.run] or [str(dict(entry.at)) for entry in entries]
     differing = ", ".join(_differing(entries)) or "what is not on record"
     return PhmrunError(

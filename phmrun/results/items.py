@@ -27,7 +27,9 @@ class RunItems:
         self._read: dict[tuple[Path, str], Items | None] = {}
 
     def of(self, runs: Sequence[Path], score: str) -> list[Items]:
-        """Return the counts of all runs, in order; empty if those of any run cannot be read.
+        """Return the counts of all runs, in order.
+
+        The result is empty if those of any run cannot be read.
 
         Raises:
             PhmrunError: (exit 3) Predictions differ from a run's manifest.
@@ -64,9 +66,10 @@ def to_json(run: Run, score: str) -> dict[str, Any] | None:
 
 
 def _counts(path: Path, score: str) -> Items | None:
-    """Return the items' counts of a run, from ``items.json`` if it exists, else from predictions.
+    """Return the items' counts of a run.
 
-    ``None`` if they are missing, damaged, or the metric has none.
+    They are from ``items.json`` if it exists, else from predictions. ``None`` if they are missing, damaged, or the
+    metric has none.
 
     Raises:
         PhmrunError: (exit 3) The predictions differ from the run's manifest.

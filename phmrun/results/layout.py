@@ -48,9 +48,10 @@ def lay_out(
     costs: Sequence[str] = (),
     front: str | None = None,
 ) -> Laid:
-    """Return the table for readers: texts of all cells, notes, and the verdicts' table.
+    """Return the table for readers.
 
-    Costs stand once per row, or per column if the networks of a row differ. Baselines are the last rows.
+    It has texts of all cells, notes, and the verdicts' table. Costs stand once per row, or per column if the networks
+    of a row differ. Baselines are the last rows.
 
     Args:
         table: The results.
@@ -102,7 +103,10 @@ def lay_out(
 
 
 def _verdicts(table: ResultTable, differences: Differences) -> tuple[list[str], list[list[str]]]:
-    """Return headings and rows of the verdicts' table; both are empty without comparisons."""
+    """Return headings and rows of the verdicts' table.
+
+    Both are empty without comparisons.
+    """
     several = len(table.headings) > 1
     names = list(VERDICT_COSTS)
     columns = ["row", *(["score"] if several else []), *HEADINGS, *(COSTS[name].heading for name in names)]
@@ -120,7 +124,10 @@ def _row_name(table: ResultTable, row: int) -> str:
 
 
 def _baseline_line(row: BaselineRow, table: ResultTable, columns: Sequence[str]) -> list[Any]:
-    """Return the line of a baseline: name, then its score in each column; other cells are empty."""
+    """Return the line of a baseline: name, then its score in each column.
+
+    Other cells are empty.
+    """
     line: list[Any] = [""] * len(columns)
     line[0] = row.label
     for heading, value in zip(table.headings, row.values, strict=True):
@@ -129,7 +136,10 @@ def _baseline_line(row: BaselineRow, table: ResultTable, columns: Sequence[str])
 
 
 def _costs(entries: Sequence[Entry], names: Sequence[str]) -> list[str]:
-    """Return the texts of a cell's costs; "–" for those that are not on record."""
+    """Return the texts of a cell's costs.
+
+    Costs that are not on record are "–".
+    """
     amounts = [(name, cost_of(entries, name)) for name in names]
     return [MISSING if amount is None else COSTS[name].shown(amount) for name, amount in amounts]
 
@@ -189,9 +199,10 @@ def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, A
 
 
 def _shown(numbers: Numbers, how: str) -> str:
-    """Return a score over seeds as text: all values, "mean ± deviation", or an aggregate.
+    """Return a score over seeds as text.
 
-    A single value has no deviation; an aggregate without values is "–".
+    It is all values, "mean ± deviation", or an aggregate. A single value has no deviation; an aggregate without values
+    is "–".
     """
     if how == "all":
         return " ".join(rounded(value) for value in numbers.values)
@@ -215,7 +226,10 @@ def _delta(figure: Figure) -> str:
 
 
 def _parameters(counts: tuple[int, ...]) -> Any:
-    """Return a parameter count, or "least–greatest" for several; ``None`` without any."""
+    """Return a parameter count, or "least–greatest" for several.
+
+    The result is ``None`` if there are none.
+    """
     if not counts:
         return None
     return counts[0] if len(counts) == 1 else f"{counts[0]:,}–{counts[-1]:,}"
@@ -264,9 +278,9 @@ def _diverged(table: ResultTable) -> Iterable[str]:
 
 
 def _tuned(table: ResultTable) -> Iterable[str]:
-    """Yield the tuned values of rows that are named "row" alone, which have no column for them.
+    """Yield the tuned values of a paper's rows.
 
-    The last note explains the edge mark, if any row has it.
+    Rows that are named "row" alone have no column for them. The last note explains the edge mark, if any row has it.
     """
     edge = False
     for number in range(len(table.rows)):

@@ -53,10 +53,11 @@ class Results:
 
     @classmethod
     def load(cls, source: "Path | str | Iterable[RunSummary]", options_of: OptionsOf | None = None) -> "Results":
-        """Load the results of a directory of runs, a folder of small results, or runs.
+        """Load the results of a folder, or of runs.
 
-        A folder without runs is read as small results, which are restored into a temporary directory. Without
-        ``options_of``, options of a structure that are at their defaults count as settings.
+        The folder has runs or small results. A folder without runs is read as small results, which are restored into a
+        temporary directory. Without ``options_of``, options of a structure that are at their defaults count as
+        settings.
 
         Raises:
             PhmrunError: (exit 3) There is no such folder, or a small result is damaged.
@@ -80,7 +81,10 @@ class Results:
         return len(self.entries)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield one row for each run and numeric score; experiments without a run are skipped."""
+        """Yield one row for each run and numeric score.
+
+        Experiments without a run are skipped.
+        """
         for entry in self.entries:
             run = entry.run
             if run is None:
@@ -102,11 +106,11 @@ class Results:
         return replace(self, entries=tuple(entry for entry in self.entries if entry.matches(wanted)))
 
     def pivot(self, rows: Keys = (), columns: Keys = (), scores: Keys = ()) -> ResultTable:
-        """Return a table by keys; each cell holds the seeds of one experiment.
+        """Return a table by keys.
 
-        By default, a paper's shape if there is one. Else rows are the keys that separate the experiments; columns are
-        task, data and main score. A key is one of the sweep or a dotted one of the configuration. Keys that separate
-        experiments of one cell are added to the rows.
+        Each cell holds the seeds of one experiment. By default, a paper's shape if there is one. Else rows are the keys
+        that separate the experiments; columns are task, data and main score. A key is one of the sweep or a dotted one
+        of the configuration. Keys that separate experiments of one cell are added to the rows.
 
         Raises:
             PhmrunError: (exit 2) A key or a score does not exist, or the runs of a cell are not seeds of one
@@ -208,9 +212,9 @@ def done(runs: Iterable[RunSummary]) -> list[RunSummary]:
 
 
 def restore_folder(folder: Path, runs_dir: Path, *, durable: bool = True) -> list[Run]:
-    """Create a run directory for each small result below a folder, and return the runs.
+    """Create a run directory for each small result below a folder.
 
-    The folder is one of sweeps, or one sweep's own. Copies of a run are merged. See
+    Return the runs. The folder is one of sweeps, or one sweep's own. Copies of a run are merged. See
     :func:`phmrun.ledger.record.restore`.
 
     Raises:

@@ -28,14 +28,20 @@ def cell(value: Any) -> str:
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table in Markdown; columns with any number are right-aligned."""
+    """Return a table in Markdown.
+
+    Columns with any number are right-aligned.
+    """
     ruler = ["---:" if numbers else ":---" for numbers in _right_aligned(rows, len(columns))]
     lines = [[*map(markdown, columns)], ruler, *([markdown(cell(value)) for value in row] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def latex_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table in LaTeX, with booktabs rules; columns with any number are right-aligned."""
+    """Return a table in LaTeX, with booktabs rules.
+
+    Columns with any number are right-aligned.
+    """
     frame = "".join("r" if numbers else "l" for numbers in _right_aligned(rows, len(columns)))
     above, *lines = [" & ".join(map(latex, line)) + r" \\" for line in (columns, *(map(cell, row) for row in rows))]
     below = "\n".join(lines)
@@ -43,7 +49,10 @@ def latex_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table in HTML; cells with numbers have the class ``number``."""
+    """Return a table in HTML.
+
+    Cells with numbers have the class ``number``.
+    """
     lines = []
     for row in rows:
         kinds = [' class="number"' if is_number(value) else "" for value in row]
@@ -74,7 +83,10 @@ def markdown_page(laid: Laid) -> str:
 
 
 def latex_page(laid: Laid) -> str:
-    """Return tables and notes in LaTeX, with the title in a comment and heads as in papers."""
+    """Return tables and notes in LaTeX.
+
+    The title is a comment, and heads are as in papers.
+    """
     title = f"% {laid.title}; the package booktabs draws the rules\n" if laid.title else ""
     # Signatures have no spaces at which LaTeX could break the line.
     breakable = (latex(note).replace("$|$", "$|$\\allowbreak{}") for note in laid.notes)
@@ -91,12 +103,15 @@ def html_page(laid: Laid) -> str:
 
 
 def _verdicts(laid: Laid, write: Callable[[Sequence[str], Sequence[Sequence[Any]]], str]) -> str:
-    """Return a line break and the table of verdicts; an empty text without comparisons."""
+    """Return a line break and the table of verdicts.
+
+    The result is an empty text without comparisons.
+    """
     return "\n" + write(laid.verdict_columns, laid.verdict_rows) if laid.verdict_rows else ""
 
 
 def csv_cells(cells: Sequence[Mapping[str, Any]]) -> str:
-    """Return the cells of a table as comma-separated values, one line each.
+    """Return a table's cells as comma-separated values, one a line.
 
     An interval becomes two columns, an object one column per key, and a list one column with spaces.
     """
@@ -106,9 +121,9 @@ def csv_cells(cells: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _flat(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a cell's values by column: "interval_low", "states_key"; lists joined by spaces.
+    """Return a cell's values by column: "interval_low", "states_key".
 
-    An interval that is ``None`` becomes two empty columns.
+    Lists are joined by spaces. An interval that is ``None`` becomes two empty columns.
     """
     values: dict[str, Any] = {}
     for name, value in cell.items():
@@ -123,7 +138,10 @@ def _flat(cell: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def escaped(text: str) -> str:
-    """Return text escaped for HTML, with home paths shortened and control characters replaced."""
+    """Return text escaped for HTML.
+
+    Home paths are shortened, control characters replaced.
+    """
     return html.escape(printable(shared(text)))
 
 

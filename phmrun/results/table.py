@@ -50,7 +50,10 @@ class Numbers:
         return stdev(self.values) if len(self.values) > 1 else None
 
     def aggregate(self, how: str) -> float | None:
-        """Return the "mean", "median", "best" (largest) or "worst" (smallest) value; ``None`` without runs."""
+        """Return the "mean", "median", "best" (largest) or "worst" (smallest) value.
+
+        The result is ``None`` without runs.
+        """
         return AGGREGATES[how](self.values) if self.values else None
 
     @property
@@ -121,9 +124,10 @@ def tabulate(
     rows: Sequence[str] | None = None,
     reduced: str = "",
 ) -> ResultTable:
-    """Return the table of experiments; each cell holds the seeds of one experiment.
+    """Return the table of experiments.
 
-    The checksums of all runs are checked first. A row whose network departs from the paper's says so in its last label.
+    Each cell holds the seeds of one experiment. The checksums of all runs are checked first. A row whose network
+    departs from the paper's says so in its last label.
 
     Args:
         entries: The experiments.
@@ -155,9 +159,9 @@ def tabulate(
 
 
 def score_headings(entries: Sequence[Entry], keys: Sequence[str], scores: Sequence[str]) -> list[Heading]:
-    """Return the columns: values of keys times scores, in order of first appearance.
+    """Return the columns: values of keys times scores.
 
-    By default, the scores are each experiment's main score.
+    They are in order of first appearance. By default, the scores are each experiment's main score.
 
     Raises:
         PhmrunError: (exit 2) No run has one of the scores; it is not checked if there are no scores at all.
@@ -221,22 +225,34 @@ def _published(printed: str | None, count: int) -> list[float | None]:
 
 
 def _signature(run: RunSummary, score: str) -> str:
-    """Return the signature of a score without the checkpoint's step; empty if it has none."""
+    """Return the signature of a score without the checkpoint's step.
+
+    The result is empty if it has none.
+    """
     entry = run.entry(score)
     return re.sub(r"@\d+", "", str(entry.get("signature", ""))) if isinstance(entry, Mapping) else ""
 
 
 def _made_up(entries: Iterable[Entry]) -> str:
-    """Return a note if any experiment uses the built-in corpus, else an empty text."""
+    """Return a note if any experiment uses the built-in corpus.
+
+    Else, the result is an empty text.
+    """
     return "on the built-in corpus" if any(entry.label("data") == BUILTIN for entry in entries) else ""
 
 
 def parameters_of(entries: Iterable[Entry]) -> tuple[int, ...]:
-    """Return the distinct parameter counts of runs, ascending; unknown ones are left out."""
+    """Return the distinct parameter counts of runs, ascending.
+
+    Unknown ones are left out.
+    """
     counts = {entry.run.about("parameters") for entry in entries if entry.run}
     return tuple(sorted(count for count in counts if isinstance(count, int)))
 
 
 def rounded(value: float) -> str:
-    """Return a score with two decimals; "nan" or "inf" if it is not finite."""
+    """Return a score with two decimals.
+
+    The result is "nan" or "inf" if it is not finite.
+    """
     return f"{value:.2f}" if math.isfinite(value) else str(value)

@@ -28,9 +28,9 @@ Comparisons = Mapping[tuple[int, int], RowComparison]
 
 
 def verdict_words(comparison: RowComparison) -> str:
-    """Return a verdict in words: "different, worse", "not worse by more than 0.5".
+    """Return a verdict in words.
 
-    An undecided verdict with a look still to come is "open".
+    As in "different, worse", "not worse by more than 0.5". An undecided verdict with a look still to come is "open".
     """
     judgement, margin = comparison.judgement, comparison.question.margin
     if judgement.verdict is Verdict.DIFFERENT:
@@ -45,7 +45,10 @@ def verdict_words(comparison: RowComparison) -> str:
 
 
 def verdict_cells(comparison: RowComparison) -> list[str]:
-    """Return the cells of a verdict below :data:`HEADINGS`; without a difference, all but the last are empty."""
+    """Return the cells of a verdict below :data:`HEADINGS`.
+
+    Without a difference, all but the last are empty.
+    """
     judgement = comparison.judgement
     shown = judgement.difference
     words = verdict_words(comparison)
@@ -57,7 +60,10 @@ def verdict_cells(comparison: RowComparison) -> list[str]:
 
 
 def sentence(comparison: RowComparison) -> str:
-    """Return a comparison in one line: verdict; difference with its interval; reason."""
+    """Return a comparison in one line.
+
+    It has the verdict, the difference with its interval, and the reason, if any.
+    """
     judgement = comparison.judgement
     shown = judgement.difference
     parts = [verdict_words(comparison)]
@@ -69,9 +75,10 @@ def sentence(comparison: RowComparison) -> str:
 
 
 def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) -> list[str]:
-    """Return the notes below verdicts: estimand, level, marks, and remarks on rows.
+    """Return the notes below verdicts.
 
-    ``names`` are the rows' names. The result is empty without comparisons.
+    They are estimand, level, marks, and remarks on rows. ``names`` are the rows' names. The result is empty without
+    comparisons.
     """
     if not comparisons:
         return []
@@ -101,7 +108,10 @@ def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) ->
 
 
 def _remarks(comparison: RowComparison) -> list[str]:
-    """Return further facts of a row that exist: reason, interval over items, seeds needed."""
+    """Return further facts of a row, if any.
+
+    They are reason, interval over items, and seeds needed.
+    """
     judgement, remarks = comparison.judgement, []
     if judgement.reason:
         floor = comparison.floor
@@ -117,7 +127,10 @@ def _remarks(comparison: RowComparison) -> list[str]:
 
 
 def facts(comparison: RowComparison | None) -> dict[str, Any]:
-    """Return a comparison for JSON, with all keys of :data:`FACTS`; each is ``None`` without a comparison."""
+    """Return a comparison for JSON, with all keys of :data:`FACTS`.
+
+    Each is ``None`` without a comparison.
+    """
     if comparison is None:
         return dict.fromkeys(FACTS)
     judgement, question = comparison.judgement, comparison.question

@@ -79,7 +79,10 @@ def _broken(detail: str) -> Link:
 
 
 def _manifest(run: Run, record: Record | None) -> Link | str:
-    """Return the number of files on record; absent for a release without manifests."""
+    """Return the number of files on record.
+
+    The link is absent for a release without manifests.
+    """
     if record is None:
         return _absent("none: made by a release without manifests")
     return f"{counted(len(record.files), 'file')}"
@@ -103,7 +106,10 @@ def _raw_data(run: Run, _: Record | None) -> Link | str:
 
 
 def _prepared_data(run: Run, record: Record | None) -> Link | str:
-    """Compare the prepared data in the cache with their checksums; absent if not cached."""
+    """Compare the prepared data in the cache with their checksums.
+
+    The link is absent if they are not cached.
+    """
     name, checksum = (record.prepared if record else None) or (None, None)
     if name is None:
         return _absent("no checksum on record")
@@ -118,9 +124,10 @@ def _prepared_data(run: Run, record: Record | None) -> Link | str:
 
 
 def _config(run: Run, record: Record | None) -> Link | str:
-    """Compare config, run id and checksums of the data with the identity on record.
+    """Compare config and run id with the identity on record.
 
-    Without an identity, the id is computed from the config; another one is absent, not broken.
+    The checksums of the data are compared, too. Without an identity, the id is computed from the config; another one is
+    absent, not broken.
 
     Raises:
         PhmrunError: (exit 3) The run id or the config differs from the manifest.
@@ -158,7 +165,9 @@ def _at(values: Mapping[str, Any], key: str) -> tuple[bool, Any]:
 
 
 def _weights(run: Run, record: Record | None) -> Link | str:
-    """Check and load every checkpoint; absent without one, or for a restored result.
+    """Check and load every checkpoint.
+
+    The link is absent without one, or for a restored result.
 
     Raises:
         PhmrunError: (exit 3) A checkpoint is damaged.
@@ -179,7 +188,9 @@ def _weights(run: Run, record: Record | None) -> Link | str:
 
 
 def _predictions(run: Run, record: Record | None) -> Link | str:
-    """Check the recorded files of predictions and vocabulary; absent without predictions.
+    """Check the recorded files of predictions and vocabulary.
+
+    The link is absent without predictions.
 
     Raises:
         PhmrunError: (exit 3) A file differs or is missing.

@@ -24,9 +24,9 @@ FALSE_FLAGS = 0.01  # share of rows of normal scores in which seeds are flagged
 
 
 def collapsed(scores: Sequence[float], *, lower_is_better: bool = False) -> list[int]:
-    """Return the indices of the collapsed seeds, ascending, by the module's rule.
+    """Return the indices of the collapsed seeds, ascending.
 
-    Scores that are not finite always count.
+    They are judged by the module's rule. Scores that are not finite always count.
     """
     broken = [place for place, score in enumerate(scores) if not math.isfinite(score)]
     gains = [(-score if lower_is_better else score, place) for place, score in enumerate(scores) if place not in broken]
@@ -44,7 +44,10 @@ def collapsed(scores: Sequence[float], *, lower_is_better: bool = False) -> list
 
 
 def fisher_exact(first: tuple[int, int], second: tuple[int, int]) -> float:
-    """Return the two-sided p-value that two shares, each ``(cases, total)``, are equal."""
+    """Return the two-sided p-value that two shares are equal.
+
+    Each share is ``(cases, total)``.
+    """
     cases, total = first[0] + second[0], first[1] + second[1]
 
     def ways(of_first: int) -> int:

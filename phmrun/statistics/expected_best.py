@@ -13,7 +13,10 @@ from collections.abc import Sequence
 
 
 def expected_best(scores: Sequence[float], *, lower_is_better: bool = False) -> list[float]:
-    """Return the expected best score for 1, 2, … N trials; empty without scores."""
+    """Return the expected best score for 1, 2, … N trials.
+
+    The result is empty without scores.
+    """
     ordered = sorted(scores, reverse=lower_is_better)
     count = len(ordered)
     return [

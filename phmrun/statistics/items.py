@@ -45,14 +45,17 @@ class ItemVariance:
         return float(max(self.items - 1, 1))
 
     def beside_seeds(self, of_seeds: float) -> float:
-        """Return the variance that items add to ``of_seeds``, the variance over seeds; at least 0."""
+        """Return the variance that items add to ``of_seeds``, the variance over seeds.
+
+        The result is at least 0.
+        """
         return self.of_items - min(self.in_both, of_seeds, self.of_items)
 
 
 def variance_of_means(system: Sequence[Array], reference: Sequence[Array]) -> ItemVariance:
-    """Return the variance over items of scores that are means of item values.
+    """Return the variance over items of mean scores.
 
-    A single item has the variance 0.
+    A score is the mean of item values. A single item has the variance 0.
 
     Args:
         system: Item values ``[items]`` of each seed.
@@ -77,7 +80,9 @@ def variance_of_means(system: Sequence[Array], reference: Sequence[Array]) -> It
 def resampled_variance(
     system: Sequence[Array], reference: Sequence[Array], measure: Measure, draws: int = DRAWS
 ) -> ItemVariance:
-    """Return the variance of a corpus score over items, by bootstrap with a fixed seed.
+    """Return the variance of a corpus score over items.
+
+    It is bootstrapped with a fixed seed.
 
     Args:
         system: Counts ``[items, kinds]`` of each seed.

@@ -94,7 +94,7 @@ def rows_of_table(table: Any) -> list[Row]:
 
 
 def _files(path: Path) -> list[Path]:
-    """Return a path, or the harness files below it if it is a folder, sorted.
+    """Return a path, or the harness files below a folder, sorted.
 
     Raises:
         PhmrunError: (exit 3) The folder has none.
@@ -126,7 +126,9 @@ def _csv_records(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]
 
 
 def _json_records(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield place and content of each JSON line; empty lines are skipped.
+    """Yield place and content of each JSON line.
+
+    Empty lines are skipped.
 
     Raises:
         PhmrunError: (exit 3) A line is no JSON object.
@@ -210,7 +212,9 @@ def _text(value: Any) -> str:
 
 
 def choose_metric(rows: Sequence[Row], metric: str, option: str = "--metric") -> list[Row]:
-    """Return the rows of one metric; METRIC also matches a single TASK/METRIC.
+    """Return the rows of one metric.
+
+    METRIC also matches a single TASK/METRIC.
 
     Raises:
         PhmrunError: (exit 2) No metric, or more than one, matches.

@@ -42,10 +42,10 @@ def nominal_levels(looks: Sequence[int], level: float) -> tuple[float, ...]:
 
 
 def repeated_level(looks: Sequence[int], look: int, nominal: float) -> float:
-    """Return the overall level at which a look has this nominal level, at most 1.
+    """Return the overall level of a nominal level at a look.
 
-    It is the p-value of a repeated confidence interval, interpolated between levels that are a factor of 10^(1/8)
-    apart. With a single look it is the nominal level.
+    It is at most 1. It is the p-value of a repeated confidence interval, interpolated between levels that are a factor
+    of 10^(1/8) apart. With a single look it is the nominal level.
 
     Args:
         looks: Seeds at each look.

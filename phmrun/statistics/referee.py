@@ -74,7 +74,10 @@ class Decision:
         }
 
     def _of(self, name: str) -> dict[str, Any]:
-        """Return the numbers of one system for JSON; missing ones are ``None``."""
+        """Return the numbers of one system for JSON.
+
+        Missing ones are ``None``.
+        """
         judgement, numbers = self.judgements[name], _numbers(self.systems[name])
         shown = judgement.difference
         needed, count = judgement.needed, min(numbers["seeds"], len(self.reference.scores))
@@ -206,7 +209,9 @@ def _chosen(rows: Sequence[Row], metric: str, choose_by: str | None, *, lower_is
 
 
 def _system(name: str, rows: Sequence[Row]) -> System:
-    """Return the scores of one system by seed; with items, a score is the mean over them.
+    """Return the scores of one system by seed.
+
+    With items, a score is the mean over them.
 
     Raises:
         PhmrunError: (exit 3) A score occurs twice, or only some scores of a seed have an item.
@@ -233,7 +238,9 @@ def _system(name: str, rows: Sequence[Row]) -> System:
 
 
 def _shared_items(system: System, reference: System) -> ItemVariance | None:
-    """Return the variance over the items of both systems; ``None`` if either has no items.
+    """Return the variance over the items of both systems.
+
+    The result is ``None`` if either has no items.
 
     Raises:
         PhmrunError: (exit 3) The runs have different items.
@@ -268,9 +275,10 @@ def _estimand(question: Question, trials: int, choose_by: str | None) -> str:
 
 
 def _numbers(system: System) -> dict[str, Any]:
-    """Return mean and standard deviation of the finite scores, and the number of seeds.
+    """Return mean, standard deviation and number of seeds.
 
-    The mean is ``None`` without finite scores, the deviation for fewer than two.
+    Only finite scores count for the first two. The mean is ``None`` without finite scores, the deviation for fewer than
+    two.
     """
     finite = [score for score in system.scores if math.isfinite(score)]
     return {

@@ -18,7 +18,10 @@ _SMALL = 1e-300
 
 
 def t_cdf(t: float, freedom: float) -> float:
-    """Return P(T ≤ t); that of the normal distribution for infinite degrees of freedom."""
+    """Return P(T ≤ t).
+
+    It is that of the normal distribution for infinite degrees of freedom.
+    """
     if math.isinf(freedom):
         return 0.5 * math.erfc(-t / math.sqrt(2))
     tail = 0.5 * _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))
@@ -50,17 +53,26 @@ def two_sided_p(t: float, freedom: float) -> float:
 
 
 def interval_of_mean(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
-    """Return the confidence interval of the mean over seeds; ``None`` for fewer than two runs."""
+    """Return the confidence interval of the mean over seeds.
+
+    The result is ``None`` for fewer than two runs.
+    """
     return _interval(values, level, 0)
 
 
 def interval_of_one_run(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
-    """Return the prediction interval of a further seed; ``None`` for fewer than two runs."""
+    """Return the prediction interval of a further seed.
+
+    The result is ``None`` for fewer than two runs.
+    """
     return _interval(values, level, 1)
 
 
 def _interval(values: Sequence[float], level: float, runs: int) -> tuple[float, float] | None:
-    """Return mean ± t · s · √(runs + 1/n); ``None`` for fewer than two values."""
+    """Return mean ± t · s · √(runs + 1/n).
+
+    The result is ``None`` for fewer than two values.
+    """
     count = len(values)
     if count < 2:
         return None

@@ -142,9 +142,10 @@ def _first_decided(
 
 
 def beats_floors(scores: Sequence[float], floors: Sequence[Sequence[float]], *, lower_is_better: bool) -> bool | None:
-    """True if the mean of the finite scores beats every floor with 95 % confidence.
+    """True if the mean beats every floor with 95 % confidence.
 
-    A single run beats a floor if its score is better. ``None`` without floors; ``False`` without a finite score.
+    Only finite scores count. A single run beats a floor if its score is better. ``None`` without floors; ``False``
+    without a finite score.
     """
     if not floors:
         return None
@@ -221,9 +222,10 @@ def _over_seeds(
     design: Design,
     items: ItemVariance | None,
 ) -> tuple[Difference | None, str]:
-    """Return the difference over seeds and an empty reason, or ``None`` and the reason.
+    """Return the difference over seeds.
 
-    A difference without any spread has a reason, too. If the population is both, items are included.
+    An empty reason follows it; without a difference, ``None`` and the reason. A difference without any spread has a
+    reason, too. If the population is both, items are included.
     """
     least = min(len(scores), len(reference))
     if least < 2:
@@ -243,7 +245,10 @@ def _over_seeds(
 
 
 def _over_items(items: ItemVariance, design: Design) -> Difference:
-    """Return the difference over test items for the runs at hand, at a single look."""
+    """Return the difference over test items, at a single look.
+
+    The runs at hand are fixed.
+    """
     value = fmean(items.scores[0]) - fmean(items.scores[1])
     error, freedom = error_and_freedom([(items.of_items, items.freedom)], items.freedom)
     seeds = len(items.scores[0]), len(items.scores[1])
@@ -251,10 +256,10 @@ def _over_items(items: ItemVariance, design: Design) -> Difference:
 
 
 def _verdict(shown: Difference, question: Question, trained: tuple[bool | None, bool | None]) -> tuple[Verdict, str]:
-    """Return the first verdict that the interval supports, and a reason for UNTRAINED.
+    """Return the first verdict that the interval supports.
 
-    An interval without spread never shows a difference. ``trained``: system and reference beat their floors; ``None``
-    without floors.
+    A reason follows it for UNTRAINED, else an empty text. An interval without spread never shows a difference.
+    ``trained``: system and reference beat their floors; ``None`` without floors.
     """
     gains = (-shown.high, -shown.low) if question.lower_is_better else (shown.low, shown.high)
     if shown.error and (gains[0] > 0 or gains[1] < 0):
@@ -272,9 +277,9 @@ def _verdict(shown: Difference, question: Question, trained: tuple[bool | None, 
 def _needed(
     scores: Sequence[float], reference: Sequence[float], shown: Difference, question: Question, design: Design
 ) -> int | None:
-    """Return the fewest seeds likely to decide; ``None`` if that is unknown.
+    """Return the fewest seeds likely to decide.
 
-    They show the measured difference, or that it is within the margin.
+    The result is ``None`` if that is unknown. They show the measured difference, or that it is within the margin.
     """
     gain = -shown.value if question.lower_is_better else shown.value
     targets = [abs(shown.value)]

@@ -49,7 +49,9 @@ class Design:
         return 1 - (1 - self.level) ** (1 / self.rows)
 
     def nominal(self, look: int | None) -> float:
-        """Return the two-sided nominal level of one row at a look; ``None`` is a single look.
+        """Return the two-sided nominal level of one row at a look.
+
+        ``look`` is ``None`` for a single look.
 
         Raises:
             ValueError: ``look`` is none of the design's looks.
@@ -59,7 +61,10 @@ class Design:
         return nominal_levels(self.looks, self.row_level)[self.looks.index(look)]
 
     def look_at(self, *seeds: int) -> int | None:
-        """Return the last look that all these counts reach; ``None`` before the first."""
+        """Return the last look that all these counts reach.
+
+        The result is ``None`` before the first.
+        """
         return max((look for look in self.looks if look <= min(seeds)), default=None)
 
 
@@ -95,7 +100,7 @@ class Difference:
 def error_and_freedom(
     parts: Sequence[tuple[float, float]], smallest: float, caution: float = CAUTION
 ) -> tuple[float, float]:
-    """Return the standard error and degrees of freedom of a sum of variances.
+    """Return standard error and degrees of freedom of summed variances.
 
     Without any variance, 0 and ``smallest``.
 
@@ -143,9 +148,10 @@ def difference(
 def studentised(
     value: float, error: float, freedom: float, seeds: tuple[int, int], design: Design, look: int | None = None
 ) -> Difference:
-    """Return interval, p-value and detectable difference of a value with its standard error.
+    """Return the difference of a value with its standard error.
 
-    The p-value is adjusted for rows and looks; it is 1 if the error is 0.
+    It has interval, p-value and detectable difference. The p-value is adjusted for rows and looks; it is 1 if the error
+    is 0.
     """
     critical = t_quantile(1 - design.nominal(look) / 2, freedom)
     if error:
@@ -160,18 +166,20 @@ def studentised(
 
 
 def noncentrality(critical: float, freedom: float, power: float = POWER) -> float:
-    """Return the true difference, in standard errors, that exceeds ``critical`` with this power.
+    """Return the true difference with this power, in standard errors.
 
-    Uses the normal approximation of the noncentral t distribution (Abramowitz and Stegun 26.7.10).
+    It exceeds ``critical`` with that probability. Uses the normal approximation of the noncentral t distribution
+    (Abramowitz and Stegun 26.7.10).
     """
     spread = math.sqrt(1 + critical**2 / (2 * freedom))
     return critical * (1 - 1 / (4 * freedom)) + t_quantile(power, math.inf) * spread
 
 
 def seeds_needed(system: Sequence[float], reference: Sequence[float], target: float, design: Design) -> int | None:
-    """Return the seeds per system that detect ``target`` with a power of 80 %, at the spread so far.
+    """Return the seeds per system that detect ``target``.
 
-    ``None`` if more than :data:`MOST_SEEDS` are needed, ``target`` is not positive, or there is no spread.
+    The power is 80 %, at the spread so far. ``None`` if more than :data:`MOST_SEEDS` are needed, ``target`` is not
+    positive, or there is no spread.
     """
     spreads = [variance(side) for side in (system, reference)]
     if target <= 0 or not sum(spreads):

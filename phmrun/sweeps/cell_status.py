@@ -66,12 +66,18 @@ class CellStatus:
 
     @property
     def parameters(self) -> int | None:
-        """Parameters of the trained network, else of the configured one; ``None`` if unknown."""
+        """Parameters of the trained network, else of the configured one.
+
+        It is ``None`` if unknown.
+        """
         return self.cell.parameters if self._trained is None else self._trained
 
     @property
     def size(self) -> str | int | None:
-        """Number of parameters; the text "≤ N" for the largest possible vocabulary; ``None`` if unknown."""
+        """Number of parameters.
+
+        It is the text "≤ N" for the largest possible vocabulary, and ``None`` if unknown.
+        """
         parameters = self.parameters
         exact = self.cell.exact or self._trained is not None
         return parameters if exact or parameters is None else f"≤ {parameters:,}"
@@ -154,15 +160,18 @@ class Estimate:
             self._measured[likeness].append(seconds)
 
     def whole(self, cell: Cell) -> float | None:
-        """Return the seconds of a whole cell; ``None`` if no similar cell was measured."""
+        """Return the seconds of a whole cell.
+
+        The result is ``None`` if no similar cell was measured.
+        """
         measured = (self._measured.get(likeness) for likeness in _likenesses(cell))
         return next((fmean(seconds) for seconds in measured if seconds), None)
 
     def left(self, status: CellStatus) -> float | None:
-        """Return the seconds left for a cell; 0 without work left, ``None`` if unknown.
+        """Return the seconds left for a cell.
 
-        A cell that has started is estimated by its own pace, or by the time that similar cells took if ``max_steps`` is
-        not set.
+        The result is 0 if no work is left, and ``None`` if unknown. A cell that has started is estimated by its own
+        pace, or by the time that similar cells took if ``max_steps`` is not set.
         """
         if status.state not in LEFT:
             return 0.0
@@ -196,9 +205,9 @@ def progress(status: CellStatus) -> float | None:
 
 
 def _likenesses(cell: Cell) -> tuple[str, ...]:
-    """Return keys of similar cells, closest first: all settings except the seed; task and steps; task.
+    """Return keys of similar cells, closest first.
 
-    A cell without a configuration has one empty key.
+    They are all settings except the seed; task and steps; task. A cell without a configuration has one empty key.
     """
     if cell.config is None:
         return ("",)

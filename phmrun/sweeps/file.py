@@ -127,13 +127,18 @@ class Sweep:
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of a sweep's file, with an example."""
+    """Return the JSON Schema of a sweep's file, with an example.
+
+    The draft is 2020-12.
+    """
     extra = {"title": "phmrun sweep", "examples": [EXAMPLE]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **SweepFile.model_json_schema(), **extra}
 
 
 def load_sweep(name: str) -> Sweep:
-    """Load a sweep; a paper's table becomes a sweep over its cells.
+    """Load a sweep.
+
+    A paper's table becomes a sweep over its cells.
 
     Args:
         name: Path of a sweep's file or a paper's table, or the name of a packaged one.
@@ -203,12 +208,18 @@ def _placed(file: SweepFile, path: Path) -> SweepFile:
 
 
 def _with_data(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return settings with file names below the key ``data`` resolved relative to a folder."""
+    """Return settings with data files resolved relative to a folder.
+
+    Those are file names below the key ``data``.
+    """
     return {key: _files(value, folder) if key.partition(".")[0] == "data" else value for key, value in settings.items()}
 
 
 def _files(value: Any, folder: Path) -> Any:
-    """Return nested values with every text replaced by :func:`_beside`; the key ``name`` is kept."""
+    """Return nested values with every text replaced by :func:`_beside`.
+
+    The key ``name`` is kept.
+    """
     if isinstance(value, dict):
         return {key: item if key == "name" else _files(item, folder) for key, item in value.items()}
     if isinstance(value, list):
@@ -217,7 +228,10 @@ def _files(value: Any, folder: Path) -> Any:
 
 
 def _beside(name: str, folder: Path) -> str:
-    """Return a path below a folder if it is a file or the beginning of ``name.*`` files there, else the name."""
+    """Return a name as a path below a folder, if it exists.
+
+    It is a file, or the beginning of ``name.*`` files there; else the name is unchanged.
+    """
     path = folder / name
     try:
         return str(path) if path.is_file() or any(path.parent.glob(f"{path.name}.*")) else name

@@ -62,7 +62,10 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
         return cache_by_key[key]
 
     def data_of(config: Experiment) -> tuple[dict[str, str], tuple[int, ...] | None]:
-        """Return the checksums of data and plug-ins, and the vocabulary sizes (see `_learnt_sizes`)."""
+        """Return the checksums of data and plug-ins, and vocabulary sizes.
+
+        See `_learnt_sizes`.
+        """
         data = build_data(config)
         data.require("train")
         return {**data.fingerprints(), **plugin_marks(plugins)}, _learnt_sizes(data)
@@ -91,7 +94,10 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
 
 
 def _learnt_sizes(data: DataModule) -> tuple[int, ...] | None:
-    """Return the sizes of the vocabulary built from the data; ``None`` above :data:`SMALL` bytes."""
+    """Return the sizes of the vocabulary built from the data.
+
+    The result is ``None`` above :data:`SMALL` bytes.
+    """
     size = sum(path.stat().st_size for path in data.sources("train"))
     return data.vocabulary.sizes if size <= SMALL else None
 
@@ -114,7 +120,10 @@ def recorded_data(runs_dir: Path, options_of: OptionsOf) -> Recorded:
         return runs
 
     def look(config: Experiment) -> Mapping[str, str] | None:
-        """Return the checksums that runs with these data settings recorded; ``None`` without such runs."""
+        """Return the checksums that runs with these data settings recorded.
+
+        The result is ``None`` without such runs.
+        """
         runs = by_settings().get(_key(settings_of(config)), {})
         if len(runs) > 1:
             raise PhmrunError(
@@ -128,9 +137,10 @@ def recorded_data(runs_dir: Path, options_of: OptionsOf) -> Recorded:
 
 
 def _learnt_from(run: RunSummary, options_of: OptionsOf) -> tuple[str, str]:
-    """Return the data settings and checksums of a run, as JSON texts; the latter empty if unknown.
+    """Return the data settings and checksums of a run, as JSON texts.
 
-    Cached until its config file changes. Runs without checksums are read again, since they may have only just started.
+    The latter is empty if unknown. Cached until its config file changes. Runs without checksums are read again, since
+    they may have only just started.
     """
     config = run.path / CONFIG
     key = (config, config.stat().st_mtime_ns if config.is_file() else 0, options_of)

@@ -101,15 +101,24 @@ class PaperRow(Section):
     note: str | dict[str, str] = Field("", description="Reason why a count is not exact; for all counts, or by column.")
 
     def missing_in(self, column: str) -> str:
-        """Return the facts behind this column's count that the paper does not state; empty if none."""
+        """Return the facts that the paper does not state.
+
+        They are those behind this column's count. The result is empty if none.
+        """
         return self.missing if isinstance(self.missing, str) else self.missing.get(column, "")
 
     def quoted_in(self, column: str) -> str:
-        """Return the source of a quoted cell; empty for the paper's own."""
+        """Return the source of a quoted cell.
+
+        The result is empty for the paper's own.
+        """
         return self.quoted if isinstance(self.quoted, str) else self.quoted.get(column, "")
 
     def note_on(self, column: str) -> str:
-        """Return the note on a cell; empty if there is none."""
+        """Return the note on a cell.
+
+        The result is empty if there is none.
+        """
         return self.note if isinstance(self.note, str) else self.note.get(column, "")
 
 
@@ -144,7 +153,9 @@ class PaperTable(Section):
         return self
 
     def _check_row(self, row: PaperRow) -> None:
-        """Check a row's references to rows and columns, its printed numbers, and its readings.
+        """Check a row.
+
+        Its references to rows and columns, printed numbers, and readings are checked.
 
         Raises:
             ValueError: One of them is invalid.
@@ -170,9 +181,10 @@ class PaperTable(Section):
             raise ValueError(f"row {row.name}: something is missing, but no other reading is given")
 
     def sources(self, where: str) -> list[Source]:
-        """Return the sources below all rows: the table's files, then its base.
+        """Return the sources below all rows, weakest first.
 
-        A task's defaults are not among them. ``where`` names the table in messages.
+        They are the table's files, then its base. A task's defaults are not among them. ``where`` names the table in
+        messages.
         """
         return [*(config_source(name) for name in self.config), self.source(where, self.base)]
 
@@ -211,7 +223,10 @@ class PaperTable(Section):
 
 
 def setting_names(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield the dotted keys of nested settings; ``provenance`` is left out at each level."""
+    """Yield the dotted keys of nested settings.
+
+    ``provenance`` is left out at each level.
+    """
     for key, value in values.items():
         if isinstance(value, Mapping) and value and key != "provenance":
             yield from setting_names(value, f"{prefix}{key}.")

@@ -106,9 +106,9 @@ class Plan:
 def plan(
     sweep: Sweep, inspect: Inspect, options_of: OptionsOf, *, seeds: int | None = None, only: Selection | None = None
 ) -> Plan:
-    """Return the plan of a sweep; faults of cells are kept in the cells, not raised.
+    """Return the plan of a sweep.
 
-    Seeds vary fastest, then the last grid key.
+    Faults of cells are kept in the cells, not raised. Seeds vary fastest, then the last grid key.
 
     Args:
         sweep: The sweep.
@@ -154,7 +154,9 @@ def plan(
 
 
 def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: OptionsOf) -> Cell:
-    """Return a cell with other values (by dotted key): resolved, named and checked again.
+    """Return a cell with other values by dotted key.
+
+    It is resolved, named and checked again.
 
     Raises:
         ValueError: The cell has no valid configuration.
@@ -198,9 +200,9 @@ def _with_seeds(cell: Cell, seeds: Iterable[int], inspect: Inspect) -> Iterator[
 
 
 def reseeded(cell: Cell, seed: int) -> Cell:
-    """Return a cell with another seed and its run id; network and data stay the same.
+    """Return a cell with another seed and its run id.
 
-    A cell with a fault or without a configuration has no run id.
+    Network and data stay the same. A cell with a fault or without a configuration has no run id.
     """
     config = cell.config.model_copy(update={SEED: seed}) if cell.config else None
     name = run_id(config, fingerprints=cell.marks) if config and cell.fault is None else None
@@ -210,10 +212,10 @@ def reseeded(cell: Cell, seed: int) -> Cell:
 def _resolved(
     at: dict[str, Any], task: str, sources: list[Source], options_of: OptionsOf, published: Sequence[Source] = ()
 ) -> Cell:
-    """Return a cell that is not inspected yet; invalid settings become its fault.
+    """Return a cell that is not inspected yet.
 
-    ``published`` are the sources of a paper's row without the sweep's own; the cell departs from the paper if they give
-    another network.
+    Invalid settings become its fault. ``published`` are the sources of a paper's row without the sweep's own; the cell
+    departs from the paper if they give another network.
     """
     schema = TASKS.get(task).load("schema")
     try:
@@ -255,10 +257,10 @@ def _without_seeds(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
 
 
 def _combinations(sweep: Sweep, options_of: OptionsOf) -> Iterator[dict[str, Any]]:
-    """Yield the values of each cell: the grid's combinations, then the included ones.
+    """Yield the values of each cell.
 
-    An option varies only for the layers that have it: ``layer: [dense, phm]`` times ``layer.n: [2, 4]`` is dense, phm
-    n=2, phm n=4.
+    They are the grid's combinations, then the included ones. An option varies only for the layers that have it:
+    ``layer: [dense, phm]`` times ``layer.n: [2, 4]`` is dense, phm n=2, phm n=4.
     """
     file = sweep.file
     if file.grid or not file.include:
@@ -279,9 +281,9 @@ def _combinations(sweep: Sweep, options_of: OptionsOf) -> Iterator[dict[str, Any
 def _foreign_options(
     grid: Mapping[str, Sequence[Any]], options_of: OptionsOf
 ) -> Iterator[tuple[str, Any, Sequence[str]]]:
-    """Yield layer key, layer, and the grid keys that only other layers have.
+    """Yield layer key, layer, and foreign grid keys.
 
-    Unknown layers are skipped.
+    Foreign keys are those that only other layers have. Unknown layers are skipped.
     """
     for key in LAYERS & grid.keys():
         of_layer: list[tuple[Any, set[str]]] = []
@@ -332,7 +334,9 @@ def is_trained(row: PaperRow) -> bool:
 
 
 def column_groups(table: PaperTable, asked: Sequence[str] = ()) -> dict[str, str]:
-    """Map each score column to the first column with the same settings; other columns are left out.
+    """Map each score column to the first column with the same settings.
+
+    Other columns are left out.
 
     Args:
         table: The table.
@@ -347,7 +351,10 @@ def column_groups(table: PaperTable, asked: Sequence[str] = ()) -> dict[str, str
 
 
 def _below(lines: Mapping[str, int], prefix: str) -> dict[str, int]:
-    """Return the line numbers of the keys below a prefix, without the prefix."""
+    """Return the line numbers of the keys below a prefix.
+
+    The prefix is removed from them.
+    """
     return {key.removeprefix(f"{prefix}."): line for key, line in lines.items() if key.startswith(f"{prefix}.")}
 
 
@@ -383,7 +390,10 @@ def fits(at: Mapping[str, Any], config: Experiment | None, wanted: Selection) ->
 
 
 def _there(at: Mapping[str, Any], config: Experiment | None, key: str) -> list[Any]:
-    """Return a cell's values at a key, in sweep and configuration; empty if it has none."""
+    """Return a cell's values at a key, in sweep and configuration.
+
+    The result is empty if it has none.
+    """
     values = [at[key]] if key in at else []
     value: Any = config
     for part in key.split("."):

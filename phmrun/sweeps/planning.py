@@ -22,7 +22,9 @@ from phmrun.sweeps.tuning import Tuned, settled, with_choices
 def planned(
     file: str, only: Sequence[str] | None = None, seeds: int | None = None, *, ledger: Path | None = None
 ) -> Plan:
-    """Return the plan of a sweep's file; networks are counted and data inspected.
+    """Return the plan of a sweep's file.
+
+    Networks are counted and data inspected.
 
     Args:
         file: Path of the sweep's file.
@@ -42,10 +44,10 @@ def planned(
 
 
 def recorded_cell(cell: Cell, ledger: Path | None) -> Cell:
-    """Return a cell with a run of an earlier version, if it has no run itself.
+    """Return a cell with a run of an earlier version.
 
-    The run must be in ``ledger``. ``departs`` then names the changed versions. Otherwise the cell is returned
-    unchanged.
+    This applies only if it has no run itself. The run must be in ``ledger``. ``departs`` then names the changed
+    versions. Otherwise the cell is returned unchanged.
     """
     if ledger is None or cell.config is None or cell.run_id is None or _has_run(cell, ledger):
         return cell
@@ -58,9 +60,10 @@ def recorded_cell(cell: Cell, ledger: Path | None) -> Cell:
 
 
 def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, OptionsOf]:
-    """Load the sweep's plug-ins; return the inspector of experiments and the options of structures.
+    """Load the sweep's plug-ins.
 
-    Without ``ledger``, missing data have no recorded checksums.
+    Return the inspector of experiments and the options of structures. Without ``ledger``, missing data have no recorded
+    checksums.
     """
     plugins = load_plugins([Path(name) for name in sweep.file.plugins])
     from phmrun.layers import options_of  # imports torch, and only now is it needed
@@ -70,30 +73,38 @@ def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, Options
 
 
 def maker(made: Plan, ledger: Path | None = None) -> Callable[[Cell, Mapping[str, Any]], Cell]:
-    """Return a function that builds a cell from another and values by dotted key.
+    """Return a function that builds trial cells.
 
-    A run of an earlier version in the plan's ledger replaces a cell without a run.
+    It builds a cell from another and values by dotted key. A run of an earlier version in the plan's ledger replaces a
+    cell without a run.
     """
     inspect, options_of = by_torch(made.sweep, ledger)
     return lambda cell, values: recorded_cell(varied(cell, values, inspect, options_of), made.ledger)
 
 
 def tuned_rows(made: Plan, runs_dir: Path) -> list[Tuned]:
-    """Return the rows of a sweep with their trials; empty if the sweep tunes nothing."""
+    """Return the rows of a sweep with their trials.
+
+    The result is empty if the sweep tunes nothing.
+    """
     tune = made.sweep.file.tune
     return settled(made, runs_dir, tune, maker(made, runs_dir), replicates=made.sweep.file.replicates) if tune else []
 
 
 def chosen(made: Plan, runs_dir: Path) -> Plan:
-    """Return the plan with the best trials' values; unchanged if the sweep tunes nothing."""
+    """Return the plan with the best trials' values.
+
+    It is unchanged if the sweep tunes nothing.
+    """
     rows = tuned_rows(made, runs_dir)
     return with_choices(made, rows, maker(made, runs_dir)) if rows else made
 
 
 def recorded(file: str, runs_dir: Path, only: Sequence[str] | None = None, seeds: int | None = None) -> Plan:
-    """Return the plan with tuned values from the runs alone; data may be missing.
+    """Return the plan with tuned values from the runs alone.
 
-    Without ``seeds``, all seeds that have a run are added to the file's, except in a sweep with replicates.
+    Data may be missing. Without ``seeds``, all seeds that have a run are added to the file's, except in a sweep with
+    replicates.
     """
     plan_so_far = chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir)
     return (
@@ -104,9 +115,9 @@ def recorded(file: str, runs_dir: Path, only: Sequence[str] | None = None, seeds
 
 
 def with_recorded_seeds(made: Plan, runs_dir: Path, only: Sequence[str] | None = None) -> Plan:
-    """Return the plan with all further seeds that have a run; every row gets all of them.
+    """Return the plan with all further seeds that have a run.
 
-    A selection of seeds in ``only`` limits them. The plan is unchanged if there are none.
+    Every row gets all of them. A selection of seeds in ``only`` limits them. The plan is unchanged if there are none.
     """
     rows: dict[tuple[str, ...], list[Cell]] = {}
     for cell in made.cells:
@@ -128,7 +139,10 @@ def with_recorded_seeds(made: Plan, runs_dir: Path, only: Sequence[str] | None =
 
 
 def _with_seed(cell: Cell, seed: int, runs_dir: Path) -> Cell:
-    """Return a cell with another seed, or a run of an earlier version of it."""
+    """Return a cell with another seed.
+
+    A run of an earlier version may replace it.
+    """
     return recorded_cell(reseeded(cell, seed), runs_dir)
 
 

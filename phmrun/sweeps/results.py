@@ -62,7 +62,9 @@ class View:
         return {place: looked for place, looked in self.looked.items() if place not in unequal}
 
     def require_runs(self, runs_dir: Path) -> None:
-        """Check that at least one cell has a run; called after all that exists was shown.
+        """Check that at least one cell has a run.
+
+        It is called after all that exists was shown.
 
         Raises:
             PhmrunError: (exit 3) No cell has a run.
@@ -78,7 +80,7 @@ class View:
 
 
 def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> View:
-    """Return the results of a sweep's file, named runs, or all finished runs.
+    """Return the results of a sweep's file or of runs.
 
     A single name that ends with ``.yaml`` or ``.yml`` is a sweep's file; no name stands for all finished runs.
 
@@ -125,7 +127,10 @@ def view_of_sweep(file: str, runs_dir: Path, asked: Asked) -> tuple[View, Plan]:
 
 
 def results_of(plan: Plan, statuses: Iterable[CellStatus]) -> Results:
-    """Return the results of a sweep's cells; a paper's table keeps its shape."""
+    """Return the results of a sweep's cells.
+
+    A paper's table keeps its shape.
+    """
     entries = tuple(_entry(status) for status in statuses)
     keys = tuple(dict.fromkeys(key for entry in entries for key in entry.at if key != SEED))
     sweep, table, shape = plan.sweep, plan.sweep.table, None
@@ -137,7 +142,9 @@ def results_of(plan: Plan, statuses: Iterable[CellStatus]) -> Results:
 
 
 def paper_headings(table: PaperTable, groups: Mapping[str, str], only: Sequence[str] = ()) -> list[Heading]:
-    """Return the columns of a paper's table that are scores of ours, with its printed cells.
+    """Return the columns of a paper's table with scores of ours.
+
+    They have its printed cells.
 
     Args:
         table: The paper's table.
@@ -156,9 +163,10 @@ def paper_headings(table: PaperTable, groups: Mapping[str, str], only: Sequence[
 
 
 def _entry(status: CellStatus) -> Entry:
-    """Return the table entry of a cell; only finished runs have scores.
+    """Return the table entry of a cell.
 
-    The value that a replicate's seed chose is no setting of it. Missing checksums are taken from the run.
+    Only finished runs have scores. The value that a replicate's seed chose is no setting of it. Missing checksums are
+    taken from the run.
     """
     cell = status.cell
     run: RunSummary | None = status.run if status.run and status.run.state == State.DONE else None

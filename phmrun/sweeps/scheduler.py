@@ -67,9 +67,9 @@ class Scheduler:
         self._looked = 0.0
 
     def run(self) -> None:
-        """Run until each cell is done, has failed, or was started and stopped, or the deadline.
+        """Run until each cell is done, has failed, or was stopped.
 
-        At the end, all remaining processes are interrupted, and the cells released.
+        It ends at the deadline, too. At the end, all remaining processes are interrupted, and the cells released.
 
         Raises:
             KeyboardInterrupt: The user interrupted. All runs are interrupted, too; the same call resumes them.
@@ -90,7 +90,9 @@ class Scheduler:
                 claim.release()
 
     def _step(self) -> bool:
-        """Handle ended runs, look at those of others, and start new ones if there is room.
+        """Handle ended runs, and start new ones if there is room.
+
+        Runs of others are looked at, too.
 
         Returns:
             True if any are left; ``False`` at the deadline.
@@ -169,10 +171,10 @@ class Scheduler:
         return True
 
     def _settle(self, ended: Ended, *, stopped: bool = False) -> None:
-        """Handle the end of a process: record a failure, release the cell, report its state.
+        """Handle the end of a process.
 
-        A process that this planner stopped counts as interrupted, not as failed. A cell that another process runs is
-        awaited.
+        A failure is recorded, the cell released, and its state reported. A process that this planner stopped counts as
+        interrupted, not as failed. A cell that another process runs is awaited.
         """
         cell, claim, began = self._mine.pop(ended.run_id)
         try:
@@ -189,7 +191,7 @@ class Scheduler:
         self.watch(Event(status, time.monotonic() - began, ended.code, log))
 
     def _record(self, ended: Ended) -> None:
-        """Write the FAILED state for a process that failed before its training started.
+        """Write FAILED for a process that failed before its training.
 
         Nothing is written for other exit codes, or if another process holds the run.
         """
@@ -216,9 +218,9 @@ class Cancelled:
 
 
 def cancel(workplace: Workplace, statuses: Sequence[CellStatus]) -> Cancelled:
-    """Interrupt a sweep's planners on this machine, then its runs, and wait for their end.
+    """Interrupt a sweep's planners on this machine, then its runs.
 
-    Runs can be resumed. Those on other machines go on, and are named in the result.
+    Wait for their end. Runs can be resumed. Those on other machines go on, and are named in the result.
     """
     before = [status for status in statuses if status.state is CellState.RUNNING]
     # Planners first: they interrupt their own runs, and would start the next ones in the place of any that ended.
@@ -241,9 +243,10 @@ def cancel(workplace: Workplace, statuses: Sequence[CellStatus]) -> Cancelled:
 
 
 def _end(holders: Sequence[Holder], which: signal.Signals, seconds: float, *, group: bool) -> None:
-    """Signal processes (with ``group``, their process groups), and wait for their end.
+    """Signal processes, and wait for their end.
 
-    ``seconds`` is the maximum time to wait. Processes of other users are skipped.
+    With ``group``, the signal is for their process groups. ``seconds`` is the maximum time to wait. Processes of other
+    users are skipped.
     """
     for holder in holders:
         # it may have ended, or belong to another user; the caller checks again

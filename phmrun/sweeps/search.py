@@ -43,7 +43,10 @@ class Interval:
         return float(trial.suggest_float(self.key, self.low, self.high, log=logarithmic))
 
     def rounded(self, value: Any) -> float:
-        """Return a value with :data:`DIGITS` significant digits, within the range; integers unchanged."""
+        """Return a value with :data:`DIGITS` significant digits, within the range.
+
+        Integers are unchanged.
+        """
         if isinstance(self.low, int):
             return int(value)
         return min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
@@ -69,7 +72,9 @@ Variation = Interval | Choice
 
 
 def read_variation(text: str) -> Variation:
-    """Parse ``KEY=LOW..HIGH`` into an interval, or ``KEY=A,B,C`` (YAML values) into a choice.
+    """Parse ``KEY=LOW..HIGH`` or ``KEY=A,B,C``.
+
+    The first is an interval, the second a choice of YAML values.
 
     Raises:
         PhmrunError: (exit 2) The text has another form, or the range is empty or not of numbers.
@@ -175,10 +180,10 @@ class Search:
         return open_[:count]
 
     def settle(self, trial: Trial, status: CellStatus) -> bool:
-        """Record the score of a trial; ``False`` if its run has not ended.
+        """Record the score of a trial.
 
-        A trial that is not done, or has no validation score, is recorded as failed. One that is on record stays
-        unchanged.
+        Return ``False`` if its run has not ended. A trial that is not done, or has no validation score, is recorded as
+        failed. One that is on record stays unchanged.
         """
         if status.state not in (CellState.DONE, CellState.FAILED, CellState.INVALID, CellState.BLOCKED):
             return False

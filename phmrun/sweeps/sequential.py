@@ -72,7 +72,10 @@ class Known:
 
     @property
     def looked_at(self) -> int:
-        """Seeds at the deciding or last look; 0 before the first."""
+        """Seeds at the deciding or last look.
+
+        It is 0 before the first.
+        """
         shown = self.judgement.difference
         if shown is not None and shown.look is not None:
             return shown.look
@@ -105,17 +108,25 @@ class Terms:
 
 
 def planned_looks(most: int) -> tuple[int, ...]:
-    """Return the seeds at each look: :data:`FIRST`, then steps of two, then all."""
+    """Return the seeds at each look.
+
+    The first is at :data:`FIRST` (or all, if fewer), then steps of two, then all.
+    """
     return (*range(min(FIRST, most), most, 2), most)
 
 
 def reached(looks: Sequence[int], *counts: int) -> int:
-    """Return the last look that all these counts reach; 0 before the first."""
+    """Return the last look that all these counts reach.
+
+    The result is 0 before the first.
+    """
     return max((look for look in looks if look <= min(counts)), default=0)
 
 
 def kept_terms(folder: Path, file: str | None = None) -> Terms | None:
-    """Return the recorded terms, from the sweep's folder, else beside its file; ``None`` without.
+    """Return the recorded terms.
+
+    They are in the sweep's folder, else beside its file. The result is ``None`` if there are none.
 
     Raises:
         PhmrunError: (exit 2) The record is damaged.
@@ -169,7 +180,9 @@ def terms_of(
 
 
 def fix_terms(folder: Path, asked: Terms, file: str | None = None) -> None:
-    """Record the terms of a sweep before its first look; nothing if the same are on record.
+    """Record the terms of a sweep before its first look.
+
+    Nothing if the same are on record.
 
     Raises:
         PhmrunError: (exit 2) Other terms are on record.
@@ -279,7 +292,10 @@ def replayed(table: ResultTable, statuses: Sequence[CellStatus], terms: Terms) -
 
 
 def without_spared(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
-    """Return the cells without those that have not started and that no look needs."""
+    """Return the cells without those that no look needs.
+
+    Only cells that have not started are left out.
+    """
     needed = {id(status) for status in wanted(statuses, terms)}
     return [status for status in statuses if status.state not in NOT_BEGUN or id(status) in needed]
 
@@ -290,7 +306,10 @@ def counted_seeds(row: Row) -> list[CellStatus]:
 
 
 def scores_of(row: Row) -> list[float]:
-    """Return a row's counted scores by seed, up to the first missing one; diverged seeds are NaN."""
+    """Return a row's counted scores by seed.
+
+    They end before the first missing one. Diverged seeds are NaN.
+    """
     values = []
     for status in counted_seeds(row):
         run = status.run if status.state is CellState.DONE else None
@@ -317,7 +336,10 @@ def _floors(row: Row, score: str) -> dict[str, list[float]]:
 
 
 def main_score(statuses: Iterable[CellStatus]) -> str:
-    """Return the main score of the first run that has one, else an empty text."""
+    """Return the main score of the first run that has one.
+
+    Else, the result is an empty text.
+    """
     names = (status.run.main_score for status in statuses if status.run is not None)
     return next((name for name in names if name), "")
 

@@ -56,7 +56,10 @@ class Tuned:
 
     @property
     def scores(self) -> list[float]:
-        """Best validation scores of its trials; trials without one are left out."""
+        """Best validation scores of its trials.
+
+        Trials without one are left out.
+        """
         scores = [status.run.score(BEST) for _, status in self.trials if status.run]
         return [score for score in scores if score is not None]
 
@@ -111,7 +114,10 @@ def grid_of_three(row: Tuned) -> tuple[str, list[float]]:
 
 
 def _replicates(row: Tuned, runs_dir: Path, make: Make) -> Iterator[Tuned]:
-    """Yield the row of each further seed, with trials of the pilot's three values."""
+    """Yield the row of each further seed.
+
+    Its trials have the pilot's three values.
+    """
     key, grid = grid_of_three(row)
     for cell in row.cells[1:]:
         yield _tried(Tuned((cell,), {key: grid}), runs_dir, make)
@@ -137,9 +143,10 @@ def extended(rows: Sequence[Tuned]) -> list[Space] | None:
 
 
 def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
-    """Return the plan with each row's best values; rows without a choice stay unchanged.
+    """Return the plan with each row's best values.
 
-    Cells of replicates get the choice of their seed; the pilot's cell is left out.
+    Rows without a choice stay unchanged. Cells of replicates get the choice of their seed; the pilot's cell is left
+    out.
     """
     chosen = {cell.run_id: row for row in rows if row.values is not None for cell in row.cells}
     cells = []
@@ -157,9 +164,9 @@ def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
 
 
 def _replicate(row: Tuned, cell: Cell, make: Make) -> Iterator[Cell]:
-    """Yield the cell of a replicate with its seed's choice, else the row's.
+    """Yield the cell of a replicate with its seed's choice.
 
-    The pilot's cell yields nothing.
+    Without a choice, it has the row's. The pilot's cell yields nothing.
     """
     for chosen in row.replicates:
         if chosen.cells[0].run_id == cell.run_id:
@@ -171,7 +178,9 @@ def _replicate(row: Tuned, cell: Cell, make: Make) -> Iterator[Cell]:
 
 
 def _around(cell: Cell) -> Space:
-    """Return five learning rates around a cell's own, half a power of ten apart.
+    """Return five learning rates around a cell's own.
+
+    They are half a power of ten apart.
 
     Raises:
         PhmrunError: (exit 2) The cell has no learning rate.
@@ -189,9 +198,10 @@ def _beside(row: Tuned) -> list[Mapping[str, Any]]:
 
 
 def _tried(row: Tuned, runs_dir: Path, make: Make, further: Sequence[Mapping[str, Any]] = ()) -> Tuned:
-    """Return a row with its trials, and the best values if all have ended.
+    """Return a row with its trials and best values.
 
-    Trials are all combinations of its space, and ``further``. Without any score there are no best values.
+    Best values exist if all trials have ended. Trials are all combinations of its space, and ``further``. Without any
+    score there are no best values.
     """
     combinations = [dict(zip(row.space, values, strict=True)) for values in product(*row.space.values())]
     trials = [(values, look(make(row.cells[0], values), runs_dir)) for values in [*combinations, *further]]

@@ -81,9 +81,9 @@ class Tracker:
         return training + overhead * len(open_ones) / self.slots
 
     def summary(self, running: Iterable[CellStatus]) -> str:
-        """Return the progress in one line: cells by state, units per second, time left.
+        """Return the progress in one line.
 
-        Units and time are left out if unknown.
+        It has cells by state, units per second, and time left. Units and time are left out if unknown.
         """
         counts = tally(self.statuses.values())
         parts = [f"{counts.get(CellState.DONE, 0)} of {len(self.statuses)} done"]
@@ -102,7 +102,10 @@ View = Callable[[Event | None], None]  # shows an event; None: time has passed
 
 @contextmanager
 def shown(tracker: Tracker, console: Console) -> Iterator[View]:
-    """Yield a view of a sweep: a live table on a terminal, else lines on stderr."""
+    """Yield a view of a sweep.
+
+    It is a live table on a terminal, else lines on stderr.
+    """
     looked = time.monotonic()
 
     def lines(event: Event | None) -> None:
@@ -137,7 +140,10 @@ def shown(tracker: Tracker, console: Console) -> Iterator[View]:
 
 
 def said(event: Event) -> str:
-    """Return the text of an event, one line: state, duration, cell, main score or reason."""
+    """Return the text of an event, one line.
+
+    It has state, duration, cell, and main score or reason.
+    """
     status = event.status
     if status.state is CellState.RUNNING:
         return f"started {status.cell.label} ({status.cell.run_id})"
@@ -153,7 +159,10 @@ def said(event: Event) -> str:
 
 
 def pace_of(run: RunSummary | None) -> float | None:
-    """Return the units (tokens) per second in the last row of a run's history; ``None`` if unknown."""
+    """Return a run's latest units (tokens) per second.
+
+    They are in the last row of its history. The result is ``None`` if unknown.
+    """
     if run is None:
         return None
     try:
@@ -165,9 +174,9 @@ def pace_of(run: RunSummary | None) -> float | None:
 
 
 def _running(tracker: Tracker, statuses: Sequence[CellStatus]) -> Table:
-    """Return the table of the running cells: step, share, pace, time left.
+    """Return the table of the running cells.
 
-    At most :data:`MOST_SHOWN` are shown, then the number of others.
+    Columns: step, share, pace, time left. At most :data:`MOST_SHOWN` are shown, then the number of others.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("running", "step", "", "units/s", "left"):

@@ -50,9 +50,9 @@ class Workplace:
         return self.path / "slurm"
 
     def job(self, cell: Cell, threads: int = 0) -> Job:
-        """Write a cell's configuration, create its run directory, and return its job.
+        """Return the job of a cell.
 
-        An existing run is left unchanged.
+        Its configuration is written, and its run directory created. An existing run is left unchanged.
 
         Args:
             cell: A cell that can be run.
@@ -79,18 +79,18 @@ class Workplace:
         return directory_of(self.runs_dir, run_id) / LOG
 
     def claim(self, cell: Cell) -> Lock:
-        """Return the lock of the planner that starts a cell, not acquired.
+        """Return the planner's lock on a cell.
 
-        Creates its run directory if missing.
+        It is not acquired yet. Creates its run directory if missing.
         """
         path = directory_of(self.runs_dir, str(cell.run_id))
         path.mkdir(parents=True, exist_ok=True)
         return Lock(path / CLAIM, f"the run {cell.run_id}")
 
     def registration(self) -> Lock:
-        """Return the lock that registers this planner for ``phmrun sweep cancel``, not acquired.
+        """Return the lock that registers this planner.
 
-        Creates its folder if missing.
+        ``phmrun sweep cancel`` reads it. It is not acquired yet. Creates its folder if missing.
         """
         folder = self.path / "planners"
         folder.mkdir(parents=True, exist_ok=True)
@@ -103,9 +103,9 @@ class Workplace:
 
 
 def last_lines(log: Path, count: int = 5) -> list[str]:
-    """Return the last ``count`` lines of a log that are not blank; empty without a log.
+    """Return the last ``count`` lines of a log that are not blank.
 
-    Only its last 64 KiB are read.
+    The result is empty without a log. Only its last 64 KiB are read.
     """
     try:
         with log.open("rb") as handle:

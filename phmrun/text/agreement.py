@@ -46,10 +46,10 @@ class Item(NamedTuple):
 
 
 def read_agreement(path: str | PathLike[str]) -> Iterator[Item]:
-    """Yield the agreement items of a UTF-8 file, plain or gzip, one at a time.
+    """Yield the agreement items of a file, one at a time.
 
-    The first line decides the format. A file named ``….test.K`` has items with K attractors; in others of that format
-    the number is ``None``.
+    The file is UTF-8, plain or gzip. The first line decides the format. A file named ``….test.K`` has items with K
+    attractors; in others of that format the number is ``None``.
 
     Raises:
         PhmrunError: (exit 3) The file is missing, damaged or of an unknown format; the message names file and line.
@@ -71,10 +71,11 @@ def read_agreement(path: str | PathLike[str]) -> Iterator[Item]:
 
 
 def divide(items: Sequence[Item]) -> dict[str, list[Item]]:
-    """Divide the items of the full table into train, dev and test: 9, 1 and 90 %, as the authors do.
+    """Divide the full table into train, dev and test.
 
-    The test set keeps only items whose intervening nouns are all attractors, or that have none. The order is that of
-    ``random.shuffle`` with seed 1 under Python 2, which differs from Python 3's.
+    They have 9, 1 and 90 % of the items, as the authors divide. The test set keeps only items whose intervening nouns
+    are all attractors, or that have none. The order is that of ``random.shuffle`` with seed 1 under Python 2, which
+    differs from Python 3's.
     """
     draw = random.Random(1).random
     order = list(range(len(items)))
@@ -91,7 +92,9 @@ def divide(items: Sequence[Item]) -> dict[str, list[Item]]:
 
 
 def _table(first: str, lines: Iterator[tuple[int, str]], path: Path) -> Iterator[Item]:
-    """Yield the items of the rows below the header ``first``; fields may be quoted.
+    """Yield the items of the rows below the header ``first``.
+
+    Fields may be quoted.
 
     Raises:
         PhmrunError: (exit 3) A column is missing, a row is malformed, or there is none.
@@ -135,7 +138,9 @@ def _count(row: Mapping[str, str], column: str, where: str) -> int:
 
 
 def _item(prefix: str, label: str, attractors: int | None, homogeneous: bool | None, where: str) -> Item:
-    """Build an item; white space of the prefix becomes single spaces.
+    """Build an item.
+
+    White space of the prefix becomes single spaces.
 
     Raises:
         PhmrunError: (exit 3) The label is unknown, or there is no word.

@@ -72,9 +72,9 @@ class BatchPlan:
         return len(self.starts)
 
     def epoch(self, seed: int, epoch: int) -> tuple[list[Indices], NDArray[np.int64]]:
-        """Return the batches of one epoch in order; each sentence is in exactly one of them.
+        """Return the batches of one epoch in order.
 
-        An ordered plan returns the same batches in every epoch.
+        Each sentence is in exactly one of them. An ordered plan returns the same batches in every epoch.
 
         Returns:
             Sentence indices of each batch, and the weight of each batch: by default its target tokens, unpadded, end
@@ -97,7 +97,10 @@ class BatchPlan:
 def batches(
     source_lengths: ArrayLike, target_lengths: ArrayLike, *, unit: Unit, size: int, seed: int, epoch: int
 ) -> list[Indices]:
-    """Return the batches of one epoch; a short form of :class:`BatchPlan`."""
+    """Return the batches of one epoch.
+
+    It is a short form of :class:`BatchPlan`.
+    """
     return BatchPlan(source_lengths, target_lengths, unit=unit, size=size).epoch(seed, epoch)[0]
 
 
@@ -170,7 +173,10 @@ class BatchStream:
         return -int(-epochs * len(self.plan) // self.window)
 
     def _from(self, position: int) -> Iterator[tuple[Indices, int]]:
-        """Yield (indices, weight) of the micro-batches of all ranks from ``position`` on, endlessly."""
+        """Yield (indices, weight) of the micro-batches of all ranks.
+
+        They begin at ``position``, and do not end.
+        """
         epoch, skip = divmod(position, len(self.plan))
         while True:
             rows, weights = self.plan.epoch(self.seed, epoch)
@@ -187,9 +193,9 @@ def evaluation_batches(
     rank: int = 0,
     world: int = 1,
 ) -> list[Indices]:
-    """Return batches for validation and decoding: longest first, each sentence once over all ranks.
+    """Return batches for validation and decoding, longest first.
 
-    The list is empty without sentences, and may be shorter on some ranks.
+    Each sentence is in one batch of one rank. The list is empty without sentences, and may be shorter on some ranks.
 
     Args:
         source_lengths: Tokens of each source sentence, without the end token, [sentences].
@@ -209,9 +215,9 @@ def evaluation_batches(
 
 
 def _cuts(costs: NDArray[np.int32], size: int) -> NDArray[np.int64]:
-    """Return the first rows of batches, filled greedily while rows × highest cost ≤ ``size``.
+    """Return the first rows of batches.
 
-    A batch has at least one row.
+    Batches are filled greedily while rows × highest cost ≤ ``size``. A batch has at least one row.
     """
     starts, at, total = [], 0, len(costs)
     while at < total:

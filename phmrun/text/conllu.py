@@ -68,9 +68,9 @@ class Sentence:
         return [self.lines[place].rstrip("\r\n").split("\t")[number] for place in self.places]
 
     def with_parse(self, heads: Sequence[int], labels: Sequence[str]) -> "Sentence":
-        """Return a copy of the sentence with other heads (0 for the root) and arc labels.
+        """Return a copy of the sentence with another tree.
 
-        The tree is not checked.
+        Heads are numbers of words, 0 for the root. The tree is not checked.
 
         Raises:
             ValueError: The number of heads or labels is not the number of words.
@@ -83,9 +83,10 @@ class Sentence:
         return replace(self, lines=tuple(lines), heads=tuple(heads), deprels=tuple(labels))
 
     def with_column(self, number: int, value: str) -> "Sentence":
-        """Return a copy of the sentence with ``value`` in one column of all its words.
+        """Return a copy of the sentence with one column set.
 
-        ``number`` is that of a column without an attribute of its own, such as :data:`DEPS`; attributes stay unchanged.
+        All its words get ``value``. ``number`` is that of a column without an attribute of its own, such as
+        :data:`DEPS`; attributes stay unchanged.
         """
         lines = list(self.lines)
         for place in self.places:
@@ -139,7 +140,10 @@ def load(path: str | PathLike[str], *, trees: bool = True) -> list[Sentence]:
 
 
 def loads(text: str, *, name: str = "text", trees: bool = True) -> list[Sentence]:
-    """Load all sentences of a text like :func:`load`; ``name`` replaces the file in messages."""
+    """Load all sentences of a text like :func:`load`.
+
+    ``name`` replaces the file in messages.
+    """
     return _all(io.StringIO(text, newline="\n"), name, trees)
 
 
@@ -188,7 +192,9 @@ def _decoded(path: Path) -> Iterator[str]:
 
 
 def _all(lines: Iterable[str], name: str, trees: bool) -> list[Sentence]:
-    """Return all sentences of lines; blank lines at the end belong to the last one.
+    """Return all sentences of lines.
+
+    Blank lines at the end belong to the last one.
 
     Raises:
         PhmrunError: (exit 3) There is no sentence, or a line is malformed.
@@ -216,9 +222,10 @@ def _body(line: str) -> str:
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield (number of the first line, lines including the blank line) for each sentence.
+    """Yield each sentence's first line number and lines.
 
-    Extra blank lines begin the next sentence's block; at the end of the file they form a block.
+    The blank line is included. Extra blank lines begin the next sentence's block; at the end of the file they form a
+    block.
     """
     block: list[str] = []
     begun, number = False, 0
@@ -276,7 +283,9 @@ class _Numbering:
         self.opened = ""
 
     def is_word(self, number: str, where: str) -> bool:
-        """True if the next id is that of a word, ``False`` for a multi-word token or empty node.
+        """True if the next id is that of a word.
+
+        ``False`` for a multi-word token or empty node.
 
         Raises:
             PhmrunError: (exit 3) The id cannot follow the previous ones.
@@ -298,7 +307,9 @@ class _Numbering:
         return False
 
     def close(self) -> None:
-        """Check at the end of the sentence that the last multi-word token has all its words.
+        """Check that the last multi-word token has all its words.
+
+        Called at the end of the sentence.
 
         Raises:
             PhmrunError: (exit 3) It has not.
@@ -308,7 +319,9 @@ class _Numbering:
 
 
 def _tree(words: Sequence[Sequence[str]], where: Sequence[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Return the checked heads and labels of words; ``where`` is each word's place in the file.
+    """Return the checked heads and labels of words.
+
+    ``where`` is each word's place in the file.
 
     Raises:
         PhmrunError: (exit 3) A head or label is missing or invalid, or the heads are no tree with one root.
@@ -337,7 +350,10 @@ def _tree(words: Sequence[Sequence[str]], where: Sequence[str]) -> tuple[tuple[i
 
 
 def _cycle(heads: Sequence[int]) -> list[int]:
-    """Return the words of a cycle, starting with the lowest number; empty without a cycle."""
+    """Return the words of a cycle, starting with the lowest number.
+
+    The result is empty without a cycle.
+    """
     seen = [0] * (len(heads) + 1)  # start of the walk that reached each word first
     for start in range(1, len(heads) + 1):
         word = start

@@ -56,9 +56,10 @@ def held_out(files: Sides, share: float, cache: Path, *, running: bool = False) 
 
 
 def without_empty(files: tuple[Path, Path], cache: Path) -> tuple[Path, Path]:
-    """Return copies, in the cache, of two aligned files without pairs that have an empty side.
+    """Return copies of aligned files without half-empty pairs.
 
-    Without such pairs, the files themselves. A note on stderr says how many are left out.
+    They are in the cache. A pair is left out if either side is empty. Without such pairs, the files themselves. A note
+    on stderr says how many are left out.
 
     Raises:
         PhmrunError: (exit 3) A file is missing or malformed.
@@ -85,7 +86,10 @@ def _sides(files: Files) -> tuple[str, ...]:
 
 
 def _rows(files: Files) -> Iterator[Row]:
-    """Yield the lines of one file, or of two files in parallel, including empty ones."""
+    """Yield the lines of one file, or of two in parallel.
+
+    Empty lines are included.
+    """
     if len(files) == 1:
         return ((line,) for _, line in numbered_lines(files[0], longest=LONGEST_LINE))
     return read_parallel(*files, empty=True)
@@ -99,9 +103,9 @@ def _made(
     part: Callable[[int, Row], str | None],
     cache: Path,
 ) -> Path:
-    """Return a cached directory with the lines sorted into parts, made if it is missing.
+    """Return a cached directory with lines sorted into parts.
 
-    Lines for which ``part`` returns None are left out.
+    It is made if it is missing. Lines for which ``part`` returns None are left out.
 
     Raises:
         PhmrunError: (exit 3) A part would be empty, or a file is malformed.

@@ -24,7 +24,9 @@ LONGEST_LINE = 1 << 20
 
 
 def numbered_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, text) of a file, empty lines included, in constant memory.
+    """Yield (line number from 1, text) of a file.
+
+    Empty lines are included. Memory is constant.
 
     Args:
         path: UTF-8 file, plain or gzip.
@@ -87,7 +89,10 @@ def raw_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[bytes]:
 
 
 def malformed(what: str, where: str, hint: str | None = None) -> PhmrunError:
-    """Return the error (exit 3) for malformed data at ``where``, which is ``file`` or ``file:line``."""
+    """Return the error (exit 3) for malformed data.
+
+    ``where`` is ``file`` or ``file:line``.
+    """
     return PhmrunError(what, where=where, hint=hint, code=ExitCode.DATA)
 
 

@@ -101,7 +101,9 @@ class PairReader(Iterator[Pair]):
         self._rows = _ROWS[format](path)
 
     def __next__(self) -> Pair:
-        """Return the next pair with its label's common name; pairs to drop are counted and skipped.
+        """Return the next pair with its label's common name.
+
+        Pairs to drop are counted and skipped.
 
         Raises:
             PhmrunError: (exit 3) The file is missing, damaged or of another format, or has no pair; the message names
@@ -122,7 +124,9 @@ class PairReader(Iterator[Pair]):
         raise StopIteration
 
     def _label(self, label: Any, where: str) -> str | None:
-        """Return the class of a label; ``None`` if the annotators did not agree.
+        """Return the class of a label.
+
+        The result is ``None`` if the annotators did not agree.
 
         Raises:
             PhmrunError: (exit 3) The label is unknown.
@@ -143,9 +147,9 @@ class PairReader(Iterator[Pair]):
         raise PhmrunError(what, where=where, valid=sorted(self.names), hint=hint, code=ExitCode.DATA)
 
     def _counts(self) -> Counter[str]:
-        """Return the number of pairs by label, up to the first line that cannot be read.
+        """Return the number of pairs by label.
 
-        Pairs without a gold label are left out.
+        Reading ends at the first line that cannot be read. Pairs without a gold label are left out.
         """
         counts = Counter[str]()
         with suppress(PhmrunError):
@@ -156,9 +160,9 @@ class PairReader(Iterator[Pair]):
         return counts
 
     def _hint(self, labels: Sequence[str]) -> str | None:
-        """Return the setting that makes every label of the file a class, and keeps the user's mapping.
+        """Return the setting that makes every label a class.
 
-        ``None`` for fewer than 2 or more than :data:`MOST_CLASSES` labels.
+        It keeps the user's mapping. ``None`` for fewer than 2 or more than :data:`MOST_CLASSES` labels.
         """
         if not 2 <= len(labels) <= MOST_CLASSES:
             return None
@@ -175,18 +179,26 @@ class PairReader(Iterator[Pair]):
 
 
 def _text_of(label: Any) -> Any:
-    """Return a label that JSON has as a number or truth value as text; other values unchanged."""
+    """Return a label that JSON has as a number or truth value as text.
+
+    Other values are unchanged.
+    """
     return json.dumps(label) if isinstance(label, bool | int | float) else label
 
 
 def _as_yaml(label: str) -> str:
-    """Return a label as a YAML scalar, quoted unless it is a plain word or whole number."""
+    """Return a label as a YAML scalar.
+
+    It is quoted unless it is a plain word or whole number.
+    """
     plain = re.fullmatch(r"[A-Za-z_][\w-]*|0|[1-9][0-9]{0,8}", label, re.ASCII) and label.lower() != "null"
     return label if plain else json.dumps(label, ensure_ascii=False)
 
 
 def read_pairs(path: str | PathLike[str], format: str, names: Mapping[str, str] | None = None) -> PairReader:
-    """Return a reader of labeled sentence pairs; its ``dropped`` counts those left out.
+    """Return a reader of labeled sentence pairs.
+
+    Its ``dropped`` counts those left out.
 
     Args:
         path: The file, UTF-8, plain or gzip.
@@ -200,7 +212,9 @@ def read_pairs(path: str | PathLike[str], format: str, names: Mapping[str, str] 
 
 
 def _sentence(text: Any, place: str, where: str) -> str:
-    """Return a sentence with single spaces; ``place`` is "first" or "second".
+    """Return a sentence with single spaces.
+
+    ``place`` is "first" or "second".
 
     Raises:
         PhmrunError: (exit 3) It is no text.
@@ -228,7 +242,10 @@ def _dnli(path: Path) -> Iterator[Row]:
 
 
 def _quora(path: Path) -> Iterator[Row]:
-    """Yield the rows of the release with its header, or of Wang et al.'s four columns."""
+    """Yield the rows of Quora's release or Wang et al.'s division.
+
+    The header tells the release.
+    """
     if _first_line(path).lstrip().startswith("id\t"):
         yield from _quoted_table(path, ("question1", "question2", "is_duplicate"))
     else:
@@ -236,7 +253,10 @@ def _quora(path: Path) -> Iterator[Row]:
 
 
 def _sick(path: Path) -> Iterator[Row]:
-    """Yield SICK's rows; the label column has different names in the release and in SemEval's files."""
+    """Yield SICK's rows.
+
+    The label column has different names in the release and in SemEval's files.
+    """
     _, header = next(iter(numbered_lines(path)))
     label = "entailment_judgment" if "entailment_judgment" in header.split("\t") else "entailment_label"
     yield from _table(path, ("sentence_A", "sentence_B", label))
@@ -273,7 +293,10 @@ def _own(path: Path) -> Iterator[Row]:
 
 
 def _fields(there: Container[str]) -> tuple[str, str, str]:
-    """Return the names of the three columns in a user's file; phmrun's names for missing ones."""
+    """Return the names of the three columns in a user's file.
+
+    Missing columns have phmrun's names.
+    """
     first, second, label = (next((name for name in names if name in there), names[0]) for names in _OWN_NAMES)
     return first, second, label
 
@@ -322,7 +345,9 @@ def _cells(path: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
 
 
 def _table(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
-    """Yield the rows of a tab-separated table without quoting, whose header names the columns.
+    """Yield the rows of a tab-separated table.
+
+    There is no quoting; the header names the columns.
 
     Raises:
         PhmrunError: (exit 3) A column is missing, or a line has too few or too many cells.
@@ -342,9 +367,10 @@ def _table(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
 
 
 def _quoted_table(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
-    """Yield the rows of a tab-separated table whose quoted fields may contain line breaks.
+    """Yield the rows of a tab-separated table with quoting.
 
-    In a truncated file an unclosed quotation swallows the last column; the number of columns reveals it.
+    Quoted fields may contain line breaks. In a truncated file an unclosed quotation swallows the last column; the
+    number of columns reveals it.
 
     Raises:
         PhmrunError: (exit 3) A column is missing, or a row is malformed.
@@ -427,7 +453,10 @@ def _json_array(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
 
 
 def _skip_blank(text: str, at: int) -> int:
-    """Return the position of the first character from ``at`` on that is no white space."""
+    """Return the position of the next character that is no white space.
+
+    The search begins at ``at``.
+    """
     while text[at : at + 1].isspace():
         at += 1
     return at

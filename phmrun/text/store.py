@@ -89,7 +89,10 @@ class TokenStore:
 
     @property
     def lengths(self) -> NDArray[np.int32]:
-        """Tokens of each sentence, [sentences], without the end token; 4 bytes a sentence in memory."""
+        """Tokens of each sentence, [sentences], without the end token.
+
+        They take 4 bytes a sentence in memory.
+        """
         return np.diff(self._offsets).astype(np.int32)
 
 
@@ -147,7 +150,10 @@ class TokenStoreWriter:
         self._offset_file: IO[bytes] = (path / "offsets.bin").open("wb")
 
     def append(self, ids: Sequence[int]) -> None:
-        """Append one sentence; tokens are written to disk in blocks of :data:`BUFFER`."""
+        """Append one sentence.
+
+        Tokens are written to disk in blocks of :data:`BUFFER`.
+        """
         self._pending.extend(ids)
         self._tokens += len(ids)
         self._sentences += 1
@@ -210,7 +216,9 @@ class TokenStoreWriter:
 
 
 def mapped(path: Path, dtype: str, count: int) -> NDArray:
-    """Map a file of ``count`` numbers, read-only; an empty array if ``count`` is 0.
+    """Map a file of ``count`` numbers, read-only.
+
+    The result is an empty array if ``count`` is 0.
 
     Raises:
         ValueError: The file has another size, or ``dtype`` is not one of ``DTYPES``.
@@ -295,9 +303,9 @@ def prepare(
 def build_once(
     cache: Path, content: Mapping[str, Any], build: Callable[[Path], dict[str, Any]], last: str = "statistics.json"
 ) -> tuple[Path, dict[str, Any]]:
-    """Build a directory in the cache unless it exists; return its path and description.
+    """Build a directory in the cache unless it exists.
 
-    A directory whose checksums differ is built again.
+    Return its path and description. A directory whose checksums differ is built again.
 
     Args:
         cache: Directory of prepared data.
@@ -316,7 +324,9 @@ def build_once(
 
 
 def _name_of(content: Mapping[str, Any]) -> str:
-    """Return the name of a content: 16 digits of the SHA-256 of its JSON, with files by checksum.
+    """Return the name of a content.
+
+    It is 16 digits of the SHA-256 of its JSON, with files by checksum.
 
     Raises:
         PhmrunError: (exit 3) A file is missing.

@@ -41,7 +41,10 @@ class SubwordVocabulary(Vocabulary):
         return ids
 
     def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of many lines, in order, encoded on all usable cores."""
+        """Return the token ids of many lines, in order.
+
+        They are encoded on all usable cores.
+        """
         threads = max(1, min(len(lines) // LINES_PER_THREAD, usable_cores()))
         ids: list[list[int]] = self._processor.encode(list(lines), num_threads=threads)
         return ids
@@ -178,7 +181,10 @@ class PieceVocabulary(Vocabulary):
         return [self._numbers.get(piece, UNK) for piece in self._processor.encode(text, out_type=str)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of the pieces up to the end token, without padding and beginning tokens."""
+        """Return the text of the pieces up to the end token.
+
+        Padding and beginning tokens are left out.
+        """
         kept = without_specials(ids, self.entries)
         text: str = self._processor.decode_pieces([self.tokens[number] for number in kept])
         return text

@@ -33,7 +33,10 @@ def write_models(vocabularies: Vocabularies, directory: Path) -> None:
 
 
 def sides(vocabularies: Vocabularies) -> dict[str, Vocabulary]:
-    """Return the vocabularies by the name of their file: ``subwords`` if joint, else both sides."""
+    """Return the vocabularies by the name of their file.
+
+    It is ``subwords`` if joint, else there are both sides.
+    """
     if vocabularies.joint:
         return {"subwords": vocabularies.source}
     return {"source": vocabularies.source, "target": vocabularies.target}

@@ -20,7 +20,10 @@ class Vocabularies:
 
     @property
     def joint(self) -> bool:
-        """True if both sides share one vocabulary, so that their embeddings can be tied."""
+        """True if both sides share one vocabulary.
+
+        Their embeddings can then be tied.
+        """
         return self.source is self.target
 
     @property
@@ -59,7 +62,9 @@ def train_vocabulary(
     min_frequency: int = 1,
     character_coverage: float = 1.0,
 ) -> Vocabulary:
-    """Train a vocabulary on text; the same lines in the same order give the same vocabulary.
+    """Train a vocabulary on text.
+
+    The same lines in the same order give the same vocabulary.
 
     Args:
         lines: The training text, read once.

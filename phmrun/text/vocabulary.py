@@ -82,7 +82,10 @@ class Vocabulary(ABC):
         return hashlib.sha256(self.content()).hexdigest()
 
     def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of many lines, in order; may be faster than :meth:`encode`."""
+        """Return the token ids of many lines, in order.
+
+        It may be faster than :meth:`encode`.
+        """
         return [self.encode(line) for line in lines]
 
     def description(self) -> dict[str, Any]:
@@ -91,7 +94,10 @@ class Vocabulary(ABC):
         return {"format": FORMAT, "kind": self.kind, **sizes}
 
     def save(self, directory: Path) -> None:
-        """Write the model file, and then ``vocabulary.json``, which marks a complete directory."""
+        """Write the model file, and then ``vocabulary.json``.
+
+        The latter marks a complete directory.
+        """
         content, description = self.content(), self.description()
         with replacing(directory / self.model_file) as temporary:
             temporary.write_bytes(content)
@@ -118,9 +124,9 @@ class Vocabulary(ABC):
 
 
 def read_description(directory: Path, kinds: Sequence[str]) -> dict[str, Any]:
-    """Read and check ``vocabulary.json`` of a vocabulary of one of these kinds.
+    """Read and check ``vocabulary.json``.
 
-    A missing ``requested`` is set to the size.
+    The vocabulary must be of one of these kinds. A missing ``requested`` is set to the size.
 
     Raises:
         PhmrunError: (exit 3) The file is missing, damaged, of a later version, or of another kind.
@@ -146,7 +152,10 @@ def padded_size(entries: int, multiple_of: int) -> int:
 
 
 def without_specials(ids: Iterable[int], entries: int) -> list[int]:
-    """Return the ids up to the first end token, without padding, beginning tokens and unused ids."""
+    """Return the ids up to the first end token.
+
+    Padding, beginning tokens and unused ids are left out.
+    """
     kept = []
     for token in map(int, ids):
         if token == EOS:
@@ -200,7 +209,9 @@ class WordVocabulary(Vocabulary):
 
 
 def train_words(lines: Iterable[str], *, size: int, multiple_of: int = 1, min_frequency: int = 1) -> WordVocabulary:
-    """Train a vocabulary of the most frequent words; equal counts are in alphabetical order.
+    """Train a vocabulary of the most frequent words.
+
+    Equal counts are in alphabetical order.
 
     Args:
         lines: The training text, read once; memory grows with the number of distinct words only.
@@ -223,9 +234,10 @@ def train_words(lines: Iterable[str], *, size: int, multiple_of: int = 1, min_fr
 
 
 def spaced(sentence: str, lowercase: bool, splitting: Splitting) -> str:
-    """Return a sentence with single spaces between its words, in lower case if ``lowercase``.
+    """Return a sentence with single spaces between its words.
 
-    "punctuation" also separates punctuation marks and English contractions; "space" splits at white space only.
+    It is in lower case if ``lowercase``. "punctuation" also separates punctuation marks and English contractions;
+    "space" splits at white space only.
     """
     text = sentence.lower() if lowercase else sentence
     return " ".join(text.split() if splitting == "space" else _WORD.findall(text.replace("’", "'")))

@@ -121,17 +121,21 @@ class CodeLearner(nn.Module):
         return chosen.clamp_min(1e-20).log().unflatten(1, self.books.shape[:2])
 
     def forward(self, vectors: Tensor, noise: Tensor) -> Tensor:
-        """Return vectors rebuilt from soft codes, ``[words, width]``, with Gumbel ``noise [words, M, K]``."""
+        """Return vectors rebuilt from soft codes, ``[words, width]``.
+
+        ``noise [words, M, K]`` is drawn from Gumbel(0, 1).
+        """
         return torch.einsum("vmk,mkd->vd", (self.strengths(vectors) + noise).softmax(-1), self.books)
 
 
 def learn_codes(
     table: Tensor, codebooks: int, codewords: int, *, steps: int, rate: float = RATE, seed: int = 0
 ) -> CodebookEmbedding:
-    """Approximate a table as :func:`compress`, with codes learned by ``steps`` steps of Adam.
+    """Approximate a table, with codes learned by gradient descent.
 
-    Runs on the CPU and shows progress; the result is on the table's device. ``rate`` is Adam's learning rate. The
-    global random state is unchanged.
+    The result is that of :func:`compress`. ``steps`` is the number of steps of Adam. Runs on the CPU and shows
+    progress; the result is on the table's device. ``rate`` is Adam's learning rate. The global random state is
+    unchanged.
 
     Raises:
         PhmrunError: (exit 2) There are no codebooks, or fewer than two codewords.
@@ -171,7 +175,10 @@ def check_codes(codebooks: int, codewords: int) -> None:
 
 
 def _decoded(codes: Tensor, books: Tensor) -> Tensor:
-    """Return sums of codewords, ``[…, M] -> […, width]``, added in the order of the codebooks."""
+    """Return sums of codewords, ``[…, M] -> […, width]``.
+
+    They are added in the order of the codebooks.
+    """
     total = books[0][codes[..., 0].long()]
     for book in range(1, len(books)):
         total = total + books[book][codes[..., book].long()]
@@ -179,15 +186,18 @@ def _decoded(codes: Tensor, books: Tensor) -> Tensor:
 
 
 def _nearest(rows: Tensor, words: Tensor) -> Tensor:
-    """Return the index of the nearest codeword of each row: ``[rows, width], [K, width] -> [rows]``."""
+    """Return the index of the nearest codeword of each row.
+
+    Shapes: ``[rows, width], [K, width] -> [rows]``.
+    """
     norms = words.square().sum(1)
     return torch.cat([(norms - 2 * part @ words.t()).argmin(1) for part in rows.split(CHUNK)])
 
 
 def _least_squares(rows: Tensor, codes: Tensor, size: int) -> Tensor:
-    """Return the codewords ``[M, K, width]`` whose sums fit the rows best, for fixed codes.
+    """Return the best codewords ``[M, K, width]`` for fixed codes.
 
-    ``size`` is K. A small ridge (:data:`RIDGE`) keeps unused codewords at 0.
+    Their sums fit the rows best. ``size`` is K. A small ridge (:data:`RIDGE`) keeps unused codewords at 0.
     """
     count, books = codes.shape
     places = codes + size * torch.arange(books, device=codes.device)  # columns of the one-hot matrix

@@ -51,7 +51,10 @@ class StreamDataConfig(SplitFilesConfig):
 
     @property
     def split_at(self) -> Literal["space", "punctuation"]:
-        """Splitting of lines into words; "auto" is "punctuation" for the built-in corpus, else "space"."""
+        """Splitting of lines into words.
+
+        "auto" is "punctuation" for the built-in corpus, else "space".
+        """
         if self.splitting == "auto":
             return "punctuation" if self.name == "builtin" else "space"
         return self.splitting
@@ -219,7 +222,10 @@ class LanguageModelExperiment(Experiment):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Vocabulary entries as configured, else of the corpus (10,000 if unknown), padded."""
+        """Vocabulary entries, padded.
+
+        They are as configured, else those of the corpus (10,000 if unknown).
+        """
         vocabulary = self.data.vocabulary
         size = vocabulary.size or ENTRIES.get(self.data.name, ENTRIES["ptb"])
         return (-(-size // vocabulary.multiple_of) * vocabulary.multiple_of,)

@@ -171,7 +171,10 @@ class StreamData(DataModule[StreamVocabulary]):
         )
 
     def steps_in_epochs(self, epochs: int, world: int) -> int:
-        """Return the optimizer steps of ``world`` processes in this many epochs, rounded up."""
+        """Return the optimizer steps in this many epochs, rounded up.
+
+        They are those of ``world`` processes.
+        """
         return self.plan(world).steps_in_epochs(epochs)
 
     def inputs(self, split: str) -> Iterator[str]:
@@ -186,7 +189,10 @@ class StreamData(DataModule[StreamVocabulary]):
         return loader(Endless(plan, self.start_step), batches, seed=self.seed, workers=self.workers, pinned=self.pinned)
 
     def validation_batches(self) -> Iterable[StreamBatch]:
-        """Return an iterator over this process's share of the validation text, in batches."""
+        """Return this process's share of the validation text.
+
+        It is an iterator of batches.
+        """
         rank, world = self.share
         batches = evaluation_batches(
             self.prepared.stores["dev"].tokens,
@@ -210,9 +216,9 @@ class Endless:
 
 
 def build_data(config: LanguageModelExperiment, cache: Path) -> StreamData:
-    """Build the data module of an experiment, with prepared corpora in ``cache``.
+    """Build the data module of an experiment.
 
-    With ``hold_out``, the end of the training text is the validation text.
+    Prepared corpora are in ``cache``. With ``hold_out``, the end of the training text is the validation text.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
@@ -254,7 +260,7 @@ def stream_settings(data: StreamDataConfig, files: Files) -> StreamSettings:
 
 
 def is_raw(path: Path) -> bool:
-    """True if over 1 % of the words end with an attached punctuation mark.
+    """True if over 1 % of words end with attached punctuation.
 
     Only a text's first :data:`LINES` lines are read.
     """
@@ -264,7 +270,7 @@ def is_raw(path: Path) -> bool:
 
 
 def corpus(data: StreamDataConfig, cache: Path) -> tuple[Files, dict[str, str]]:
-    """Return the text files by split, and the checksums that identify them.
+    """Return the text files by split, and their checksums.
 
     The built-in corpus is unpacked into ``cache``.
 

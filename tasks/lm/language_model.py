@@ -29,10 +29,16 @@ class LanguageModel(Protocol):
     output: AdaptiveSoftmax
 
     def __call__(self, tokens: Tensor, state: State | None = None) -> Reading:
-        """Read ``tokens [batch, length]`` after the text of ``state``; ``None``: at the beginning."""
+        """Read ``tokens [batch, length]`` after the text of ``state``.
+
+        ``None`` stands for the beginning of a text.
+        """
 
     def loss(self, hidden: Tensor, targets: Tensor) -> CrossEntropy:
-        """Return the loss summed over ``targets […]``, in nats, for ``hidden […, width]``."""
+        """Return the loss summed over ``targets […]``, in nats.
+
+        Hidden vectors are ``[…, width]``.
+        """
 
 
 class WordTables(NamedTuple):
@@ -47,7 +53,9 @@ class WordTables(NamedTuple):
 def build_word_tables(
     options: LanguageModelOptions, vocabulary: int, structures: Structures, *, any_width: bool = False
 ) -> WordTables:
-    """Build input and output of a language model whose last outputs have the width m.
+    """Build input and output layers of a language model.
+
+    Its last outputs have the width m.
 
     Args:
         options: Section of the configuration: width, tying and output biases are read. An untied output has the same

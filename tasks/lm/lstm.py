@@ -83,7 +83,10 @@ class LSTMLanguageModel(nn.Module):
         return cast(CrossEntropy, self.output(hidden, targets))
 
     def _words(self, tokens: Tensor) -> Tensor:
-        """Return the first LSTM's inputs, ``[…, width]``; in training, whole words are dropped."""
+        """Return the first LSTM's inputs, ``[…, width]``.
+
+        In training, whole words are dropped.
+        """
         vectors: Tensor = self.embedding(tokens) if self.define is None else self.define(tokens)
         if self.training and self.word_dropout:
             vectors = vectors * F.dropout(vectors.new_ones(self.embedding.num_embeddings, 1), self.word_dropout)[tokens]

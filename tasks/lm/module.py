@@ -60,9 +60,10 @@ class LanguageModelModule(TrainingModule):
         return cast(LanguageModel, self.network)
 
     def loss(self, batch: StreamBatch) -> Loss:
-        """Return the loss summed over the batch's predicted words, and keep the state for the next batch.
+        """Return the loss summed over the batch's predicted words.
 
-        In training, the penalties of activation and change are added, times the number of words.
+        The state is kept for the next batch. In training, the penalties of activation and change are added, times the
+        number of words.
         """
         reading = self._read(batch)
         (prediction,) = predictions = self._of(reading, batch)
@@ -80,11 +81,17 @@ class LanguageModelModule(TrainingModule):
         return Loss(loss, nll, batch.units, predictions=predictions)
 
     def predictions(self, batch: StreamBatch) -> list[Prediction]:
-        """Return predictions of the batch's words, and keep the state for the next batch."""
+        """Return predictions of the batch's words.
+
+        The state is kept for the next batch.
+        """
         return self._of(self._read(batch), batch)
 
     def _read(self, batch: StreamBatch) -> Reading:
-        """Read a batch after the kept state (none at the beginning of the streams), and keep the new one."""
+        """Read a batch after the kept state, and keep the new.
+
+        There is no state at the beginning of the streams.
+        """
         state = None if batch.first else self.memory.get(self.training)
         if state is not None:
             state = tuple(part.to(batch.tokens.device) for part in state)
@@ -109,7 +116,10 @@ class LanguageModelModule(TrainingModule):
         return super().training_step(batch, batch_index)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Scale the step's learning rate by the segment's length, in place; the schedule resets it."""
+        """Scale the step's learning rate by the segment's length, in place.
+
+        The schedule resets it.
+        """
         if self._pace != 1.0:
             for group in optimizer.param_groups:
                 group["lr"] *= self._pace
@@ -124,14 +134,20 @@ class LanguageModelModule(TrainingModule):
         return {**scores, "perplexity": perplexity(scores["loss"])}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the states of all processes to the checkpoint, ``[processes, batch, …]`` each."""
+        """Add the states of all processes to the checkpoint.
+
+        Each is ``[processes, batch, …]``.
+        """
         state = self.memory.get(True, ())
         world = self.trainer.world_size if self.trainer is not None else 1
         gathered = [part.detach()[None] if world == 1 else self.trainer.strategy.all_gather(part) for part in state]
         checkpoint[MEMORY] = [part.to("cpu") for part in gathered]
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore this process's state; if the number of processes changed, all start from empty states."""
+        """Restore this process's state.
+
+        If the number of processes changed, all start from empty states.
+        """
         rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
         state = checkpoint.get(MEMORY)
         if state and all(len(part) == world for part in state):
@@ -186,7 +202,10 @@ class NextWordAndState(nn.Module):
         self.network = network
 
     def forward(self, word: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        """Return log-probabilities ``[batch, vocabulary]``, and the tensors of the state after the word."""
+        """Return log-probabilities ``[batch, vocabulary]``, then the new state.
+
+        The state is that after the word, a tensor for each part.
+        """
         reading = self.network(word.unsqueeze(1), state)
         return self.network.output.log_prob(reading.outputs[:, 0]), *reading.state
 

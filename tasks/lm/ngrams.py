@@ -51,7 +51,10 @@ class KneserNey:
         self._add(keys, np.bincount(ends[real], minlength=len(keys)))  # type: ignore[index]
 
     def _add(self, keys: Ids, counts: Ids) -> None:
-        """Append the next order; its histories are the sequences of the order before."""
+        """Append the next order.
+
+        Its histories are the sequences of the order before.
+        """
         histories = len(self.orders[-1].keys) if self.orders else 1
         histories_of = keys // self.words
         taken = np.array([0.0, *discounts(counts)])[np.minimum(counts, 3)]
@@ -61,9 +64,10 @@ class KneserNey:
         self.orders.append(_Order(keys, (counts - taken) / some[histories_of], left))
 
     def surprisal(self, tokens: Ids) -> Numbers:
-        """Return -log p of every word given those before it, in nats, ``[tokens] -> [tokens]``.
+        """Return -log p of every word, in nats.
 
-        ``before`` precedes the text. Nothing is learned from it.
+        It depends on the words before it. Shapes: ``[tokens] -> [tokens]``. ``before`` precedes the text. Nothing is
+        learned from it.
         """
         padded = self._padded(tokens)
         history = np.zeros(len(padded), dtype=np.int64)
@@ -83,7 +87,10 @@ class KneserNey:
         return np.concatenate([np.full(self.order - 1, self.before, dtype=np.int64), np.asarray(tokens, np.int64)])
 
     def _key(self, history: Ids, padded: Ids) -> Ids:
-        """Return the keys of sequences that extend ``history`` by the word at each place."""
+        """Return the keys of sequences longer by a word.
+
+        They extend ``history`` by the word at each place.
+        """
         return history * self.words + padded
 
 

@@ -141,7 +141,10 @@ class LanguageModelPredictor:
         self.prompt = "a line of text" if prompting.mode == "surprisal" else "the beginning of a text"
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
-        """Yield the continuations of each line, or the surprisal of its words, by ``prompting.mode``."""
+        """Yield the answer to each line.
+
+        It is its continuations, or the surprisal of its words, by ``prompting.mode``.
+        """
         return self._surprisals(lines) if self.prompting.mode == "surprisal" else self._continuations(lines)
 
     def evaluate(self, data: StreamData, split: str) -> Evaluation:
@@ -203,7 +206,10 @@ class LanguageModelPredictor:
     def _scores(
         self, tokens: NDArray[np.int64], nats: NDArray[np.float64], tally: Tally, data: StreamData
     ) -> dict[str, Score]:
-        """Return the scores of a text by name, from its words and their surprisals in nats."""
+        """Return the scores of a text by name.
+
+        They are from its words and their surprisals in nats.
+        """
         mean, count = float(nats.mean()), len(tokens)
         signature = f"{self._signature()}|weights:{self.weights}"
         unknown = int((tokens == self.vocabulary.unknown).sum())
@@ -247,9 +253,9 @@ class LanguageModelPredictor:
 
     @torch.inference_mode()
     def _surprisals(self, lines: Iterable[str]) -> Iterator[Answer]:
-        """Yield each line's words with their surprisal in bits, end of line included.
+        """Yield each line's words with their surprisal in bits.
 
-        The state is carried across lines unless ``prompting.across_lines`` is False.
+        The end of line is included. The state is carried across lines unless ``prompting.across_lines`` is False.
         """
         end, state, before = self.vocabulary.end, None, self.vocabulary.end
         for line in lines:
@@ -267,7 +273,10 @@ class LanguageModelPredictor:
 
     @torch.inference_mode()
     def _continuations(self, lines: Iterable[str]) -> Iterator[Answer]:
-        """Yield the continuations of each line, with the line itself in front; lines of one answer by newlines."""
+        """Yield the continuations of each line, with the line itself in front.
+
+        The continuations of a line are separated by newlines.
+        """
         for number, line in enumerate(lines):
             generator = torch.Generator().manual_seed(self.prompting.seed + number)
             prompt = self.vocabulary.encode(line)
@@ -277,7 +286,10 @@ class LanguageModelPredictor:
             yield Answer("\n".join(texts), {"prediction": texts if len(texts) > 1 else texts[0]})
 
     def _continued(self, hidden: Tensor, state: State, generator: torch.Generator) -> list[int]:
-        """Return the words after a prompt, at most ``prompting.words``, without the end of the line."""
+        """Return the words after a prompt.
+
+        There are at most ``prompting.words``, without the end of the line.
+        """
         tokens: list[int] = []
         while len(tokens) < self.prompting.words:
             log_probs = self.network.output.log_prob(hidden)[: len(self.vocabulary.tokens)]
@@ -298,9 +310,9 @@ def build_predictor(
     batch_size: int | None,
     **options: str,
 ) -> LanguageModelPredictor:
-    """Build the predictor of a trained module; ``options`` are ``weights`` and ``device``.
+    """Build the predictor of a trained module.
 
-    ``batch_size`` replaces the configured number of parts read at a time.
+    ``options`` are ``weights`` and ``device``. ``batch_size`` replaces the configured number of parts read at a time.
     """
     decoding = config.decoding
     choice = Choice(decoding.choice, decoding.temperature, decoding.top_k, decoding.top_p)

@@ -65,7 +65,9 @@ class StreamStore:
 def write_stream(
     path: Path, words: Iterable[list[str]], ids: Mapping[str, int], *, unknown: int, vocabulary_size: int
 ) -> dict[str, Any]:
-    """Write a store of words in constant memory; existing files are overwritten.
+    """Write a store of words in constant memory.
+
+    Existing files are overwritten.
 
     Args:
         path: Directory of the store; created if missing.
@@ -96,9 +98,9 @@ def write_stream(
 def prepare_stream(
     files: Mapping[str, Path], settings: StreamSettings, *, cache: Path
 ) -> Prepared[StreamVocabulary, StreamStore]:
-    """Build the vocabulary of a corpus and encode it, or load both from the cache.
+    """Build the vocabulary of a corpus and encode it.
 
-    Memory does not grow with the text.
+    Both are loaded from the cache if it has them. Memory does not grow with the text.
 
     Args:
         files: Text by split, UTF-8, plain or gzip; has "train".
@@ -145,7 +147,9 @@ def prepare_stream(
 
 
 def text_lines(path: Path, label: str) -> Iterator[str]:
-    """Yield the lines of a text, with progress; blank lines and lines of up to 16 MiB are allowed.
+    """Yield the lines of a text, with progress.
+
+    Blank lines and lines of up to 16 MiB are allowed.
 
     Raises:
         PhmrunError: (exit 3) The file is missing or malformed.

@@ -53,7 +53,10 @@ class SegmentPlan:
 
     @property
     def stream_length(self) -> int:
-        """Tokens of each stream; the remainder at the text's end is not read."""
+        """Tokens of each stream.
+
+        The remainder at the text's end is not read.
+        """
         return self.tokens // (self.streams * self.world)
 
     @property
@@ -77,7 +80,10 @@ class SegmentPlan:
         return np.concatenate([np.zeros(1, np.int64), ends[ends < self.predicted]])
 
     def segments(self, epoch: int) -> list[tuple[int, int]]:
-        """Return start and length of each segment of an epoch; the last one may be shorter."""
+        """Return start and length of each segment of an epoch.
+
+        The last one may be shorter.
+        """
         starts = self.starts(epoch)
         lengths = np.diff(np.append(starts, self.predicted))
         return list(zip(starts.tolist(), lengths.tolist(), strict=True))

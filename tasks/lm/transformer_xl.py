@@ -78,9 +78,10 @@ class RelativeAttention(nn.Module):
 
 
 def shifted(scores: Tensor) -> Tensor:
-    """Turn scores by distance into scores by position: row i moves left by length - 1 - i.
+    """Turn scores by distance into scores by position.
 
-    ``[batch, heads, length, all]``. Entries that move in from the right are future positions and must be masked.
+    Row i moves left by length - 1 - i. ``[batch, heads, length, all]``. Entries that move in from the right are future
+    positions and must be masked.
     """
     *leading, length, total = scores.shape
     padded = F.pad(scores, (1, 0)).reshape(*leading, total + 1, length)

@@ -50,7 +50,10 @@ class StreamVocabulary(Vocabulary):
         return [ids.get(word, unknown) for word in split_line(text, self.splitting)]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Join words with single spaces; an end of line becomes a newline. Unused ids are skipped."""
+        """Join words with single spaces.
+
+        An end of line becomes a newline. Unused ids are skipped.
+        """
         text: list[str] = []
         for token in ids:
             if token == self.end:
@@ -80,7 +83,10 @@ class StreamVocabulary(Vocabulary):
 
 
 def split_line(line: str, splitting: Splitting) -> list[str]:
-    """Return the words of a line, without its end; "punctuation" also splits off marks and clitics."""
+    """Return the words of a line, without its end.
+
+    "punctuation" also splits off marks and clitics.
+    """
     return line.split() if splitting == "space" else spaced(line, False, splitting).split()
 
 
@@ -104,10 +110,10 @@ def count_words(
     min_frequency: int = 1,
     where: str | None = None,
 ) -> StreamVocabulary:
-    """Build the vocabulary of a text, most frequent words first, ties in alphabetical order.
+    """Build the vocabulary of a text, most frequent words first.
 
-    The text is read once. Memory grows only with the number of distinct words. The unknown word's count is that of all
-    words left out.
+    Ties are in alphabetical order. The text is read once. Memory grows only with the number of distinct words. The
+    unknown word's count is that of all words left out.
 
     Args:
         lines: The text.

@@ -44,12 +44,18 @@ class NLIDataConfig(ClassificationDataConfig):
         return self
 
     def testing(self, *paths: Path) -> Self:
-        """Return a copy with the user's own pairs as test set, without training data or vectors."""
+        """Return a copy with the user's own pairs as test set.
+
+        It has no training data and no vectors.
+        """
         return super().testing(*paths).model_copy(update={"vectors": None})
 
 
 def _label(value: Any) -> Any:
-    """Return a number or truth value that YAML has read, as the text in the file; other values unchanged."""
+    """Return a value that YAML has read, as text.
+
+    Numbers and truth values become the text in the file. Other values are unchanged.
+    """
     return json.dumps(value) if isinstance(value, bool | int | float) else value
 
 
@@ -78,13 +84,19 @@ class NLIExperiment(ClassificationExperiment):
 
     @property
     def learns_vectors(self) -> bool:
-        """True if the word vectors are trained: as configured, else unless they are pretrained."""
+        """True if the word vectors are trained.
+
+        This is as configured, else ``False`` for pretrained ones.
+        """
         setting = self.model.train_embedding
         return self.data.vectors is None if setting is None else setting
 
     @property
     def vector_width(self) -> int:
-        """Width of a word's own vector, before a projection: ``embedding.width``, else ``model.width``."""
+        """Width of a word's own vector, before a projection.
+
+        It is ``embedding.width`` of a projection, else ``model.width``.
+        """
         narrow = self.embedding.options.get("width") if self.embedding.structure == "projective" else None
         return narrow or self.model.width
 

@@ -30,9 +30,9 @@ GENRES = {"dev": "matched", "dev_mismatched": "mismatched"}
 
 
 def build_data(config: NLIExperiment, cache: Path) -> ClassificationData:
-    """Build the data module of an experiment, with prepared data in ``cache``.
+    """Build the data module of an experiment.
 
-    With training pairs, it has a bag-of-words baseline.
+    Prepared data are in ``cache``. With training pairs, it has a bag-of-words baseline.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
@@ -46,9 +46,10 @@ def build_data(config: NLIExperiment, cache: Path) -> ClassificationData:
 
 
 def corpus(config: NLIExperiment, cache: Path) -> ClassificationCorpus:
-    """Return the pairs that a configuration names: built-in, the user's own, or a published dataset.
+    """Return the pairs that a configuration names.
 
-    A dataset without a test file is tested on both of its validation files, if it has two.
+    They are built-in, the user's own, or a published dataset. A dataset without a test file is tested on both of its
+    validation files, if it has two.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
@@ -77,7 +78,9 @@ def corpus(config: NLIExperiment, cache: Path) -> ClassificationCorpus:
 
 
 def read(path: Path, format: str, labels: Mapping[str, str] | None = None) -> Iterator[Item | LeftOut]:
-    """Yield the pairs of a file, then the number of pairs without a gold label, if any.
+    """Yield the pairs of a file.
+
+    If some have no gold label, their number is the last item.
 
     Args:
         path: The file.
@@ -92,7 +95,9 @@ def read(path: Path, format: str, labels: Mapping[str, str] | None = None) -> It
 
 
 def find_vectors(path: Path) -> Path:
-    """Return the path of word vectors, from here or the data directory.
+    """Return the path of word vectors.
+
+    It is relative to here or to the data directory.
 
     Raises:
         PhmrunError: (exit 3) The file is in neither place.
@@ -117,7 +122,10 @@ def _corpus(
     sums: Mapping[str, str],
     **more: Any,
 ) -> ClassificationCorpus:
-    """Return the corpus of readers; its signature names the format and the mapping of labels, if any."""
+    """Return the corpus of readers.
+
+    Its signature names the format and the mapping of labels, if any.
+    """
     reading: dict[str, Any] = {"format": config.format}
     if config.data.labels is not None:  # for the signature: yes=entailment,no=contradiction
         pairs = config.data.labels.items()
@@ -126,9 +134,9 @@ def _corpus(
 
 
 def _reduced(config: NLIExperiment) -> ClassificationCorpus:
-    """Return a corpus without a training file: its validation file, divided by premise.
+    """Return a corpus without a training file.
 
-    Pairs whose premise is in the test file are left out.
+    Its validation file is divided by premise. Pairs whose premise is in the test file are left out.
     """
     name, splits = config.data.name, ["dev", "test"]
     paths = {split: files["pairs"] for split, files in locate(name, splits).items()}
@@ -147,7 +155,10 @@ def _parts(readers: Mapping[str, Reader]) -> Iterator[Item | LeftOut]:
 
 
 def words_of_pair(premise: str, hypothesis: str) -> Iterator[str]:
-    """Yield the features of a pair: words of the premise, of the hypothesis, of both, of the hypothesis only."""
+    """Yield the features of a pair.
+
+    They are words of the premise, of the hypothesis, of both, of the hypothesis only.
+    """
     first, second = (set(spaced(text, True, "punctuation").split()) for text in (premise, hypothesis))
     for place, words in (("p", first), ("h", second), ("both", first & second), ("h-alone", second - first)):
         for word in sorted(words):
@@ -155,10 +166,10 @@ def words_of_pair(premise: str, hypothesis: str) -> Iterator[str]:
 
 
 def bag_of_words(train: Reader) -> Baseline:
-    """Return the baseline that labels pairs by their words: logistic regression by scikit-learn.
+    """Return the baseline that labels pairs by their words.
 
-    It trains on the first :data:`MOST` pairs of ``train`` at the first call, once. A network below it has learned
-    nothing from word order.
+    It is logistic regression by scikit-learn. It trains on the first :data:`MOST` pairs of ``train`` at the first call,
+    once. A network below it has learned nothing from word order.
 
     Raises:
         ModuleNotFoundError: scikit-learn is not installed; raised at the first call.

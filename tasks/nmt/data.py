@@ -25,7 +25,9 @@ _PAIRS = 8_000  # training pairs of the dictionary; more change the score by les
 
 
 def build_data(config: TranslationExperiment, cache: Path) -> ParallelData:
-    """Build the data module of an experiment, with prepared corpora in ``cache``.
+    """Build the data module of an experiment.
+
+    Prepared corpora are in ``cache``.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
@@ -52,10 +54,11 @@ def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
 
 
 def dictionary(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the most probable target word of each source word; empty without target words.
+    """Return the most probable target word of each source word.
 
-    ``t(target | source)`` is estimated by model 1 of Brown et al. (1993): three rounds of expectation maximization over
-    co-occurrences, with an empty source word. Only the first 8,000 pairs are used.
+    The result is empty without target words. ``t(target | source)`` is estimated by model 1 of Brown et al. (1993):
+    three rounds of expectation maximization over co-occurrences, with an empty source word. Only the first 8,000 pairs
+    are used.
     """
     corpus = [(("", *tokens(source)), tokens(target)) for source, target in islice(pairs, _PAIRS)]
     sources = sorted({word for source, _ in corpus for word in source})
@@ -88,9 +91,9 @@ def dictionary(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def dictionary_baseline(train: Iterable[tuple[str, str]], sources: Sequence[str]) -> list[str]:
-    """Translate word by word with a dictionary of training pairs; unknown words are copied.
+    """Translate word by word with a dictionary of training pairs.
 
-    Spaces before ``. , ?`` are removed, and each sentence begins with a capital.
+    Unknown words are copied. Spaces before ``. , ?`` are removed, and each sentence begins with a capital.
     """
     forms = dictionary(train)
     translations = []
@@ -102,6 +105,9 @@ def dictionary_baseline(train: Iterable[tuple[str, str]], sources: Sequence[str]
 
 
 def tokens(text: str) -> list[str]:
-    """Return words and the marks ``. , ?``, with the first letter of the sentence in lower case."""
+    """Return words and the marks ``. , ?`` of a sentence.
+
+    Its first letter is in lower case.
+    """
     pieces = _TOKEN.findall(text)
     return [pieces[0][0].lower() + pieces[0][1:], *pieces[1:]] if pieces else []

@@ -22,9 +22,9 @@ Group = tuple[int, int, int]
 
 
 def spelling_groups(counts: Sequence[int]) -> tuple[Group, ...]:
-    """Return groups of spellings of similar length, so that there is little padding.
+    """Return groups of spellings of similar length.
 
-    In a group, no spelling is twice as long as another.
+    They keep the padding small. In a group, no spelling is twice as long as another.
 
     Args:
         counts: Characters of each spelling, in falling order.
@@ -125,9 +125,10 @@ class BiaffineParser(nn.Module):
 
     @torch.no_grad()
     def _start_as_released(self) -> None:
-        """Initialize classifiers, MLPs, tags and the characters' map and vectors as released, in place.
+        """Initialize parameters as released, in place.
 
-        Maps with several factors keep their values.
+        They are classifiers, MLPs, tags, and the characters' map and vectors. Maps with several factors keep their
+        values.
         """
         at_zero: list[nn.Module] = [self.tags, self.letter_map, *self.arc_classifier.maps, *self.label_classifier.maps]
         at_zero += [self.letter_attention] if self.letter_attention is not None else []

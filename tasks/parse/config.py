@@ -78,7 +78,10 @@ class TreebankDataConfig(DataConfig):
         return {**value, "name": "files"} if has_files else value
 
     def testing(self, *paths: Path) -> Self:
-        """Return a copy with the user's own trees as test set, without training data."""
+        """Return a copy with the user's own trees as test set.
+
+        It has no training data.
+        """
         return super().testing(*paths).model_copy(update={"train": ()})
 
     @field_validator("train", mode="before")
@@ -211,7 +214,10 @@ class ParsingExperiment(Experiment):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Rows of the tables of words (as configured), tags and characters (defaults), padded; labels."""
+        """Rows of the three tables, padded, and number of labels.
+
+        Words are as configured; tags, characters and labels have default numbers.
+        """
         vocabulary = self.data.vocabulary
         tables = (vocabulary.size, TAGS, CHARACTERS)
         return (*(-(-size // vocabulary.multiple_of) * vocabulary.multiple_of for size in tables), LABELS)

@@ -40,9 +40,9 @@ class Treebank:
 
 
 def find_treebank(data: TreebankDataConfig, cache: Path) -> Treebank:
-    """Return the files of a data section; the built-in treebank is unpacked on first use.
+    """Return the files of a data section.
 
-    Splits used for training are not scored.
+    The built-in treebank is unpacked on first use. Splits used for training are not scored.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine. (exit 2) A treebank has no such split.
@@ -203,7 +203,9 @@ class TreebankData(BucketedData[TreebankVocabulary]):
         return {split: self.vocabulary.encode(self.sentences(split)) for split in (TRAIN, DEV)}
 
     def prepare(self) -> None:
-        """Read and encode training and validation trees; read the other splits to find errors early.
+        """Read and encode training and validation trees.
+
+        Read the other splits to find errors early.
 
         Raises:
             PhmrunError: (exit 3) A file is malformed, or no training sentence is left.
@@ -232,7 +234,10 @@ class TreebankData(BucketedData[TreebankVocabulary]):
         return TreeBatches(self._encoded[split])
 
     def lengths(self, split: str) -> tuple[ArrayLike]:
-        """Return the number of words of each sentence, in a tuple of length 1."""
+        """Return the number of words of each sentence.
+
+        It is a tuple of length 1.
+        """
         return (self._encoded[split].lengths,)
 
     def weights(self) -> ArrayLike:
@@ -245,7 +250,9 @@ class TreebankData(BucketedData[TreebankVocabulary]):
 
 
 def build_data(config: ParsingExperiment, cache: Path) -> TreebankData:
-    """Build the data module of an experiment; the built-in treebank is unpacked into ``cache``.
+    """Build the data module of an experiment.
+
+    The built-in treebank is unpacked into ``cache``.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine. (exit 2) A treebank has no such split.

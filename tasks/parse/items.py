@@ -9,9 +9,9 @@ from phmrun.text import conllu
 
 
 def read_items(run: Run, split: str, part: str) -> Items | None:
-    """Return words, correct heads and correct arcs of each sentence; ``None`` for a part.
+    """Return words, correct heads and correct arcs of each sentence.
 
-    The run's predictions are compared with the trees of its data.
+    The result is ``None`` for a part. The run's predictions are compared with the trees of its data.
 
     Raises:
         PhmrunError: (exit 3) The predictions or the data are missing, or differ in their words.

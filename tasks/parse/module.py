@@ -65,28 +65,40 @@ class ParserModule(TrainingModule):
         return Loss(of_heads + of_labels, nll, batch.units, predictions=predictions)
 
     def predictions(self, batch: TreeBatch) -> list[Prediction]:
-        """Return predictions of each word's head, and of its label given the gold head, for distillation."""
+        """Return predictions of a batch, for distillation.
+
+        They are those of each word's head, and of its label given the gold head.
+        """
         return self._of(self.network(*batch.inputs, groups=batch.groups), batch)
 
     def _of(self, scores: ParserScores, batch: TreeBatch) -> list[Prediction]:
-        """Return the logits of heads and labels of a batch's words as predictions, without an output map."""
+        """Return the predictions of a batch's words.
+
+        They are the logits of heads and labels, without an output map.
+        """
         arcs = possible_arcs(scores.arcs, batch.inputs[-1]).flatten(0, 1).index_select(0, batch.positions)
         labels = self.parser.label_scores(scores, batch.heads, batch.positions)
         return [Prediction(arcs, nn.Identity()), Prediction(labels, nn.Identity())]
 
     def export_graph(self) -> ExportGraph:
-        """Return the graph from words, tags and characters to scores of arcs and labels."""
+        """Return the export graph: :func:`parser_graph`."""
         return parser_graph(self.parser)
 
 
 def possible_arcs(arcs: Tensor, lengths: Tensor) -> Tensor:
-    """Return arc scores ``[batch, dependents, heads]`` with -∞ for heads beyond a sentence's end."""
+    """Return arc scores without impossible heads.
+
+    Heads beyond a sentence's end have -∞. Shape: ``[batch, dependents, heads]``.
+    """
     beyond = torch.arange(arcs.shape[2], device=arcs.device) >= lengths.unsqueeze(1)
     return arcs.masked_fill(beyond.unsqueeze(1), float("-inf"))
 
 
 def build_module(config: ParsingExperiment, words: int, tags: int, characters: int, labels: int) -> ParserModule:
-    """Build the module of an experiment with these numbers of table rows and labels."""
+    """Build the module of an experiment.
+
+    Arguments are the rows of its tables, and the number of labels.
+    """
     training = config.training
     network = BiaffineParser(config.model, (words, tags, characters, labels), config.structures)
     return ParserModule(
@@ -105,13 +117,19 @@ class ArcsAndLabels(nn.Module):
         self.network = network
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return scores of arcs ``[batch, dependents, heads]`` and labels ``[batch, labels, dependents, heads]``."""
+        """Return scores of arcs and of labels.
+
+        Shapes: ``[batch, dependents, heads]`` and ``[batch, labels, dependents, heads]``.
+        """
         scores = self.network(*inputs)
         return scores.arcs, self.network.label_classifier(scores.dependents, scores.heads)
 
 
 def parser_graph(network: BiaffineParser) -> ExportGraph:
-    """Return the export graph: words, tags and characters to scores of arcs and labels."""
+    """Return the export graph of a parser.
+
+    It maps words, tags and characters to scores of arcs and labels.
+    """
     plain = folded(network)
     sentence, spelling = ("batch", "length"), ("spellings",)
     return ExportGraph(
@@ -135,9 +153,10 @@ def parser_graph(network: BiaffineParser) -> ExportGraph:
 
 
 def _parsed(network: BiaffineParser, batch: int, length: int, longest: int) -> tuple[Tensor, ...]:
-    """Return random inputs of the export graph: ``batch`` sentences of up to ``length`` positions.
+    """Return random inputs of the export graph.
 
-    Words have up to ``longest`` characters; the six tensors are in the order of the graph's inputs.
+    They are ``batch`` sentences of up to ``length`` positions. Words have up to ``longest`` characters; the six tensors
+    are in the order of the graph's inputs.
     """
     generator = torch.Generator().manual_seed(length)
 

@@ -121,7 +121,10 @@ class TreeParser:
 
     @torch.inference_mode()
     def parse(self, sentences: Sequence[Sentence], label: str = "parsing") -> list[Sentence]:
-        """Return the sentences, in order, with the network's trees and without enhanced dependencies."""
+        """Return the sentences, in order, with the network's trees.
+
+        They have no enhanced dependencies.
+        """
         encoded = self.vocabulary.encode(sentences)
         order = np.argsort(-encoded.lengths, kind="stable")
         trees: list[tuple[list[int], list[str]]] = [([], [])] * len(sentences)
@@ -141,9 +144,9 @@ class TreeParser:
         return [sentence.with_parse(*tree).without_enhanced() for sentence, tree in zip(sentences, trees, strict=True)]
 
     def _heads(self, arcs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Return the heads of all words, ``[batch, length]``: best trees, or the best heads if "greedy".
+        """Return the heads of all words, ``[batch, length]``.
 
-        The time of the search is added to ``_searching``.
+        They form the best trees, or are the best heads if "greedy". The time of the search is added to ``_searching``.
         """
         arcs = arcs.cpu()  # trees are searched on the CPU; this also waits for the network
         began = time.perf_counter()
@@ -203,16 +206,19 @@ class TreeParser:
 
 
 def arcs_of(sentence: Sentence) -> str:
-    """Return the arcs of a sentence on one line, each as word→head:label, such as ``the→dog:det``."""
+    """Return the arcs of a sentence on one line.
+
+    An arc is word→head:label, such as ``the→dog:det``.
+    """
     forms = ("ROOT", *sentence.forms)
     arcs = zip(sentence.forms, sentence.heads, sentence.deprels, strict=True)
     return " ".join(f"{form}→{forms[head]}:{label}" for form, head, label in arcs)
 
 
 def commonest_arcs(sentences: Iterable[TreeColumns]) -> dict[str, tuple[int, str]]:
-    """Return the most frequent arc of each universal tag: offset of the head, and relation.
+    """Return the most frequent arc of each universal tag.
 
-    An offset of 0 is the root; ties take the smallest arc.
+    An arc is the offset of the head, and the relation. An offset of 0 is the root; ties take the smallest arc.
     """
     counts: dict[str, Counter[tuple[int, str]]] = defaultdict(Counter)
     for upos, heads, deprels in sentences:
@@ -224,10 +230,11 @@ def commonest_arcs(sentences: Iterable[TreeColumns]) -> dict[str, tuple[int, str
 def neighbour_baseline(
     train: Iterable[TreeColumns], upos: Iterable[Sequence[str]]
 ) -> list[tuple[list[int], list[str]]]:
-    """Return heads and labels by the most frequent arc of each word's tag in training.
+    """Return heads and labels by each word's tag.
 
-    Words whose head would be outside the sentence attach to the word before them, the first word to the root. Unknown
-    tags attach to the word before, with the label "dep". The result may have several roots or cycles.
+    They are the tag's most frequent arc in training. Words whose head would be outside the sentence attach to the word
+    before them, the first word to the root. Unknown tags attach to the word before, with the label "dep". The result
+    may have several roots or cycles.
     """
     arcs = commonest_arcs(train)
     parses = []
@@ -249,9 +256,10 @@ def build_predictor(
     batch_size: int | None,
     **options: str,
 ) -> TreeParser:
-    """Build the predictor of a trained module; ``options`` are ``weights`` and ``device``.
+    """Build the predictor of a trained module.
 
-    ``batch_size`` replaces the configured number of sentences parsed at a time.
+    ``options`` are ``weights`` and ``device``. ``batch_size`` replaces the configured number of sentences parsed at a
+    time.
     """
     search = Search(**{**config.decoding.model_dump(), "batch": batch_size or config.decoding.batch})
     return TreeParser(cast(BiaffineParser, module.network), vocabulary, search, **options)

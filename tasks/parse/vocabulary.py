@@ -58,10 +58,10 @@ class TreebankVocabulary:
         return sentence.xpos if self.column == "xpos" else sentence.upos
 
     def encode(self, sentences: Sequence[Sentence]) -> "EncodedTreebank":
-        """Return sentences as ids; heads and labels are ``None`` unless all sentences have trees.
+        """Return sentences as ids.
 
-        Unknown words, tags and characters have the unknown id. A label with an unknown subtype counts as its universal
-        part; an unknown label is :data:`NO_LABEL`.
+        Heads and labels are ``None`` unless all sentences have trees. Unknown words, tags and characters have the
+        unknown id. A label with an unknown subtype counts as its universal part; an unknown label is :data:`NO_LABEL`.
         """
         words, tags, labels, characters = (self._ids[kind] for kind in ("words", "tags", "labels", "characters"))
         trees = all(sentence.heads for sentence in sentences)
@@ -122,7 +122,9 @@ def learn_vocabulary(
     longest: int = 32,
     multiple_of: int = 1,
 ) -> TreebankVocabulary:
-    """Build the vocabulary of a treebank, most frequent first, ties in alphabetical order.
+    """Build the vocabulary of a treebank, most frequent first.
+
+    Ties are in alphabetical order.
 
     Args:
         sentences: Sentences with trees.
@@ -197,7 +199,10 @@ class EncodedTreebank:
         places = np.where(inside, self._starts[numbers][:, None] + columns, 0)
 
         def taken(values: Numbers | None, padding: int) -> Numbers:
-            """Return values ``[batch, length]`` with padding; an empty array if they are ``None``."""
+            """Return values ``[batch, length]`` with padding.
+
+            The result is an empty array if they are ``None``.
+            """
             return np.zeros((0, 0), dtype=np.int64) if values is None else np.where(inside, values[places], padding)
 
         # Padding has the root's spelling, row 0, which every batch has, so it adds no row.

@@ -21,10 +21,10 @@ STYLES = ("modern", "original")
 
 
 def build_data(config: StyleExperiment, cache: Path) -> ParallelData:
-    """Build the data module of an experiment, with prepared corpora in ``cache``.
+    """Build the data module of an experiment.
 
-    With training data, its outputs are also measured by :func:`~phmrun.tasks.style.measures.measures`, and
-    ``data.copies`` are added.
+    Prepared corpora are in ``cache``. With training data, its outputs are also measured by
+    :func:`~phmrun.tasks.style.measures.measures`, and ``data.copies`` are added.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
@@ -50,9 +50,10 @@ def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
 
 
 def with_copies(pair: tuple[Path, Path], times: int, cache: Path) -> tuple[Path, Path]:
-    """Return training files with added copies, written to ``cache`` on first use.
+    """Return training files with added copies.
 
-    After each pair, its target sentence follows ``times`` times with itself as the source.
+    They are written to ``cache`` on first use. After each pair, its target sentence follows ``times`` times with itself
+    as the source.
 
     Raises:
         PhmrunError: (exit 3) A file is missing or malformed.

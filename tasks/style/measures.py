@@ -36,7 +36,9 @@ def unchanged(sources: Sequence[str], outputs: Sequence[str]) -> Score:
 
 
 def _style(classifier: Callable[[], Callable[[Sequence[str]], int]], _: Sequence[str], outputs: Sequence[str]) -> Score:
-    """Return the percentage of outputs that the classifier assigns to the target style.
+    """Return the percentage of outputs in the target style.
+
+    A classifier decides.
 
     Raises:
         ModuleNotFoundError: scikit-learn is not installed.
@@ -50,9 +52,9 @@ def _share(name: str, hits: int, n: int, signature: str) -> Score:
 
 
 def _classifier(train: Pairs) -> Callable[[Sequence[str]], int]:
-    """Train the classifier, and return a function that counts sentences in the target style.
+    """Train the classifier.
 
-    Pairs of equal sentences are left out.
+    Return a function that counts sentences in the target style. Pairs of equal sentences are left out.
 
     Raises:
         ModuleNotFoundError: scikit-learn is not installed.

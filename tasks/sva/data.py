@@ -26,7 +26,9 @@ NATURAL = {"train": 70, "dev": 10, "held-out": 20}
 
 
 def build_data(config: AgreementExperiment, cache: Path) -> ClassificationData:
-    """Build the data module of an experiment, with prepared data in ``cache``.
+    """Build the data module of an experiment.
+
+    Prepared data are in ``cache``.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
@@ -35,9 +37,10 @@ def build_data(config: AgreementExperiment, cache: Path) -> ClassificationData:
 
 
 def corpus(data: ClassificationDataConfig, cache: Path) -> ClassificationCorpus:
-    """Return the items that a data section names: built-in, the user's own, or a published dataset.
+    """Return the items that a data section names.
 
-    A dataset is its full table divided as by its authors, its files, or (``reduced``) its validation file divided.
+    They are built-in, the user's own, or a published dataset. A dataset is its full table divided as by its authors,
+    its files, or (``reduced``) its validation file divided.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
@@ -75,11 +78,11 @@ _corpus = partial(corpus_of, labels=LABELS, sentences=1, format="agreement")
 
 
 def nearest_noun_baseline(nouns: Path, items: Sequence[Item]) -> list[str]:
-    """Return the number of the nearest noun before the verb; singular without a noun.
+    """Return the number of the nearest noun before the verb.
 
-    It is right if no attractor stands between subject and verb, and wrong if all nouns in between are attractors,
-    except for verb forms such as "saw" that look like nouns. Each line of ``nouns`` has a verb tag, a tab, and a noun
-    form.
+    It is singular without a noun. It is right if no attractor stands between subject and verb, and wrong if all nouns
+    in between are attractors, except for verb forms such as "saw" that look like nouns. Each line of ``nouns`` has a
+    verb tag, a tab, and a noun form.
     """
     rows = (line.split("\t") for line in nouns.read_text(encoding="utf-8").splitlines())
     numbers = {form: NUMBERS[tag] for tag, form in rows}
@@ -88,7 +91,9 @@ def nearest_noun_baseline(nouns: Path, items: Sequence[Item]) -> list[str]:
 
 
 def _complete(name: str) -> ClassificationCorpus:
-    """Return a published dataset; test items belong to the parts that list them by attractors.
+    """Return a published dataset.
+
+    Test items belong to the parts that list them by attractors.
 
     Raises:
         PhmrunError: (exit 3) The dataset is not on this machine.

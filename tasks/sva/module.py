@@ -14,7 +14,10 @@ from phmrun.tasks.sva.config import AgreementExperiment, AgreementOptions
 
 
 def build_module(config: AgreementExperiment, words: int, classes: int) -> ClassificationModule:
-    """Build the module of an experiment with these numbers of vocabulary entries and classes."""
+    """Build the module of an experiment.
+
+    Arguments are the numbers of vocabulary entries and classes.
+    """
     training = config.training
     return ClassificationModule(
         build_network("sva", config, words, classes),
@@ -26,7 +29,9 @@ def build_module(config: AgreementExperiment, words: int, classes: int) -> Class
 
 
 def build_lstm(config: AgreementExperiment, words: int, classes: int) -> LSTMClassifier:
-    """Build the LSTM of an experiment: hidden width = embedding width, no MLP.
+    """Build the LSTM of an experiment.
+
+    Its hidden width is the embedding width, and it has no MLP.
 
     Raises:
         PhmrunError: (exit 2) Sizes and structures do not match.

@@ -17,19 +17,27 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#9
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure, width and height in inches, without global pyplot state."""
+    """Return an empty figure of a size in inches.
+
+    It has no global pyplot state.
+    """
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 def words(text: str) -> str:
-    """Return text for a picture: ``$`` and control characters escaped, home paths shortened."""
+    """Return text for a picture.
+
+    ``$`` and control characters are escaped, home paths shortened.
+    """
     return printable(shared(text)).replace("$", r"\$")
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure atomically, in the format of the file's suffix, at 160 dpi, without dates.
+    """Write a figure atomically.
+
+    The file's suffix decides the format; 160 dpi, without dates.
 
     Raises:
         PhmrunError: (exit 2) The suffix is none of :data:`ENDINGS`.

@@ -47,9 +47,9 @@ def correlation_map(tables: Iterator[Tensor]) -> NDArray[np.float64]:
 
 @torch.no_grad()
 def correlation_panels(network: nn.Module) -> list[Panel]:
-    """Return the maps of a network's embeddings; a deep one has a map per layer.
+    """Return the maps of a network's embeddings.
 
-    Sets the network to evaluation mode.
+    A deep one has a map per layer. Sets the network to evaluation mode.
 
     Raises:
         PhmrunError: (exit 2) The network has no embedding.
@@ -67,7 +67,10 @@ def correlation_panels(network: nn.Module) -> list[Panel]:
 
 
 def draw_correlation(panels: list[Panel], title: str) -> Figure:
-    """Return a figure of the maps, at most three side by side, with lines between groups."""
+    """Return a figure of the maps.
+
+    At most three are side by side, with lines between groups.
+    """
     across = min(len(panels), ACROSS)
     down = -(-len(panels) // across)
     figure = new_figure(PANEL * across + 0.8, PANEL * down + 0.6)
@@ -95,7 +98,10 @@ def draw_correlation(panels: list[Panel], title: str) -> Figure:
 
 
 def _embeddings(network: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Yield the distinct input tables with their names; a deep one includes its mapping."""
+    """Yield the distinct input tables with their names.
+
+    A deep one includes its mapping.
+    """
     seen: set[int] = set()
     children = dict(network.named_children())
     for name in ("define", *(name for name in children if name.endswith("embedding"))):
@@ -108,7 +114,10 @@ def _embeddings(network: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _deep(module: DeFINE) -> Iterator[Panel]:
-    """Yield the maps of a deep embedding: word vectors, each expansion, the reduction if any."""
+    """Yield the maps of a deep embedding.
+
+    They are word vectors, each expansion, and the reduction if any.
+    """
     device = next(module.parameters()).device
     words = torch.arange(module.num_embeddings, device=device).split(CHUNK)
     groups = [cast(GroupTransform, transform).groups for transform in module.expand.transforms]

@@ -79,7 +79,9 @@ class Curve(NamedTuple):
 
 
 def choose_score(runs: Sequence[Run], asked: str | None) -> str:
-    """Return the asked score, or the first of :data:`USUAL` that all runs have.
+    """Return the asked score.
+
+    If none is asked, return the first of :data:`USUAL` that all runs have.
 
     Raises:
         PhmrunError: (exit 2) Not all runs have the score, or they have none of :data:`USUAL` in common.
@@ -93,7 +95,9 @@ def choose_score(runs: Sequence[Run], asked: str | None) -> str:
 
 
 def curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
-    """Return the course of a score in each run; shares are in percent, time is in minutes.
+    """Return the course of a score in each run.
+
+    Shares are in percent, time is in minutes.
 
     Raises:
         PhmrunError: (exit 2) The axis is epochs, and a run has no number of steps per epoch on record.
@@ -112,9 +116,9 @@ def curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
 
 
 def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str = "", log: bool = False) -> Figure:
-    """Return a figure with one line per run, on a logarithmic scale if ``log``.
+    """Return a figure with one line per run.
 
-    A curve with a single point is a marker.
+    The scale is logarithmic if ``log``. A curve with a single point is a marker.
     """
     figure = new_figure(7.0, 4.2)
     axes = figure.subplots()
@@ -145,7 +149,10 @@ class Pace(NamedTuple):
 
 
 def pace_of(run: Run, label: str) -> Pace:
-    """Return the speed of a run; ``None`` for a speed that is not on record."""
+    """Return the speed of a run.
+
+    The result is ``None`` for a speed that is not on record.
+    """
     rates = [row[TRAINING] for row in run.history.rows(TRAINING) if TRAINING in row]
     return Pace(label, median(rates) if rates else None, score_value(run.metrics().get(PREDICTION)))
 

@@ -17,7 +17,10 @@ from phmrun.statistics.expected_best import expected_best
 
 
 def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters", heading: str = "") -> Figure:
-    """Return a figure of a score by cost (logarithmic), with spreads and the Pareto front."""
+    """Return a figure of a score by cost (logarithmic).
+
+    It has the spreads and the Pareto front.
+    """
     figure = new_figure(7.0, 4.6)
     figure.suptitle(fill(words(heading), 90), fontsize=10)
     axes = figure.subplots()
@@ -43,10 +46,10 @@ def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters"
 
 
 def legible(sizes: Sequence[float], least: float = 0.05) -> list[float]:
-    """Return the distinct sizes to label on a logarithmic axis, ascending, without overlapping ones.
+    """Return the sizes to label on a logarithmic axis.
 
-    Of two that would overlap, the smaller is kept. ``least`` is the smallest distance of labels, as a share of the
-    axis.
+    They are distinct, ascending, and do not overlap. Of two that would overlap, the smaller is kept. ``least`` is the
+    smallest distance of labels, as a share of the axis.
     """
     ordered = sorted(set(sizes))
     room = least * math.log(ordered[-1] / ordered[0])
@@ -58,7 +61,10 @@ def legible(sizes: Sequence[float], least: float = 0.05) -> list[float]:
 
 
 def short(value: float) -> str:
-    """Return a count with a unit: ``7.6M``; below 1,000 without one."""
+    """Return a count with a unit: ``7.6M``.
+
+    Counts below 1,000 have none.
+    """
     for unit, name in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
         if value >= unit:
             return f"{value / unit:.3g}{name}"
@@ -95,7 +101,10 @@ class Effort(NamedTuple):
 
 
 def draw_tuning(efforts: Sequence[Effort], score: str, heading: str = "") -> Figure:
-    """Return a figure of the expected best score by number of trials (Dodge et al. 2019)."""
+    """Return a figure of the expected best score by trials.
+
+    See Dodge et al. 2019.
+    """
     figure = new_figure(7.0, 4.2)
     axes = figure.subplots()
     for number, effort in enumerate(efforts):

@@ -42,14 +42,17 @@ class Executor(Protocol):
         """Return the jobs that have ended since the last call."""
 
     def stop(self) -> None:
-        """Interrupt all jobs of this executor, and wait until they have ended or survived all signals."""
+        """Interrupt all jobs of this executor.
+
+        Wait until they have ended or survived all signals.
+        """
 
 
 def start(job: Job, where: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Start a job as a child process in its own session, and return the process.
+    """Start a job as a child process in its own session.
 
-    Output is appended to its log, after a line with time and command. The terminal's Ctrl-C reaches the job only
-    through its planner.
+    Return the process. Output is appended to its log, after a line with time and command. The terminal's Ctrl-C reaches
+    the job only through its planner.
 
     Args:
         job: The job.

@@ -76,9 +76,10 @@ class RayExecutor:
         return [Ended(self._running.pop(reference), self._code(reference)) for reference in ready]
 
     def stop(self) -> None:
-        """Cancel all tasks, which interrupts their runs, and wait for them, at most :data:`WAIT` seconds.
+        """Cancel all tasks, and wait for them.
 
-        A task is canceled again until it ends, since an interrupt can be lost on a busy machine.
+        This interrupts their runs. The wait takes at most :data:`WAIT` seconds. A task is canceled again until it ends,
+        since an interrupt can be lost on a busy machine.
         """
         left, deadline = list(self._running), time.monotonic() + WAIT
         while left and time.monotonic() < deadline:
@@ -127,7 +128,10 @@ def carry_out(job: Job) -> int:
 
 
 def _has_ended(child: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Wait for a child process, and return True if it ended; further interrupts are ignored meanwhile."""
+    """Wait for a child process, and return True if it ended.
+
+    Further interrupts are ignored meanwhile.
+    """
     deadline = time.monotonic() + seconds
     while child.poll() is None and time.monotonic() < deadline:
         with suppress(KeyboardInterrupt):

@@ -65,9 +65,9 @@ class Slurm:
     options: Sequence[str] = ()
 
     def write(self, jobs: Sequence[Job]) -> Path:
-        """Write the script of one array job into a new numbered folder, and return its path.
+        """Write the script of one array job.
 
-        Lists of its commands and runs are written beside it.
+        It is in a new numbered folder. Return its path. Lists of its commands and runs are written beside it.
 
         Raises:
             PhmrunError: (exit 2) An option has a line end or another unprintable character.
@@ -101,7 +101,9 @@ class Slurm:
         return folder / SCRIPT
 
     def submit(self, script: Path) -> str:
-        """Submit a script, and return SLURM's job number, which is also written beside the script.
+        """Submit a script, and return SLURM's job number.
+
+        The number is also written beside the script.
 
         Raises:
             PhmrunError: (exit 2) sbatch is missing or refuses the script.
@@ -112,7 +114,10 @@ class Slurm:
         return job
 
     def queued(self) -> set[str]:
-        """Return the runs of this sweep in SLURM's queue; empty without SLURM."""
+        """Return the runs of this sweep in SLURM's queue.
+
+        The result is empty without SLURM.
+        """
         runs: set[str] = set()
         for path in sorted(self.folder.glob(f"*/{JOB}")):
             names = path.with_name(RUNS).read_text(encoding="utf-8").split()
@@ -134,7 +139,10 @@ def cancel_jobs(folder: Path) -> list[str]:
 
 
 def _tasks(job: str) -> list[int]:
-    """Return the tasks of an array job that SLURM lists; empty if it lists none or is missing."""
+    """Return the tasks of an array job that SLURM lists.
+
+    The result is empty if it lists none or is missing.
+    """
     try:
         listed = subprocess.run(
             ["squeue", "--noheader", "--array", f"--jobs={job}", "--format=%K"],
