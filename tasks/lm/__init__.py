@@ -4,6 +4,7 @@ from phmrun.metric import Baseline, Metric
 from phmrun.task import Format, Task
 
 PERPLEXITY = Metric("perplexity", lower_is_better=True, floors=("unigram",))
+BITS_PER_BYTE = Metric("bits_per_byte", lower_is_better=True)
 BITS_PER_CHARACTER = Metric("bits_per_character", lower_is_better=True)
 
 TASK = Task(
@@ -22,7 +23,7 @@ TASK = Task(
         ),
     ),
     pipeline="text-generation",
-    metrics=(PERPLEXITY, BITS_PER_CHARACTER),
+    metrics=(PERPLEXITY, BITS_PER_BYTE, BITS_PER_CHARACTER),
     baselines=(
         Baseline("unigram", "each word by its frequency in training alone"),
         Baseline("5-gram", "sequences of up to five words counted in training (interpolated modified Kneser-Ney)"),

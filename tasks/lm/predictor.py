@@ -29,6 +29,7 @@ from phmrun.tasks.lm.transformer_xl import TransformerXL
 from phmrun.tasks.lm.vocabulary import UNKNOWN, StreamVocabulary, chunks_of_words
 
 SAMPLES = 8
+MENTIONED = 0.01  # share of unknown words from which on a warning names it
 ORDER = 5  # order of the n-gram baseline
 MOST = 20_000_000  # first words of the training text that the baseline counts
 NAT = 1 / math.log(2)
@@ -150,8 +151,9 @@ class LanguageModelPredictor:
     def evaluate(self, data: StreamData, split: str) -> Evaluation:
         """Return the perplexity of a split, with those of the baselines.
 
-        Scores: "perplexity", "perplexity-of-unigram"; "perplexity-of-5-gram" if the training text is available with the
-        same vocabulary; "bits_per_character" if configured.
+        Scores: "perplexity", that of the known words alone ("perplexity-known", if there are known and unknown ones),
+        "bits_per_byte", "perplexity-of-unigram"; "perplexity-of-5-gram" if the training text is available with the same
+        vocabulary; "bits_per_character" if configured. All except the first count unknown words as one word.
         """
         tally = Tally(text_lines(data.files[split], "reading"))
         ids, unknown = self.vocabulary.ids, self.vocabulary.unknown
@@ -211,19 +213,34 @@ class LanguageModelPredictor:
         They are from its words and their surprisals in nats.
         """
         mean, count = float(nats.mean()), len(tokens)
-        signature = f"{self._signature()}|weights:{self.weights}"
-        unknown = int((tokens == self.vocabulary.unknown).sum())
+        hidden = tokens == self.vocabulary.unknown
+        unknown = int(hidden.sum())
+        cut = len(parts(count, self.scoring.streams))
+        signature = f"{self._signature()}|cut:{cut}x{count // cut}|unknown:{unknown / count:.2%}|weights:{self.weights}"
         extras: dict[str, float] = {"bits_per_word": mean * NAT, "unknown_words": unknown}
         if self.table is not None:
             extras["table_bytes"] = self.table.bytes
-        mostly = f"{unknown / count:.0%} of the words are unknown: the perplexity is mostly that of {UNKNOWN}"
-        warnings = (mostly,) if unknown >= DOUBTFUL * count else ()
+        warnings: tuple[str, ...] = ()
+        known: dict[str, Score] = {}
+        if 0 < unknown < count:
+            value = perplexity(float(nats[~hidden].mean()))
+            known["perplexity-known"] = Score("perplexity", value, signature, count - unknown, "words")
+            of_unknown = perplexity(float(nats[hidden].mean()))
+            text = f"{unknown / count:.1%} of the words are unknown ({UNKNOWN}): "
+            text += f"perplexity {of_unknown:,.1f} on these, {value:,.1f} on all others"
+            warnings = (text,) if unknown >= MENTIONED * count else ()
+        if unknown >= DOUBTFUL * count:
+            mostly = f"{unknown / count:.0%} of the words are unknown: the perplexity is mostly that of {UNKNOWN}"
+            warnings = (mostly, *warnings)
         # frequencies in the training text, with add-one smoothing
         frequency = np.array(self.vocabulary.counts, dtype=np.float64) + 1
         by_frequency = perplexity(float(-np.log(frequency / frequency.sum())[tokens].mean()))
         score = Score("perplexity", perplexity(mean), signature, count, "words", extras=extras, warnings=warnings)
         unigram = Score("perplexity", by_frequency, self._unit(), count, "words")
-        scores = {"perplexity": score, "perplexity-of-unigram": unigram}
+        bits_per_byte = float(nats.sum()) * NAT / tally.bytes
+        scores = {"perplexity": score, **known}
+        scores["bits_per_byte"] = Score("bits per byte", bits_per_byte, signature, tally.bytes, "bytes")
+        scores["perplexity-of-unigram"] = unigram
         if self.scoring.characters:
             value = float(nats.sum()) * NAT / tally.characters
             scores["bits_per_character"] = Score("BPC", value, signature, tally.characters, "characters")

@@ -163,14 +163,16 @@ def text_lines(path: Path, label: str) -> Iterator[str]:
 
 @dataclass
 class Tally:
-    """Iterator of lines that counts them and their characters, line ends included."""
+    """Iterator of lines that counts them, their characters, and their bytes in UTF-8, line ends included."""
 
     source: Iterable[str]
     lines: int = 0
     characters: int = 0
+    bytes: int = 0
 
     def __iter__(self) -> Iterator[str]:
         for line in self.source:
             self.lines += 1
             self.characters += len(line) + 1
+            self.bytes += len(line.encode("utf-8")) + 1
             yield line

@@ -150,14 +150,23 @@ def test_evaluation_scores_the_text_by_hand(data, vocabulary):
     assert score.value == pytest.approx(math.exp(nats.mean()))
     assert (score.n, score.unit, evaluation.units, evaluation.items) == (7, "words", 7, 3)
     assert score.signature == (
-        "unit:word|split:space|vocabulary:40|end:counted|streams:2|length:5|memory:state|weights:best@7"
+        "unit:word|split:space|vocabulary:40|end:counted|streams:2|length:5|memory:state|cut:2x3|unknown:14.29%|weights:best@7"
     )
     assert score.extras == {"bits_per_word": pytest.approx(nats.mean() / math.log(2)), "unknown_words": 1}
-    assert score.warnings == ()
+    (warning,) = score.warnings
+    hidden = tokens == vocabulary.unknown
+    known = evaluation.scores["perplexity-known"]
+    assert (known.value, known.n) == (pytest.approx(math.exp(nats[~hidden].mean())), 6)
+    assert warning.startswith("14.3% of the words are unknown (<unk>): perplexity ")
+    assert warning.endswith(f"{math.exp(nats[hidden].mean()):,.1f} on these, {known.value:,.1f} on all others")
     data.files["odd"] = data.files["test"].with_name("odd.txt")
     data.files["odd"].write_text("this is strange w01\n")
     odd = teller(network, vocabulary, Scoring(2, 5)).evaluate(data, "odd")
     assert odd.scores["perplexity"].warnings[0].startswith("60% of the words are unknown")
+    size = data.files["test"].stat().st_size
+    per_byte = evaluation.scores["bits_per_byte"]
+    assert (per_byte.n, per_byte.unit) == (size, "bytes")
+    assert per_byte.value == pytest.approx(nats.sum() / math.log(2) / size)
     characters = evaluation.scores["bits_per_character"]
     assert characters.n == len("w01 w05 strange\n\nw02\n")
     assert characters.value == pytest.approx(nats.sum() / math.log(2) / characters.n)
@@ -242,3 +251,13 @@ def test_inputs_from_a_compressed_table(embedding, data, vocabulary):
     assert "|codebooks:24x16|" in fine.signature
     assert fine.extras["table_bytes"] == output.table.bytes == 40 * 24 * 4 // 8 + 24 * 16 * 16 * 8
     assert network.define is None or network.define.expand is not None, "the network itself is left alone"
+
+
+def test_bytes_are_those_of_utf8_and_known_words_need_no_second_perplexity(data, vocabulary):
+    data.files["accents"] = data.files["test"].with_name("accents.txt")
+    data.files["accents"].write_text("w01 w05\n", encoding="utf-8")
+    plain = teller(lstm(vocabulary), vocabulary).evaluate(data, "accents")
+    assert "perplexity-known" not in plain.scores
+    assert plain.scores["perplexity"].warnings == ()
+    data.files["accents"].write_text("w01 é\n", encoding="utf-8")
+    assert teller(lstm(vocabulary), vocabulary).evaluate(data, "accents").scores["bits_per_byte"].n == 7
