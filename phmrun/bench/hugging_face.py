@@ -48,7 +48,9 @@ def transformers_library() -> Any:
 
 
 class HuggingFace:
-    """Transformer of Hugging Face with sizes, dropouts and tying of a run's ``model`` section.
+    """Transformer of Hugging Face like a run's.
+
+    It has the sizes, dropouts and tying of the run's ``model`` section.
 
     Args:
         model: Section of the configuration.
@@ -189,7 +191,7 @@ def _set_weights(theirs: Any, ours: EncoderDecoder) -> None:
 
 
 def _set_attention(theirs: Any, ours: MultiheadAttention) -> None:
-    """Copy the query, key, value and output maps of an attention into ``theirs``, in place."""
+    """Copy the four maps of an attention into ``theirs``, in place."""
     joint = joined([cast(nn.Linear, project) for project in ours.project])
     biases = (None,) * 3 if joint.bias is None else joint.bias.chunk(3)
     for name, weight, bias in zip(("q_proj", "k_proj", "v_proj"), joint.weight.chunk(3), biases, strict=True):

@@ -212,7 +212,7 @@ def copies_of(module: nn.Module, size: int) -> list[nn.Module]:
 
 
 def _in_turn(kind: ModuleKind, modules: Sequence[nn.Module], inputs: Inputs) -> Callable[[], Tensor]:
-    """Return a function that calls the next module at each call, in endless turn."""
+    """Return a function that calls one module after the other, endlessly."""
     endless = itertools.cycle(modules)
     return lambda: kind.call(next(endless), inputs)
 

@@ -60,9 +60,9 @@ def large_tables(
 def lookup_memory(
     tables: Sequence[Case], *, tokens: int = TOKENS, device: torch.device | str = "cpu"
 ) -> Iterator[LookupMemory]:
-    """Yield the peak memory of looking up random tokens in each of the :func:`large_tables`.
+    """Yield the peak memory of looking up random tokens in each table.
 
-    Results come in the order of ``tables``; only one table is in memory at a time.
+    ``tables`` are those of :func:`large_tables`. Results come in their order; only one table is in memory at a time.
     """
     with progress("looking up", len(tables), "tables") as advance:
         for case in tables:

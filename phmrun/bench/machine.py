@@ -26,7 +26,11 @@ _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
 def facts() -> dict[str, Any]:
-    """Return the facts of the machine that figures depend on, for JSON."""
+    """Return the facts of the machine that figures depend on, for JSON.
+
+    They are processor, instruction set, BLAS, threads, clock ("CPU time" with one thread, else "wall"), cache, GPU
+    (None without one), versions and load.
+    """
     return {
         "processor": processor(),
         "instruction_set": torch.backends.cpu.get_cpu_capability(),

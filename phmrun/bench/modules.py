@@ -89,7 +89,7 @@ class ModuleKind(ABC):
 
 @dataclass(frozen=True)
 class LinearKind(ModuleKind):
-    """Linear map with a bias, also for output layers, which differ only in size."""
+    """Linear map with a bias, as a layer or as an output layer."""
 
     name: str
     sizes: Sizes
@@ -198,7 +198,7 @@ class EinsumBiaffine(nn.Module):
         return torch.einsum("bxi,oij,bxj->bxo", *self._operands(x, y))
 
     def _operands(self, x: Tensor, y: Tensor) -> Inputs:
-        """Return x with a 1, the weight, and y, which gets a 1 if ``bias_y``."""
+        """Return (x with a 1, weight, y); y gets a 1 if ``bias_y``."""
         ones = torch.ones_like(x[..., :1])
         return torch.cat((x, ones), -1), self.weight, torch.cat((y, ones), -1) if self.bias_y else y
 
@@ -239,7 +239,10 @@ class BiaffineKind(ModuleKind):
         return super().draw(shape, batch, dtype) + super().draw(shape, batch, dtype)
 
     def call(self, module: nn.Module, inputs: Inputs) -> Tensor:
-        """Return scores of all pairs with one label, else of each dependent with its head."""
+        """Return scores of all pairs with one label.
+
+        With several labels: of each dependent with its head.
+        """
         single = isinstance(module, Biaffine) and module.out_features == 1
         single = single or (isinstance(module, EinsumBiaffine) and len(module.weight) == 1)
         return module(*inputs) if single else module.pairs(*inputs)  # type: ignore[operator]
@@ -271,7 +274,10 @@ MODULE_KINDS: Mapping[str, ModuleKind] = {
 
 
 class Case(NamedTuple):
-    """Structure with options in a kind of module at one shape, or a layer of another package."""
+    """Structure with options at one shape of a kind of module.
+
+    Or a layer of another package, with its own constructor.
+    """
 
     kind: ModuleKind
     structure: str  # its registered name, or the package

@@ -270,8 +270,11 @@ def _system(trained: TrainedModel, device: str) -> Ours | Answering:
 def _check_opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering) -> None:
     """Check that an opponent matches the run.
 
+    A run must be of the same task. CTranslate2 and Hugging Face need a sequence-to-sequence task, the latter a
+    Transformer. "dense" always matches.
+
     Raises:
-        PhmrunError: The opponent is of another task, or cannot represent the run's network.
+        PhmrunError: It does not match.
     """
     task = trained.config.task
     what = None
@@ -316,7 +319,10 @@ def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering)
 
 
 def _lent(trained: TrainedModel, ours: Ours | Answering) -> Transformer | None:
-    """Return the run's network if Hugging Face's model can hold its weights, else None."""
+    """Return the run's network if Hugging Face's model can hold its weights.
+
+    Otherwise return None.
+    """
     network, model = ours.module.network, trained.config.model
     return network if isinstance(network, Transformer) and has_place_for(network, model) else None
 
@@ -335,10 +341,10 @@ def sampled_lines(data: DataModule, count: int) -> tuple[list[str], int, int]:
 
 
 def _decoding(ours: Ours, data: ParallelData, amount: Amount, *, exact: bool) -> Iterator[tuple[Phase, Prepare]]:
-    """Yield a phase of greedy search and one of beam 5 for each batch size, ascending.
+    """Yield phases of greedy search and of beam 5 for each batch size.
 
-    Sentences are sorted by length, and evenly spaced batches of them are taken. Limits of length are those of the
-    search; if ``exact``, each sentence gets the longest reference of its batch.
+    Batch sizes ascend. Sentences are sorted by length, and evenly spaced batches of them are taken. Limits of length
+    are those of the search; if ``exact``, each sentence gets the longest reference of its batch.
     """
     pairs = list(read_parallel(*(data.files.get("test") or data.files["dev"])))
     sources = data.vocabulary.source.encode_all([source for source, _ in pairs])
@@ -370,7 +376,7 @@ def evenly(total: int, count: int) -> list[int]:
 
 
 def training_phase(trained: TrainedModel, data: DataModule, amount: Amount, device: str) -> tuple[Phase, Prepare]:
-    """Return the phase of optimizer steps, and a function that prepares a system for it.
+    """Return the phase of optimizer steps, and its preparation of a system.
 
     The number of micro-batches is rounded down to whole accumulations, at least one.
     """
@@ -378,7 +384,10 @@ def training_phase(trained: TrainedModel, data: DataModule, amount: Amount, devi
     count = max(1, amount.batches // training.accumulate) * training.accumulate
 
     def prepare(system: System) -> Training:
-        """Return the timed steps, with a new optimizer at the first step's learning rate."""
+        """Return the steps to time, with a new optimizer.
+
+        Its learning rate is that of the first step.
+        """
         optimizer = trained.module.make_optimizer(system.network.parameters())
         for group in optimizer.param_groups:
             group["lr"] = trained.module.schedule(1)
@@ -391,7 +400,7 @@ def training_phase(trained: TrainedModel, data: DataModule, amount: Amount, devi
 def measure_times(
     run: Run, wanted: Collection[str], amount: Amount, device: str = "auto", clock: str = "wall"
 ) -> dict[str, Any]:
-    """Measure some of :data:`TIMES` on a trained run, and write them into its directory.
+    """Measure some of :data:`TIMES` on a run, and record them there.
 
     Times are in seconds, as papers' tables print them. They depend on the machine, and compare only if it was otherwise
     idle.

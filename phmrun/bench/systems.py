@@ -56,7 +56,10 @@ class Translating(Protocol):
 
 
 class Model:
-    """Model of ours, trained by its Lightning module, which is moved to the device."""
+    """Model of ours, trained by its Lightning module.
+
+    The module is moved to the device.
+    """
 
     def __init__(self, module: TrainingModule, device: str) -> None:
         self.module = module.to(device)
@@ -104,7 +107,7 @@ class Ours(Model):
         self.decoders: dict[tuple[Choice, Choice], IncrementalTransformer] = {}
 
     def parts(self, batch: int, beam: int) -> tuple[Choice, Choice]:
-        """Return how decoder and encoder apply their weights, for a batch and beam size."""
+        """Return how decoder and encoder apply their weights at these sizes."""
         return replace(self.search, batch=batch, beam=beam).parts()
 
     def decoder(self, batch: int, beam: int) -> IncrementalTransformer:
@@ -203,7 +206,10 @@ class Training:
             self.system.network.double()
 
     def __call__(self) -> None:
-        """Make the optimizer steps, and count their units in ``units``."""
+        """Make the optimizer steps, and count their units in ``units``.
+
+        Gradients are clipped if the config says so. A mixed precision runs under autocast.
+        """
         self.units = 0
         network = self.system.network.train()
         mixed = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}.get(self.training.precision)

@@ -41,7 +41,10 @@ class Timing:
         return statistics.median(self.seconds)
 
     def ratio(self, reference: "Timing") -> float:
-        """Return the time relative to the reference's, as the median of the quotients within rounds."""
+        """Return the time relative to the reference's.
+
+        It is the median of the quotients within rounds.
+        """
         return statistics.median(mine / its for mine, its in zip(self.seconds, reference.seconds, strict=True))
 
 
@@ -113,7 +116,9 @@ class Operation(NamedTuple):
 
 
 def profile_call(call: Callable[[], object], *, most: int = 15, device: torch.device | str = "cpu") -> list[Operation]:
-    """Return the ``most`` operations with the longest self time in one call, longest first.
+    """Return the operations with the longest self time in one call.
+
+    At most ``most`` of them, longest first.
 
     Call it once before, so that it sets nothing up. On a GPU, times are those of its kernels, counted
     both by kernel and by the operation that launched them; otherwise the CPU's.

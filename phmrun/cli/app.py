@@ -166,7 +166,11 @@ app = typer.Typer(
 
 
 def _print_version(wanted: bool) -> None:
-    """Print the version and exit, if ``wanted``; otherwise do nothing."""
+    """Print the version and exit, if ``wanted``; otherwise do nothing.
+
+    Raises:
+        typer.Exit: After the version.
+    """
     if wanted:
         print(f"phmrun {__version__}")
         raise typer.Exit
@@ -287,11 +291,10 @@ def _lost_interruptions_repeated() -> Iterator[None]:
 
 
 def _report(error: BaseException, arguments: Sequence[str]) -> int:
-    """Print an error for the user on standard error.
+    """Print an error for the user on standard error, and return the exit code.
 
-    Return the exit code.
-
-    A closed pipe is no error and prints nothing. An unknown error is printed as a bug.
+    A closed pipe prints nothing and is code 0. Interruptions, a full disk, too long names and lack of memory have their
+    own messages and codes; any other error is printed as a bug, code 1.
     """
     if isinstance(error, PhmrunError):
         console.print_error(error)

@@ -73,6 +73,8 @@ def bench_table(
     """Measure the finished runs of a table's cells, for its columns of times.
 
     Times are stored in bench.json in each run directory. `phmrun table FILE --paper` shows them next to the paper's.
+
+    Runs that have been measured are measured again only with --again.
     """
     from phmrun.ledger import Run
     from phmrun.ledger.listing import PREFIX, TIMES, read_times

@@ -23,6 +23,8 @@ def claims(
     """Check each of a paper's claims against finished runs: effect, 95 % interval, seeds.
 
     Runs in a reduced setting decide a claim for that setting only, marked ‡. Nothing is trained.
+
+    Claims that are undecided or not run are followed by a command.
     """
     from phmrun.papers.claims import Evidence, examine, load_claims
 

@@ -42,6 +42,9 @@ def count_params(
     """Count the parameters of a model, next to those of the dense model.
 
     No weights are allocated.
+
+    If the task's data are not on this machine, the largest vocabulary allowed is counted. --paper lists a paper's
+    counts instead.
     """
     if paper is not None:
         _audit(paper, style, as_json)

@@ -57,7 +57,10 @@ def list_datasets(
 
 @app.command("info", epilog="Example: phmrun data info multi30k")
 def info(name: Name, as_json: Json = False) -> None:
-    """Show a dataset: source, license, sizes, and the checksums of its files."""
+    """Show a dataset: source, license, sizes, and the checksums of its files.
+
+    A generated dataset has no files.
+    """
     dataset = CATALOGUE.get(name)
     presences = inspect(dataset)
     if as_json:
@@ -173,7 +176,10 @@ def import_dataset(
 
 @app.command("check", epilog="Example: phmrun data check snli")
 def check_dataset(name: Name, split: Splits = None, as_json: Json = False) -> None:
-    """Compare checksums and counts of a dataset's files with the published ones."""
+    """Compare checksums and counts of a dataset's files with the published ones.
+
+    Exit code 3 if a file has a wrong checksum or a split is too small.
+    """
     from phmrun.datasets.reading import compare, count
 
     dataset = CATALOGUE.get(name)

@@ -38,7 +38,10 @@ class Check(NamedTuple):
 
 
 def doctor(runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
-    """Check Python, torch, devices, data, the run directory, W&B and the disk."""
+    """Check Python, torch, devices, data, the run directory, W&B and the disk.
+
+    Warnings are no failure. Otherwise the exit code is that of the first failed check.
+    """
     checks = [*_packages(), *_extensions(), *_data(), *_machine(runs_dir)]
     failed = [check for check in checks if check.status == "failed"]
     if as_json:
@@ -58,7 +61,10 @@ def doctor(runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> Non
 
 
 def _packages() -> Iterator[Check]:
-    """Yield checks of Python, torch with its devices, Lightning and torchtext."""
+    """Yield checks of Python, torch with its devices, Lightning and torchtext.
+
+    Old or malicious releases have failed; a missing torchtext is a warning.
+    """
     python = platform.python_version()
     text = f"{python} on {platform.system()} {platform.machine()}"
     if _numbers(python) < (3, 11):
@@ -181,7 +187,10 @@ def _data() -> Iterator[Check]:
 
 
 def _machine(runs_dir: Path) -> Iterator[Check]:
-    """Yield checks of the directory of runs, W&B, and the disk."""
+    """Yield checks of the directory of runs, W&B, and the disk.
+
+    A missing or unusable W&B and little space are warnings.
+    """
     yield _writable("runs directory", runs_dir, "Give another with --runs-dir or PHMRUN_RUNS.", ExitCode.USAGE)
     wandb, mode = _version("wandb"), os.environ.get("WANDB_MODE", "offline")
     if wandb is None:

@@ -60,7 +60,10 @@ def export(
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Export a trained model to another format, and check that its outputs are the same."""
+    """Export a trained model to another format, and check that its outputs are the same.
+
+    --format ctranslate2 compares translations of --split instead.
+    """
     load_plugins(plugin)
     if quantization != "none" and kind != "ctranslate2":
         what = f"the format {kind!r} has no quantization"

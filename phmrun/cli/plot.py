@@ -45,7 +45,10 @@ def plot_history(
     out: Out = None,
     runs_dir: RunsDirectory = Path("runs"),
 ) -> None:
-    """Plot a score over the training of one or several runs."""
+    """Plot a score over the training of one or several runs.
+
+    The plot is written to --out, and its path is printed.
+    """
     if over not in AXES:
         raise unknown("axis", over, AXES, where="--over")
     with waiting("preparing"):
@@ -70,6 +73,8 @@ def plot_correlation(
     """Plot the correlation between dimensions of a run's embeddings.
 
     A deep embedding is plotted layer by layer.
+
+    The plot is written to --out, and its path is printed.
     """
     load_plugins(plugin)
     with waiting("preparing"):
@@ -107,7 +112,10 @@ def plot_pareto(
     out: Out = None,
     runs_dir: RunsDirectory = Path("runs"),
 ) -> None:
-    """Plot a score against a cost, with the Pareto front."""
+    """Plot a score against a cost, with the Pareto front.
+
+    The plot is written to --out, and its path is printed.
+    """
     with waiting("preparing"):
         from phmrun.cli.sweep_output import tell_faults
         from phmrun.ledger import Run
@@ -137,6 +145,8 @@ def plot_speed(runs: RunArguments, out: Out = None, runs_dir: RunsDirectory = Pa
     """Plot the recorded speed of training and prediction of runs.
 
     `phmrun bench run` measures speed in isolation.
+
+    The plot is written to --out, and its path is printed.
     """
     with waiting("preparing"):
         from phmrun.ledger import Run
@@ -157,7 +167,10 @@ def plot_tuning(
     out: Out = None,
     runs_dir: RunsDirectory = Path("runs"),
 ) -> None:
-    """Plot a sweep's expected best validation scores against the number of trials."""
+    """Plot a sweep's expected best validation scores against the number of trials.
+
+    The plot is written to --out, and its path is printed.
+    """
     with waiting("preparing"):
         from phmrun.results.plots.sweeps import Effort, draw_tuning
         from phmrun.sweeps.planning import planned, tuned_rows

@@ -59,7 +59,10 @@ def list_runs(
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """List runs with state, layer, parameters, step and scores."""
+    """List runs with state, layer, parameters, step and scores.
+
+    Damaged runs are listed, too; their damage is printed on standard error.
+    """
     from phmrun.ledger import listing
 
     all_runs = listing.list_runs(runs_dir)
@@ -213,7 +216,10 @@ def diff(
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Show the differences of two runs: settings, parameters, scores."""
+    """Show the differences of two runs: settings, parameters, scores.
+
+    A difference of scores is OTHER minus RUN.
+    """
     from phmrun.ledger import Run, comparison
 
     pair = [Run.find(runs_dir, reference) for reference in (run, other)]
@@ -319,7 +325,10 @@ def reproduce(
 
 
 def _print_reproduction(result: "Reproduction") -> None:
-    """Print "identical", or the differences and their possible causes."""
+    """Print "identical", or the differences and their possible causes.
+
+    At most ``_ROWS_OF_TENSORS`` tensors are listed.
+    """
 
     def say(text: str) -> None:
         """Print a line on standard output."""
@@ -386,6 +395,8 @@ def remove(
     """Delete runs with all their files.
 
     A run that a process is working on is not deleted.
+
+    A question is asked first, unless --yes is given.
     """
     from phmrun.ledger import Run
 

@@ -90,9 +90,9 @@ def decide(
 
 
 def _tell_plan(statuses: Sequence[CellStatus], terms: Terms, hours: float | None, slots: int) -> None:
-    """Log each row's numbers of further seeds and training time, and the total.
+    """Log the looks, and each row's further seeds and training time.
 
-    ``hours`` is the time limit, None for none; ``slots`` runs train at a time.
+    Then the total, if a time is known. ``hours`` is the time limit, None for none; ``slots`` runs train at a time.
     """
     dropped = int(any(status.cell.chose_settings for status in statuses))
     question, estimate = terms.question(main_score(statuses), dropped), Estimate(statuses)

@@ -18,7 +18,8 @@ from phmrun.sweeps.workplace import LOG, last_lines
 def show(plan: Plan, statuses: Sequence[CellStatus], slots: int, as_json: bool) -> None:
     """Print the cells, their sizes and states, running cells and the remaining time.
 
-    The seeds of a cell are in one row. With ``as_json``: :func:`facts` as JSON.
+    The seeds of a cell are in one row. Cells that cannot run are printed on standard error. With ``as_json``, print
+    :func:`facts` instead.
     """
     if as_json:
         console.print_json(facts(plan, statuses, slots))

@@ -55,11 +55,9 @@ def to_run(statuses: Sequence[CellStatus], retry_failed: bool) -> list[CellStatu
 
 
 def is_over(deadline: float | None) -> bool:
-    """Return True, after a message, if the deadline has passed.
+    """Return True if the deadline has passed, after a message in the log.
 
-    Return False without a deadline.
-
-    ``deadline`` is in seconds of ``time.monotonic``.
+    Return False without a deadline, which is in seconds of ``time.monotonic``.
     """
     if deadline is None or time.monotonic() < deadline:
         return False

@@ -54,11 +54,13 @@ class Plan:
 
     @property
     def share(self) -> float:
-        """Parameters of the compressed network, relative to the network as it was."""
+        """Parameters of the compressed network / those of the network as it was."""
         return 1 - (self.dense_parameters - self.parameters) / self.model_parameters
 
     def config_of(self, parent: Experiment, layer: LayerConfig, training: TrainingConfig) -> Experiment:
-        """Return the child's config: the parent's with ``layer``, and an entry in ``maps`` for each exception.
+        """Return the child's config, with ``layer`` and an entry in ``maps`` for each exception.
+
+        All else is the parent's, except ``training``.
 
         If ``layer`` does not fit every map inside the blocks, the config's layer is dense instead, and each map that
         has another structure gets an entry. Maps of embedding and output always get one.
@@ -186,9 +188,10 @@ def make_plan(
 def _chosen(
     dense: Mapping[str, Structure], choices: Mapping[str, list[tuple[FittedMap, Structure]]], most: int | None
 ) -> dict[str, tuple[FittedMap, Structure]]:
-    """Choose the replacement of each map: its first candidate, or with ``most`` parameters in all the least damage.
+    """Choose the replacement of each map.
 
-    A map without candidates, or whose parameters do less damage elsewhere, stays dense.
+    With ``most`` of None: its first candidate. Otherwise the candidates, or the dense map, with the least total damage
+    and at most ``most`` parameters. A map without candidates stays dense, with damage 0.
     """
     fitted = {name: fitted_map(name, old.materialize().detach(), old, None) for name, old in dense.items()}
     kept = {name: (replace(fit, layer=DENSE, damage=0.0), dense[name]) for name, fit in fitted.items()}
@@ -249,9 +252,9 @@ def _calibration(trained: TrainedModel, config: Experiment, batches: int) -> lis
 
 
 def _candidates(layer: LayerConfig) -> list[dict[str, Any]]:
-    """Return arguments of a structure, for several values of the option that sets its size.
+    """Return arguments of a structure in several sizes.
 
-    Without such an option: the arguments as they are.
+    Values of the first option in ``ORDERS`` that it has are varied. Without such an option: the arguments as they are.
     """
     for option, values in ORDERS.items():
         if option in layer.options:
@@ -260,14 +263,17 @@ def _candidates(layer: LayerConfig) -> list[dict[str, Any]]:
 
 
 def _fitting(old: Structure, layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Candidates whose structures fit the sizes of a map."""
+    """Return those candidates whose structures fit the sizes of a map, in their order."""
     return [layer for layer in layers if not _misfit(layer, old.out_features, old.in_features)]
 
 
 def _fits(
     name: str, old: Structure, layers: Sequence[Mapping[str, Any]], covariance: Tensor | None
 ) -> list[tuple[FittedMap, Structure]]:
-    """Candidates of one map, fitted to it."""
+    """Return the candidates of a map, each fitted to its weight.
+
+    The energy of the outputs is measured only with ``covariance``. ``old`` is not changed.
+    """
     fits = []
     weight = old.materialize().detach()
     for layer in layers:
@@ -287,12 +293,14 @@ def _check_candidates(
 ) -> None:
     """Check that some map, and every named table, has a candidate.
 
-    Raise a `PhmrunError` (exit 2) otherwise.
-
     ``none_dense`` is the reason if there is no dense map at all.
+
+    Raises:
+        PhmrunError: (exit 2) There is none; the reason is that of the first map.
     """
 
     def reason(name: str) -> str | None:
+        """Return why a map cannot have the wanted structure, or None."""
         return _misfit(wanted[name].arguments, dense[name].out_features, dense[name].in_features)
 
     for name in dense:
@@ -313,7 +321,7 @@ def _room(
     total: int,
     tables: Mapping[str, LayerConfig],
 ) -> int:
-    """Largest number of parameters of the replaced maps under a budget.
+    """Return the largest number of parameters of the replaced maps under a budget.
 
     Args:
         dense: Maps to replace.
@@ -343,18 +351,21 @@ def _room(
 
 
 def _size(structures: Mapping[str, Structure]) -> int:
-    """Parameters of dense matrices of these sizes."""
+    """Return the parameters of dense matrices of these sizes."""
     return sum(structure.out_features * structure.in_features for structure in structures.values())
 
 
 def _count(old: Structure, layer: Mapping[str, Any]) -> int:
-    """Parameters of a structure with the sizes of ``old``."""
+    """Return the parameters of a structure with the sizes of ``old``, temporary ones included."""
     with torch.device("meta"):
         return sum(parameter.numel() for parameter in made_for(old, layer).parameters())
 
 
 def _misfit(layer: Mapping[str, Any], out_features: int, in_features: int) -> str | None:
-    """Return the reason why a map of these sizes cannot have the layer, else None."""
+    """Return the reason why a map of these sizes cannot have the layer.
+
+    None if it can.
+    """
     cls: type[Structure] = STRUCTURES.get(layer["structure"])
     return cls.misfit(out_features, in_features, **{key: layer[key] for key in layer if key != "structure"})
 

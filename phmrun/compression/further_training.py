@@ -14,7 +14,9 @@ WARMUP = 10
 def further_training(
     training: TrainingConfig, schedule: Callable[[int], float], done: int, steps: int, chosen: Collection[str] = ()
 ) -> TrainingConfig:
-    """Return the training section of ``steps`` further steps: a cosine from a fraction of the parent's rate to 0.
+    """Return the training section of a compressed network's further steps.
+
+    Its schedule is a cosine from ``RATE`` times the parent's highest rate to 0.
 
     Without steps, only ``max_steps`` is set. Keys that the user has set are kept, and the checkpoints are not averaged,
     because the last rates are small.
@@ -44,7 +46,10 @@ def further_training(
 
 
 def in_words(training: TrainingConfig) -> str:
-    """Return the length, schedule and rate of a further training in one line."""
+    """Return the length, schedule and rate of a further training in one line.
+
+    The rate is left out if the schedule fixes it.
+    """
     schedule, rate = training.schedule, training.optimizer.lr
     shape = f"{schedule.name} from rate {rate:.2g}" if rate is not None else schedule.name
     return f"further training: {training.max_steps:,} steps, {shape}, warm-up {schedule.warmup}"

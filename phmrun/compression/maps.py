@@ -15,7 +15,18 @@ ROUNDS = 60  # bisection steps in the price per parameter
 
 @dataclass(frozen=True)
 class FittedMap:
-    """A matrix of the network and its fitted replacement."""
+    """A matrix of the network and its fitted replacement.
+
+    Attributes:
+        name: Place in the network, such as ``encoder.0.feedforward.block.expand``.
+        kind: The place without layer numbers.
+        shape: (out_features, in_features).
+        layer: Structure and options of the replacement.
+        parameters: Parameters of the replacement.
+        energy: Share of ‖W‖² that is kept.
+        output_energy: Share of the outputs' energy that is kept on the calibration data; None without such data.
+        damage: Increase of the calibration loss if this map alone is replaced, in nats per unit; None if not measured.
+    """
 
     name: str  # place in the network, such as `encoder.0.feedforward.block.expand`
     kind: str  # the place without layer numbers
@@ -56,9 +67,9 @@ def fitted_map(name: str, weight: Tensor, structure: Structure, covariance: Tens
 
 
 def by_kind(maps: Iterable[FittedMap]) -> dict[str, list[FittedMap]]:
-    """Group maps by their kind, the same place in different layers.
+    """Group maps that have the same place in different layers.
 
-    Order is kept.
+    Keys are their kinds; the order is kept.
     """
     kinds: dict[str, list[FittedMap]] = {}
     for item in maps:
@@ -67,7 +78,9 @@ def by_kind(maps: Iterable[FittedMap]) -> dict[str, list[FittedMap]]:
 
 
 def spread(choices: Mapping[str, Sequence[FittedMap]], most: int) -> dict[str, FittedMap]:
-    """Choose a replacement for each map with the least total damage, within ``most`` parameters.
+    """Choose the replacements with the least total damage.
+
+    Together they have at most ``most`` parameters.
 
     Minimizes Σ damage + λ · Σ parameters for a price λ, found by bisection, at which the total fits the budget
     (Lagrange multipliers; Everett 1963). No other allocation of that many parameters does less damage. Remaining

@@ -153,7 +153,9 @@ def with_absolute_paths(config: Config) -> Config:
 
 
 def _absolute(value: Any, prefixes: bool) -> Any:
-    """Return a relative path as the existing one below the current folder or the data directory.
+    """Return a relative path as an existing one.
+
+    It is looked up below the current folder, then below the data directory.
 
     With ``prefixes``, a text counts as the beginning of paths, too. Anything else is returned unchanged, also a
     relative path that neither folder has.

@@ -205,7 +205,7 @@ def _default(section: type[Section], name: str) -> Any:
 
 
 def _different(section: Section, default: Section | None, prefix: str, former_names: bool) -> dict[str, Any]:
-    """Return the hashed values of a section that differ from ``default``, by dotted key.
+    """Return the hashed values that differ from ``default``, by dotted key.
 
     If ``default`` is None, compare with the section's own defaults. Options of a layer are compared with the
     structure's defaults.

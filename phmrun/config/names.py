@@ -23,7 +23,7 @@ class Registered:
         self.registry = registry
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        """Return the schema of the annotated type, followed by a check of the name."""
+        """Return the schema of the annotated type with a check of the name."""
         return core_schema.no_info_after_validator_function(self._checked, handler(source))
 
     def __get_pydantic_json_schema__(

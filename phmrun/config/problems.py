@@ -32,9 +32,9 @@ class Problem:
     suggestion: Sequence[str] = ()
 
     def __str__(self) -> str:
-        """Return the problem in one line.
+        """Return the problem in one line: key, error, suggestions, origin.
 
-        A second line lists valid values if there are any.
+        A second line lists valid values. What is empty is left out.
         """
         text = f"{cut(self.key)}: {self.what}"
         if self.suggestion:
@@ -115,7 +115,7 @@ def from_validation(error: ValidationError, schema: type[Section], origin: Mappi
 
 
 def _valid_values(section: type[Section], path: tuple[int | str, ...]) -> list[str]:
-    """Return the valid values, or the bounds such as ``>= 1``, of a field.
+    """Return the valid values of a field, or bounds such as ``>= 1``.
 
     Empty if the path leads to no single value of the schema, or the field has neither.
     """
@@ -154,7 +154,7 @@ def choices(annotation: Any) -> list[str]:
 def _wording(kind: str, message: str, value: Any) -> str:
     """Return the text of pydantic's error of this kind, with the value.
 
-    An unknown kind keeps pydantic's message, beginning in lower case.
+    An error of a validator keeps its own message. An unknown kind keeps pydantic's message, beginning in lower case.
     """
     words = {
         **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "must be a whole number"),

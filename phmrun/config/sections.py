@@ -19,7 +19,7 @@ MOST_LAYERS = 1000  # bound of the layers of a network
 
 @dataclass(frozen=True)
 class Unhashed:
-    """Annotation of a key or section that is not part of the run id.
+    """Annotation of a key or section outside the run id.
 
     Use it as in ``Annotated[int, Unhashed()]``.
     """
@@ -113,7 +113,10 @@ FilePath = Annotated[Path | None, Unhashed()]  # a user's file: its contents are
 
 
 def is_hashed(section: type[Section], name: str) -> bool:
-    """Return True if a key is part of the run id: not marked :class:`Unhashed`."""
+    """Return True if a key is part of the run id.
+
+    That is so unless it is marked :class:`Unhashed`.
+    """
     return not any(isinstance(mark, Unhashed) for mark in section.model_fields[name].metadata)
 
 
@@ -359,6 +362,11 @@ class OptimizerConfig(Section):
 
     @model_validator(mode="after")
     def _balance_is_measured(self) -> Self:
+        """Check that ``balance`` is used with measured rates only.
+
+        Raises:
+            ValueError: It is set with other rates.
+        """
         if self.balance and self.rates != "measured":
             raise ValueError("balance needs training.optimizer.rates=measured")
         return self
@@ -442,7 +450,7 @@ class TrainingConfig(Section):
     @field_validator("precision", mode="before")
     @classmethod
     def _bare_number_of_bits(cls, value: Any) -> Any:
-        """Return the name of a precision: 32, 64, "bf16", 16 and "16" are abbreviations.
+        """Return the name of a precision for 32, 64, "bf16", 16 or "16".
 
         Any other value is returned unchanged.
         """
@@ -453,9 +461,9 @@ class TrainingConfig(Section):
     @field_validator("max_time", mode="before")
     @classmethod
     def _as_a_clock(cls, value: Any) -> Any:
-        """Return a time limit as HH:MM:SS; minutes are converted.
+        """Return a time limit as HH:MM:SS.
 
-        None and truth values become None.
+        A number is minutes, fractions allowed, rounded to seconds. None and truth values become None.
 
         Raises:
             ValueError: It is in another form, or 0 seconds.

@@ -36,7 +36,9 @@ _DAMAGED = (
 
 
 def largest() -> int:
-    """Return the size limit in bytes for files of unknown size, packed or unpacked.
+    """Return the size limit in bytes for files of unknown size.
+
+    It applies to packed and unpacked files.
 
     The environment variable ``PHMRUN_LARGEST_GB`` sets it in GB; the default is 16 GB.
 
@@ -125,7 +127,10 @@ def lines_of(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def is_archive(path: Path) -> bool:
-    """Return True if a file's content is a zip or tar archive, or a damaged one."""
+    """Return True if a file's content is a zip or tar archive.
+
+    True for a truncated compressed file, too, which the reader reports.
+    """
     try:
         return zipfile.is_zipfile(path) or tarfile.is_tarfile(path)
     except _DAMAGED:  # a truncated compressed file; the reader reports it
@@ -173,7 +178,9 @@ def _zip_member(archive: Path, member: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _tar_member(archive: Path, member: str) -> Iterator[IO[bytes]]:
-    """Open a regular member of a tar archive, also if it is stored as ``./member``.
+    """Open a regular member of a tar archive.
+
+    It may be stored as ``./member``.
 
     Raises:
         PhmrunError: (exit 3) It is missing or not a regular file, or too much is stored before it.

@@ -103,7 +103,9 @@ def _decoded(handle: IO[bytes]) -> Iterator[str | None]:
 def _marked(lines: Iterator[str | None], part: Part, archives: Mapping[str, Path]) -> Iterator[str | None]:
     """Yield the text inside a part's markup.
 
-    Without markup, yield the lines themselves.
+    "segments": the content of each ``<seg>``; other lines are dropped. "talks": lines without a tag, and titles and
+    descriptions. A table: its rows. Without markup: the lines themselves. Unreadable lines are None; in segments they
+    are dropped.
     """
     if part.markup == "segments":
         for line in lines:
@@ -124,9 +126,9 @@ def _marked(lines: Iterator[str | None], part: Part, archives: Mapping[str, Path
 def _rows(
     lines: Iterator[str | None], part: Part, rows: tuple[str, str], archives: Mapping[str, Path]
 ) -> Iterator[str | None]:
-    """Yield the header of a table, and its rows with the required value in a column.
+    """Yield the header of a table, and the rows with the required value.
 
-    Unreadable and short rows are yielded, too.
+    The value is that of a column. Unreadable rows (None) and short ones are yielded, too.
 
     Raises:
         PhmrunError: (exit 3) The table has no such column.
@@ -148,7 +150,7 @@ def _rows(
 def _selected(lines: Iterator[str | None], part: Part) -> Iterator[str | None]:
     """Yield every k-th line (``every``), or all others (``but_every``).
 
-    Without both, yield all.
+    Without both, yield all. Unreadable lines, which are None, count.
     """
     for number, line in enumerate(lines, 1):
         left_out = (part.every and number % part.every) or (part.but_every and number % part.but_every == 0)

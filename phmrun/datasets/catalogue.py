@@ -59,7 +59,10 @@ class File(Remote):
 
     @property
     def assembled(self) -> bool:
-        """True if it is assembled line by line, so that no published checksum applies."""
+        """True if it is assembled line by line: of several parts, or with markup.
+
+        No published checksum applies then.
+        """
         return len(self.parts) > 1 or any(part.markup for part in self.parts)
 
 
@@ -118,6 +121,8 @@ class Catalogue:
     def get(self, name: str, *, where: str | None = None) -> Dataset:
         """Return the dataset of that name.
 
+        ``where`` is the place that the error names.
+
         Raises:
             PhmrunError: (exit 2) The catalogue has no such dataset; the message lists the nearest names.
         """
@@ -162,7 +167,10 @@ CATALOGUE = Catalogue()
 
 
 def is_safe(path: str) -> bool:
-    """Return True if a path with forward slashes is relative and stays below its folder."""
+    """Return True if a relative path stays below its folder.
+
+    Absolute paths, "..", backslashes, NUL and drives are refused; so is the empty path.
+    """
     parts = PurePosixPath(path).parts
     drive = len(path) > 1 and path[1] == ":"
     return bool(parts) and not (path.startswith("/") or ".." in parts or "\\" in path or "\0" in path or drive)
@@ -172,7 +180,7 @@ def _dataset(name: str, entry: Any) -> Dataset:
     """Build a dataset from an entry of the catalogue.
 
     Raises:
-        PhmrunError: The entry is invalid.
+        PhmrunError: The entry lacks a key, or has an unknown one, an unknown format, or an invalid value.
     """
     entry = _table(entry, name, _DATASET_KEYS)
     if missing := set(_FACTS) - entry.keys():
@@ -205,7 +213,10 @@ def _dataset(name: str, entry: Any) -> Dataset:
 def _files(
     entry: dict[str, Any], mirrors: tuple[str, ...], archives: Mapping[str, Remote], where: str
 ) -> Iterator[File]:
-    """Yield the files of a split, listed by role or by one pattern with ``{role}``."""
+    """Yield the files of a split.
+
+    They are listed by role, or by one pattern with ``{role}``.
+    """
     if "roles" not in entry:
         for role, value in entry.items():
             yield _file(_table(value, f"{where}.{role}", _FILE_KEYS), role, mirrors, archives, f"{where}.{role}")
@@ -235,10 +246,10 @@ def _file(
 ) -> File:
     """Build a file from an entry.
 
-    Without addresses or parts, mirrors give the addresses.
+    If it has neither addresses nor parts, its addresses are the mirrors with its path.
 
     Raises:
-        PhmrunError: The entry is invalid.
+        PhmrunError: The entry is invalid, or has both an archive and parts.
     """
     single = {key: entry[key] for key in ("archive", "member") if key in entry}
     if single and "parts" in entry:
@@ -295,9 +306,9 @@ def _remote(entry: Mapping[str, Any], where: str, *, needs_address: bool) -> Rem
 
 
 def _table(value: Any, where: str, keys: set[str] | None = None) -> dict[str, Any]:
-    """Return ``value`` if it is a mapping with string keys, all of them in ``keys``.
+    """Return ``value`` if it is a mapping whose keys are all in ``keys``.
 
-    ``keys`` of None allows any.
+    Keys must be strings; ``keys`` of None allows any.
 
     Raises:
         PhmrunError: It is not.

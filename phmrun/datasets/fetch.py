@@ -77,7 +77,9 @@ def fetch(
 
 
 def _wanted(dataset: Dataset, splits: Sequence[str], force: bool) -> dict[str, list[File]]:
-    """Return the files to download, by split: those missing or with a wrong checksum.
+    """Return the files to download, by split.
+
+    They are missing, or have a wrong checksum.
 
     Raises:
         PhmrunError: (exit 3) A checksum is wrong, and ``force`` is not set.
@@ -133,7 +135,7 @@ def _bring(dataset: Dataset, split: str, wanted: Sequence[File], pause: float) -
 def build_split(dataset: Dataset, split: str, archives: dict[str, Path], folder: Path) -> int:
     """Assemble the files of a split from its archives, below ``folder``.
 
-    An incomplete result is removed.
+    An incomplete result is removed. A note tells how many pairs were left out.
 
     Returns:
         Number of pairs left out because a side is empty or unreadable.
@@ -242,7 +244,10 @@ def _try(url: str, remote: Remote, folder: Path, pause: float) -> str | None:
 
 
 def disk_error(error: OSError, dataset: Dataset) -> PhmrunError:
-    """Return the user error (exit 3) for a failed write to the data directory."""
+    """Return the user error (exit 3) for a failed write of data.
+
+    A full disk has its own message.
+    """
     what = f"the data directory cannot be written: {error.strerror or error}"
     hint = "Set PHMRUN_DATA to a directory that can be written."
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -271,10 +276,12 @@ class ResumingDownload:
         self._advance, self._pause, self._shown = advance, pause, 0
 
     def __call__(self, url: str, output_file: str, pooch: Any) -> None:
-        """Download ``url``; called by pooch.
+        """Download ``url`` to ``output_file``; called by pooch.
+
+        After a lost connection or a server error it tries again, up to ``TRIES`` times, from where it stopped.
 
         Raises:
-            requests.RequestException: The server refused, or the connection broke ``TRIES`` times.
+            requests.RequestException: The server refused, or the last attempt failed.
             OSError: The disk is full or not writable.
         """
         import requests

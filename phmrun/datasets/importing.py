@@ -28,7 +28,7 @@ from phmrun.text.lines import GZIP_MAGIC
 
 @dataclass(frozen=True)
 class Source:
-    """Origin of a file's content: a path, or a member of the archive at that path."""
+    """Origin of a file's content: a path, or a member of that archive."""
 
     path: Path
     member: str | None = None
@@ -164,9 +164,9 @@ def _tables(dataset: Dataset) -> dict[str, tuple[str, str]]:
 
 
 def _refuse_other_splits(dataset: Dataset, file: File, source: Source) -> None:
-    """Check that a file holds no rows of other splits, by the column that divides them.
+    """Check that a file holds no rows of other splits.
 
-    Otherwise test items would enter the training data.
+    Tables have a column that names the split. Otherwise test items would enter the training data.
 
     Raises:
         PhmrunError: (exit 3) It does.

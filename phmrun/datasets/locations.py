@@ -45,7 +45,7 @@ def dataset_dir(dataset: Dataset) -> Path:
 
 
 def find(dataset: Dataset, file: Remote) -> Path | None:
-    """Return the path of a dataset's file, plain or with ``.gz`` after its name.
+    """Return the path of a dataset's file, which may be stored with ``.gz``.
 
     None if it is missing.
     """
@@ -154,9 +154,9 @@ def wanted_splits(dataset: Dataset, splits: Sequence[str] | None) -> tuple[str, 
 
 
 def by_hand(dataset: Dataset, wanted: Sequence[File] | None = None) -> str:
-    """Return instructions for a machine without a network: files, addresses, target folder.
+    """Return instructions for a machine without a network.
 
-    ``wanted`` of None means all files.
+    They are the dataset's own, and the files with addresses and target folder. ``wanted`` of None means all files.
     """
     files = dataset.files if wanted is None else wanted
     lines = [dataset.by_hand.strip()] if dataset.by_hand else []
@@ -173,7 +173,10 @@ def by_hand(dataset: Dataset, wanted: Sequence[File] | None = None) -> str:
 
 
 def _origin(remote: Remote) -> str:
-    """Return size and first address of a file as text, as far as they are known."""
+    """Return size and first address of a file as text.
+
+    What is unknown is left out.
+    """
     size = "" if remote.bytes is None else f" ({remote.bytes:,} bytes)"
     return f"{size} from {remote.urls[0]}" if remote.urls else size
 
@@ -229,9 +232,10 @@ def content_sha256(path: Path, file: Remote) -> str:
 
 
 def checksums(name: str, splits: Sequence[str] | None = None) -> dict[str, str]:
-    """Return the SHA-256 of a dataset's files by path, part of an experiment's identity.
+    """Return the SHA-256 of a dataset's files, by path.
 
-    Each is the catalogue's checksum, else the recorded one, else computed from the file.
+    They are part of an experiment's identity. Each is the catalogue's checksum, else the recorded one, else computed
+    from the file.
 
     Raises:
         PhmrunError: The dataset or split does not exist (exit 2), or a file without a checksum in the catalogue is
@@ -265,12 +269,12 @@ def write_record(dataset: Dataset, path: str, sha256: str) -> None:
 
 
 def dropped(dataset: Dataset) -> dict[str, int]:
-    """Return the number of pairs left out when a split was assembled, by split."""
+    """Return the number of pairs left out at assembly, by split."""
     return {split: int(count) for split, count in _read(dataset, DROPPED).items()}
 
 
 def write_dropped(dataset: Dataset, split: str, count: int) -> None:
-    """Add the number of pairs left out of a split to the dataset's ``.dropped.json``."""
+    """Record the number of pairs left out of a split in ``.dropped.json``."""
     write_json(dataset_dir(dataset) / DROPPED, dropped(dataset) | {split: count})
 
 

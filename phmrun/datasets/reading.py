@@ -34,7 +34,10 @@ class Count:
 
     @property
     def verdict(self) -> str:
-        """Comparison with the published number, in words."""
+        """Comparison with the published number, in words.
+
+        "as published", "too few", "more than published", or "no published count".
+        """
         if self.published is None:
             return "no published count"
         if self.found == self.published:
@@ -43,7 +46,7 @@ class Count:
 
 
 def count(dataset: Dataset, split: str, files: Mapping[str, Path]) -> dict[str, int]:
-    """Read all files of a split, and return the counts of their content by unit.
+    """Read all files of a split, and return the counts by unit.
 
     Raises:
         PhmrunError: (exit 3) A file is damaged or of another format; the message names file and line.
@@ -130,7 +133,13 @@ def verify_sizes(name: str, cache: Path) -> None:
 
 
 def _rows(format: str, files: Mapping[str, Path]) -> Iterator[Sizes]:
-    """Yield the counts by unit of each row of a split's files, as the format reads them."""
+    """Yield the counts by unit of each row of a split's files.
+
+    Parallel text of two files counts pairs, of one file lines. Pairs without a label are counted at the end.
+
+    Raises:
+        PhmrunError: (exit 3) A row is malformed.
+    """
     from phmrun.text.agreement import read_agreement
     from phmrun.text.conllu import load
     from phmrun.text.lines import numbered_lines, read_lines, read_parallel

@@ -107,7 +107,11 @@ def beam_search(
 def _search(
     decoder: StepDecoder[State], source: Tensor, book: "_Book", bos: int, eos: int, pad: int
 ) -> list[list[Hypothesis]]:
-    """Return the best outputs by beam search; for any beam."""
+    """Return the best outputs by beam search, for any beam.
+
+    ``book`` holds settings and limits, and is filled in place. Finished sentences leave the batch when they are at
+    least ``LEAVING_PART`` of it.
+    """
     beam, device = book.beam, source.device
     state = decoder.start(source)
     tokens = torch.full((source.shape[0], 1), bos, device=device)
@@ -264,7 +268,7 @@ class _Ending:
 
 @dataclass
 class _Book:
-    """State of the search on the CPU, updated only when a hypothesis or a sentence ends.
+    """State of the search on the CPU, updated only when a hypothesis or sentence ends.
 
     Attributes:
         thresholds: Log-probability that a live hypothesis of each row must exceed to affect the result.

@@ -69,7 +69,7 @@ class Candidates:
         self.tied = pairs.any(dim=1)
 
     def break_ties(self, rows: list[int]) -> None:
-        """Put equal scores of these sentences into the order of beam and token, in place."""
+        """Order equal scores of these sentences by beam, then token, in place."""
         _break_ties(self._log_probs, self._totals, self._scores, self._indices, rows)
 
     def parts(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -141,9 +141,10 @@ def _largest_by_blocks(log_probs: Tensor, totals: Tensor, size: int) -> tuple[Te
 
 
 def _break_ties(log_probs: Tensor, totals: Tensor, scores: Tensor, indices: Tensor, rows: list[int]) -> None:
-    """Sort equal scores of some rows by index, in ``scores`` and ``indices``, in place.
+    """Sort equal scores of some rows by index, in place.
 
-    Impossible candidates stay in place behind the possible ones; nothing reads them.
+    ``scores`` and ``indices`` are changed. Impossible candidates stay in place behind the possible ones; nothing reads
+    them.
     """
     for row in rows:
         every = (log_probs[row] + totals[row].unsqueeze(-1)).flatten()

@@ -65,9 +65,8 @@ def _are_trees(heads: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
 def _best_tree(scores: NDArray[np.float64], single_root: bool) -> list[int]:
     """Return the heads of the best tree of a sentence.
 
-    Shapes: ``[length, length] -> [length]``.
-
-    With ``single_root``, the root has one child.
+    ``[length, length] -> [length]``. With ``single_root``, the root has one child. Arcs that are not finite are avoided
+    (minus infinity, NaN) or preferred (infinity).
     """
     # Scores become complex numbers, which NumPy orders by real part, then by imaginary part. The real part has priority
     # over scores: -1 for an impossible arc. A large number in place of infinity would cost precision.

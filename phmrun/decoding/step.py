@@ -30,7 +30,9 @@ class StepDecoder(Protocol[State]):
         """
 
     def step(self, tokens: Tensor, state: State) -> Tensor:
-        """Read a token per hypothesis, advance the state in place, and score the next token.
+        """Read a token per hypothesis, and score the next token.
+
+        The state is advanced in place.
 
         Args:
             tokens: Last token of each live hypothesis, ``[batch, beam]``; in the first call the
@@ -42,7 +44,9 @@ class StepDecoder(Protocol[State]):
         """
 
     def reorder(self, state: State, beams: Tensor) -> State:
-        """Return the state in which hypothesis ``k`` of sentence ``b`` continues hypothesis ``beams[b, k]``.
+        """Return the state with hypotheses reordered within each sentence.
+
+        Hypothesis ``k`` of sentence ``b`` continues hypothesis ``beams[b, k]``.
 
         The first call widens the beam from 1. The search skips calls without effect.
 
@@ -52,4 +56,7 @@ class StepDecoder(Protocol[State]):
         """
 
     def select(self, state: State, sentences: Tensor) -> State:
-        """Return the state of unfinished sentences, given as increasing indices ``[kept]`` into the batch."""
+        """Return the state of the sentences that are not finished.
+
+        ``sentences`` are their increasing indices ``[kept]`` into the batch.
+        """

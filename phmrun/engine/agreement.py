@@ -48,7 +48,10 @@ class Agreement:
 
     @property
     def sentence(self) -> str:
-        """Verdict in one sentence."""
+        """Verdict in one sentence.
+
+        It names the outcome, the last step that agrees, and, as far as known, the score's difference and noise.
+        """
         if self.outcome is Outcome.IDENTICAL:
             return "identical"
         course = (
@@ -66,7 +69,9 @@ class Agreement:
 
 
 def agreement(run: Run, again: Run, *, identical: bool) -> Agreement:
-    """Return the verdict on histories and main scores of a run and its repetition.
+    """Return the verdict on a run and its repetition.
+
+    Histories and main scores are compared.
 
     Without a main score in both, they are different.
 
@@ -113,7 +118,7 @@ def _common_course(run: Run, again: Run) -> tuple[int | None, bool]:
 def _alike(first: Any, second: Any) -> bool:
     """Return True if two values are equal up to ``ROUNDING``.
 
-    Texts must be equal.
+    Values that are no numbers must be equal.
     """
     try:
         return math.isclose(float(first), float(second), rel_tol=ROUNDING, abs_tol=1e-6)

@@ -75,9 +75,9 @@ def kernels_of(
 
 
 def _not_concerned(config: Experiment) -> str:
-    """Return why a run has no float32 products on the CPU.
+    """Return why a run has no float32 products on the CPU, or "".
 
-    It is "" if it has.
+    Reasons are another precision, torch.compile, and an accelerator.
     """
     if config.training.precision != "32":
         return f"the precision is {config.training.precision}"

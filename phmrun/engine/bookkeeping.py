@@ -46,7 +46,9 @@ def keep_data(run: Run, config_yaml: str, data: DataModule, marks: Mapping[str, 
 
 
 def scores_of_training(run: Run, fitted: "Fitted", training: TrainingConfig) -> dict[str, dict[str, Any]]:
-    """Return the best validation score, its loss, and the last training loss, by name.
+    """Return the scores of training, by name.
+
+    They are the best validation score, its loss, and the last training loss.
 
     Those that the history lacks are missing.
 

@@ -15,7 +15,7 @@ from phmrun.layers.lstm import LSTM
 
 @torch.no_grad()
 def input_covariances(module: TrainingModule, batches: Sequence[Any]) -> dict[str, Tensor]:
-    """Return second moments E[x xᵀ] of each linear map's inputs, by the map's name.
+    """Return second moments E[x xᵀ] of each linear map's inputs, by name.
 
     Matrices are float32 ``[in_features, in_features]``, summed in float64. Runs all batches in eval mode.
     A joint query–key–value map in cross-attention reads target and source vectors; its moments average over both. LSTM
@@ -37,7 +37,10 @@ def input_covariances(module: TrainingModule, batches: Sequence[Any]) -> dict[st
         add(inputs[0], name)
 
     def of_attention(name: str, _: nn.Module, inputs: tuple[Any, ...]) -> None:
-        """Hook: add the inputs of a joint map in cross-attention, which is split instead of called."""
+        """Hook: add the inputs of a joint map in cross-attention.
+
+        It is split there instead of called. Self-attention adds nothing here.
+        """
         if len(inputs) > 1 and inputs[1] is not None:  # cross-attention splits its joint map instead of calling it
             add(inputs[0], name)
             add(inputs[1], name)

@@ -33,7 +33,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopping(Callback):
-    """Stop of training at the end of an optimizer step after SIGINT or SIGTERM.
+    """Stop of training after SIGINT or SIGTERM, at the end of a step.
 
     A signal to any process stops all. A second signal interrupts its process at once.
 
@@ -73,7 +73,8 @@ class Stopping(Callback):
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
         """Stop after an optimizer step if a process has received a signal.
 
-        Of several processes, signals of the previous step count.
+        Of several processes, signals of the previous step count. At the last step training ends anyway, and ``reached``
+        stays False.
         """
         if not window_completed(trainer):
             return
@@ -85,7 +86,9 @@ class Stopping(Callback):
             trainer.should_stop = True
 
     def _note(self, which: int, frame: Any) -> None:
-        """Note the first signal, without a log line, because it may interrupt a write.
+        """Note the first signal.
+
+        Nothing is logged, because the signal may interrupt a write.
 
         Raises:
             Interrupted: It is the second signal.
@@ -96,7 +99,7 @@ class Stopping(Callback):
 
 
 class TimeLimit(Callback):
-    """Stop of training at the end of an optimizer step after a time limit.
+    """Stop of training after a time limit, at the end of a step.
 
     Args:
         seconds: Limit, counted from the start of this process's training; ``None``: no limit.
@@ -195,7 +198,7 @@ class Averaging(Callback):
         self.mean: list[Tensor] | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the validation losses so far, and the mean with its number of steps."""
+        """Return the validation losses, the mean and its number of steps."""
         return {"losses": list(self.losses), "steps": self.steps, "mean": self.mean}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -307,9 +310,9 @@ class Validation(Callback):
             self.validate(trainer, module)
 
     def validate(self, trainer: pl.Trainer, module: Any) -> None:
-        """Score the model, save the best weights, and stop training if patience has ended.
+        """Score the model, save the best weights, and stop if patience has ended.
 
-        The weights' mean is scored if averaging has started.
+        The weights' mean is scored if averaging has started; its start is logged.
 
         Raises:
             PhmrunError: (exit 4) The loss is not finite, or the monitored score is NaN.
@@ -389,9 +392,9 @@ class PeriodicCheckpoints(Callback):
         self._saved = time.monotonic()
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        """Save after a completed optimizer step if a checkpoint is due, or training stops.
+        """Save after a completed optimizer step if a checkpoint is due.
 
-        This callback must be the last one.
+        That is every ``every`` steps, after ``seconds``, and when training stops. This callback must be the last one.
         """
         if not window_completed(trainer):
             return

@@ -62,7 +62,7 @@ def write_checkpoint(path: Path, content: dict[str, Any], before_renaming: Calla
 
 
 def _bytes(content: Any) -> int:
-    """Return the number of bytes of all tensors in nested content."""
+    """Return the number of bytes of all tensors in nested content; 0 for other values."""
     if isinstance(content, Tensor):
         return content.nbytes
     if isinstance(content, Mapping):
@@ -116,10 +116,12 @@ def adopt(other: Path, directory: Path) -> None:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Load a checkpoint on the CPU, without executing code, and check its checksums.
+    """Load a checkpoint on the CPU, without executing code.
+
+    The checksums of its archive are checked. Tensors are mapped from the file.
 
     Raises:
-        PhmrunError: (exit 3) The file is missing or damaged.
+        PhmrunError: (exit 3) The file is missing, damaged, or no dictionary.
     """
     if not path.is_file():
         raise PhmrunError(

@@ -54,7 +54,10 @@ def foreign_marks(config: Experiment) -> dict[str, str]:
 
 
 def _names(section: Section) -> Iterator[tuple[Registry, str]]:
-    """Yield registry and name of each object that a section or its subsections name."""
+    """Yield registry and name of each object that a section names.
+
+    They are the task, the network, structures and values of registered keys; sections inside are searched, too.
+    """
     if isinstance(section, Experiment):
         yield TASKS, section.task
         network = getattr(section.model, "network", None)
@@ -79,7 +82,8 @@ def _names(section: Section) -> Iterator[tuple[Registry, str]]:
 def _described(value: Any, announcement: Announcement | None) -> dict[str, str]:
     """Return place, distribution, version and checksum of a registered object.
 
-    A plug-in's version is "". The checksum is that of its module, or of the whole package if it is another's.
+    Without an announcement it is a plug-in file's, with version "". The checksum is that of its module, of the whole
+    package if it is another's, or of a library's name and version.
     """
     place = _place(value)
     if announcement is not None and isinstance(value, Metric) and place.startswith("phmrun.metric:"):
@@ -98,7 +102,10 @@ def _described(value: Any, announcement: Announcement | None) -> dict[str, str]:
 
 
 def _place(value: Any) -> str:
-    """Return ``module:name`` of a registered object's class or function."""
+    """Return ``module:name`` of a registered object's class or function.
+
+    A metric's is that of its function, a task's the module of its data; partial functions are unwrapped.
+    """
     if isinstance(value, Metric):
         value = value.measure or value.read_items or value
     while isinstance(value, partial):
@@ -118,9 +125,9 @@ def _place(value: Any) -> str:
 
 @cache
 def _checksum(module: str) -> str:
-    """Return the SHA-256 of a module's syntax tree, or of its name without a source.
+    """Return the SHA-256 of a module's syntax tree; cached.
 
-    Cached.
+    Without a source, it is that of the name.
     """
     file = getattr(sys.modules.get(module), "__file__", None)
     path = Path(file) if file and file.endswith(".py") else _source_file(module)

@@ -103,7 +103,8 @@ def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]
 def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
     """Yield an entry for each module that has parameters, in the network's order.
 
-    Shared parameters are counted at their first module.
+    Shared parameters are counted at their first module, temporary ones not at all. Without a structure, ``dense`` is
+    the count itself.
     """
     seen: set[int] = set()
     for name, module in network.named_modules():

@@ -110,10 +110,7 @@ class DataModule(Generic[V]):
 
     @property
     def prepared_path(self) -> Path | None:
-        """Directory of the prepared data in the cache.
-
-        None if the task keeps none.
-        """
+        """Directory of the prepared data, or None if the task keeps none."""
         try:
             return self.prepared.path
         except NotImplementedError:
@@ -350,7 +347,10 @@ def odd_figures(statistics: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _unknown(counts: Mapping[str, Any], side: str = "") -> Iterator[tuple[str, float]]:
-    """Yield (side, share of unknown words) of nested counts; the side is "" at the top."""
+    """Yield (side, share of unknown words) of nested counts.
+
+    The side is the name of the innermost counts, ``side`` at the top. Counts without the share yield nothing.
+    """
     if "unknown_rate" in counts:
         yield side, counts["unknown_rate"]
     for name, inner in counts.items():

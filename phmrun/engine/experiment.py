@@ -302,6 +302,9 @@ def _train(
 ) -> TrainResult:
     """Train and score a run whose lock this process holds.
 
+    The weights come from the run's last checkpoint, else from ``parent``'s, else from ``derivation``, else from the
+    seed. ``segment`` is the entry of this process, None in followers.
+
     Raises:
         SystemExit: This is not the first process; only that one scores.
     """
@@ -327,7 +330,7 @@ def _train(
     def record(row: dict[str, Any]) -> None:
         """Write a row into history, mirror and status, and log validations.
 
-        Do so only in the first process.
+        Only the first process does.
         """
         if mirror is None:
             return
@@ -339,7 +342,10 @@ def _train(
         tell_validation(row)
 
     def resumed(step: int) -> None:
-        """Cut the history to ``step``, and warn if the environment has changed."""
+        """Cut the history to ``step``; warn if the environment has changed.
+
+        Only the first process does.
+        """
         if segment is not None:
             run.history.cut(step)
             if changed := segment.resumed(step):
@@ -503,7 +509,7 @@ def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mi
 
 
 def _close_unfinished(run: Run, fitted: "Fitted", mirror: Mirror) -> TrainResult:
-    """Close run and mirror at the time limit, without scores of the test set."""
+    """Close run and mirror at the time limit, without test scores."""
     run.set_state(State.INTERRUPTED, fitted.reason, step=fitted.step, seconds=fitted.seconds)
     mirror.finish()
     write_card(run)

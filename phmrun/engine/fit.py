@@ -100,7 +100,7 @@ def total_steps(training: TrainingConfig, hardware: HardwareConfig, data: DataMo
 
 
 def processes(training: TrainingConfig, hardware: HardwareConfig) -> int:
-    """Return the number of processes of a training, by the hardware of this machine."""
+    """Return the number of processes of a training on this machine."""
     return build_trainer(training, hardware, [], Path(), -1).world_size
 
 
@@ -118,7 +118,9 @@ def fit(
     before_writing: Callable[[], None] = lambda: None,
     died: Callable[[Death], None] = lambda _: None,
 ) -> Fitted:
-    """Train until the last step, the end of patience, the time limit or a signal.
+    """Train to the last step, or until patience, time limit or a signal.
+
+    Logs a warning if bf16-mixed is slow on this processor.
 
     Args:
         module: Module to train, in place; a checkpoint replaces its weights.
@@ -204,6 +206,7 @@ def _load_progress(last: Path, module: TrainingModule, data: DataModule, meter: 
 
     Raises:
         PhmrunError: (exit 3) The checkpoint is damaged, incomplete, or of another network.
+        PhmrunError: (exit 3) A tensor has another shape than the network's.
     """
     checkpoint = load_checkpoint(last)
     load_weights(module, weights_of(checkpoint, last), last)  # Lightning's error would not name the file
@@ -231,9 +234,9 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         self.before_renaming = before_renaming
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
-        """Write ``checkpoint`` with its layout to ``path``.
+        """Write ``checkpoint`` with its layout to ``path``, atomically.
 
-        A reader sees the old or new file.
+        A reader sees the old or the new file. ``storage_options`` is ignored.
         """
         write_checkpoint(Path(path), {**checkpoint, LAYOUT: layout(checkpoint)}, self.before_renaming)
 

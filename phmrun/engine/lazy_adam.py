@@ -63,9 +63,9 @@ class LazyAdam(Optimizer):
         return loss
 
     def _update(self, parameter: Tensor, group: dict[str, Any]) -> Tensor:
-        """Return the update of a parameter, and advance its state.
+        """Return the update of a parameter ``[…]``, and advance its state in place.
 
-        In lazy groups, rows whose gradient is zero get 0 and keep their state.
+        State is created at the first call. In lazy groups, rows whose gradient is zero get 0 and keep their state.
         """
         gradient = torch.nan_to_num(parameter.grad, 0.0, 0.0, 0.0)  # type: ignore[arg-type]
         state, (mean_decay, square_decay) = self.state[parameter], group["betas"]

@@ -47,7 +47,7 @@ class Movement:
 
     @property
     def multiplier(self) -> float:
-        """Multiplier of the learning rate, m_D / (N·m_f), rounded.
+        """Multiplier of the learning rate: m_D / (N·m_f), rounded.
 
         It is 1 if the step moves nothing.
         """
@@ -60,9 +60,9 @@ def rounded(value: float) -> float:
 
 
 def factors_of(structure: Structure) -> dict[str, nn.Parameter]:
-    """Return a structure's own trained parameters by name, without temporary ones.
+    """Return a structure's trained parameters by name.
 
-    Empty for a dense matrix.
+    Without those of structures inside and temporary ones; empty for a dense matrix.
     """
     own = structure.named_parameters(recurse=False) if structure.name != "dense" else ()
     return {name: value for name, value in own if value.requires_grad and name not in structure.temporary}
@@ -96,9 +96,9 @@ def movements(module: TrainingModule, batches: Sequence[Any], optimizer: str) ->
 
 
 def _stand_in(network: nn.Module, name: str, structure: Structure) -> nn.Parameter:
-    """Replace a structure in place by a dense matrix with the same entries, and return the matrix.
+    """Replace a structure in place by an equal dense matrix; return the matrix.
 
-    The structure is converted to float64.
+    The structure is converted to float64, the matrix is in float32.
     """
     matrix = build_structure("dense", structure.out_features, structure.in_features)
     matrix.fit(structure.double().materialize().detach().float())
@@ -109,7 +109,7 @@ def _stand_in(network: nn.Module, name: str, structure: Structure) -> nn.Paramet
 def first_steps(
     maps: Mapping[str, Structure], gradients: Mapping[str, Tensor], covariances: Mapping[str, Tensor], optimizer: str
 ) -> Iterator[tuple[nn.Parameter, float]]:
-    """Yield each factor with m_f / m_D, once for each map that has it.
+    """Yield each factor with m_f / m_D, once for each of its maps.
 
     Args:
         maps: Structures by name, in float64.
@@ -143,7 +143,10 @@ def first_steps(
 
 
 def _step(value: Tensor, slope: Tensor, rule: Rule) -> Tensor:
-    """Return the first step at learning rate 1 from a value and its gradient, up to the sign."""
+    """Return the first step at learning rate 1, up to its sign.
+
+    "gradient": the gradient. "adam": its sign. "norm": its sign, scaled to the norm of ``value``.
+    """
     if rule == "gradient":
         return slope
     signs = slope.sign()
@@ -151,7 +154,7 @@ def _step(value: Tensor, slope: Tensor, rule: Rule) -> Tensor:
 
 
 def _norm(change: Tensor, covariance: Tensor | None) -> float:
-    """Return the root mean square movement of the outputs by a change of W.
+    """Return the root mean square movement of outputs by a change of W.
 
     Without covariance it is the Frobenius norm.
     """
@@ -161,7 +164,9 @@ def _norm(change: Tensor, covariance: Tensor | None) -> float:
 
 @torch.no_grad()
 def balance(network: nn.Module, measured: Mapping[str, Movement], optimizer: str) -> list[str]:
-    """Rescale the factors of each map in place so that equal steps move its outputs equally.
+    """Rescale the factors of each map in place, so that equal steps move alike.
+
+    W stays the same.
 
     W stays the same.
 
@@ -192,9 +197,9 @@ def balance(network: nn.Module, measured: Mapping[str, Movement], optimizer: str
 
 
 def _rescaled(structure: Structure, factors: Sequence[nn.Parameter], scales: Sequence[float]) -> bool:
-    """Multiply factors by scales in place.
+    """Multiply factors by scales in place; return True.
 
-    Undo it and return ``False`` if W changes by more than 0.1 %.
+    If W changes by more than 0.1 %, undo it and return False.
     """
     before, kept = structure.materialize().clone(), [factor.clone() for factor in factors]
     for factor, scale in zip(factors, scales, strict=True):

@@ -208,7 +208,8 @@ def rates(
 ) -> Iterator[tuple[Rate, nn.Parameter]]:
     """Yield the rate of each trainable parameter with it, shared ones once.
 
-    Decay is 1 unless the optimizer's weight decay is decoupled.
+    Decay is 1; if the optimizer's weight decay is decoupled, it is 1 / (N · rate) for one of N factors, N = 1 for other
+    parameters.
 
     Args:
         network: The network.

@@ -103,7 +103,10 @@ def follower_died(launched: Callable[[], list["subprocess.Popen[bytes]"]]) -> Ca
     followers: list[subprocess.Popen[bytes]] = []
 
     def look() -> Death | None:
-        """Return the death of the first started process that has failed, or None."""
+        """Return the death of the first started process that has failed.
+
+        None if none has; an end with code 0 is no failure.
+        """
         started = launched()
         followers.extend(started)
         started.clear()
@@ -155,9 +158,9 @@ class Agreement:
         self._pending: tuple[dist.Work, torch.Tensor] | None = None
 
     def all_reduce_max(self, value: float, device: torch.device) -> float:
-        """Return the largest value of all processes in the previous call, 0 at first.
+        """Return the largest value of the previous call, 0 at first.
 
-        A single process gets its present value.
+        The maximum is over all processes. A single process gets its present value.
         """
         if not is_distributed():
             return value

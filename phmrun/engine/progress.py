@@ -148,7 +148,9 @@ class Meter(Callback):
         self._marked = (0.0, 0)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sums since the last row of each process, and the seconds of training.
+        """Return the sums since the last row, and the seconds of training.
+
+        Sums are lists over processes. Pending losses are added first.
 
         Raises:
             PhmrunError: (exit 4) A loss is not finite.
@@ -174,6 +176,8 @@ class Meter(Callback):
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, *_: Any) -> None:
         """Add the loss of a batch, and record a row if one is due.
+
+        Rows are due every ``every`` steps and at the last step. On a GPU, losses are kept and read with the rows.
 
         Raises:
             PhmrunError: (exit 4) A loss is not finite.
@@ -211,7 +215,10 @@ class Meter(Callback):
         return self.seconds + time.monotonic() - self._since
 
     def _write(self, trainer: pl.Trainer) -> None:
-        """Record a row with the mean loss since the last one, over all processes, and reset the sums."""
+        """Record a row with the mean loss since the last one, and reset the sums.
+
+        The mean is over all processes.
+        """
         totals = torch.tensor([self.nll, float(self.units)], dtype=torch.float64, device=trainer.strategy.root_device)
         totals = trainer.strategy.reduce(totals, reduce_op="sum")
         moment = self.elapsed()

@@ -169,8 +169,10 @@ def _as_before(config: Experiment, segments: Sequence[Mapping[str, Any]]) -> Exp
 def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> Run | None:
     """Check that data, plug-ins and packages are those of the run.
 
+    The run id that they give must be the run's.
+
     Returns:
-        Run that it extends; ``None`` if it extends none.
+        Run that it extends; None if it extends none.
 
     Raises:
         PhmrunError: (exit 3) Something has changed; names it.
@@ -250,9 +252,9 @@ def _same(one: float | None, other: float | None) -> bool:
 
 
 def _parting(run: Run, again: Run) -> int | None:
-    """Return the first step at which a figure of both histories differs, or None.
+    """Return the first step at which a figure of both histories differs.
 
-    Steps and figures that only one has do not count.
+    None if none does. Steps and figures that only one has do not count.
     """
     others = _by_step(again)
     end: tuple[float, dict[str, Any]] = (math.inf, {})
@@ -266,16 +268,19 @@ def _parting(run: Run, again: Run) -> int | None:
 
 
 def _by_step(run: Run) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield each optimizer step of a run's history with its figures by name, in order.
+    """Yield each optimizer step of a run's history with its figures, in order.
 
-    Figures are the entries whose names contain a slash.
+    Figures are the entries by name whose names contain a slash.
     """
     for step, rows in itertools.groupby(run.history.rows(), key=itemgetter("step")):
         yield step, {name: value for row in rows for name, value in row.items() if "/" in name}
 
 
 def _explanations(run: Run, again: Run) -> Iterator[str]:
-    """Yield recorded facts that may explain a difference, at least one."""
+    """Yield recorded facts that may explain a difference, at least one.
+
+    They are differences of environments, between the runs and within the first, missing records, and use of a GPU.
+    """
     segments, new = run.environment(), again.environment()
     if not segments:
         yield "the run has no environment.json, so nothing is known of what it was made on"

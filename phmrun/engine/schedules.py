@@ -62,7 +62,7 @@ class Settings:
         return min(max(step - self.warmup, 0) / max(self.total - self.warmup, 1), 1.0)
 
     def falling(self, step: int, left: float) -> float:
-        """Return the rate if the share ``left`` of the way to the floor remains.
+        """Return the rate if the share ``left`` of the fall remains.
 
         Between ``floor`` and 1 times :meth:`warmed`.
         """
@@ -117,7 +117,9 @@ def linear(settings: Settings) -> Schedule:
 
 
 def build_schedule(name: str = "noam", **settings: object) -> Schedule:
-    """Return the learning rate as a function of the optimizer step, counted from 1.
+    """Return the learning rate as a function of the optimizer step.
+
+    Steps are counted from 1.
 
     Args:
         name: Name in the registry: "noam", "inverse-sqrt", "cosine" …

@@ -433,16 +433,18 @@ def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collecti
 
 
 def _test_options(config: Experiment) -> str:
-    """Return the options of ``phmrun eval`` that name another test set of a task."""
+    """Return the options of ``phmrun eval`` for another test set of a task."""
     parallel = "test_source" in config.data.files
     return "--test-src FILE --test-tgt FILE" if parallel else "--test FILE"
 
 
 def _check_number_of_files(run: Run, config: Experiment, files: Sequence[Path]) -> None:
-    """Check that the test set has as many files as the task reads: one or two.
+    """Check that there are as many test files as the task reads.
+
+    Parallel text has two files, other data one.
 
     Raises:
-        PhmrunError: It does not.
+        PhmrunError: There are not.
     """
     options = _test_options(config)
     if len(files) == options.count("FILE"):
@@ -536,7 +538,8 @@ def _deviations(
 ) -> list[str]:
     """Return an evaluation's settings that differ from the config's, for names.
 
-    Keys that are not part of run ids are left out: ``["beam1", "average5"]``.
+    An example is ``["beam1", "average5"]``. Keys that are not part of run ids are left out; a checkpoint is always
+    named.
     """
     usual = decoding_section(config)
     parts = [

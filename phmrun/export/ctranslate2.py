@@ -152,7 +152,9 @@ def agreement(
 def forced_scores(
     network: EncoderDecoder, sources: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]], alpha: float
 ) -> list[float]:
-    """Compute log-probability / length^α of fixed outputs by teacher forcing, without search or cache.
+    """Return log-probability / length^α of fixed outputs by teacher forcing.
+
+    Neither search nor cache is used; lengths include the end token.
 
     Args:
         network: The network; set to eval mode.

@@ -50,7 +50,9 @@ class Exported:
 
 
 def export(trained: TrainedModel, path: Path | None, kind: str, **weights: Any) -> Exported:
-    """Write a trained run in another format and check that the file gives the same outputs.
+    """Write a trained run in another format, and check its outputs.
+
+    They must equal the trained model's up to ``TOLERANCE``.
 
     Args:
         trained: The opened run.

@@ -56,9 +56,9 @@ class Checkpoint:
         return path.read_bytes()
 
     def optional(self, name: str) -> Mapping[str, Any]:
-        """Content of another JSON file in the directory.
+        """Return the content of another JSON file in the directory.
 
-        It is empty if the file is missing, damaged, or no JSON object.
+        Empty if the file is missing, damaged, or no JSON object.
         """
         try:
             content = parse_json((self.directory / name).read_bytes())
@@ -68,7 +68,10 @@ class Checkpoint:
 
     @property
     def source(self) -> str:
-        """Name of the model: the directory's, or the repository's in a cache of the Hugging Face Hub."""
+        """Name of the model: that of the directory.
+
+        In a cache of the Hugging Face Hub it is the repository's, without its owner.
+        """
         directory = self.directory.resolve()
         hub = directory.parent.parent.name if directory.parent.name == "snapshots" else ""
         return hub.rpartition("--")[2] if hub.startswith("models--") else directory.name

@@ -155,7 +155,10 @@ def _marian(checkpoint: Checkpoint) -> Imported:
 
 
 def _search(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Keys of the decoding section: penalty, and beam and alpha if ``generation_config.json`` has valid ones."""
+    """Return keys of the decoding section: penalty, alpha and perhaps beam.
+
+    Beam and alpha come from ``generation_config.json`` if it has valid ones; otherwise alpha is 1 and beam missing.
+    """
     search = dict(DECODING)
     settings = checkpoint.optional("generation_config.json")
     beam, alpha = settings.get("num_beams"), settings.get("length_penalty")
@@ -167,7 +170,7 @@ def _search(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _languages(checkpoint: Checkpoint) -> tuple[str, str] | None:
-    """Source and target language of ``tokenizer_config.json``.
+    """Return source and target language of ``tokenizer_config.json``.
 
     None if it does not name two different ones.
     """
@@ -181,9 +184,9 @@ def _languages(checkpoint: Checkpoint) -> tuple[str, str] | None:
 def _renumbered(
     checkpoint: Checkpoint, model: bytes, names: Sequence[str], unknown_token: int
 ) -> tuple[PieceVocabulary, list[int]]:
-    """Return a vocabulary with our special tokens first, and the order of its entries.
+    """Return a vocabulary with our special tokens first, and its order.
 
-    The order holds the checkpoint's token id of each entry.
+    Order: => The order holds the checkpoint's token id of each entry.
 
     Args:
         checkpoint: Source of the special tokens' ids.

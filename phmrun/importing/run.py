@@ -37,7 +37,9 @@ class ImportedRun:
 
 
 def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mapping[str, Any]) -> ImportedRun:
-    """Create a finished run from a checkpoint, named ``<task>-<checkpoint>-<12 hexadecimal digits>``.
+    """Create a finished run from a checkpoint.
+
+    Its name is ``<task>-<checkpoint>-<12 hexadecimal digits>``.
 
     Args:
         directory: Directory written by Hugging Face's ``save_pretrained``; only read.
@@ -90,7 +92,10 @@ def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mappi
 
 
 def with_vocabulary(config: Experiment, directory: Path) -> Experiment:
-    """Return a copy of a config that reads its vocabulary from ``directory``, made absolute."""
+    """Return a copy of a config that reads its vocabulary from ``directory``.
+
+    The path is made absolute.
+    """
     data: Any = config.data
     vocabulary = data.vocabulary.model_copy(update={"path": directory.resolve()})
     return config.model_copy(update={"data": data.model_copy(update={"vocabulary": vocabulary})})

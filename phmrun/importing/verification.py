@@ -47,12 +47,14 @@ class Verification:
     pairs: tuple[Pair, ...]  # all unequal outputs
 
     def to_json(self) -> dict[str, Any]:
-        """Return a value for ``json.dumps``."""
+        """Return the fields as a dictionary for JSON."""
         return asdict(self)
 
 
 def verify(run: Run, directory: Path, text: Path) -> Verification:
-    """Compare the outputs of an imported run with transformers' own search on the same tokens.
+    """Compare the outputs of an imported run with those of transformers.
+
+    Transformers' own search runs on the same tokens.
 
     Both use the run's beam and exponent of the length penalty; transformers takes all else from the checkpoint's
     generation settings, with at most 512 output tokens.
@@ -85,9 +87,9 @@ def verify(run: Run, directory: Path, text: Path) -> Verification:
 
 
 def _their_outputs(directory: Path, sources: Sequence[list[int]], beam: int, alpha: float) -> list[list[int]]:
-    """Return the outputs of transformers' search as phmrun's tokens, without the end.
+    """Return the outputs of transformers' search, as phmrun's tokens.
 
-    Empty for empty sources.
+    The end token is left out; an empty source has an empty output.
 
     Raises:
         PhmrunError: The package transformers is missing.
@@ -126,7 +128,10 @@ def _their_outputs(directory: Path, sources: Sequence[list[int]], beam: int, alp
 
 @torch.inference_mode()
 def _score(trained: TrainedModel, source: Sequence[int], output: Sequence[int], alpha: float) -> float:
-    """Return the ranking score of an output: its log-probability, the end included, by length^alpha."""
+    """Return the ranking score of an output: log-probability / length^alpha.
+
+    Both include the end token.
+    """
     network = cast(Transformer, trained.module.network).eval()
     target = torch.tensor([[BOS, *output]])
     log_probs = network.output(network(torch.tensor([list(source)]), None, target)).log_softmax(-1)

@@ -34,7 +34,7 @@ _MISSING: set[str] = set()
 
 
 def _linear(weight: Tensor, bias: Tensor | None) -> Map:
-    """Return ``F.linear`` with these weights."""
+    """Return ``F.linear`` with these weights; ``bias`` may be None."""
     return lambda inputs: F.linear(inputs, weight, bias)
 
 
@@ -43,7 +43,7 @@ def _turned(weight: Tensor, bias: Tensor | None) -> Map:
     column = None if bias is None else bias.unsqueeze(1)
 
     def turned(inputs: Tensor) -> Tensor:
-        """Return W x for rows, computed as the transpose of W xᵀ, plus the bias."""
+        """Return W x for rows, plus the bias, by the transpose of W xᵀ."""
         columns = inputs.t()
         outputs = torch.mm(weight, columns) if column is None else torch.addmm(column, weight, columns)
         return outputs.t().contiguous()
@@ -52,13 +52,19 @@ def _turned(weight: Tensor, bias: Tensor | None) -> Map:
 
 
 def _transposed(weight: Tensor, bias: Tensor | None) -> Map:
-    """Return a map that computes x Wᵀ + b with a contiguous copy of Wᵀ."""
+    """Return a map that computes x Wᵀ + b with a contiguous copy of Wᵀ.
+
+    ``bias`` may be None.
+    """
     columns = weight.t().contiguous()
     return lambda inputs: torch.mm(inputs, columns) if bias is None else torch.addmm(bias, inputs, columns)
 
 
 def _packed(weight: Tensor, bias: Tensor | None) -> Map:
-    """Return oneDNN's map, with a copy of W in its packed layout for any number of rows."""
+    """Return oneDNN's map, with a copy of W in its packed layout.
+
+    It serves any number of rows.
+    """
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, FEW_ROWS)
     apply = torch.ops.mkldnn._linear_pointwise.default
     return lambda inputs: apply(inputs, packed, bias, "none", [], "")
@@ -116,7 +122,7 @@ class FewRows:
 
 
 def fastest(weight: Tensor, bias: Tensor | None, rows: int) -> str:
-    """Return the name of the fastest kernel for a map with this number of rows.
+    """Return the name of the fastest kernel for this number of rows.
 
     Measured at its first use in this process. Another kernel than "linear" must take at most ``CLEARLY`` of its time.
     """

@@ -45,7 +45,7 @@ def _product(shape: Sequence[int]) -> Product:
 
 
 def largest_error(products: Iterable[Product]) -> float:
-    """Return the largest relative error of the products and of both of their gradients.
+    """Return the largest relative error of products and their gradients.
 
     The error of a product is the Frobenius norm of its difference from float64 over the norm of the latter.
     """

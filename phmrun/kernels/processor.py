@@ -22,7 +22,10 @@ def is_amd() -> bool:
 
 
 def has_avx512() -> bool:
-    """Return True if torch uses AVX-512, without which its oneDNN switch has no effect."""
+    """Return True if torch uses AVX-512.
+
+    Without it, torch's switch to oneDNN has no effect.
+    """
     return torch.backends.cpu.get_cpu_capability().startswith("AVX512")
 
 

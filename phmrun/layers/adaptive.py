@@ -137,7 +137,9 @@ class AdaptiveInput(nn.Module):
 
 
 class AdaptiveSoftmax(nn.Module):
-    """Adaptive softmax, log p(v) = log p(cluster of v) + log p(v | cluster).
+    """Adaptive softmax over clusters of words.
+
+    log p(v) = log p(cluster of v) + log p(v | cluster).
 
     The head is a softmax over the words of the first cluster and one class for each other cluster. The tail of a
     cluster is a softmax over its words, computed only for targets in the cluster.
@@ -264,7 +266,9 @@ class AdaptiveSoftmax(nn.Module):
     def _clusters_of(
         self, hidden: Tensor, targets: Tensor
     ) -> Iterator[tuple[Any, Tensor, Tensor, Tensor | None, Tensor]]:
-        """Yield positions, vectors, weight, bias and classes of the head, then of each tail.
+        """Yield the operands of the head, then of each tail.
+
+        Each is (positions, vectors, weight, bias, classes).
 
         Positions of the head are None: it has all. Those of a tail are the targets in its cluster, maybe none.
         """
@@ -288,9 +292,9 @@ class AdaptiveSoftmax(nn.Module):
         return hidden if isinstance(projection, nn.Identity) else F.linear(hidden, projection.weight.t())  # type: ignore[operator]
 
     def _head(self) -> tuple[Tensor, Tensor | None]:
-        """Return weight and bias of the head: first cluster's words, then one row per other cluster.
+        """Return weight and bias of the head: words, then one row per cluster.
 
-        The bias is None without biases.
+        Words are those of the first cluster, rows those of the other clusters. The bias is None without biases.
         """
         table = self.tables[0]
         weight: Tensor = table.weight  # type: ignore[assignment]
@@ -316,14 +320,17 @@ def _projections(clusters: Sequence[Cluster], width: int, layer: dict[str, Any])
 
 
 def _map(inputs: int, outputs: int, bias: bool, **layer: Any) -> Linear:
-    """Build a linear map that keeps W in inference, because other code reads it."""
+    """Build a linear map that keeps W in inference.
+
+    Other code reads its W.
+    """
     linear = Linear(inputs, outputs, bias, **layer)
     linear.keeps_weight = True
     return linear
 
 
 def _reset_projections(projections: nn.ModuleList) -> None:
-    """Draw the projections in place, so that they preserve the variance of their inputs."""
+    """Draw the projections in place; the variance of their inputs is preserved."""
     for projection in projections:
         if isinstance(projection, Linear):
             projection.reset_parameters(projection.in_features**-0.5)
@@ -355,9 +362,10 @@ class TiedOutput(nn.Module):
         return self.words.weight
 
     def reduced(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return vectors ``[…, r]`` and a matrix ``[words, r]`` whose product plus b is the output.
+        """Return vectors ``[…, r]`` and a matrix ``[words, r]``.
 
-        r is the table's width for a single cluster with a projection, otherwise that of the embedding.
+        Their product plus b is the output. r is the table's width for a single cluster with a projection, otherwise
+        that of the embedding.
         """
         inner = inputs if self.project is None else self.project(inputs)
         table, projection = self.words.tables[0], self.words.projections[0]
@@ -372,7 +380,7 @@ class TiedOutput(nn.Module):
     def plain(self) -> nn.Sequential:
         """Return a sequence of linear maps with the same outputs, without gradients.
 
-        W is built once.
+        W is built once; a single cluster's table and projection stay separate.
         """
         maps: list[nn.Module] = [] if self.project is None else [self.project]
         table, projection = self.words.tables[0], self.words.projections[0]

@@ -13,7 +13,9 @@ Maps = Literal["joint", "separate"]
 
 
 class MultiheadAttention(nn.Module):
-    """softmax(Q Kᵀ / √head_width) V per head, then the output map (Vaswani et al. 2017, section 3.2).
+    """Multi-head attention (Vaswani et al. 2017, section 3.2).
+
+    softmax(Q Kᵀ / √head_width) V per head, then the output map.
 
     Args:
         embed_dim: Size of an input vector, and of an output vector.
@@ -82,7 +84,7 @@ class MultiheadAttention(nn.Module):
     def queries_keys_values(self, inputs: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values, each ``[batch, heads, length, head_width]``.
 
-        Keys and values come from ``memory``, or from ``inputs`` if it is None.
+        Keys and values come from ``memory``, or from ``inputs`` if it is None. A joint map is split or applied to both.
         """
         query: Tensor
         if len(self.project) == 3:

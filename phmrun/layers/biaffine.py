@@ -22,7 +22,9 @@ from phmrun.layers.structure import BilinearForm, build_structure, build_weight
 
 
 class Biaffine(nn.Module):
-    """Biaffine scores s_l(x, y) = xᵀ W_l y + u_l·x + v_l·y + c_l of all pairs, per label.
+    """Biaffine scores of all pairs, per label.
+
+    s_l(x, y) = xᵀ W_l y + u_l·x + v_l·y + c_l.
 
     Args:
         in_features: Size of x and of y.
@@ -123,7 +125,9 @@ class Biaffine(nn.Module):
         return scores.squeeze(1) if labels == 1 else scores
 
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the scores of x and y at equal positions, such as dependents and their heads.
+        """Return the scores of x and y at equal positions.
+
+        Examples are dependents and their heads.
 
         Args:
             x: ``[…, in_features]``.

@@ -43,7 +43,7 @@ def from_blocks(outputs: Tensor, size: int) -> Tensor:
 
 
 def choose_blocks(out_features: int, in_features: int, budget: float | str) -> int:
-    """Return the number of blocks each way for a W of full rank within a budget.
+    """Return the number of blocks each way for full rank within a budget.
 
     With b blocks each way and r numbers between the factors, the budget fixes b·r = budget·k·d / (k + d). W can have
     full rank if b·b·r is at least its smaller side, that is if b ≥ (1 + smaller / larger) / budget.

@@ -66,10 +66,10 @@ def check_class(structure: type[Any], base: type[Any]) -> None:
 
 
 def built(structure: type[Any], out_features: int, in_features: int, **options: Any) -> Any:
-    """Build a structure; validate its class first if this process has not done so.
+    """Build a structure, whose class is validated first if it is new.
 
-    The parameters are not initialized. Validation builds a trial without memory; a ``count`` of the class is compared
-    with the parameters at every build.
+    The parameters are not initialized. Each class is validated once per process, by a trial without memory; a ``count``
+    of the class is compared with the parameters at every build.
 
     Raises:
         PhmrunError: The sizes or options do not fit, or the class is faulty.
@@ -103,9 +103,9 @@ _TRIED: set[type] = set()
 
 
 def _without_memory(trial: Any) -> torch.Tensor | None:
-    """Return W on the meta device.
+    """Return W on the meta device; None if that cannot be computed.
 
-    None if an operation needs real numbers.
+    That is so if an operation needs real numbers.
 
     Raises:
         PhmrunError: ``materialize`` fails otherwise.

@@ -157,7 +157,7 @@ def is_conv1d(module: nn.Module) -> bool:
 
 
 def _matrices(module: nn.Module) -> list[nn.Parameter]:
-    """Return the parameters of a layer that the conversion replaces: all but its biases."""
+    """Return the parameters that the conversion replaces: all but biases."""
     keep = ("bias", "in_proj_bias", "bias_k", "bias_v")
     return [parameter for name, parameter in module.named_parameters(recurse=False) if name not in keep]
 
@@ -231,7 +231,8 @@ def _parts(module: nn.Module) -> Iterable[nn.Module]:
 def _reason(module: nn.Module, but: Iterable[str], name: str) -> str:
     """Return why a module is left as it is.
 
-    ``but`` are the caller's patterns.
+    A supported layer was excluded by ``but`` or not selected; others have a structure, are subclasses, are not
+    supported, or have vectors only.
     """
     if is_supported(module):
         return "excluded by `but`" if _matches(name, but) else "not selected by `names`"
@@ -289,8 +290,8 @@ def _linear(
 ) -> Linear:
     """Return the counterpart of an ``nn.Linear`` or ``Conv1D``.
 
-    The bias stays the same parameter; unless ``near``, it gets newly drawn values. A structure in ``shared`` is used
-    again, a new one is added there.
+    The bias stays the same parameter; unless ``near``, it gets newly drawn values. With ``near``, W is fitted. A
+    structure in ``shared`` is used again, a new one is added there.
     """
     weight, bias = cast(Tensor, module.weight), cast(nn.Parameter | None, module.bias)
     ready = shared.get(id(weight))
@@ -317,7 +318,7 @@ def _linear(
 def _embedding(
     module: nn.Embedding, structure: str, shared: dict[int, Structure], near: bool, options: dict[str, Any]
 ) -> Embedding:
-    """Return the counterpart of an ``nn.Embedding``.
+    """Return the counterpart of an ``nn.Embedding``; with ``near``, its table is fitted.
 
     A structure in ``shared`` is used again, a new one is added there.
 

@@ -55,9 +55,9 @@ class _LinearCrossEntropy(Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        """Return loss and negative log-likelihood.
+        """Return loss and negative log-likelihood; save the gradients of the loss.
 
-        Save the gradients of the loss.
+        Under autocast, products are in its type; sums are in at least 32 bits.
         """
         device, vocabulary = hidden.device.type, weight.shape[0]
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
@@ -99,7 +99,10 @@ class _LinearCrossEntropy(Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the saved gradients, times the loss's gradient."""
+        """Return the saved gradients, times the loss's gradient.
+
+        None for targets and smoothing, and for a gradient that was not needed.
+        """
         scaled = (None if saved is None else saved * gradients[0].to(saved.dtype) for saved in ctx.saved_tensors)
         grad_hidden, grad_weight, grad_bias = scaled
         return grad_hidden, grad_weight, grad_bias, None, None
@@ -146,9 +149,9 @@ class _Gradients:
             self.bias.add_((scale.t().to(raised.dtype) @ raised).squeeze(0)).sub_(even * len(part))
 
     def results(self) -> tuple[Tensor | None, ...]:
-        """Return the gradients of hidden, weight and bias in the types of these tensors.
+        """Return the gradients of hidden, weight and bias.
 
-        None for each that is not needed or missing.
+        They have the types of these tensors. None for each that is not needed or missing.
         """
         weight = None if self.weight is None else self.weight.to(self.types)
         bias = None if self.bias is None else self.bias.to(self.types)

@@ -100,7 +100,10 @@ class GroupTransform(nn.Module):
             nn.init.uniform_(self.bias, -(columns**-0.5), columns**-0.5)
 
     def forward(self, parts: Tensor) -> Tensor:
-        """Return the outputs, ``[tokens, groups, in_features / groups] -> [tokens, out_features]``."""
+        """Return the outputs of all groups, joined.
+
+        ``[tokens, groups, in_features / groups] -> [tokens, out_features]``. A shared matrix serves all groups.
+        """
         weights = [build_weight(structure) for structure in self.maps]  # type: ignore[arg-type]
         if len(weights) == 1:
             return F.linear(parts, weights[0], None if self.bias is None else self.bias[0]).flatten(1)
@@ -188,7 +191,10 @@ class HGT(nn.Module):
         return self.layers(inputs)[-1]
 
     def layers(self, inputs: Tensor) -> list[Tensor]:
-        """Return the output of each transform, ``[tokens, width]``, first to last."""
+        """Return the output of each transform, ``[tokens, width]``, first to last.
+
+        Further inputs, shuffling and residuals are as the settings say.
+        """
         hidden, results = inputs, []
         for number, (transform, norm) in enumerate(zip(self.transforms, self.norms, strict=True)):
             groups: int = transform.groups  # type: ignore[assignment]
@@ -218,7 +224,14 @@ def _check(kind: str, name: str, valid: Collection[str]) -> None:
 
 
 class _Watched(NamedTuple):
-    """Parameter that a cached table was computed from: its place in a module and its version."""
+    """Parameter that a cached table was computed from.
+
+    Attributes:
+        place: Parameters of its module, by name.
+        name: Its name there.
+        parameter: The parameter.
+        version: Its counter of in-place changes at that time.
+    """
 
     place: dict[str, nn.Parameter | None]
     name: str
@@ -235,7 +248,9 @@ def _version(parameter: nn.Parameter) -> int:
 
 
 class DeFINE(nn.Module):
-    """Deep token embedding: n numbers per token, expanded to k by an :class:`HGT`, reduced to m.
+    """Deep token embedding: n numbers per token, expanded to k, reduced to m.
+
+    An :class:`HGT` expands them.
 
     In evaluation without gradients, the embeddings of the whole vocabulary are computed once and looked up. The table
     is dropped when a parameter changes, the mode is set, or the module is moved or converted.

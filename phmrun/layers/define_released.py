@@ -54,7 +54,9 @@ def released_maps(start: int, widest: int, end: int, depth: int, max_groups: int
 
 
 class ReleasedDeFINE(nn.Module):
-    """Linear map to m/2 numbers, ``depth`` group transforms and a linear map to m.
+    """Unit of released DeFINE: linear map, ``depth`` group transforms, linear map.
+
+    The first map has m/2 outputs, the last m.
 
     Args:
         in_features: n.

@@ -83,7 +83,7 @@ def save(model: nn.Module, path: str | Path) -> Path:
 
 
 def load(factory: Callable[[], Model], path: str | Path) -> Model:
-    """Build the plain model, convert it by the file's recipe, and load the factors.
+    """Build the plain model, convert it by the recipe, and load the factors.
 
     Names and shapes must be equal.
 
@@ -178,7 +178,7 @@ def _check_memory(
 
 
 def _options(structure: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options in their types.
+    """Return the options of a recipe's step in their types.
 
     ``application``, an argument of ``Linear``, is kept if valid.
 

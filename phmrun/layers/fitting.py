@@ -25,7 +25,10 @@ SETTLED = 1e-4
 
 
 def error(weight: Tensor, fitted: Tensor, covariance: Tensor | None = None) -> float:
-    """Return tr((W - Ŵ) C (W - Ŵ)ᵀ), or ‖W - Ŵ‖² without a covariance."""
+    """Return the squared error of Ŵ, or of its outputs.
+
+    ‖W - Ŵ‖² without a covariance, otherwise tr((W - Ŵ) C (W - Ŵ)ᵀ).
+    """
     gap = (weight - fitted).detach().double()
     return float((gap * (gap if covariance is None else gap @ covariance.double())).sum())
 
@@ -33,7 +36,7 @@ def error(weight: Tensor, fitted: Tensor, covariance: Tensor | None = None) -> f
 def energy_kept(weight: Tensor, fitted: Tensor, covariance: Tensor | None = None) -> float:
     """Return the share of W, or of its outputs, that Ŵ explains.
 
-    1 - error / (error of a zero matrix); negative if Ŵ is worse than zero.
+    1 - error / (error of a zero matrix); negative if Ŵ is worse than zero. Outputs count if there is a covariance.
     """
     return 1.0 - error(weight, fitted, covariance) / error(weight, torch.zeros_like(weight), covariance)
 
@@ -103,7 +106,9 @@ def best_low_rank_blocks(
 def best_coupled_blocks(
     weight: Tensor, b: Tensor, d: Tensor, c: Tensor, covariance: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return B, D and C, fitted so that block (i, j) of W ≈ B_i diag(D_ij) C_j.
+    """Return B, D and C of the best coupled blocks.
+
+    Block (i, j) of W ≈ B_i diag(D_ij) C_j.
 
     The fit starts from the best matrix of rank r (D = 1) and optimizes B, then D and C for each column of blocks. Ranks
     beyond min(k, d) keep the initial values.
@@ -134,10 +139,7 @@ def best_coupled_blocks(
         return torch.einsum("ikr,rij,jrc->ikjc", b, d, c).reshape(target.shape)
 
     def improve() -> float:
-        """Optimize B, then D and C of each column of blocks, in place.
-
-        Return the error.
-        """
+        """Optimize B, then D and C by columns of blocks, in place; return the error."""
         coupled = torch.einsum("rij,jrc->irjc", d, c).flatten(2)  # [i, r, in]
         read = coupled @ steady
         for number in range(blocks):
@@ -186,7 +188,9 @@ def best_circulant_blocks(weight: Tensor, size: int, covariance: Tensor | None =
 def best_sparse_low_rank(
     weight: Tensor, places: Tensor, rank: int, covariance: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return U ``[k, r]``, V ``[r, d]`` and S ``[k, m]`` with W ≈ U V + S.
+    """Return U, V and S with W ≈ U V + S.
+
+    U is ``[k, r]``, V ``[r, d]`` and S ``[k, m]``.
 
     S has its numbers in the columns ``places [k, m]``; the factors are in double precision.
 
@@ -198,10 +202,7 @@ def best_sparse_low_rank(
     u, v, s = target, target, target.new_zeros(places.shape)
 
     def improve() -> float:
-        """Fit U V to the rest of S, then S to the rest of U V.
-
-        Return the error.
-        """
+        """Fit U V to W - S, then S to W - U V; return the error."""
         nonlocal u, v, s
         u, v = best_low_rank(target - torch.zeros_like(target).scatter_add(1, places, s), rank, covariance)
         wanted = ((target - u @ v) @ steady).gather(1, places)
@@ -230,7 +231,10 @@ def padded(
 
 
 def _correction(gap: Tensor, covariance: Tensor, part: slice) -> Tensor:
-    """Return the change of the columns ``part`` that best compensates the gap in all columns."""
+    """Return the change of columns ``part`` that best compensates the gap.
+
+    The gap is that in all columns.
+    """
     return _solve(covariance[part, part], covariance[part] @ gap.t()).t()
 
 
@@ -250,7 +254,9 @@ def _until_settled(improve: Callable[[], float], rounds: int = ROUNDS) -> None:
 def best_kronecker_sum(
     weight: Tensor, p: int, q: int, rank: int, covariance: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return A ``[rank, p, q]`` and S ``[rank, k/p, d/q]``, W ≈ Σ_i A_i ⊗ S_i.
+    """Return A and S with W ≈ Σ_i A_i ⊗ S_i.
+
+    A is ``[rank, p, q]`` and S ``[rank, k/p, d/q]``.
 
     The terms are singular vectors of W, rearranged so that each of its p·q blocks is a row. With a covariance,
     alternating least squares follows: the error is quadratic in A and in S. The mixing weights of a block have a mean
@@ -282,9 +288,9 @@ def best_kronecker_sum(
 
 
 def second_factors(weight: Tensor, a: Tensor, covariance: Tensor | None = None) -> Tensor:
-    """Return the best S ``[r, k/p, d/q]`` for A ``[r, p, q]``, in double precision.
+    """Return the best S ``[r, k/p, d/q]`` for A ``[r, p, q]``.
 
-    Linear least squares; ``covariance`` is that of the inputs, or None.
+    Linear least squares in double precision; ``covariance`` is that of the inputs, or None.
     """
     rank, p, q = a.shape
     k, d = weight.shape
@@ -297,7 +303,10 @@ def second_factors(weight: Tensor, a: Tensor, covariance: Tensor | None = None) 
 
 
 def _first_factors(weight: Tensor, covariance: Tensor, b: Tensor, p: int, q: int) -> Tensor:
-    """Return the best A ``[r, p, q]`` for S (``b``) ``[r, k/p, d/q]``, by linear least squares."""
+    """Return the best A ``[r, p, q]`` for S ``[r, k/p, d/q]``.
+
+    Linear least squares; S is the argument ``b``.
+    """
     rank, s, t = b.shape
     blocks = covariance.view(q, t, q, t)
     gram = torch.einsum("isx,bxcy,jsy->ibjc", b, blocks, b).reshape(rank * q, rank * q)

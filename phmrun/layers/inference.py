@@ -64,7 +64,7 @@ class Foldable(Protocol):
 
 
 class PackedLinear(nn.Module):
-    """Linear map y = W x + b by packed factors, for inference on few tokens."""
+    """Linear map y = W x + b by packed factors, for few tokens."""
 
     def __init__(self, linear: Linear, operator: nn.Module) -> None:
         super().__init__()
@@ -82,7 +82,9 @@ class PackedLinear(nn.Module):
 
 
 class PackedFactors(nn.Module):
-    """Product y = W x, computed by a function of the inputs and copies of W's factors.
+    """Product y = W x by copies of W's factors.
+
+    A function of the inputs and the factors computes it.
 
     Args:
         function: Called with inputs ``[tokens, in_features]``, the factors and, by name, the settings.
@@ -173,6 +175,7 @@ def replaced(module: Model, replace: Callable[[nn.Module], nn.Module]) -> Model:
 def _plain(module: nn.Module, application: Form, tables: dict[int, nn.Parameter]) -> nn.Module:
     """Return the inference form of a module, or the module itself if it has none.
 
+    A ``Linear`` is dense or packed, as ``application`` says; an ``Embedding`` is a table, with a zero row for padding.
     ``tables`` holds the dense W of structures by id, and is extended in place.
     """
     if isinstance(module, Linear):

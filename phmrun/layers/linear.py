@@ -104,7 +104,10 @@ def linear_std(in_features: int) -> float:
 
 
 def glorot_std(in_features: int, out_features: int) -> float:
-    """Return the standard deviation √(2 / (in + out)) (Glorot and Bengio 2010, equation 16)."""
+    """Return √(2 / (in + out)), Glorot's standard deviation.
+
+    Source: Glorot and Bengio 2010, equation 16.
+    """
     return float((2 / (in_features + out_features)) ** 0.5)
 
 

@@ -24,7 +24,9 @@ Cell = Literal["standard", "linear-output", "parser-v2"]
 
 
 class GateMaps(nn.Module):
-    """Structured maps of one layer and direction, with 0, 1 or 2 bias vectors per gate.
+    """Structured maps of one layer and direction.
+
+    There are 0, 1 or 2 bias vectors per gate.
 
     With ``doubled`` gates, i, f and o are σ(2·), and the initial state ``[2, hidden]`` (h and c) is learned. See
     :class:`LSTM`.
@@ -323,12 +325,12 @@ class LSTM(nn.Module):
         return fused(inputs, state, weights, self.bias, 1, 0.0, self.training, False, True)[0], None
 
     def _run(self, inputs: Tensor, batch_sizes: Tensor | None, state: State) -> tuple[Tensor, State]:
-        """Run all layers in one kernel call.
+        """Run all layers; return outputs and last states.
 
         Return outputs and last states.
 
-        With an observer, or variational dropout in training, layers run in turn. The observer is called for padded
-        sequences only.
+        One kernel call runs them. With an observer, or variational dropout in training, layers run in turn. The
+        observer is called for padded sequences only.
         """
         inputs = self._drop(inputs, self.input_dropout, batch_sizes)
         dropped = self.weight_dropout if self.training else 0.0

@@ -81,7 +81,10 @@ def set_structure(network: nn.Module, name: str, structure: Structure) -> None:
 
 
 def scope_of(name: str) -> str:
-    """Return a module's part of the network: "encoder", "decoder", "embedding", "output"."""
+    """Return a module's part of the network: "encoder", "decoder", "embedding", "output".
+
+    It is the first part of the name; "…embedding" is "embedding", and norms and positions belong to their part.
+    """
     first = name.partition(".")[0]
     return "embedding" if first.endswith("embedding") else first.removesuffix("_norm").removesuffix("_positions")
 

@@ -26,6 +26,9 @@ def fused(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     If oneDNN lacks a 16-bit LSTM for this processor, call again without it.
 
     The retry applies under CPU autocast only, and computes in 32 bits.
+
+    Raises:
+        RuntimeError: The call fails for another reason.
     """
     try:
         return torch.lstm(*arguments)

@@ -88,7 +88,7 @@ class ConversionReport:
         return text
 
     def __str__(self) -> str:
-        """Return a line of totals, then one row per converted and per left module."""
+        """Return a line of totals, then one row per module."""
         rows = [self.line().partition(";")[0] + f"; {self.before:,} parameters before, {self.after:,} after"]
         rows += [
             f"  {layer.name}: {layer.kind} to {layer.structure}, {layer.before:,} to {layer.after:,} parameters"
@@ -133,7 +133,7 @@ def conversions(model: nn.Module) -> list[ConvertedLayer]:
 
 
 def parameter_count(model: nn.Module) -> int:
-    """Number of parameters of a model; tied ones count once."""
+    """Return the number of parameters of a model; tied ones count once."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 

@@ -25,7 +25,7 @@ Application = Literal["dense", "factored"]
 
 
 class BilinearForm(Protocol):
-    """Bilinear form xᵀ W_l y of a structure for labels l, without building W."""
+    """Bilinear form xᵀ W_l y of a structure, without building W."""
 
     def sides(self, maps: Sequence[Any], x: Tensor, y: Tensor, shift: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return two sides whose inner products are the scores of all pairs.
@@ -317,7 +317,9 @@ def register(name: str) -> Callable[[type[Structure]], type[Structure]]:
 
 
 def options_of(name: str, *, table: bool = False) -> tuple[Option, ...]:
-    """Return the options of a structure, in the order of its constructor, then ``freeze``.
+    """Return the options of a structure, in the constructor's order.
+
+    ``freeze`` follows, unless the structure has it itself.
 
     Args:
         name: Name of a structure or, with ``table``, of an embedding.
@@ -362,7 +364,7 @@ def options_of_function(function: Callable[..., Any]) -> tuple[Option, ...]:
 
 
 def build_structure(structure: "str | Structure", out_features: int, in_features: int, **options: Any) -> Structure:
-    """Build a structure by name, or return a structure object to share (tied embeddings).
+    """Build a structure by name, or return a shared structure object.
 
     The parameters of a new structure are not initialized.
 

@@ -44,9 +44,9 @@ def unpack(corpus: str, cache: Path) -> Path:
 
 
 def checksums(corpus: str) -> dict[str, str]:
-    """Return the SHA-256 of the content of each file of a corpus, by file name.
+    """Return the SHA-256 of a corpus's files, by file name.
 
-    They are read from ``SHA256SUMS``, not computed.
+    They are those of the uncompressed contents, read from ``SHA256SUMS``, not computed.
     """
     rows = (row.split() for row in files(__name__).joinpath("SHA256SUMS").read_text(encoding="utf-8").splitlines())
     return {path.partition("/")[2]: checksum for checksum, path in rows if path.partition("/")[0] == corpus}

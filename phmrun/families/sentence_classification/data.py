@@ -104,7 +104,7 @@ class ClassificationBatches(Dataset[ClassificationBatch]):
     store: ItemStore
 
     def __getitem__(self, batch: Batch) -> ClassificationBatch:
-        """Return the items of a batch, padded to the longest sentence of each side."""
+        """Return the items of a batch, padded to the longest sentence."""
         numbers = batch.indices.tolist()
         sentences = tuple(batch_of([side[number] for number in numbers]) for side in self.store.sentences)
         labels = torch.from_numpy(self.store.labels[batch.indices])
@@ -144,7 +144,10 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
         return self.corpus.split_sources.get(split, self.corpus.sources)
 
     def fingerprints(self) -> dict[str, str]:
-        """Return SHA-256 sums by their names in the run id, that of the vectors included."""
+        """Return SHA-256 sums by their names in the run id.
+
+        That of the file of vectors is included.
+        """
         vectors = {} if self.vectors is None else {"vectors": sha256_of(self.vectors)}
         return {**super().fingerprints(), **vectors}
 
@@ -183,7 +186,10 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
         return Found(vectors.places + len(SPECIALS), vectors.vectors)
 
     def prepare(self) -> None:
-        """Encode the items unless they are cached, and print the coverage of pretrained vectors."""
+        """Encode the items unless they are cached.
+
+        A note tells the coverage of pretrained vectors, if there are any.
+        """
         super().prepare()
         if self.pretrained is not None:
             types, tokens = (f"{self.coverage[key]:.1%}" for key in ("types", "train_tokens"))
@@ -206,7 +212,10 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
         return {"types": int(covered.sum()) / words, **tokens}
 
     def statistics(self) -> dict[str, Any]:
-        """Return items, labels and words by split, the vocabulary's size, and the vectors' coverage."""
+        """Return items, labels and words by split, and vocabulary sizes.
+
+        With a file of vectors, also its name and coverage.
+        """
         vectors = {} if self.vectors is None else {"vectors": {"file": self.vectors.name, **self.coverage}}
         return {**super().statistics(), **vectors}
 
@@ -219,11 +228,14 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
         return tuple(side.lengths for side in self.prepared.stores[split].sentences)
 
     def weights(self) -> ArrayLike:
-        """Return 1 for each training item, so that items and not tokens are averaged."""
+        """Return 1 for each training item, ``[items]``.
+
+        So items and not tokens are averaged.
+        """
         return np.ones(len(self.prepared.stores[TRAIN]))
 
     def inputs(self, split: str) -> Iterator[str]:
-        """Yield the items of a split as lines, with a tab between two sentences.
+        """Yield the items of a split as lines, sentences separated by tabs.
 
         Items that the reader skips are left out.
         """

@@ -157,7 +157,7 @@ def _encode(
 
     Return its statistics.
 
-    Items with a sentence of more than ``limit`` words are left out; None: none.
+    Items with a sentence of more than ``limit`` words are left out; None: none. Notes count them, by reason.
 
     Raises:
         PhmrunError: (exit 3) No item is left.
@@ -223,7 +223,9 @@ def divided(reader: Reader, shares: Mapping[str, int], *, without: Iterable[Read
 
 
 def in_parts(reader: Reader, parts: Path) -> Iterator[Item | LeftOut]:
-    """Yield the items with their parts, read from a file with a name per item.
+    """Yield the items with their parts.
+
+    A file has the names, one for each item.
 
     Skipped items have no name in the file, and are yielded unchanged.
     """
@@ -232,7 +234,7 @@ def in_parts(reader: Reader, parts: Path) -> Iterator[Item | LeftOut]:
 
 
 def hundredth(sentence: str) -> int:
-    """Return a number from 0 to 99, by the first 8 bytes of the text's SHA-256."""
+    """Return a number from 0 to 99 by the text's SHA-256."""
     return int.from_bytes(hashlib.sha256(sentence.encode()).digest()[:8], "big") % 100
 
 

@@ -47,7 +47,7 @@ class ClassificationModule(TrainingModule):
         self.criterion = criterion
 
     def loss(self, batch: ClassificationBatch) -> Loss:
-        """Return the loss and the number of correct labels, summed over the items of the batch.
+        """Return the loss and the correct labels, summed over the items.
 
         Label smoothing and ``criterion`` apply in training only.
         """
@@ -60,7 +60,7 @@ class ClassificationModule(TrainingModule):
         return Loss(total, nll, batch.units, {"accuracy": hits}, predictions)
 
     def predictions(self, batch: ClassificationBatch) -> list[Prediction]:
-        """Return the logits of the batch as a prediction with an identity output map."""
+        """Return one prediction: the logits of the batch, with an identity map."""
         return [Prediction(self.network(*batch.sentences), nn.Identity())]
 
     def export_graph(self) -> ExportGraph:

@@ -62,11 +62,9 @@ class WordVectors:
 
 
 def open_vectors(path: Path, cache: Path) -> WordVectors:
-    """Open the vectors of a file (UTF-8, plain or gzip).
+    """Return the vectors of a file (UTF-8, plain or gzip).
 
-    Convert it if necessary.
-
-    The converted vectors are kept in ``cache``.
+    They are converted into ``cache`` unless a file of the same content has been.
 
     Raises:
         PhmrunError: (exit 3) The file is missing or damaged, a line has a different width than the first, or a value

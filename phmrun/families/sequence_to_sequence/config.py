@@ -82,9 +82,9 @@ class ParallelDataConfig(DataConfig):
         return self
 
     def testing(self, *paths: Path) -> Self:
-        """Return a copy with source and target files as the test set and no other data.
+        """Return a copy with source and target files as its only data.
 
-        ``paths`` are exactly these two.
+        They are the test set; ``paths`` are exactly these two.
         """
         nothing = dict.fromkeys((*_FILES, "prefix"))
         source, target = paths

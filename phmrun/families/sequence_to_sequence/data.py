@@ -270,9 +270,9 @@ def own_files(data: ParallelDataConfig) -> Files:
 
 
 def _file(data: ParallelDataConfig, split: str, side: str, language: str) -> Path | None:
-    """Return the file of a side of a split, None if it is optional and missing.
+    """Return the file of a side of a split.
 
-    With a prefix, files may end in ``.gz``.
+    None if the split is optional and missing. With a prefix, files may end in ``.gz``.
 
     Raises:
         PhmrunError: (exit 3) A required or named file does not exist.

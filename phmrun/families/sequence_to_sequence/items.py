@@ -12,9 +12,9 @@ from phmrun.text.lines import read_parallel
 
 
 def read_items(run: Run, split: str, part: str) -> Items | None:
-    """Return the BLEU counts of each translation of a split, or of a part of it.
+    """Return the BLEU counts of each translation of a split.
 
-    Predictions come from the run, references from its data. ``part`` of "" is the whole split.
+    Predictions come from the run, references from its data. Only items of ``part`` count; "" is the whole split.
 
     Returns:
         The counts; None if the data have no parts for this split.

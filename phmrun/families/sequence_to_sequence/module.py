@@ -62,7 +62,7 @@ class SequenceToSequenceModule(TrainingModule):
         return Loss(total, nll, batch.units, predictions=predictions)
 
     def predictions(self, batch: ParallelBatch) -> list[Prediction]:
-        """Return the hidden vectors of all target tokens of the batch, with the output map."""
+        """Return one prediction: hidden vectors of the target tokens, with the output map."""
         hidden = self.network(batch.source, batch.mask, batch.target)
         return [Prediction(hidden.flatten(0, 1).index_select(0, batch.positions), self.network.output)]
 
@@ -73,7 +73,7 @@ class SequenceToSequenceModule(TrainingModule):
         return {"bleu": bleu(translator.translate(sources), references, resamples=0).value}
 
     def export_graph(self) -> ExportGraph:
-        """Return the export graph from tokens of both sides to logits of the next target tokens."""
+        """Return the export graph, from tokens of both sides to next-token logits."""
         from phmrun.families.sequence_to_sequence.graph import translation_graph
 
         return translation_graph(self.network)

@@ -81,7 +81,10 @@ class Search:
         return self.engine if self.quantization == "none" else f"{self.engine}-{self.quantization}"
 
     def signature(self) -> str:
-        """Return the search settings that affect scores, as ``key:value`` pairs joined by ``|``."""
+        """Return the search settings that affect scores, as ``key:value|…``.
+
+        The penalty is left out if it is "gnmt", the application for another engine than torch.
+        """
         penalty = "" if self.penalty == "gnmt" else f"|penalty:{self.penalty}"
         limit = f"{self.max_length_ratio:g}x+{self.max_length_offset}"
         application = self.application if self.parts()[1] == "dense" else f"{self.application}-throughout"
@@ -224,9 +227,10 @@ class Translator:
         )
 
     def _scores(self, outputs: Sequence[str], references: Sequence[str], parts: Path | None) -> dict[str, Score]:
-        """Return BLEU and chrF of the outputs, and BLEU of each part, by name.
+        """Return BLEU and chrF of the outputs, by name.
 
-        ``parts`` is a file with the part of each line, or None. Signatures include search and weights.
+        BLEU of each part is added. ``parts`` is a file with the part of each line, or None. Signatures include search
+        and weights.
         """
         measures = {**self._measures, "chrf": chrf}
         scores = {key: measure(outputs, references) for key, measure in measures.items()}

@@ -58,12 +58,10 @@ def prepare_parallel(
     cache: Path,
     vocabularies: Vocabularies | None = None,
 ) -> Prepared[Vocabularies, ParallelStore]:
-    """Check a parallel corpus, learn its vocabularies and encode it.
+    """Return a parallel corpus, encoded with its vocabularies.
 
-    If the result is in the cache, load it.
-
-    The result is kept in ``cache`` by its content. Memory does not grow with the corpus. A second process with the same
-    corpus waits for the first.
+    Its text is checked, vocabularies are learned and the pairs encoded, unless ``cache`` has the result for the same
+    content. Memory does not grow with the corpus. A second process with the same corpus waits for the first.
 
     Args:
         files: (source, target) files by split; ``train`` is required unless ``vocabularies`` are passed.
@@ -125,7 +123,7 @@ def _measure(split: str, source: Path, target: Path) -> tuple[int, int]:
 def _learn(sides: tuple[Path, Path], pairs: int, characters: int, settings: VocabularySettings) -> Vocabularies:
     """Return vocabularies learned from the training split.
 
-    Words come from all pairs, subwords from an evenly spaced sample of at most ``SAMPLE`` characters.
+    Words come from all pairs, subwords from an evenly spaced sample of at most ``SAMPLE`` characters. Notes tell so.
 
     Args:
         sides: Source and target file.
@@ -211,7 +209,7 @@ def _encode(
 
 
 def _described(vocabularies: Vocabularies) -> dict[str, Any]:
-    """Return the statistics of the vocabularies."""
+    """Return kind, joining and sizes of the vocabularies, for statistics."""
     sizes = {
         side: {"size": len(vocabulary), "entries": vocabulary.entries, "requested": vocabulary.requested}
         for side, vocabulary in (("source", vocabularies.source), ("target", vocabularies.target))

@@ -78,7 +78,7 @@ class Blast(Structure):
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
         """Fit in place: alternating least squares from the best matrix of rank r.
 
-        Then by gradients.
+        Then by gradients. With a covariance, the error of the outputs is minimized.
         """
         with torch.no_grad():
             best = best_coupled_blocks(weight, self.b, self.d, self.c, covariance)
@@ -87,7 +87,7 @@ class Blast(Structure):
         super().fit(weight, covariance)
 
     def materialize(self) -> Tensor:
-        """Return W: for each row of blocks, B_i times the concatenation of all diag(D_ij) C_j."""
+        """Return W: each row of blocks is B_i times all diag(D_ij) C_j side by side."""
         coupled = self.d.permute(1, 0, 2).unsqueeze(-1) * self.c.transpose(0, 1)  # [i, r, j, d/b]
         matrix = torch.bmm(self.b, coupled.flatten(2)).flatten(0, 1)
         return matrix[: self.out_features, : self.in_features]

@@ -32,13 +32,16 @@ from phmrun.layers.structure import Application, Structure, register
 
 
 class CirculantForm:
-    """Bilinear form xᵀ W y as an inner product of spectra, with W's eigenvalues as a filter."""
+    """Bilinear form xᵀ W y as an inner product of spectra.
+
+    W's eigenvalues are a filter.
+    """
 
     def sides(self, maps: Sequence["Circulant"], x: Tensor, y: Tensor, shift: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return two sides whose inner products are the scores.
 
-        For several labels they are spectra, for one label x and W y + u themselves. See
-        :meth:`phmrun.layers.structure.BilinearForm.sides`.
+        For several labels they are spectra, for one label x and W y + u themselves. Without ``shift``, u is left out.
+        See :meth:`phmrun.layers.structure.BilinearForm.sides`.
         """
         columns = torch.stack([structure.column for structure in maps])
         x, y = x.to(columns.dtype), y.to(columns.dtype)  # no transform in half precision
@@ -144,9 +147,9 @@ def signal(spectra: Tensor, size: int) -> Tensor:
 
 
 def convolved(vectors: Tensor, column: Tensor) -> Tensor:
-    """Return C x for the circulant matrix C with first column ``[d]``.
+    """Return C x for the circulant matrix with this first column.
 
-    Shapes: ``[…, d] -> […, d]``.
+    Shapes: ``[…, d] -> […, d]``, the column is ``[d]``.
 
     Equal to QᵀΛQ x, in fewer passes over memory. Differentiable once.
     """

@@ -95,7 +95,10 @@ class Guided(Structure):
             self.dense.copy_(self.inside.materialize())
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Fit Ŵ by its structure, and copy ``weight`` to D, in place."""
+        """Fit Ŵ by its structure, and copy ``weight`` to D, in place.
+
+        Only Ŵ takes the covariance into account.
+        """
         self.inside.fit(weight, covariance)
         with torch.no_grad():
             self.dense.copy_(weight)
@@ -107,20 +110,23 @@ class Guided(Structure):
         return torch.lerp(self.inside.materialize(), self.dense, self.alpha.to(self.dense.dtype))
 
     def rows(self, index: Tensor) -> Tensor:
-        """Return rows of W in training while α > 0, otherwise rows of Ŵ."""
+        """Return rows of W in training while α > 0, otherwise of Ŵ."""
         if not self._guiding:
             return self.inside.rows(index)
         with full_precision(self):  # under autocast, lerp would mix 16-bit rows with 32-bit ones
             return torch.lerp(self.inside.rows(index), F.embedding(index, self.dense), self.alpha.to(self.dense.dtype))
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Return W x in training while α > 0 (W is built), otherwise Ŵ x by its factors."""
+        """Return W x in training while α > 0, otherwise Ŵ x by its factors.
+
+        In the first case W is built.
+        """
         return F.linear(inputs, build_weight(self)) if self._guiding else self.inside.apply_factored(inputs)
 
     def packed(self) -> nn.Module | None:
-        """Return the packed form of Ŵ, None if it has none.
+        """Return the packed form of Ŵ, or None.
 
-        D has no part in inference.
+        None if Ŵ has none; D has no part in inference.
         """
         return self.inside.packed()
 

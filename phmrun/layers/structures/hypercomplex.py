@@ -68,7 +68,10 @@ class Hypercomplex(Structure):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, *, algebra: str, **_: object) -> str | None:  # type: ignore[override]
-        """Return why the algebra does not exist or its n does not divide both sizes, else None."""
+        """Return why the algebra does not fit the sizes, else None.
+
+        It must exist, and its n divide both sizes.
+        """
         fitting = [name for name, n in ORDERS.items() if out_features % n == 0 and in_features % n == 0]
         if algebra in fitting:
             return None
@@ -106,7 +109,10 @@ class Hypercomplex(Structure):
         self.s.copy_(second_factors(weight, self.a, covariance))
 
     def materialize(self) -> Tensor:
-        """Return W = Σ_i A_i ⊗ S_i, or Σ_i S_i ⊗ A_i in the layout "interleaved"."""
+        """Return W = Σ_i A_i ⊗ S_i.
+
+        In the layout "interleaved" it is Σ_i S_i ⊗ A_i.
+        """
         return kronecker_sum(*self._terms())
 
     def rows(self, index: Tensor) -> Tensor:
@@ -132,7 +138,7 @@ class Hypercomplex(Structure):
         return multiplications(self.a, self.s)
 
     def packed(self) -> nn.Module:
-        """Return a module that applies copies of A and S as two matrix products."""
+        """Return a module that applies copies of A and S."""
         mixer, weight, mixer_first = factors(self.a, self.s)
         interleaved = self.layout == "interleaved"
         return PackedFactors(apply_numbers, mixer, weight, mixer_first=mixer_first, interleaved=interleaved)
@@ -174,7 +180,7 @@ def multiplication(n: int) -> Tensor:
 
 @functools.cache
 def sign(n: int, i: int, j: int) -> int:
-    """Return the sign, 1 or −1, of e_i·e_j in the algebra of dimension n.
+    """Return the sign of e_i·e_j in the algebra of dimension n, 1 or −1.
 
     The product is ±e_(i xor j). Cayley–Dickson construction from dimension n/2:
     (p, q)(r, s) = (p r - s* q, s p + q r*), * the conjugate.

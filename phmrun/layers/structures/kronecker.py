@@ -40,7 +40,7 @@ APART = 4
 
 
 class Shapes(NamedTuple):
-    """Sizes of the two factors of each Kronecker product: A_i ``[p, q]`` and B_i ``[s, t]``."""
+    """Sizes of the factors: A_i is ``[p, q]`` and B_i ``[s, t]``."""
 
     p: int
     q: int
@@ -120,7 +120,10 @@ class Kronecker(Structure):
         return kronecker_sum(*self._terms())[: self.out_features, : self.in_features]
 
     def rows(self, index: Tensor) -> Tensor:
-        """Return rows of W without building it: row (α, σ) is Σ_i A_i[α, :] ⊗ B_i[σ, :]."""
+        """Return rows of W without building it.
+
+        Row (α, σ) is Σ_i A_i[α, :] ⊗ B_i[σ, :].
+        """
         flat = index.reshape(-1)
         s = self.shapes.s
         mix = self.a.index_select(0, flat // s)  # [tokens, q, r]
@@ -140,9 +143,9 @@ class Kronecker(Structure):
         return self.a.shape[2] * p * q * s * t
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """Return the fans (fan-out, fan-in) of A and B, as cores of a tensor train.
+        """Return the fans (fan-out, fan-in) of A and B.
 
-        A has q inputs, B t inputs of each of r terms.
+        The factors are cores of a tensor train: A has q inputs, B t inputs of each of r terms.
         """
         p, q, s, t = self.shapes
         rank = self.a.shape[2]
@@ -182,9 +185,9 @@ class Kronecker(Structure):
 def apply_padded(
     inputs: Tensor, mixer: Tensor, weight: Tensor, mixer_first: bool, columns: int, out_features: int
 ) -> Tensor:
-    """Return W x by factors of the larger matrix that W is cut from.
+    """Return W x by factors of a larger matrix.
 
-    Inputs are padded with zeros to ``columns``, outputs cut to ``out_features``.
+    W is its first rows and columns. Inputs are padded with zeros to ``columns``, outputs cut to ``out_features``.
 
     Returns:
         ``[tokens, out_features]``.
@@ -202,14 +205,17 @@ def ceil_shapes(out_features: int, in_features: int) -> Shapes:
 
 @functools.lru_cache(maxsize=1024)
 def nearest_shapes(out_features: int, in_features: int) -> Shapes:
-    """Return the shapes with the smallest a + b = p·q + s·t, where a·b = k·d.
+    """Return the shapes with the smallest a + b, where a·b = k·d.
 
-    If a and b differ by more than a factor of ``APART``, the longer side is padded.
+    a is p·q, b is s·t. If a and b differ by more than a factor of ``APART``, the longer side is padded.
     """
     pairs = [(p, q) for p in divisors(out_features) for q in divisors(in_features)]
 
     def cost(pair: tuple[int, int]) -> tuple[int, float]:
-        """Return a + b of a pair (p, q), then the distance of p from √k, to break ties."""
+        """Return a + b of a pair (p, q), then the distance of p from √k.
+
+        The latter breaks ties.
+        """
         a = pair[0] * pair[1]
         # Ties: as in the paper, A is nearest to √k × √d.
         return a + out_features * in_features // a, abs(math.log(pair[0] ** 2 / out_features))
@@ -225,9 +231,9 @@ def nearest_shapes(out_features: int, in_features: int) -> Shapes:
 
 
 def _padded(longer: int, shorter: int) -> Shapes:
-    """Return the shapes with the smallest a + b, the longer side grown by less than a block.
+    """Return the shapes with the smallest a + b.
 
-    p and s divide the longer side, q and t the shorter one.
+    The longer side may grow by less than a block. p and s make the longer side, q and t the shorter one.
     """
     root = math.sqrt(longer * shorter)
     candidates = []

@@ -91,7 +91,7 @@ class LowRank(Structure):
         return PackedFactors(apply_low_rank, self.u, self.v)
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """Return the fans (fan-out, fan-in) of V and U: (r, d) and (k, r)."""
+        """Return the fans (fan-out, fan-in) of V, (r, d), and of U, (k, r)."""
         return {"v": (self.rank, self.in_features), "u": (self.out_features, self.rank)}
 
     def token_multiplications(self) -> int:

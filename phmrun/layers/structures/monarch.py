@@ -105,16 +105,19 @@ class Monarch(Structure):
             super().fit(weight, covariance)
 
     def factors(self) -> tuple[Tensor, Tensor]:
-        """Return L ``[b, k/b, b·r]`` and R ``[b, b·r, d/b]``, normalized if ``normalize`` is set."""
+        """Return L ``[b, k/b, b·r]`` and R ``[b, b·r, d/b]``.
+
+        With ``normalize``, each is divided by its growth and multiplied by its gain.
+        """
         if self.gain is None:
             return self.left, self.right
         of_left, of_right = self.gain / self._growth()
         return self.left * of_left, self.right * of_right
 
     def _growth(self) -> Tensor:
-        """Return how much the root mean squares of L and R have grown since their initialization.
+        """Return the growth of L and R since their initialization, ``[2]``.
 
-        Ratios ``[2]``, at least 1.
+        It is the ratio of the root mean squares, at least 1.
         """
         pairs = zip((self.left, self.right), self.drawn, strict=True)
         return torch.stack([(factor.square().mean() + 1e-8).sqrt() / drawn for factor, drawn in pairs]).clamp(min=1.0)
@@ -142,7 +145,10 @@ class Monarch(Structure):
         return vectors.reshape(*index.shape, self.in_features)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Return W x by two batched products, with R and L, and a permutation in between."""
+        """Return W x by two batched products, with R and L.
+
+        A permutation is in between.
+        """
         return apply_monarch(inputs, *self.factors(), out_features=self.out_features)
 
     def packed(self) -> nn.Module:

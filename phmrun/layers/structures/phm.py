@@ -103,7 +103,10 @@ class PHM(Structure):
             self.s.copy_(s)
 
     def mixers(self) -> Tensor:
-        """Return A ``[n, n, n]`` of the formula, computed from A and B for the variant."""
+        """Return A ``[n, n, n]`` of the formula, differentiable.
+
+        It is computed from A and B for the variant.
+        """
         a = self.a if self.b is None else self.a * torch.sigmoid(self.b)
         if self.variant == "paper":
             return a
@@ -115,7 +118,10 @@ class PHM(Structure):
         return kronecker_sum(self.mixers(), self.s)
 
     def rows(self, index: Tensor) -> Tensor:
-        """Return rows of W without building it: row (a, p) is Σ_i A_i[a, :] ⊗ S_i[p, :]."""
+        """Return rows of W without building it.
+
+        Row (a, p) is Σ_i A_i[a, :] ⊗ S_i[p, :].
+        """
         return kronecker_rows(self.mixers(), self.s, index)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
@@ -130,9 +136,9 @@ class PHM(Structure):
         return self.n * self.out_features * self.in_features
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """Return the fans (fan-out, fan-in) of A and S, as cores of a tensor train.
+        """Return the fans (fan-out, fan-in) of A and S.
 
-        A has n inputs, S d/n inputs of each of n terms.
+        The factors are cores of a tensor train: A has n inputs, S d/n inputs of each of n terms.
         """
         return {"a": (self.n**2, self.n), "s": (self.out_features // self.n, self.in_features)}
 
@@ -141,7 +147,7 @@ class PHM(Structure):
         return multiplications(self.a, self.s)
 
     def packed(self) -> nn.Module:
-        """Return a module that applies copies of A and S as two matrix products."""
+        """Return a module that applies copies of A and S."""
         mixer, weight, mixer_first = factors(self.mixers(), self.s)
         return PackedFactors(apply_factors, mixer, weight, mixer_first=mixer_first)
 
@@ -224,7 +230,9 @@ def apply_factors(inputs: Tensor, mixer: Tensor, weight: Tensor, mixer_first: bo
 
 
 def unit_mixers(a: Tensor) -> None:
-    """Draw A ``[r, p, q]`` in place: the r numbers of each block are a random unit vector.
+    """Draw A ``[r, p, q]`` in place, a random unit vector for each block.
+
+    The r numbers of a block are the vector.
 
     Every block of W then has the variance of S for any r. Independent numbers of variance 1/r would achieve this only
     on average over blocks.

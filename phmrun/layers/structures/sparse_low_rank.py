@@ -65,7 +65,10 @@ class SparseLowRank(Structure):
     def check(  # type: ignore[override]
         cls, out_features: int, in_features: int, *, rank: int, density: float, budget: float | str, seed: int
     ) -> str | None:
-        """Return why ``rank``, ``density``, ``seed`` or ``budget`` is out of range, else None."""
+        """Return why ``rank``, ``density``, ``seed`` or ``budget`` is invalid, else None.
+
+        The rank is 0 to min(k, d), the density above 0 and at most 1, the seed at least 0, the budget a share.
+        """
         most = min(out_features, in_features)
         if not 0 <= rank <= most:
             return f"rank = {rank}; valid rank: 1 to {most}, or 0 for the budget's"
@@ -87,7 +90,10 @@ class SparseLowRank(Structure):
             nn.init.uniform_(factor, -bound, bound)
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Fit in place: U V and S in turn, then all by gradients."""
+        """Fit in place: U V and S in turn, then all by gradients.
+
+        With a covariance, the error of the outputs is minimized.
+        """
         with torch.no_grad():
             best = best_sparse_low_rank(weight, self.places, self.rank, covariance)
             for factor, value in zip((self.u, self.v, self.s), best, strict=True):
@@ -99,7 +105,7 @@ class SparseLowRank(Structure):
         return (self.u @ self.v).scatter_add(1, self.places, self.s)
 
     def rows(self, index: Tensor) -> Tensor:
-        """Return rows of W without building it: rows of U times V, plus rows of S."""
+        """Return rows of W without building it: rows of U V plus rows of S."""
         flat = index.reshape(-1)
         places = self.places.index_select(0, flat)
         vectors = (F.embedding(flat, self.u) @ self.v).scatter_add(1, places, F.embedding(flat, self.s))

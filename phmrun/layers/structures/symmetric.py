@@ -82,7 +82,7 @@ class Symmetric(Structure):
         return torch.diag(self.diagonal)
 
     def rows(self, index: Tensor) -> Tensor:
-        """Return row i of diag(w) for each index i: w_i at place i, zeros elsewhere."""
+        """Return rows of diag(w) by number: w_i at place i, zeros elsewhere."""
         return F.one_hot(index, self.in_features) * self.diagonal
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
