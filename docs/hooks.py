@@ -1,4 +1,4 @@
-"""Generated pages of the documentation: the command line, and the pictures of results."""
+"""Generated pages of the documentation: the command line, and the pages and pictures of results."""
 
 import re
 from pathlib import Path
@@ -20,8 +20,8 @@ def on_files(files: Files, config: Any) -> Files:
     text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="phmrun", title="Command line")
     files.append(File.generated(config, PAGE, content=text))
     project = Path(config["config_file_path"]).parent
-    for picture in sorted(project.glob("results/*/*.svg")):
-        files.append(File.generated(config, picture.relative_to(project).as_posix(), abs_src_path=str(picture)))
+    for path in sorted([*project.glob("results/*/*.svg"), *project.glob("results/*/README.md")]):
+        files.append(File.generated(config, path.relative_to(project).as_posix(), abs_src_path=str(path)))
     return files
 
 

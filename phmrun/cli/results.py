@@ -145,20 +145,21 @@ def build(
         bool, typer.Option("--check", help="Write nothing; exit with code 3 if the page would differ.")
     ] = False,
 ) -> None:
-    """Write the page of all results from DIR/questions.yaml and its results.
+    """Write the page of all results, and DIR/SWEEP/README.md for each sweep.
 
-    No data or runs are needed.
+    Both are made of DIR/questions.yaml and the results. No data or runs are needed.
     """
     from phmrun.report.results_page import page_of, save_pictures
 
     page = page_of(folder)
     if check:
-        there = out.read_text(encoding="utf-8") if out.is_file() else ""
         # Plots only need to exist: releases of Matplotlib write the same one in different bytes.
-        if there != page.text or not all(picture.is_file() for picture in page.pictures):
+        other = [path for path, text in {out: page.text, **page.pages}.items() if not _holds(path, text)]
+        other += [path for path in page.pictures if not path.is_file()]
+        if other:
             raise PhmrunError(
                 "the page is not what the results say",
-                where=str(out),
+                where=str(other[0]),
                 hint=f"phmrun results build {folder} --out {out}",
                 code=ExitCode.DATA,
             )
@@ -167,5 +168,11 @@ def build(
     from phmrun.files import write_text
 
     save_pictures(page)
-    write_text(out, page.text)
+    for path, text in {**page.pages, out: page.text}.items():
+        write_text(path, text)
     console.stdout().print(str(out), markup=False)
+
+
+def _holds(path: Path, text: str) -> bool:
+    """True if a file has exactly this text; False if it is missing."""
+    return path.is_file() and path.read_text(encoding="utf-8") == text

@@ -73,7 +73,14 @@ class Code:
     title: str = ""
 
 
-Part = Text | Listing | Picture | Code
+@dataclass(frozen=True)
+class Links:
+    """List of links to other pages: title, address relative to this page, and a remark."""
+
+    items: Sequence[tuple[str, str, str]]
+
+
+Part = Text | Listing | Picture | Code | Links
 
 
 @dataclass(frozen=True)
@@ -142,6 +149,11 @@ def _html(part: Part) -> str:
         caption = escaped(part.caption)
         image = f'<img alt="{caption}" src="data:image/svg+xml;base64,{drawing}">'
         return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
+    if isinstance(part, Links):
+        items = (
+            f'<li><a href="{quote(to)}">{escaped(name)}</a>: {escaped(remark)}</li>' for name, to, remark in part.items
+        )
+        return f"<ul>{''.join(items)}</ul>"
     if isinstance(part, Code):
         body = f"<pre><code>{escaped(part.text)}</code></pre>"
     else:
@@ -158,6 +170,8 @@ def _markdown(part: Part) -> str:
         return _marked(part.text)
     if isinstance(part, Picture):
         return f"![{_marked(part.caption)}]({quote(part.link or part.path.name)})"
+    if isinstance(part, Links):
+        return "\n".join(f"- [{_marked(name)}]({quote(to)}): {_marked(remark)}" for name, to, remark in part.items)
     if isinstance(part, Code):
         heading = f"{_marked(part.title)}:\n\n" if part.title else ""
         return heading + fenced(shared(part.text), part.language)

@@ -11,6 +11,7 @@ regularized incomplete beta function by its continued fraction (Lentz 1976).
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from statistics import fmean, stdev
 
 _STEPS = 300
@@ -28,6 +29,7 @@ def t_cdf(t: float, freedom: float) -> float:
     return 1 - tail if t > 0 else tail
 
 
+@cache
 def t_quantile(share: float, freedom: float) -> float:
     """Return the quantile of a share of the t distribution, by bisection.
 
@@ -43,6 +45,8 @@ def t_quantile(share: float, freedom: float) -> float:
         high *= 2
     for _ in range(100):
         middle = (low + high) / 2
+        if middle in (low, high):
+            break  # no number lies between
         low, high = (middle, high) if t_cdf(middle, freedom) < share else (low, middle)
     return (low + high) / 2
 

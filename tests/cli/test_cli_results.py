@@ -27,7 +27,7 @@ def clone(tmp_path, monkeypatch):
 
 
 def test_a_page_that_says_something_else_is_told_and_left(phmrun, clone, monkeypatch):
-    monkeypatch.setattr(results_page, "page_of", lambda folder: results_page.Page("# Results\n", {}))
+    monkeypatch.setattr(results_page, "page_of", lambda folder: results_page.Page("# Results\n", {}, {}))
     before = (clone / "RESULTS.md").read_text()
     result = phmrun("results", "build", "--check")
     assert result.code == ExitCode.DATA

@@ -1,0 +1,190 @@
+"""Answer that one sweep of a folder of results gives: its own page, its picture, its verdicts."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+from pydantic import AfterValidator, BaseModel
+
+from phmrun.errors import counted
+from phmrun.files import is_name
+from phmrun.ledger.card import duration, number
+from phmrun.ledger.wording import row_name
+from phmrun.metric import metric_of
+from phmrun.report.content import environments
+from phmrun.report.document import Code, Document, Listing, Part, Picture, Text, to_markdown
+from phmrun.results.baselines import baseline_rows
+from phmrun.results.costs import Point, points_of
+from phmrun.results.layout import lay_out
+from phmrun.results.table import Effect
+from phmrun.results.verdicts import verdict_words
+from phmrun.statistics.verdict import Verdict
+from phmrun.sweeps.cell_status import CellState
+from phmrun.sweeps.plan import SEED
+from phmrun.sweeps.results import Asked, view_of_sweep
+
+PAGE, PICTURE, NONE = "README.md", "effects.svg", "–"
+
+
+def _folder_name(name: str) -> str:
+    """Return a name unchanged.
+
+    Raises:
+        ValueError: It is not a valid name of a folder.
+    """
+    if not is_name(name):
+        raise ValueError(f"{name!r:.80} is no name of a folder")
+    return name
+
+
+class SweepOfQuestion(BaseModel, extra="forbid"):
+    """Sweep that answers a question: a folder with its file and its results."""
+
+    name: Annotated[str, AfterValidator(_folder_name)]
+    # of `sweep --until-decided`; `None`: a single test of all seeds
+    max_seeds: int | None = None
+    margin: float | None = None  # δ of a sequential sweep; `None`: the metric's default
+    scores: tuple[str, ...] = ()  # scores shown; the main one if empty
+    rows: tuple[str, ...] = ()  # keys of the rows; the usual ones if empty
+    withdrawn: dict[str, str] = {}  # reasons by row for withdrawn verdicts; the scores are still shown
+    costs: tuple[str, ...] = ()  # costs beside the parameters, such as training-time
+
+
+class Compared(NamedTuple):
+    """Difference of a row from the dense one in a score."""
+
+    effect: Effect
+    score: str
+
+
+class Answer:
+    """Results of one sweep, with its verdicts as the folder's questions ask for them."""
+
+    def __init__(self, asked: SweepOfQuestion, file: Path, runs_dir: Path) -> None:
+        self._asked, self._file = asked, file
+        shape = Asked(rows=asked.rows, scores=asked.scores, max_seeds=asked.max_seeds, margin=asked.margin)
+        view, _ = view_of_sweep(str(file), runs_dir, shape)
+        self._done = [status for status in view.statuses if status.state is CellState.DONE]
+        self._seeds = len({status.cell.at[SEED] for status in view.statuses})
+        self._table = view.table
+        compared = view.differences()
+        self._withdrawn = {row: self._reason(row) for row, _ in compared if self._reason(row)}
+        self._differences = {
+            place: comparison for place, comparison in compared.items() if place[0] not in self._withdrawn
+        }
+        self.title = self._table.title or asked.name
+        self.score = self._table.headings[0].scores[0]
+        self.picture = file.with_name(PICTURE)
+        self.compared = list(self._comparisons())
+        self.points: list[Point] = points_of(self._table, 0)
+        self.floor = self._floor()
+
+    def _name(self, row: int) -> str:
+        """Return a row's name, made of its keys: "phm n=4, lr 0.006"."""
+        return row_name(dict(zip(self._table.keys, self._table.rows[row], strict=True)))
+
+    def _reason(self, row: int) -> str:
+        """Return the reason why a row's verdict is withdrawn.
+
+        The result is empty if it is not.
+        """
+        name = self._name(row)
+        return next((reason for begin, reason in self._asked.withdrawn.items() if name.startswith(begin)), "")
+
+    def _comparisons(self) -> Iterator[Compared]:
+        """Yield the comparisons that have an interval, by row and score."""
+        for (row, column), comparison in sorted(self._differences.items()):
+            shown = comparison.judgement.difference
+            if shown is not None:
+                different = comparison.verdict is Verdict.DIFFERENT
+                effect = Effect(self._name(row), shown.value, shown.low, shown.high, shown.seeds[0], different)
+                yield Compared(effect, self._table.headings[column].scores[0])
+
+    def _floor(self) -> str:
+        """Return the best trivial system of the first score: "bag-of-words 76.40".
+
+        Without one on record, a dash.
+        """
+        lower = metric_of(self.score).lower_is_better
+        values = [(row.values[0], row.name) for row in baseline_rows(self._table) if row.is_floor]
+        known = sorted((value, name) for value, name in values if value is not None)
+        if not known:
+            return NONE
+        value, name = known[0] if lower else known[-1]
+        return f"{name} {value:.2f}"
+
+    @property
+    def reference(self) -> str:
+        """Score of the dense row with its deviation and seeds; a dash without runs."""
+        dense = next((f[0] for f in self._table.figures if f[0].entries and f[0].entries[0].dense), None)
+        numbers = dense.numbers[0] if dense else None
+        if numbers is None or numbers.mean is None:
+            return NONE
+        deviation = "" if numbers.deviation is None else f" ± {numbers.deviation:.2f}"
+        return f"{numbers.mean:.2f}{deviation}, {counted(len(numbers.values), 'seed')}"
+
+    def cell(self, begin: str) -> str:
+        """Return the difference of a row from dense with its interval and, if decided, the verdict.
+
+        Args:
+            begin: Beginning of the row's name; the first such row counts.
+
+        Returns:
+            A dash without such a row; "withdrawn" or the verdict's words if there is no difference to show.
+        """
+        row = next((place for place in range(len(self._table.rows)) if self._name(place).startswith(begin)), None)
+        if row is None:
+            return NONE
+        if row in self._withdrawn:
+            return "withdrawn"
+        comparison = self._differences.get((row, 0))
+        if comparison is None:
+            return NONE
+        words, shown = verdict_words(comparison), comparison.judgement.difference
+        if shown is None:
+            return words
+        numbers = f"{shown.value:+.2f} [{shown.low:+.2f}, {shown.high:+.2f}]"
+        return numbers if words in ("undecided", "open") else f"{numbers} {words}"
+
+    def kinds(self) -> list[str]:
+        """Return the verdicts in words, one for each compared row; "withdrawn" for withdrawn ones."""
+        decided = [verdict_words(comparison) for _, comparison in sorted(self._differences.items())]
+        return decided + ["withdrawn"] * len(self._withdrawn)
+
+    def page(self, question: str, about: str) -> str:
+        """Return the sweep's page as Markdown: table, picture, verdicts, notes, environments, runs, commands."""
+        opening: list[Part] = [Text(f"Question: {question}"), *([Text(about)] if about else [])]
+        return to_markdown(Document(self.title, [*opening, *self._parts()], []))
+
+    def _parts(self) -> Iterator[Part]:
+        """Yield the parts of the page below its opening."""
+        laid = lay_out(self._table, "mean±std", self._differences, paper=False, costs=self._asked.costs)
+        yield Listing(laid.columns, laid.rows)
+        if self.compared:
+            yield Picture(self.picture, "Differences from dense with their simultaneous 95 % intervals over seeds")
+        if laid.verdict_rows:
+            yield Listing(laid.verdict_columns, laid.verdict_rows)
+        for row, reason in self._withdrawn.items():
+            yield Text(f"{self._name(row)}: verdict withdrawn: {reason}", note=True)
+        for note in laid.notes:
+            yield Text(note, note=True)
+        yield from environments(self._done)
+        yield self._runs()
+        asked, file = self._asked, self._file
+        how = f"--seeds {self._seeds}"
+        if asked.max_seeds:
+            margin = "" if asked.margin is None else f" --margin {asked.margin:g}"
+            how = f"--until-decided --max-seeds {asked.max_seeds}{margin}"
+        yield Code(f"phmrun sweep {file} {how}\nphmrun results add {file} --to {file.parent}", "console")
+
+    def _runs(self) -> Listing:
+        """Return the table of finished runs, with the commands that reproduce them."""
+        rows = []
+        for status in self._done:
+            run = status.run
+            if run is None or run.status is None:
+                continue
+            value = number(run.score(run.main_score)) if run.main_score else None
+            again = f"phmrun runs reproduce {run.id}"
+            rows.append((status.cell.label, value, duration(run.status.seconds), again))
+        return Listing(("cell", "score", "training", "command"), rows, "Runs, with the commands that reproduce them")
