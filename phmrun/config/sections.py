@@ -346,8 +346,8 @@ class OptimizerConfig(Section):
     rates: Literal["one", "structure", "measured"] = Field(
         "one",
         description="one: the same learning rate for all parameters; structure: a rate for each factor of a weight "
-        "matrix by its shape (Qiu et al. 2024); measured: by the movement of the outputs on the first four batches, so "
-        "that each of N factors moves them an N-th as far as a dense matrix. --dry-run shows them.",
+        "matrix by its shape (Qiu et al. 2024); measured: by the movement of the outputs on the first four batches. "
+        "Each of N factors then moves them an N-th as far as a dense matrix. --dry-run shows the rates.",
     )
     balance: bool = Field(
         False,

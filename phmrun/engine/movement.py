@@ -64,8 +64,8 @@ def factors_of(structure: Structure) -> dict[str, nn.Parameter]:
 
     Without those of structures inside and temporary ones; empty for a dense matrix.
     """
-    own = structure.named_parameters(recurse=False) if structure.name != "dense" else ()
-    return {name: value for name, value in own if value.requires_grad and name not in structure.temporary}
+    pairs = structure.named_parameters(recurse=False) if structure.name != "dense" else ()
+    return {name: value for name, value in pairs if value.requires_grad and name not in structure.temporary}
 
 
 def movements(module: TrainingModule, batches: Sequence[Any], optimizer: str) -> dict[str, Movement]:
@@ -91,7 +91,9 @@ def movements(module: TrainingModule, batches: Sequence[Any], optimizer: str) ->
             gradients = {name: matrix.grad for name, matrix in dense.items() if matrix.grad is not None}
             for factor, share in first_steps(maps, gradients, covariances, optimizer):
                 shares.setdefault(names[id(factor)], []).append(share)
-    counts = {names[id(value)]: len(own) for own in map(factors_of, maps.values()) for value in own.values()}
+    counts = {
+        names[id(value)]: len(factors) for factors in map(factors_of, maps.values()) for value in factors.values()
+    }
     return {name: Movement(fmean(values), counts[name]) for name, values in shares.items()}
 
 
@@ -120,9 +122,9 @@ def first_steps(
     rule = optimizer_kind(optimizer).rule
     slopes: dict[int, Tensor] = {}
     for name, gradient in gradients.items():
-        own = list(factors_of(maps[name]).values())
-        taken = torch.autograd.grad(maps[name].materialize(), own, gradient.double(), allow_unused=True)
-        for factor, slope in zip(own, taken, strict=True):
+        factors = list(factors_of(maps[name]).values())
+        taken = torch.autograd.grad(maps[name].materialize(), factors, gradient.double(), allow_unused=True)
+        for factor, slope in zip(factors, taken, strict=True):
             if slope is not None:
                 slopes[id(factor)] = slopes.get(id(factor), torch.zeros_like(slope)) + slope
     for name, gradient in gradients.items():
@@ -180,18 +182,20 @@ def balance(network: nn.Module, measured: Mapping[str, Movement], optimizer: str
     rule = optimizer_kind(optimizer).rule
     names = {id(parameter): name for name, parameter in network.named_parameters()}
     maps = {name: factors_of(structure) for name, structure in structures_of(network).items()}
-    holders = [id(value) for own in maps.values() for value in own.values()]
+    holders = [id(value) for factors in maps.values() for value in factors.values()]
     done = []
-    for name, own in maps.items():
-        shares = [measured[names[id(value)]].share for value in own.values() if names[id(value)] in measured]
-        if rule == "norm" or len(own) < 2 or len(shares) < len(own) or not all(shares):
+    for name, factors in maps.items():
+        shares = [measured[names[id(value)]].share for value in factors.values() if names[id(value)] in measured]
+        if rule == "norm" or len(factors) < 2 or len(shares) < len(factors) or not all(shares):
             continue
-        if any(holders.count(id(value)) > 1 for value in own.values()):
+        if any(holders.count(id(value)) > 1 for value in factors.values()):
             continue
         middle, exponent = fmean(map(math.log2, shares)), 2 if rule == "gradient" else 1
         octaves = [round(FINENESS * (math.log2(share) - middle) / exponent) for share in shares]
         octaves[-1] -= sum(octaves)  # the product of all scales is 1
-        if _rescaled(structures_of(network)[name], list(own.values()), [2 ** (part / FINENESS) for part in octaves]):
+        if _rescaled(
+            structures_of(network)[name], list(factors.values()), [2 ** (part / FINENESS) for part in octaves]
+        ):
             done.append(name)
     return done
 

@@ -70,7 +70,7 @@ def verify(run: Run, directory: Path, text: Path) -> Verification:
     lines = [raw.decode("utf-8", "replace").rstrip("\r\n") for raw in raw_lines(text)]
     trained = open_run(run)
     translator = cast(Translator, trained.predictor(device="cpu"))
-    best = [found[0] for found in translator.hypotheses(lines)]
+    best = [hypotheses[0] for hypotheses in translator.hypotheses(lines)]
     sources = [[*tokens, EOS] if tokens else [] for tokens in translator.vocabularies.source.encode_all(lines)]
     search, decode = translator.search, translator.vocabularies.target.decode
     pairs = []
@@ -110,7 +110,7 @@ def _their_outputs(directory: Path, sources: Sequence[list[int]], beam: int, alp
             tokens = torch.full((len(some), len(sources[some[0]])), PAD)
             for place, row in zip(tokens, some, strict=True):
                 place[: len(sources[row])] = torch.tensor(sources[row])
-            made = model.generate(
+            generated = model.generate(
                 order[tokens],
                 attention_mask=tokens.ne(PAD).long(),
                 num_beams=beam,
@@ -118,7 +118,7 @@ def _their_outputs(directory: Path, sources: Sequence[list[int]], beam: int, alp
                 do_sample=False,
                 max_new_tokens=LONGEST,
             )
-            for row, output in zip(some, made[:, 1:].tolist(), strict=True):
+            for row, output in zip(some, generated[:, 1:].tolist(), strict=True):
                 end = int(order[EOS])
                 kept = output[: output.index(end)] if end in output else output
                 outputs[row] = [ours[token] for token in kept if token != int(order[PAD])]
