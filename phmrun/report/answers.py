@@ -107,10 +107,10 @@ class Answer:
         """
         lower = metric_of(self.score).lower_is_better
         values = [(row.values[0], row.name) for row in baseline_rows(self._table) if row.is_floor]
-        known = sorted((value, name) for value, name in values if value is not None)
-        if not known:
+        ordered = sorted((value, name) for value, name in values if value is not None)
+        if not ordered:
             return NONE
-        value, name = known[0] if lower else known[-1]
+        value, name = ordered[0] if lower else ordered[-1]
         return f"{name} {value:.2f}"
 
     @property

@@ -18,8 +18,8 @@ class AgreementDataConfig(ClassificationDataConfig):
     reduced: bool | Literal["natural"] = Field(  # type: ignore[assignment]  # wider than the family's
         False,
         description="A reduced setting: learn from the dataset's validation file, without what also occurs in a test "
-        "file. true: hold 10 % out and test on it and on the files by attractors. natural: hold 20 % out and test on "
-        "it alone; `--set score_on=[test,test_1]` also scores a file by attractors. Scores say so.",
+        "file. With true, 10 % is held out; the test set is this share and the files by attractors. With natural, 20 % "
+        "is held out and is the test set; `--set score_on=[test,test_1]` also scores a file by attractors.",
     )
 
 
