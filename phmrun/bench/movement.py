@@ -1,31 +1,36 @@
-"""Change of a layer's output after one optimizer step of each factor."""
+"""Movement of a layer's output by one optimizer step of each factor, on random inputs or a run's own batches."""
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
-from phmrun.engine.optimizers import Rate, rates
+from phmrun.config import Experiment
+from phmrun.engine.experiment import build_data
+from phmrun.engine.module import build_module, seed_everything
+from phmrun.engine.movement import BATCHES, Movement, first_steps
+from phmrun.engine.movement import movements as measured_movements
+from phmrun.engine.optimizers import rates
 from phmrun.layers import Linear
 
 
-class Movement(NamedTuple):
+class Moved(NamedTuple):
     """Change of the output by a factor's step, relative to a dense matrix's step."""
 
     factor: str  # the parameter that is moved; the others stay
     one: float  # with the plain learning rate
     structure: float  # with the learning rate for the factor's shape (:mod:`phmrun.engine.optimizers`)
+    measured: float  # with the measured learning rate (:mod:`phmrun.engine.movement`)
 
 
 def movements(
     structure: str, options: Mapping[str, Any], shape: tuple[int, int], optimizer: str = "adam", draws: int = 5
-) -> list[Movement]:
-    """Return the change of the output by each factor's first step.
+) -> list[Moved]:
+    """Return the change of the output after the first step, a mean over random layers.
 
-    Each change is relative to that of a dense layer, a mean over random layers. The step is the gradient's sign times
-    the learning rate (Adam's first step), or the gradient times it ("sgd"). 64 inputs and their output gradients are
-    normal, the same for both layers. Sets torch's global seed.
+    The step is the learning rate times the gradient's sign (Adam's first step), or times the gradient ("sgd"). 64
+    inputs and their output gradients are normal, the same for the structured and the dense layer.
 
     Args:
         structure: Name of the structure.
@@ -37,37 +42,43 @@ def movements(
     Raises:
         PhmrunError: The structure does not fit the shape.
     """
-    sums: dict[str, tuple[float, float]] = {}
+    sums: dict[str, float] = {}
     rows, columns = shape
     for seed in range(draws):
         torch.manual_seed(seed)
-        inputs, gradient = torch.randn(64, columns), torch.randn(64, rows)
-        (dense,) = _moved(Linear(columns, rows, bias=False), inputs, gradient, optimizer).values()
+        inputs, gradient = torch.randn(64, columns).double(), torch.randn(64, rows).double()
+        Linear(columns, rows, bias=False)  # published figures are of the layer that is drawn second
         layer = Linear(columns, rows, bias=False, structure=structure, **options)
-        for rate, (plain, structured) in _moved(layer, inputs, gradient, optimizer).items():
-            name = rate.name.removeprefix("structure.")
-            before = sums.get(name, (0.0, 0.0))
-            sums[name] = (before[0] + plain / dense[0], before[1] + structured / dense[0])
-    return [Movement(name, plain / draws, structured / draws) for name, (plain, structured) in sums.items()]
+        maps, slopes, moments = {"": layer.structure.double()}, {"": gradient.t() @ inputs}, {"": inputs.t() @ inputs}
+        names = {id(parameter): name for name, parameter in layer.named_parameters()}
+        for parameter, share in first_steps(maps, slopes, moments, optimizer):
+            sums[names[id(parameter)]] = sums.get(names[id(parameter)], 0.0) + share / draws
+    by_shape = {rate.name: rate.rate for rate, _ in rates(layer, optimizer)}
+    return [
+        _moved(name.removeprefix("structure."), Movement(share, len(sums)), by_shape[name])
+        for name, share in sums.items()
+    ]
 
 
-def _moved(linear: Linear, inputs: Tensor, gradient: Tensor, optimizer: str) -> dict[Rate, tuple[float, float]]:
-    """Return by parameter the norm of the output's change after one step.
+def movements_of_run(config: Experiment) -> list[Moved]:
+    """Return the change of the outputs of a run's maps after the first step, on its first training batches.
 
-    The first is with the plain learning rate 1e-4, the second with 1e-4 times the parameter's own rate. Parameters are
-    restored after each step; a missing gradient counts as 0.
+    The weights are those that the run begins with; dense maps are left out.
+
+    Raises:
+        PhmrunError: The data are not on this machine (exit 3).
     """
-    before = linear(inputs)
-    before.backward(gradient)
-    changes = {}
-    for rate, parameter in rates(linear, optimizer):
-        slope = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
-        step = 1e-4 * (slope if optimizer == "sgd" else slope.sign())
-        distances = []
-        for share in (1.0, rate.rate):
-            with torch.no_grad():
-                parameter.add_(step * share)
-                distances.append(float((linear(inputs) - before).norm()))
-                parameter.sub_(step * share)
-        changes[rate] = (distances[0], distances[1])
-    return changes
+    data = build_data(config)
+    data.prepare()
+    seed_everything(config.seed)
+    module = build_module(config, *data.vocabulary.sizes)
+    module.begin(data)
+    optimizer = config.training.optimizer.name
+    measured = measured_movements(module, list(islice(data.train_dataloader(), BATCHES)), optimizer)
+    by_shape = {rate.name: rate.rate for rate, _ in rates(module.network, optimizer)}
+    return [_moved(name.replace(".structure.", "."), value, by_shape[name]) for name, value in measured.items()]
+
+
+def _moved(name: str, movement: Movement, by_shape: float) -> Moved:
+    """Return a factor's movement with each kind of rate."""
+    return Moved(name, movement.share, movement.share * by_shape, movement.share * movement.multiplier)

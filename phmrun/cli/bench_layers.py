@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from phmrun.cli import completion, console, measuring
 from phmrun.cli.decoding import Device
 from phmrun.cli.measuring import Repeats, Texts, Threads, measured
-from phmrun.cli.options import Json, Plugin
+from phmrun.cli.options import Json, Plugin, RunsDirectory
 from phmrun.errors import PhmrunError, unknown
 from phmrun.registry import STRUCTURES, load_plugins
 
@@ -19,6 +22,7 @@ MODULES = ("linear", "lstm", "embedding", "output", "biaffine")
 ALL = "all"
 PRECISIONS = ("float32", "bfloat16")
 OPTIMIZERS = ("adam", "adamw", "sgd")
+RATES = ("rates=one", "rates=structure", "rates=measured")
 LAYERS = ("phm n=2", "phm n=4", "phm n=8", "phm n=16", "kronecker rank=16", "low-rank", "monarch", "blast")
 EPILOG = """Examples:
 
@@ -27,9 +31,11 @@ phmrun bench layers --layer phm --n 4,8 --shape 512x2048 --tokens 1,64
 phmrun bench layers --module lstm --layer "phm n=5 variant=released" --layer dense --json
 
 phmrun bench layers --module all --n 4,8"""
-RATES_EPILOG = """Example:
+RATES_EPILOG = """Examples:
 
-phmrun bench rates --layer "phm n=4" --layer low-rank --shape 512x512"""
+phmrun bench rates --layer "phm n=4" --layer low-rank --shape 512x512
+
+phmrun bench rates latest"""
 
 
 def bench_layers(
@@ -189,6 +195,14 @@ def _print_memory(rows: Sequence["LookupMemory"]) -> None:
 
 
 def bench_rates(
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN]",
+            help="Run whose network and first training batches are measured (default: single layers on random inputs).",
+            autocompletion=completion.runs,
+        ),
+    ] = None,
     layer: Annotated[
         Texts,
         measured(
@@ -199,19 +213,25 @@ def bench_rates(
     ] = None,
     shape: Annotated[str, measured(metavar="INxOUT", help="Input × output features.")] = "512x512",
     optimizer: Annotated[
-        str, measured(metavar="adam|adamw|sgd", help="Optimizer whose first step is measured.")
+        str, measured(metavar="adam|adamw|sgd", help="Optimizer whose first step is measured; a run has its own.")
     ] = "adam",
     plugin: Plugin = None,
+    runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
     """Measure how far the first optimizer step of each factor moves the output.
 
     The reference is the step of a dense matrix.
 
-    Columns: one learning rate for all parameters, and the rate by each factor's shape
-    (`training.optimizer.rates=structure`). A factor with a value far below 1 hardly learns.
+    Columns: one learning rate for all parameters, the rate by each factor's shape
+    (`training.optimizer.rates=structure`), and the measured rate (`rates=measured`), by which each of N factors moves
+    it an N-th as far. A factor with a value far below 1 hardly learns. With RUN, the run's own network and first
+    training batches are measured, in place of single layers on random inputs.
     """
     load_plugins(plugin)
+    if run is not None:
+        _print_rates_of_run(runs_dir, run, as_json)
+        return
     if optimizer not in OPTIMIZERS:
         raise unknown("optimizer", optimizer, OPTIMIZERS, where="--optimizer")
     # A matrix from IN to OUT has OUT rows and IN columns.
@@ -227,8 +247,35 @@ def bench_rates(
         console.print_json({"shape": [columns, rows], "optimizer": optimizer, "movements": effects})
         return
     lines = [
-        (movement["layer"], movement["factor"], f"{movement['one']:.2f}", f"{movement['structure']:.2f}")
+        (movement["layer"], movement["factor"], *(f"{movement[name]:.2f}" for name in ("one", "structure", "measured")))
         for movement in effects
     ]
     title = f"How far a step of {optimizer} moves the output, in parts of a dense matrix's, {columns} → {rows}"
-    console.print_table(("layer", "factor", "rates=one", "rates=structure"), lines, title=title)
+    console.print_table(("layer", "factor", *RATES), lines, title=title)
+
+
+def _print_rates_of_run(runs_dir: Path, name: str, as_json: bool) -> None:
+    """Print how far the first step moves the outputs of a run's maps.
+
+    Raises:
+        PhmrunError: (exit 2) The run has no maps but dense ones.
+    """
+    from phmrun.bench.movement import movements_of_run
+    from phmrun.engine.trained_model import open_run
+    from phmrun.ledger import Run
+
+    run = Run.find(runs_dir, name)
+    config = open_run(run).config
+    effects = movements_of_run(config)
+    if not effects:
+        raise PhmrunError("all matrices of the run are dense: there are no factors to measure", where=run.id)
+    optimizer = config.training.optimizer.name
+    if as_json:
+        movements = [movement._asdict() for movement in effects]
+        console.print_json({"run": run.id, "optimizer": optimizer, "movements": movements})
+        return
+    lines = [(factor, *(f"{value:.2f}" for value in values)) for factor, *values in effects]
+    title = (
+        f"How far a step of {optimizer} moves the outputs, in parts of a dense matrix's, on first batches of {run.id}"
+    )
+    console.print_table(("factor", *RATES), lines, title=title)

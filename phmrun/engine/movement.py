@@ -60,18 +60,16 @@ def rounded(value: float) -> float:
 
 
 def factors_of(structure: Structure) -> dict[str, nn.Parameter]:
-    """Return a structure's trained parameters by name.
-
-    Without those of structures inside and temporary ones; empty for a dense matrix.
-    """
-    pairs = structure.named_parameters(recurse=False) if structure.name != "dense" else ()
+    """Return a structure's trained parameters by name, without temporary ones and those of structures inside."""
+    pairs = structure.named_parameters(recurse=False)
     return {name: value for name, value in pairs if value.requires_grad and name not in structure.temporary}
 
 
 def movements(module: TrainingModule, batches: Sequence[Any], optimizer: str) -> dict[str, Movement]:
     """Return the movement of each factor of a network by the parameter's name.
 
-    Module and random state stay unchanged. Dropout is off. Factors of maps that the loss does not reach are left out.
+    Module and random state stay unchanged. Dropout is off. Dense matrices, and maps that the loss does not reach, are
+    left out.
 
     Args:
         module: Network and loss, on the device of the batches.
@@ -81,7 +79,8 @@ def movements(module: TrainingModule, batches: Sequence[Any], optimizer: str) ->
     with torch.random.fork_rng():
         probe = deepcopy(module).eval()
         names = {id(parameter): name for name, parameter in probe.network.named_parameters()}
-        maps = {name: structure for name, structure in structures_of(probe.network).items() if factors_of(structure)}
+        present = structures_of(probe.network).items()
+        maps = {name: structure for name, structure in present if structure.name != "dense" and factors_of(structure)}
         dense = {name: _stand_in(probe.network, name, structure) for name, structure in maps.items()}
         covariances = input_covariances(probe, batches)
         shares: dict[str, list[float]] = {}

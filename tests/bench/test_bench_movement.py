@@ -2,8 +2,9 @@
 
 import pytest
 import torch
+from tiny_experiments import configured
 
-from phmrun.bench.movement import movements
+from phmrun.bench.movement import movements, movements_of_run
 from phmrun.layers import Linear
 
 
@@ -34,3 +35,11 @@ def test_rates_by_structure_bring_factors_together():
     first = {movement.factor: movement for movement in movements("phm", {"n": 4}, (64, 64), draws=2)}
     assert first["a"].one < first["s"].one / 4
     assert first["a"].structure == pytest.approx(64 / 4 / 2 * first["a"].one, rel=0.01)
+
+
+def test_movements_of_a_run_are_measured_on_its_own_batches(tmp_path):
+    config = configured("sva", tmp_path, {"layer": {"structure": "low-rank"}})
+    effects = movements_of_run(config)
+    assert {effect.factor.rpartition(".")[2] for effect in effects} == {"u", "v"}
+    assert all(effect.measured == pytest.approx(0.5, rel=0.05) for effect in effects)  # an N-th each, up to rounding
+    assert movements_of_run(config) == effects
