@@ -3,14 +3,14 @@
 A Transformer-XL of one block without memory reads the Penn Treebank: 1,000 words, 16 × 16 words a step, no dropout.
 The rate rises over a tenth of the steps and falls linearly to 0. The loss is the final validation loss in nats. Each
 row walks over a grid of rates in factors of 2 until both neighbors of its best rate are worse. The first seed begins at
-2⁻⁸, the others at the first one's best. Rows (dense has its own):
+2⁻⁸, the others at the first one's best. Rows:
 
-    one         one rate for all parameters
-    structure   rates by the shapes of factors, phmrun's initialization
-    spectral    the same with the initialization of compute-better-spent: a factor [k, d] has the standard deviation
-                √(1/d)·min(1, √(k/d)) (Qiu et al. 2024)
-    measured    rates by the movement of the outputs on the first batches
-    balanced    the same with factors rescaled at the start
+- one: one rate for all parameters.
+- structure: rates by the shapes of factors, phmrun's initialization.
+- spectral: the same with the initialization of compute-better-spent (Qiu et al. 2024). A factor [k, d] has the standard
+  deviation √(1/d)·min(1, √(k/d)).
+- measured: rates by the movement of the outputs on the first batches.
+- balanced: the same with factors rescaled at the start.
 
 Every finished training is a line of the output file. The same command continues where it stopped::
 
@@ -189,8 +189,8 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
 
 def best_rate(losses: Mapping[tuple[Any, ...], float], row: tuple[Any, ...]) -> int | None:
     """Return the exponent of a row's best loss; ``None`` without losses. ``row`` ends with the seed."""
-    own = {key[-1]: value for key, value in losses.items() if key[:-1] == row}
-    return min(own, key=lambda place: own[place]) if own else None
+    by_exponent = {key[-1]: value for key, value in losses.items() if key[:-1] == row}
+    return min(by_exponent, key=lambda place: by_exponent[place]) if by_exponent else None
 
 
 def table(losses: Mapping[tuple[Any, ...], float]) -> Iterator[str]:
