@@ -21,6 +21,7 @@ is a `W` of 16 × 16 as it is initialized with seed 1: red is positive, blue neg
 NAME` prints counts for other sizes. To add one, see [Your own layer](../own-layer.md).
 """
 LATEX = {  # formula and number of parameters; a structure without has those of its class
+    "added": (r"W = W_0 + s \hat{W}, \quad W_0 \text{ frozen}", r"|\hat{W}|"),
     "blast": (r"W_{[i,j]} = B_i \,\mathrm{diag}(D_{ij})\, C_j", r"r\,(k + d + b^2)"),
     "block-circulant": (r"W_{[I,J]} = \mathrm{circ}(c_{IJ})", r"k d / b"),
     "circulant": (r"W_{ij} = c_{(i-j) \bmod d}", r"d"),

@@ -241,6 +241,8 @@ def averaged_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
 
     It is summed in double precision.
 
+    Integers are those of the last checkpoint.
+
     Raises:
         PhmrunError: (exit 3) There are no checkpoints, one is damaged, or shapes differ.
     """
@@ -253,5 +255,11 @@ def averaged_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
             if name in totals and totals[name].shape != weight.shape:
                 raise PhmrunError(f"{name} has another shape than before it", where=str(path), code=ExitCode.DATA)
             kinds[name] = weight.dtype
+            if not weight.is_floating_point():
+                totals[name] = weight
+                continue
             totals[name] = weight.double() + totals[name] if name in totals else weight.double()
-    return {name: (total / len(paths)).to(kinds[name]) for name, total in totals.items()}
+    return {
+        name: (total / len(paths)).to(kinds[name]) if total.is_floating_point() else total
+        for name, total in totals.items()
+    }

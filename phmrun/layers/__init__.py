@@ -1,5 +1,6 @@
 """Weight structures and the modules that are built over any of them."""
 
+from phmrun.layers.adapters import Adapter, merge
 from phmrun.layers.adaptive import AdaptiveInput, AdaptiveSoftmax
 from phmrun.layers.attention import MultiheadAttention
 from phmrun.layers.biaffine import Biaffine
@@ -17,6 +18,7 @@ from phmrun.layers.structure import Option, Structure, build_structure, options_
 __all__ = [
     "HGT",
     "LSTM",
+    "Adapter",
     "AdaptiveInput",
     "AdaptiveSoftmax",
     "Biaffine",
@@ -35,6 +37,7 @@ __all__ = [
     "folded",
     "for_inference",
     "load",
+    "merge",
     "options_of",
     "register",
     "register_embedding",

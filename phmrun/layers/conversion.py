@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from phmrun.errors import PhmrunError, nearest
+from phmrun.layers.adapters import freeze_base
 from phmrun.layers.embedding import Embedding
 from phmrun.layers.inference import replaced
 from phmrun.layers.linear import Linear, glorot_std
 from phmrun.layers.lstm import LSTM, GateMaps
-from phmrun.layers.report import ATTRIBUTE, ConversionReport, ConvertedLayer, LeftLayer, parameter_count
+from phmrun.layers.report import ATTRIBUTE, ConversionReport, ConvertedLayer, LeftLayer, parameter_count, trained_count
 from phmrun.layers.structure import Structure, build_structure, options_of
 from phmrun.layers.torch_attention import MAPS, StructuredAttention, structured
 from phmrun.registry import STRUCTURES
@@ -53,7 +54,8 @@ def convert(
         names: Pattern or patterns of names in ``model.named_modules()``, such as "encoder.*".
         but: Pattern or patterns of layers to leave unchanged.
         weights: "new": initialize the layers; "nearest": approximate the present weights (:meth:`Structure.fit`) and
-            copy the biases.
+            copy the biases. The structure ``added`` with ``base="frozen"`` always keeps the weights and biases, and
+            freezes all parameters of the model but the updates.
         **options: Options of the structure, such as ``n=4``.
 
     Raises:
@@ -80,6 +82,8 @@ def convert_layers(
 
     If the model itself is such a layer, another module is returned.
 
+    With a structure that updates frozen weights (:meth:`Structure.updates`), freeze all other parameters.
+
     Args:
         model: Module to change.
         chosen: Layers to convert, with their names.
@@ -101,6 +105,7 @@ def convert_layers(
     settings = {**{option.name: option.default for option in options_of(structure)}, **options}
     if settings.get("freeze") == "none" and "freeze" not in STRUCTURES.get(structure).defaults():
         del settings["freeze"]
+    updates = STRUCTURES.get(structure).updates(**options)
     for module, name in chosen.items():
         places = [place for parameter in _matrices(module) for place in owners[id(parameter)]]
         outside = [place for owner, place in places if owner not in chosen or is_conv1d(owner) != is_conv1d(module)]
@@ -109,7 +114,7 @@ def convert_layers(
             continue
         kind, before = type(module).__name__, _own_parameters(module)
         try:
-            layers[module] = _converted(module, structure, shared, near, dict(options))
+            layers[module] = _converted(module, structure, shared, near or updates, dict(options))
         except PhmrunError as error:
             problems.append(f"{name}: {error.what}")
             continue
@@ -119,7 +124,10 @@ def convert_layers(
             f"{len(problems)} of {len(chosen)} layers cannot be converted:\n  " + "\n  ".join(problems),
             hint="Other sizes or options, or leave them as they are: but=[…].",
         )
-    return replaced(model, lambda module: layers.get(module, module)), records
+    model = replaced(model, lambda module: layers.get(module, module))
+    if updates:
+        freeze_base(model)
+    return model, records
 
 
 def attach_report(
@@ -137,7 +145,8 @@ def attach_report(
     """
     earlier = model.__dict__.get(ATTRIBUTE)
     records = [*(earlier.converted if earlier else ()), *converted]
-    report = ConversionReport(records, _left(model, but), earlier.before if earlier else before, parameter_count(model))
+    counts = earlier.before if earlier else before, parameter_count(model), trained_count(model)
+    report = ConversionReport(records, _left(model, but), *counts)
     model.__dict__[ATTRIBUTE] = report
     return report
 
@@ -267,11 +276,11 @@ def _converted(
     Raises:
         PhmrunError: The structure does not fit, or a setting has no counterpart.
     """
-    trained, training = next(iter(_matrices(module))).requires_grad, module.training
+    trained = STRUCTURES.get(structure).updates(**options) or next(iter(_matrices(module))).requires_grad
+    training = module.training
     layer: nn.Module
     if isinstance(module, nn.LSTM):
         layer = _lstm(module, structure, near, options)
-        layer.requires_grad_(trained)
     elif isinstance(module, nn.MultiheadAttention):
         layer = _attention(module, structure, near, options)
     elif isinstance(module, nn.Embedding):
@@ -279,8 +288,8 @@ def _converted(
     else:
         layer = _linear(module, structure, shared, near, options)
     # A structure's parameters have no counterparts in the dense matrix: its requires_grad applies to all of them.
-    for part in layer.modules():
-        if isinstance(part, Structure) and not trained:
+    for part in () if trained else layer.modules():
+        if isinstance(part, Structure | LSTM):
             part.requires_grad_(False)
     return layer.train(training)
 

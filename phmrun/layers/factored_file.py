@@ -5,9 +5,13 @@ The metadata entry ``phmrun`` is JSON::
     {"format": 1, "steps": [{"structure": "phm", "options": {"n": 4, …}, "places": ["encoder.0", …]}],
      "tied": {"output.structure.a": "table.structure.a"}}
 
+A file of updates of frozen weights (structure ``added``) holds no frozen tensors. Its recipe has the further key
+``"base": {"names": […], "sha256": …}``: the tensors that the factory's model must have, and their checksum.
+
 The file holds numbers and names only; reading it executes nothing.
 """
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -37,7 +41,8 @@ def save(model: nn.Module, path: str | Path) -> Path:
 
     The file holds its factors, other tensors and the recipe.
 
-    Tied tensors are stored once. Parameters of training only (the dense matrix of ``guided``) are not stored.
+    Tied tensors are stored once. Parameters of training only (the dense matrix of ``guided``) are not stored, and with
+    updates of frozen weights (``added``) no frozen parameters.
 
     Args:
         model: Result of :func:`phmrun.layers.convert`, or a module that holds such results.
@@ -61,7 +66,8 @@ def save(model: nn.Module, path: str | Path) -> Path:
     tied: dict[str, str] = {}
     names: dict[int, str] = {}
     memory: set[int] = set()
-    skipped = _temporary(model)
+    base = _base(model)
+    skipped = _temporary(model) | set(base)
     for name, tensor in model.state_dict(keep_vars=True).items():
         if not isinstance(tensor, Tensor):
             raise PhmrunError(f"the state {name!r} is a {type(tensor).__name__}, not a tensor, and cannot be saved")
@@ -76,6 +82,8 @@ def save(model: nn.Module, path: str | Path) -> Path:
         tensors[name] = values.clone() if address in memory else values  # the format refuses shared memory
         memory.add(address)
     recipe = {"format": FORMAT, "steps": list(steps.values()), "tied": tied}
+    if base:
+        recipe["base"] = {"names": list(base), "sha256": _digest(base)}
     content = library.save(tensors, metadata={KEY: json.dumps(recipe, separators=(",", ":"))})
     with disk_errors(), replacing(path) as unfinished:
         unfinished.write_bytes(content)
@@ -91,11 +99,13 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
     no effect.
 
     Args:
-        factory: Builds the model as it was before the conversion; called once.
+        factory: Builds the model as it was before the conversion; called once. For updates of frozen weights, with
+            these weights.
         path: File written by :func:`save`; it may come from an untrusted source.
 
     Raises:
-        PhmrunError: (exit 3) The file is missing or damaged, its structure is unknown, or it does not fit the model.
+        PhmrunError: (exit 3) The file is missing or damaged, its structure is unknown, or it does not fit the model. Or
+            it updates frozen weights that the factory's model does not have.
         PhmrunError: (exit 2) The package ``safetensors`` is not installed.
     """
     library = _safetensors()
@@ -111,7 +121,12 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
             model = _built(plain, recipe, path, shapes)
             state = model.state_dict(keep_vars=True)
-            _check_shapes(path, state, shapes, _aliases(path, recipe, shapes), _temporary(model))
+            base = recipe.get("base", {"names": []})
+            optional = _temporary(model) | set(base["names"])
+            _check_shapes(path, state, shapes, _aliases(path, recipe, shapes), optional)
+            if base["names"] and _digest({name: state.get(name) for name in base["names"]}) != base["sha256"]:
+                hint = "The factory must build the model with the weights that were frozen."
+                raise _fault(path, "the factory's model has other frozen weights than the file updates", hint)
             for name in shapes:
                 values = file.get_tensor(name)
                 if values.is_floating_point() != state[name].is_floating_point():
@@ -123,8 +138,13 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
     except (SafetensorError, OSError, RuntimeError) as error:
         raise _fault(path, f"the file is damaged or does not fit: {error}") from error
     for module in model.modules():
-        if isinstance(module, Structure) and module.temporary:
-            module.set_progress(1.0)
+        if isinstance(module, Structure):
+            try:
+                module.restore()
+            except PhmrunError as error:
+                raise _fault(path, error.what, error.hint) from error
+            if module.temporary:
+                module.set_progress(1.0)
     return model
 
 
@@ -224,6 +244,11 @@ def _is_recipe(recipe: Any) -> bool:
             and all(isinstance(place, str) for place in step["places"])
         )
 
+    def is_base(base: Any) -> bool:
+        names = base.get("names") if isinstance(base, dict) else None
+        return isinstance(names, list) and all(isinstance(name, str) for name in names) and "sha256" in base
+
+    base = recipe.get("base") if isinstance(recipe, dict) else None
     return (
         isinstance(recipe, dict)
         and recipe.get("format") == FORMAT
@@ -231,6 +256,7 @@ def _is_recipe(recipe: Any) -> bool:
         and all(is_step(step) for step in recipe["steps"])
         and isinstance(recipe.get("tied"), dict)
         and all(isinstance(name, str) for name in recipe["tied"].values())
+        and (base is None or is_base(base))
     )
 
 
@@ -285,6 +311,31 @@ def _check_shapes(
         more = f"\n  and {len(problems) - 5} more" if len(problems) > 5 else ""
         hint = "The factory must build the model as it was before the conversion."
         raise _fault(path, "the file does not fit the model:\n  " + "\n  ".join(problems[:5]) + more, hint=hint)
+
+
+def _base(model: nn.Module) -> dict[str, Tensor]:
+    """Return the frozen parameters outside of updates, by name.
+
+    Empty without updates of frozen weights.
+    """
+    structures = [module for module in model.modules() if isinstance(module, Structure)]
+    updates = [structure for structure in structures if structure.updates(**structure.options)]
+    inside = {id(parameter) for update in updates for parameter in update.parameters()}
+    return {
+        name: parameter
+        for name, parameter in model.named_parameters(remove_duplicate=False)
+        if updates and id(parameter) not in inside and not parameter.requires_grad
+    }
+
+
+def _digest(tensors: Mapping[str, Tensor | None]) -> str:
+    """Return the SHA-256 of names, types, shapes and bits; None stands for a missing tensor."""
+    digest = hashlib.sha256()
+    for name, tensor in tensors.items():
+        digest.update(f"{name} {None if tensor is None else (tensor.dtype, tuple(tensor.shape))}\n".encode())
+        if tensor is not None:
+            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _temporary(model: nn.Module) -> set[str]:

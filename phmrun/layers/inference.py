@@ -172,6 +172,16 @@ def replaced(module: Model, replace: Callable[[nn.Module], nn.Module]) -> Model:
     return visit(module)  # type: ignore[return-value]
 
 
+def folded_module(module: nn.Module, tables: dict[int, nn.Parameter]) -> nn.Module:
+    """Return the plain equivalent of a module, or the module itself if it has none.
+
+    Args:
+        module: A single layer.
+        tables: Matrices that were built before, by the id of their structure; extended in place.
+    """
+    return _plain(module, "folded", tables)
+
+
 def _plain(module: nn.Module, application: Form, tables: dict[int, nn.Parameter]) -> nn.Module:
     """Return the inference form of a module, or the module itself if it has none.
 

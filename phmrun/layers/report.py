@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from phmrun.errors import PhmrunError, counted
+from phmrun.layers.structure import Structure
 
 ATTRIBUTE = "_phmrun_conversion"
 """Attribute of a converted model that holds its report."""
@@ -61,13 +62,15 @@ class ConversionReport:
         converted: Layers with a structure.
         left: All other modules with parameters.
         before: Parameters of the model before the first conversion; tied ones count once.
-        after: Parameters after the last one.
+        after: Parameters after the last one, frozen matrices of updates included.
+        trained: Number of ``after`` that have a gradient.
     """
 
     converted: Sequence[ConvertedLayer]
     left: Sequence[LeftLayer]
     before: int
     after: int
+    trained: int
 
     def line(self) -> str:
         """Return the report in one line.
@@ -76,6 +79,7 @@ class ConversionReport:
         Left modules with vectors only (norms, biases) are left out.
         """
         counts = f"{counted(self.before, 'parameter')} before, {self.after:,} after"
+        counts += f", {self.trained:,} trained" if self.trained < self.after else ""
         kinds = Counter(layer.kind for layer in self.converted)
         text = f"converted {_list(f'{number} {kind}' for kind, number in kinds.items())}; {counts}"
         reasons: dict[tuple[str, str], list[str]] = {}
@@ -133,8 +137,14 @@ def conversions(model: nn.Module) -> list[ConvertedLayer]:
 
 
 def parameter_count(model: nn.Module) -> int:
-    """Return the number of parameters of a model; tied ones count once."""
-    return sum(parameter.numel() for parameter in model.parameters())
+    """Return the number of parameters of a model; tied ones count once, frozen matrices of updates are included."""
+    frozen = sum(module.frozen_count() for module in model.modules() if isinstance(module, Structure))
+    return frozen + sum(parameter.numel() for parameter in model.parameters())
+
+
+def trained_count(model: nn.Module) -> int:
+    """Return the number of parameters of a model with a gradient; tied ones count once."""
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
 def _list(parts: Iterator[str]) -> str:

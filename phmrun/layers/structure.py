@@ -84,6 +84,8 @@ class Structure(nn.Module):
     """Parameters that maps can share by the option ``share``; see :mod:`phmrun.layers.network`."""
     temporary: ClassVar[tuple[str, ...]] = ()
     """Parameters used in training only; they are not counted by :meth:`kept`."""
+    adapter: ClassVar[bool] = False
+    """True if W is a matrix without gradient plus an update that is trained (:mod:`phmrun.layers.adapters`)."""
     square: ClassVar[bool] = False
     """True if W must be square. Parsers' classifiers then have the linear terms of Matsuno et al. (2018)."""
     half_precision: ClassVar[bool] = True
@@ -162,6 +164,13 @@ class Structure(nn.Module):
     def kept(self) -> int:
         """Return the number of parameters without the ``temporary`` ones."""
         return sum(parameter.numel() for name, parameter in self.named_parameters() if name not in self.temporary)
+
+    def frozen_count(self) -> int:
+        """Return the number of entries of W that a frozen matrix of the model before gives.
+
+        They are neither parameters nor stored. Default: 0.
+        """
+        return 0
 
     def reset_parameters(self, std: float) -> None:
         """Draw the parameters in place, so that W has standard deviation ``std``.
@@ -283,6 +292,23 @@ class Structure(nn.Module):
             parameters[name].requires_grad_(False)
         if chosen:
             self.options = {**self.options, FREEZE.name: ",".join(chosen)}
+
+    @classmethod
+    def updates(cls, **options: Any) -> bool:
+        """True if W starts as the matrix that the map had before, and all other weights of the model are frozen.
+
+        Default: False.
+
+        Args:
+            **options: Options of the constructor; missing ones have their defaults.
+        """
+        return False
+
+    def restore(self) -> None:
+        """Rebuild tensors that state dicts leave out, after other code than ``load_state_dict`` has set the rest.
+
+        Default: no effect.
+        """
 
     def set_progress(self, done: float) -> None:
         """Receive the completed share of training, before each optimizer step.

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import pytest
 import torch
-from structure_cases import CASES, GUIDED, IN_TASKS, SQUARE_CASES
+from structure_cases import ADDED, CASES, GUIDED, IN_TASKS, SQUARE_CASES
 from structure_cases import SQUARE as SQUARE_STRUCTURES
 from tiny_experiments import (
     ELSEWHERE,
@@ -45,7 +45,7 @@ Kill = tuple[str, int]
 MATRIX = [
     pytest.param(task, *case.values, id=f"{task}-{case.id}")
     for task in sorted(SETTINGS)
-    for case in (*CASES, *GUIDED, *(SQUARE_CASES if task in SQUARE else []))
+    for case in (*CASES, *GUIDED, *ADDED, *(SQUARE_CASES if task in SQUARE else []))
     if task in IN_TASKS.get(case.values[0], (task,))
 ]
 """``(task, structure, options)``: every task × every structure that its maps can have, but for ``IN_TASKS``."""

@@ -67,14 +67,14 @@ class Guided(Structure):
     def check(cls, out_features: int, in_features: int, *, of: str, options: str, until: float) -> str | None:  # type: ignore[override]
         """Return why ``of``, ``options`` or ``until`` is invalid, else None.
 
-        ``of`` is any structure but dense and guided, with options that fit the sizes; ``until`` is above 0 and at most
+        ``of`` is any structure but dense, added and guided, with options that fit the sizes; ``until`` is above 0 and at most
         1.
 
         Raises:
             PhmrunError: An option of the inner structure is unknown or has the wrong type.
         """
-        if of not in STRUCTURES or of in (cls.name, "dense"):
-            return f"of = {of!r}; valid of: any structure but dense and {cls.name} (`phmrun layers list`)"
+        if of not in STRUCTURES or of in (cls.name, "dense") or STRUCTURES.get(of).adapter:
+            return f"of = {of!r}; valid of: any structure but dense, added and {cls.name} (`phmrun layers list`)"
         if not 0 < until <= 1:
             return f"until = {until}; valid until: above 0 and up to 1"
         reason: str | None = STRUCTURES.get(of).misfit(out_features, in_features, **parse_options(of, options))
