@@ -67,8 +67,8 @@ class Guided(Structure):
     def check(cls, out_features: int, in_features: int, *, of: str, options: str, until: float) -> str | None:  # type: ignore[override]
         """Return why ``of``, ``options`` or ``until`` is invalid, else None.
 
-        ``of`` is any structure but dense, added and guided, with options that fit the sizes; ``until`` is above 0 and at most
-        1.
+        ``of`` is any structure but dense, added and guided, with options that fit the sizes; ``until`` is above 0 and
+        at most 1.
 
         Raises:
             PhmrunError: An option of the inner structure is unknown or has the wrong type.
