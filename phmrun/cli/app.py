@@ -204,6 +204,8 @@ def whole() -> TyperGroup:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with a code of ``phmrun.errors.ExitCode``.
 
+    With ``--debug``, the traceback of an error is printed, too.
+
     Args:
         arguments: Arguments without the program's name; None: those of this process.
     """

@@ -40,7 +40,7 @@ class Check(NamedTuple):
 def doctor(runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
     """Check Python, torch, devices, data, the run directory, W&B and the disk.
 
-    Warnings are no failure. Otherwise the exit code is that of the first failed check.
+    Warnings are no failure. If a check has failed, the exit code is that of the first one.
     """
     checks = [*_packages(), *_extensions(), *_data(), *_machine(runs_dir)]
     failed = [check for check in checks if check.status == "failed"]

@@ -181,7 +181,7 @@ def _print(description: "Description", changed: dict[str, Any] | None) -> None:
 def _state(description: "Description") -> list[tuple[str, Any]]:
     """Return rows (name, value) of the state of a run.
 
-    Rows without a value are left out.
+    Rows without a value are left out. A damaged run has directory and state only.
     """
     from phmrun.ledger.card import duration
 

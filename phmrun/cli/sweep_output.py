@@ -119,6 +119,9 @@ def outcome(statuses: Sequence[CellStatus], bad: Mapping[str, Sequence[str]], as
         statuses: States of all cells.
         bad: Last log lines of the runs that failed in this call, by run id.
         as_json: Print failures only.
+
+    Returns:
+        ``ExitCode.SWEEP`` if a run has failed or a cell is blocked, otherwise ``ExitCode.OK``.
     """
     failed = [status for status in distinct(statuses) if status.state is CellState.FAILED or status.cell.run_id in bad]
     tell_failures(failed, bad)

@@ -215,7 +215,7 @@ def hand_over(
     """Submit the cells to SLURM as one array job.
 
     Running and queued cells are left out, and at most ``limit`` cells are submitted. With ``script``, the job script is
-    only written and  printed. If no cell is left, only a message is printed.
+    only written and printed. If no cell is left, only a message is printed.
     """
     queued = slurm.queued()
     free = [s for s in statuses if s.state is not CellState.RUNNING and s.cell.run_id not in queued][:limit]

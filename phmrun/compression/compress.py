@@ -332,7 +332,7 @@ def _room(
         tables: Named parts; if there is none, the error recommends ``--embedding``.
 
     Raises:
-        PhmrunError: (exit 2) The smallest candidates exceed the budget; names the smallest possible one.
+        PhmrunError: (exit 2) The smallest candidates exceed the budget; the hint names the smallest possible budget.
     """
     whole, kept = (total, total - _size(dense)) if budget_of == "model" else (_size(dense), 0)
     most = int(budget * whole) - kept

@@ -88,7 +88,7 @@ def spread(choices: Mapping[str, Sequence[FittedMap]], most: int) -> dict[str, F
 
     Args:
         choices: Candidates of each map with a known ``damage``; a dense map has damage 0.
-        most: Largest total of parameters; at least that of the smallest candidates (see ``check_budget``).
+        most: Largest total of parameters; at least that of the smallest candidates.
     """
 
     def taken(price: float) -> dict[str, FittedMap]:

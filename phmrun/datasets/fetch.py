@@ -43,7 +43,9 @@ PAUSE = 1.0  # seconds before the second attempt, doubled before each further on
 def fetch(
     dataset: Dataset, *, splits: Sequence[str] | None = None, force: bool = False, pause: float = PAUSE
 ) -> list[Path]:
-    """Download missing files from the first address that works, and verify their checksums.
+    """Download missing files, and verify their checksums.
+
+    Each comes from the first address that works. Archives are removed once their files are extracted.
 
     Args:
         dataset: The dataset.

@@ -73,7 +73,8 @@ def agreement(run: Run, again: Run, *, identical: bool) -> Agreement:
 
     Histories and main scores are compared.
 
-    Without a main score in both, they are different.
+    The outcome is "rounding" if no loss differs and the scores are close, "noise" if the scores differ by no more
+    than the noise, otherwise "different", also without a main score in both.
 
     Args:
         run: Original run.

@@ -54,7 +54,8 @@ def kernels_of(
 ) -> Choice:
     """Return the library of a run's float32 matrix products.
 
-    It is logged unless it is torch's default; a refused request for oneDNN is a warning.
+    A run without float32 products on the CPU keeps torch's. The library is logged unless it is torch's default; a
+    refused request for oneDNN is a warning.
 
     Args:
         config: Resolved config.

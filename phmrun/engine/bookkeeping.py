@@ -27,7 +27,8 @@ LOG = logging.getLogger("phmrun.engine")
 def keep_data(run: Run, config_yaml: str, data: DataModule, marks: Mapping[str, str]) -> None:
     """Write the config and the record of the data's files.
 
-    Checksums on record are kept. Paths are updated if the config changes and the content of the split is the same.
+    If the config is the same and there is a record, nothing is written. Checksums on record are kept. Paths are updated
+    if the config changes and the content of the split is the same.
 
     Args:
         run: Run to write into.

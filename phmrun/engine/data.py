@@ -315,7 +315,7 @@ def doubts(config: Experiment, data: DataModule[Any]) -> Iterator[str]:
     """Yield warnings about prepared data.
 
     They are those of :func:`odd_figures`, and one for each split of the user's files that is both trained on and
-    scored.
+    scored; with ``data.hold_out``, only the test set counts.
     """
     if config.data.name == "files":
         learnt = {path.resolve() for path in data.sources("train")}

@@ -122,6 +122,8 @@ def fit(
 
     Logs a warning if bf16-mixed is slow on this processor.
 
+    If no step is left (last step or patience reached), it returns at once, without training.
+
     Args:
         module: Module to train, in place; a checkpoint replaces its weights.
         data: Prepared data.
@@ -205,8 +207,7 @@ def _load_progress(last: Path, module: TrainingModule, data: DataModule, meter: 
         True if training continues; False if the checkpoint has only initial weights. They are loaded all the same.
 
     Raises:
-        PhmrunError: (exit 3) The checkpoint is damaged, incomplete, or of another network.
-        PhmrunError: (exit 3) A tensor has another shape than the network's.
+        PhmrunError: (exit 3) The checkpoint is damaged, incomplete, or of a network with other names or shapes.
     """
     checkpoint = load_checkpoint(last)
     load_weights(module, weights_of(checkpoint, last), last)  # Lightning's error would not name the file

@@ -169,8 +169,6 @@ def balance(network: nn.Module, measured: Mapping[str, Movement], optimizer: str
 
     W stays the same.
 
-    W stays the same.
-
     A factor is multiplied by (m_f / m)^(1/e), with the geometric mean m of the map's factors. The exponent e is 1 for
     Adam and 2 for gradient descent; LAMB's steps are relative to a factor's norm already, and nothing is done.
 

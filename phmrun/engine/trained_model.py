@@ -124,7 +124,8 @@ class TrainedModel:
 
         Args:
             checkpoint: "best", "last" or a file. Default: the mean of the config's ``training.average`` last
-                checkpoints, or the best checkpoint (the last one without a validation) if that is 0.
+                checkpoints, or the best checkpoint (the last one without a validation) if that is 0. A short training
+                has fewer to average, or only its last checkpoint.
             average: Number of last checkpoints to average; 0: none. Default: the config's, if ``checkpoint`` is not
                 set either.
 
@@ -417,7 +418,7 @@ def evaluate_run(
 def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collection[str]) -> dict[str, Any]:
     """Return the scores of metrics that the predictor does not compute, by name.
 
-    They are computed from the counts of each item in the file of predictions.
+    They are computed from the counts of each item in the file of predictions. Metrics without such counts are left out.
     """
     added = {}
     for metric in metrics_of(task):

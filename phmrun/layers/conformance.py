@@ -32,6 +32,9 @@ def check_class(structure: type[Any], base: type[Any]) -> None:
 
     Only its definition is read; nothing is built.
 
+    It must derive from ``base`` and override the methods in :data:`NEEDED`. Its ``__init__`` takes out_features and
+    in_features, then options: keyword-only, with default and annotation. Its ``check`` takes all these options.
+
     Args:
         structure: Class to register.
         base: Base class of all structures.

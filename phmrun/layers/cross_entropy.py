@@ -125,6 +125,8 @@ class _Gradients:
     ) -> None:
         """Add the gradients of a chunk of positions, in place.
 
+        Nothing is done unless the gradients are wanted.
+
         Args:
             rows: Positions of the chunk.
             raised: Unnormalized gradient of the logits ``[positions, vocabulary]``.
@@ -151,7 +153,7 @@ class _Gradients:
     def results(self) -> tuple[Tensor | None, ...]:
         """Return the gradients of hidden, weight and bias.
 
-        They have the types of these tensors. None for each that is not needed or missing.
+        They have the types of these tensors. All are None if none is needed; the bias's is None if there is no bias.
         """
         weight = None if self.weight is None else self.weight.to(self.types)
         bias = None if self.bias is None else self.bias.to(self.types)

@@ -179,7 +179,7 @@ def build_embedding(
         num_embeddings: Size of the vocabulary.
         embedding_dim: Size of an embedding vector.
         structure: Name of a structure or an embedding.
-        any_width: Accept an embedding of another size; the module's ``embedding_dim`` is the actual size.
+        any_width: True to accept an embedding of another size; the module's ``embedding_dim`` is the actual size.
         **options: Options of the structure or embedding.
 
     Raises:

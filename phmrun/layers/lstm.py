@@ -327,8 +327,6 @@ class LSTM(nn.Module):
     def _run(self, inputs: Tensor, batch_sizes: Tensor | None, state: State) -> tuple[Tensor, State]:
         """Run all layers; return outputs and last states.
 
-        Return outputs and last states.
-
         One kernel call runs them. With an observer, or variational dropout in training, layers run in turn. The
         observer is called for padded sequences only.
         """
@@ -416,6 +414,8 @@ def outputs(lstm: LSTM | nn.LSTM | StartedLSTM, inputs: Tensor, lengths: Tensor)
 
     On a CPU an :class:`LSTM` runs over the padding: the gradient of torch's kernel for packed sequences clears memory
     for all vectors at every time step.
+
+    With a nonstandard cell it does so on all devices. Others read packed sequences.
 
     Args:
         lstm: An LSTM with ``batch_first=True``.

@@ -222,7 +222,7 @@ def corpus(data: ParallelDataConfig, cache: Path, builtin: Builtin) -> ParallelC
     A warning is logged if source and target of a split have the same content.
 
     Raises:
-        PhmrunError: It is not on this machine (exit 3), or lacks a language (exit 2).
+        PhmrunError: The run has no data, or they are not on this machine (exit 3); a language is missing (exit 2).
     """
     if data.name == NO_DATA:
         raise PhmrunError(

@@ -198,12 +198,14 @@ class _Spectrum(Function):
 
     @staticmethod
     def forward(ctx: Any, vectors: Tensor) -> Tensor:
+        """Return the spectra ``[…, 2F]`` of real vectors ``[…, n]``."""
         ctx.size = vectors.shape[-1]
         halves = as_real(torch.fft.rfft(vectors, norm="ortho"))
         return halves.mul_(_scales(ctx.size, vectors))
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        """Return the gradient of the vectors: the signal of ``gradient``."""
         return signal(gradient, ctx.size)
 
 
@@ -212,11 +214,13 @@ class _Signal(Function):
 
     @staticmethod
     def forward(ctx: Any, spectra: Tensor, size: int) -> Tensor:
+        """Return the real vectors ``[…, size]`` of spectra ``[…, 2F]``."""
         halves = spectra.contiguous() * _scales(size, spectra).reciprocal_()
         return torch.fft.irfft(as_complex(halves), size, norm="ortho")
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        """Return the gradient of the spectra, and None for ``size``."""
         return spectrum(gradient), None
 
 
@@ -225,6 +229,10 @@ class _Convolved(Function):
 
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, column: Tensor) -> Tensor:
+        """Return the circular convolution of ``column`` with vectors ``[…, n]``.
+
+        Transforms are saved for the gradients if any is needed.
+        """
         ctx.size = vectors.shape[-1]
         values, halves = torch.fft.rfft(column), torch.fft.rfft(vectors)
         if any(ctx.needs_input_grad):
@@ -235,6 +243,7 @@ class _Convolved(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradients of the vectors and of the column."""
         halves, values = ctx.saved_tensors
         changes = torch.fft.rfft(gradient)
         of_column = torch.linalg.vecdot(halves.flatten(0, -2), changes.flatten(0, -2), dim=0)
