@@ -34,7 +34,7 @@ from phmrun.files import cache_dir
 from phmrun.ledger import Run
 from phmrun.ledger.environment import now
 from phmrun.ledger.listing import BATCH, EPOCH, LINE, STEP, TEST, TIMES
-from phmrun.ledger.run import network_label
+from phmrun.ledger.recorded_config import network_label
 from phmrun.models.ctranslate2 import Quantization
 from phmrun.models.transformer import Transformer
 from phmrun.progress import progress

@@ -78,7 +78,7 @@ def bench_table(
     """
     from phmrun.ledger import Run
     from phmrun.ledger.listing import PREFIX, TIMES, read_times
-    from phmrun.ledger.run import State
+    from phmrun.ledger.status import State
     from phmrun.sweeps.cell_status import distinct, survey
     from phmrun.sweeps.planning import recorded
 

@@ -18,10 +18,10 @@ def choose_run(runs_dir: Path, reference: str) -> "Run":
         PhmrunError: No run fits, or more than one (exit 2); its status is damaged (exit 3).
     """
     from phmrun.ledger import Run
-    from phmrun.ledger.run import LATEST, newer_running
+    from phmrun.ledger.directory import LATEST, newer_running
 
     run = Run.find(runs_dir, reference)
-    running = newer_running(run) if reference == LATEST else []
+    running = newer_running(run.path) if reference == LATEST else []
     newer = f"; newer, but still running: {', '.join(running)}" if running else ""
     note(f"run {run.id} ({run.status.state}){newer}")
     return run

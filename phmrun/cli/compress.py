@@ -232,7 +232,7 @@ def _label(layer: Mapping[str, Any]) -> str:
     """Return a structure with its order and non-default options, as in ``phm n=4``."""
     from phmrun.compression.compress import ORDERS
     from phmrun.layers import options_of
-    from phmrun.ledger.run import layer_label
+    from phmrun.ledger.recorded_config import layer_label
 
     usual = {option.name: option.default for option in options_of(layer["structure"])}
     options = {key: value for key, value in layer.items() if key in ORDERS or key not in usual or value != usual[key]}

@@ -13,8 +13,8 @@ from phmrun.cli import console
 from phmrun.cli.sweep_output import tell_faults
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.ledger import Run
+from phmrun.ledger.directory import directory_of
 from phmrun.ledger.environment import usable_cores
-from phmrun.ledger.run import directory_of
 from phmrun.ledger.segment import read_segments
 from phmrun.progress import note
 from phmrun.sweeps import Plan

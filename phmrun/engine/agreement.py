@@ -10,7 +10,7 @@ from phmrun.documents import flat
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import list_runs, score_value, summarise
-from phmrun.ledger.run import config_values
+from phmrun.ledger.recorded_config import config_values
 from phmrun.statistics.student import t_quantile
 
 ROUNDING = 1e-3  # largest relative difference of two losses or scores that counts as rounding

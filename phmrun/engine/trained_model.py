@@ -31,11 +31,11 @@ from phmrun.kernels import Choice
 from phmrun.layers import options_of
 from phmrun.ledger import Run
 from phmrun.ledger.card import write_card
+from phmrun.ledger.directory import HISTORY
 from phmrun.ledger.environment import Split
 from phmrun.ledger.listing import OTHER_FILE
 from phmrun.ledger.manifest import changed_code
 from phmrun.ledger.record import WEIGHTS
-from phmrun.ledger.run import HISTORY
 from phmrun.ledger.segment import read_segments
 from phmrun.metric import metrics_of
 from phmrun.metrics import Score

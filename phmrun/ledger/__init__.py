@@ -7,7 +7,8 @@ from phmrun.ledger.card import Description, describe, write_card
 from phmrun.ledger.history import History
 from phmrun.ledger.listing import RunSummary
 from phmrun.ledger.lock import Holder, Lock
-from phmrun.ledger.run import Run, State, Status
+from phmrun.ledger.run import Run
+from phmrun.ledger.status import State, Status
 from phmrun.ledger.wandb_mirror import Mirror, Synced, sync, wandb_mode
 
 __all__ = [

@@ -20,7 +20,8 @@ from phmrun.escaping import fenced, markdown, shortened
 from phmrun.files import data_dir, read_regular, write_text
 from phmrun.ledger.listing import OTHER_FILE, score_value
 from phmrun.ledger.lock import LOCK, Holder, living_holder
-from phmrun.ledger.run import Run, State, Status
+from phmrun.ledger.run import Run
+from phmrun.ledger.status import State, Status
 from phmrun.ledger.wording import counts_in_words, explained
 from phmrun.metric import OF, find_metric, part_of
 from phmrun.registry import TASKS

@@ -8,7 +8,8 @@ from phmrun.documents import flat
 from phmrun.errors import unknown
 from phmrun.ledger.history import shown
 from phmrun.ledger.listing import score_value
-from phmrun.ledger.run import Run, config_values
+from phmrun.ledger.recorded_config import config_values
+from phmrun.ledger.run import Run
 
 
 class Difference(NamedTuple):

@@ -16,9 +16,11 @@ from typing import Any
 from phmrun.documents import parse_json, parsed
 from phmrun.errors import PhmrunError, unknown
 from phmrun.files import read_regular
+from phmrun.ledger.directory import BENCH, CONFIG, HISTORY, METRICS, STATUS
 from phmrun.ledger.history import in_test_units
 from phmrun.ledger.manifest import Manifest
-from phmrun.ledger.run import BENCH, CONFIG, HISTORY, METRICS, STATUS, State, Status, about_config, as_found, reason_of
+from phmrun.ledger.recorded_config import about_config
+from phmrun.ledger.status import State, Status, as_found, reason_of
 
 FORMER = "times.json"
 """File with the times of :data:`TIMES` in releases up to 0.1; still read."""

@@ -25,7 +25,8 @@ from phmrun.errors import PhmrunError, unknown
 from phmrun.files import is_name
 from phmrun.ledger.history import in_shown_units
 from phmrun.ledger.listing import score_value
-from phmrun.ledger.run import Run, config_values
+from phmrun.ledger.recorded_config import config_values
+from phmrun.ledger.run import Run
 
 Figures = Sequence[tuple[int, float, dict[str, float]]]
 """Triples of step, Unix time in seconds, and figures by name."""

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from signal import Signals
 
 from phmrun.errors import Interrupted, PhmrunError
-from phmrun.ledger.run import Run, State
+from phmrun.ledger.run import Run
+from phmrun.ledger.status import State
 
 LOG = logging.getLogger("phmrun.ledger")
 

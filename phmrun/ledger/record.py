@@ -19,10 +19,7 @@ from phmrun.documents import parse_yaml, parsed, plain, to_line
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import data_dir, json_text, read_regular, replacing, staging, sync_directory, write_text
 from phmrun.ledger.card import shared
-from phmrun.ledger.environment import DataRecord
-from phmrun.ledger.lock import LOCK
-from phmrun.ledger.manifest import MANIFEST, Record
-from phmrun.ledger.run import (
+from phmrun.ledger.directory import (
     CONFIG,
     DATA,
     ENVIRONMENT,
@@ -31,11 +28,13 @@ from phmrun.ledger.run import (
     PARAMETERS,
     RUN_ID,
     STATUS,
-    Run,
-    State,
-    Status,
     directory_of,
 )
+from phmrun.ledger.environment import DataRecord
+from phmrun.ledger.lock import LOCK
+from phmrun.ledger.manifest import MANIFEST, Record
+from phmrun.ledger.run import Run
+from phmrun.ledger.status import State, Status
 
 FORMAT = "phmrun-result-1"
 POINTS = 40

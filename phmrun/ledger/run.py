@@ -1,203 +1,39 @@
 """Run directory of an experiment: configuration, status, scores and other records."""
 
-import json
 import os
-import re
 import shutil
-import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, fields, replace
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from phmrun.documents import parse_json, parse_yaml, parsed, plain
+from phmrun.documents import parse_json, parsed, plain
 from phmrun.errors import ExitCode, PhmrunError, nearest
-from phmrun.files import disk_errors, is_name, json_text, read_regular, write_text
+from phmrun.files import disk_errors, json_text, read_regular, write_text
+from phmrun.ledger.directory import (
+    BENCH,
+    CONFIG,
+    DATA,
+    ENVIRONMENT,
+    HISTORY,
+    LATEST,
+    METRICS,
+    PARAMETERS,
+    STATUS,
+    directory_of,
+    is_run,
+    latest,
+)
 from phmrun.ledger.environment import DataRecord, now
 from phmrun.ledger.history import History, in_test_units
-from phmrun.ledger.lock import LOCK, Holder, Lock, living_holder, unlock
+from phmrun.ledger.lock import LOCK, Holder, Lock, unlock
 from phmrun.ledger.manifest import Manifest, changed_code
+from phmrun.ledger.recorded_config import about_config
+from phmrun.ledger.status import State, Status, as_found, reason_of
 
-CONFIG, STATUS, METRICS, BENCH = "config.yaml", "status.json", "metrics.json", "bench.json"
-DATA, ENVIRONMENT, HISTORY, PARAMETERS = "data.json", "environment.json", "history.jsonl", "parameters.json"
-PLAIN = "dense"
-LATEST = "latest"
-RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,240}-[0-9a-f]{12}")
-"""Pattern of run ids."""
 _ANEW = "The command that trained the run begins it anew with --restart."
-
-
-class State(StrEnum):
-    """State of a run.
-
-    Attributes:
-        QUEUED: Created, not started.
-        RUNNING: In training by a process that holds its lock.
-        DONE: Finished.
-        FAILED: Stopped by an error that a restart does not solve: out of memory, NaN loss.
-        INTERRUPTED: Stopped; the same command continues it.
-    """
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-    INTERRUPTED = "interrupted"
-
-
-@dataclass(frozen=True)
-class Status:
-    """Content of ``status.json``. Times are ISO 8601 in UTC.
-
-    Attributes:
-        state: State of the run.
-        reason: Cause of the state.
-        step: Optimizer steps so far.
-        started: Time of the first start.
-        updated: Time of writing.
-        ended: Time of the end.
-        host: Machine that wrote the status.
-        pid: Process that wrote the status.
-        seconds: Seconds of training, summed over all continuations.
-        about: Facts for listings: task, data, layer, network, seed, parameters.
-    """
-
-    state: State = State.QUEUED
-    reason: str | None = None
-    step: int = 0
-    started: str | None = None
-    updated: str | None = None
-    ended: str | None = None
-    host: str | None = None
-    pid: int | None = None
-    seconds: float = 0.0
-    about: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def from_json(cls, content: Any) -> "Status":
-        """Return the status of a JSON object.
-
-        Unknown keys are ignored.
-
-        Raises:
-            ValueError: The state is missing, or a value has a wrong type or is out of range.
-        """
-        if not isinstance(content, Mapping) or "state" not in content:
-            raise ValueError("no state in it")
-        values = {key.name: content[key.name] for key in fields(cls) if key.name in content}
-        status = cls(**{**values, "state": State(content["state"])})
-        texts = dict.fromkeys(("reason", "started", "updated", "ended"), str | None)
-        kinds: dict[str, Any] = {**texts, "step": int, "seconds": int | float, "about": dict}
-        for name, kind in kinds.items():
-            if not isinstance(getattr(status, name), kind):
-                raise ValueError(f"{name} is {getattr(status, name)!r:.80}")
-        if not (0 <= status.step < 2**63 and 0 <= status.seconds < 2**63):
-            raise ValueError("step or seconds is out of range")
-        json.dumps(asdict(status), ensure_ascii=False).encode("utf-8")  # raises on a lone surrogate
-        return status
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the status as a JSON object."""
-        return {**asdict(self), "state": self.state.value}
-
-    def signed(self) -> "Status":
-        """Return a copy with the present time, machine and process."""
-        return replace(self, updated=now(), host=socket.gethostname(), pid=os.getpid())
-
-    def write(self, path: Path, before_renaming: Callable[[], None] | None = None) -> "Status":
-        """Write the status atomically, and return it.
-
-        It is first signed as that of this process (`signed`). ``before_renaming`` is called before the file is
-        replaced, and may raise to prevent it.
-        """
-        written = self.signed()
-        write_text(path, json_text(written.to_json()), before_renaming)
-        return written
-
-
-def as_found(status: Status, path: Path) -> Status:
-    """Return the effective status.
-
-    A running status without a living holder of the lock becomes interrupted, ended at its last update. Others are
-    unchanged.
-    """
-    if status.state is not State.RUNNING or living_holder(path / LOCK) is not None:
-        return status
-    return replace(status, state=State.INTERRUPTED, reason="its process died", ended=status.updated)
-
-
-def about_config(config_yaml: str) -> dict[str, Any]:
-    """Return task, data, layer, network and seed of a resolved config.
-
-    Missing keys are left out; a damaged config gives an empty dictionary.
-    """
-    try:
-        config = parse_yaml(config_yaml, "config.yaml")
-    except PhmrunError:
-        config = None
-    if not isinstance(config, Mapping):
-        return {}
-    data = config.get("data")
-    facts = {
-        "task": config.get("task"),
-        "data": data.get("name") if isinstance(data, Mapping) else data,
-        "layer": layer_label(config.get("layer")),
-        "network": network_label(config),
-        "seed": config.get("seed"),
-    }
-    return {key: value for key, value in facts.items() if value is not None}
-
-
-def config_values(path: Path) -> dict[str, Any]:
-    """Return the values of a ``config.yaml``.
-
-    The result is empty if it is not a mapping.
-
-    Raises:
-        PhmrunError: (exit 3) The file cannot be read, or is not valid YAML.
-    """
-    try:
-        values = parse_yaml(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError, PhmrunError) as error:
-        why, where = (error.what, error.where) if isinstance(error, PhmrunError) else (error, str(path))
-        raise PhmrunError(f"the configuration cannot be read: {why}", where=where, code=ExitCode.DATA) from error
-    return values if isinstance(values, dict) else {}
-
-
-def layer_label(layer: Any, *, words: bool = False) -> str | None:
-    """Return the label of a weight structure with its numeric options: ``phm n=8``.
-
-    Args:
-        layer: Section of a config, or the name of a structure.
-        words: Name all options: ``phm n=8 freeze=a``. Meant for options set by the user, not for resolved configs.
-
-    Returns:
-        The label; the name alone if ``layer`` is a name; ``None`` if ``layer`` is empty and not a section. A section
-        without a structure is ``dense``.
-    """
-    if not isinstance(layer, Mapping):
-        return str(layer) if layer else None
-    named = [
-        f"{key}={str(value).lower() if isinstance(value, bool) else value}"
-        for key, value in layer.items()
-        if key != "structure" and (words or (isinstance(value, int | float) and not isinstance(value, bool)))
-    ]
-    return " ".join([str(layer.get("structure", PLAIN)), *named])
-
-
-def network_label(config: Mapping[str, Any]) -> str | None:
-    """Return the parts of a network that are not dense: ``phm n=8, output circulant``.
-
-    A dense network is ``dense``; the label is ``None`` if the config names no part.
-    """
-    labels = {part: layer_label(config.get(part)) for part in ("layer", "embedding", "output")}
-    if not any(labels.values()):
-        return None
-    named = {part: label for part, label in labels.items() if label not in (None, PLAIN)}
-    return ", ".join(f"{part} {label}".removeprefix("layer ") for part, label in named.items()) or PLAIN
 
 
 class Run:
@@ -273,12 +109,12 @@ class Run:
         """
         for path in (runs_dir / reference, Path(reference)):
             # An empty reference would match the directory of runs itself, and below, every run.
-            if reference and _is_run(path):
+            if reference and is_run(path):
                 return cls(path)
         paths = runs_dir.iterdir() if runs_dir.is_dir() else ()
-        names = sorted(path.name for path in paths if not path.name.startswith(".") and _is_run(path))
+        names = sorted(path.name for path in paths if not path.name.startswith(".") and is_run(path))
         if reference == LATEST and names:
-            return cls(_latest([runs_dir / name for name in names]))
+            return cls(latest([runs_dir / name for name in names]))
         fitting = [name for name in names if name.startswith(reference)]
         if not fitting and len(reference) >= 3:
             fitting = [name for name in names if name.rpartition("-")[2].startswith(reference)]
@@ -518,7 +354,7 @@ class Run:
         Raises:
             PhmrunError: (exit 2) The directory is not a run, or a living process holds it.
         """
-        if not _is_run(self.path):
+        if not is_run(self.path):
             raise PhmrunError("this directory is not a run and is left alone", where=str(self.path))
         if self.path.is_symlink():  # its target is elsewhere on purpose
             with disk_errors():
@@ -602,79 +438,3 @@ class Run:
         if not isinstance(content, dict):
             raise PhmrunError("this is not a JSON object", where=str(path), code=ExitCode.DATA)
         return content
-
-
-def directory_of(runs_dir: Path, run_id: str) -> Path:
-    """Return the directory of a run id.
-
-    Until release 0.2, run ids did not name the structures of embedding and output. An existing directory with such an
-    id and the same twelve digits is returned instead.
-
-    Raises:
-        PhmrunError: (exit 3) The id is not a valid name, or leads out of ``runs_dir``.
-    """
-    if not is_name(run_id):
-        raise PhmrunError(f"{run_id!r:.80} is no name of a run", where=str(runs_dir), code=ExitCode.DATA)
-    path = runs_dir / run_id
-    if not path.exists() and ("-embedding-" in run_id or "-output-" in run_id):
-        digits = run_id.rpartition("-")[2]
-        former = (other for other in sorted(runs_dir.glob(f"*-{digits}")) if _is_run(other))
-        return next(former, path)
-    return path
-
-
-def _is_run(path: Path) -> bool:
-    """True if a directory is a run.
-
-    It has a status, or a config and a name that ends as a run id.
-    """
-    named = re.compile(r".+-[0-9a-f]{12}").fullmatch
-    return (path / STATUS).is_file() or ((path / CONFIG).is_file() and named(path.resolve().name) is not None)
-
-
-def _latest(paths: Sequence[Path]) -> Path:
-    """Return the run directory that ended last, done or interrupted.
-
-    Raises:
-        PhmrunError: (exit 2) No run is done or interrupted.
-    """
-    statuses = [(path, status) for path in paths if (status := _effective_status(path)) is not None]
-    ended = [pair for pair in statuses if pair[1].state in (State.DONE, State.INTERRUPTED)]
-    if not ended:
-        names = [f"{path.name} ({status.state})" for path, status in statuses]
-        raise PhmrunError("no run is done or interrupted yet", where=LATEST, valid=names[:10])
-    # a status has times in whole seconds, so ties are broken by the file's time
-    return max(ended, key=lambda pair: (pair[1].ended or "", (pair[0] / STATUS).stat().st_mtime))[0]
-
-
-def newer_running(run: Run) -> list[str]:
-    """Return the names of running runs updated after a run ended.
-
-    They are in its directory of runs. Every running run counts if the run has not ended.
-    """
-    ended = run.status.ended or ""
-    statuses = {path.name: _effective_status(path) for path in sorted(run.path.resolve().parent.iterdir())}
-    return [
-        name
-        for name, status in statuses.items()
-        if status is not None and status.state is State.RUNNING and (status.updated or "") >= ended
-    ]
-
-
-def _effective_status(path: Path) -> Status | None:
-    """Return the effective status of a run directory.
-
-    The result is ``None`` if it is missing or damaged.
-    """
-    try:
-        return as_found(Status.from_json(parse_json(read_regular(path / STATUS))), path)
-    except (OSError, ValueError, TypeError, PhmrunError):
-        return None
-
-
-def reason_of(error: Exception) -> str:
-    """Return the reason of a reading error.
-
-    It is the system's phrase, else the message, at most 200 characters on one line.
-    """
-    return error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())[:200]

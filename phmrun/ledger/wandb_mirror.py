@@ -20,7 +20,9 @@ from phmrun.errors import PhmrunError, unknown
 from phmrun.files import write_json
 from phmrun.ledger.history import in_shown_units
 from phmrun.ledger.lock import Lock
-from phmrun.ledger.run import Run, State, config_values
+from phmrun.ledger.recorded_config import config_values
+from phmrun.ledger.run import Run
+from phmrun.ledger.status import State
 
 Mode = Literal["offline", "online", "disabled"]
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)

@@ -16,8 +16,10 @@ from phmrun.config.layering import OptionsOf
 from phmrun.errors import PhmrunError
 from phmrun.files import sha256_of
 from phmrun.ledger import Run
+from phmrun.ledger.directory import CONFIG
 from phmrun.ledger.listing import RunSummary
-from phmrun.ledger.run import CONFIG, State, config_values, layer_label, network_label
+from phmrun.ledger.recorded_config import config_values, layer_label, network_label
+from phmrun.ledger.status import State
 from phmrun.registry import EMBEDDINGS
 
 SEED = "seed"

@@ -18,7 +18,7 @@ from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.ledger import Run
 from phmrun.ledger.listing import RunSummary, list_runs
 from phmrun.ledger.record import restore
-from phmrun.ledger.run import State
+from phmrun.ledger.status import State
 from phmrun.results import render
 from phmrun.results.comparison import RowComparison, differences
 from phmrun.results.entries import SEED, Entry, entry_of_run, telling_keys

@@ -19,7 +19,7 @@ from phmrun.ledger.environment import Source
 from phmrun.ledger.listing import OTHER_FILE, score_value
 from phmrun.ledger.manifest import Record
 from phmrun.ledger.record import WEIGHTS
-from phmrun.ledger.run import config_values
+from phmrun.ledger.recorded_config import config_values
 from phmrun.metric import OF, find_metric
 from phmrun.results.items import RunItems
 

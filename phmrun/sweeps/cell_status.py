@@ -14,9 +14,10 @@ from pathlib import Path
 from statistics import fmean
 
 from phmrun.config import semantic_values
+from phmrun.ledger.directory import directory_of
 from phmrun.ledger.listing import RunSummary, summarise
 from phmrun.ledger.lock import LOCK, Holder, living_holder
-from phmrun.ledger.run import State, directory_of
+from phmrun.ledger.status import State
 from phmrun.sweeps.plan import SEED, Cell, Plan
 
 DIVERGED = " at optimizer step "  # in the reason of a run that `phmrun.engine.checkpoints.diverged` ended

@@ -18,7 +18,7 @@ from phmrun.config.layering import OptionsOf
 from phmrun.config.sections import Section
 from phmrun.documents import parse_yaml
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.ledger.run import layer_label
+from phmrun.ledger.recorded_config import layer_label
 from phmrun.registry import TASKS
 from phmrun.sweeps.file import Sweep
 from phmrun.sweeps.paper_table import PaperRow, PaperTable

@@ -10,8 +10,8 @@ from typing import Any
 
 from phmrun.config.identity import canonical_identity, changed_versions, digits_of, earlier_identities
 from phmrun.config.layering import OptionsOf
+from phmrun.ledger.directory import directory_of
 from phmrun.ledger.listing import list_runs
-from phmrun.ledger.run import directory_of
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins
 from phmrun.sweeps.file import Sweep, load_sweep

@@ -10,7 +10,7 @@ from pathlib import Path
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.listing import RunSummary, list_runs, summarise
-from phmrun.ledger.run import State
+from phmrun.ledger.status import State
 from phmrun.results.comparison import differences, withheld
 from phmrun.results.entries import Entry, recorded_marks, settings_of
 from phmrun.results.layout import Differences

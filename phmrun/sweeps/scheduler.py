@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Holder, Lock, Run, State
-from phmrun.ledger.run import directory_of
+from phmrun.ledger.directory import directory_of
 from phmrun.progress import note
 from phmrun.sweeps.cell_status import CellState, CellStatus, look, orphans
 from phmrun.sweeps.executors import GRACE, Ended, Executor, Job

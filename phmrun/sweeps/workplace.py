@@ -12,8 +12,8 @@ from pathlib import Path
 from phmrun.config import to_yaml
 from phmrun.files import write_text
 from phmrun.ledger import Lock, Run
+from phmrun.ledger.directory import directory_of
 from phmrun.ledger.lock import Holder, living_holder
-from phmrun.ledger.run import directory_of
 from phmrun.sweeps.cell_status import CLAIM
 from phmrun.sweeps.executors import Job
 from phmrun.sweeps.plan import Cell

@@ -7,8 +7,8 @@ from phmrun.engine.experiment import build_data
 from phmrun.errors import PhmrunError
 from phmrun.files import write_json
 from phmrun.ledger import Run
+from phmrun.ledger.directory import BENCH
 from phmrun.ledger.listing import FORMER, TIMES, read_times, summarise
-from phmrun.ledger.run import BENCH
 from phmrun.metric import metric_of
 
 AMOUNT = Amount(rounds=2, batches=2, sentences=7)

@@ -12,10 +12,10 @@ from phmrun.datasets import archives
 from phmrun.datasets.catalogue import _dataset
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
+from phmrun.ledger.directory import RUN_ID
 from phmrun.ledger.environment import DataRecord
 from phmrun.ledger.mirrors import write_mirror
 from phmrun.ledger.record import restore
-from phmrun.ledger.run import RUN_ID
 from phmrun.report.results_page import page_of
 from tests.fuzz.artefacts import METRICS, PARAMETERS, STATUS
 from tests.fuzz.exchange import result_seeds

@@ -10,8 +10,8 @@ import pytest
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
+from phmrun.ledger.directory import newer_running
 from phmrun.ledger.environment import said
-from phmrun.ledger.run import newer_running
 from phmrun.ledger.segment import Segment
 
 CONFIG = """\
@@ -245,6 +245,6 @@ def test_latest_is_the_run_that_ended_last(tmp_path: Path) -> None:
         ended_run(tmp_path, "5-000000000005", State.DONE, "2026-01-04T00:00:00Z").status_path.write_text("{")
         running.set_state(State.RUNNING, step=5)
         assert Run.find(tmp_path, "latest").path == last.path
-        assert newer_running(last) == newer_running(done) == [running.id]
-    assert newer_running(last) == []
+        assert newer_running(last.path) == newer_running(done.path) == [running.id]
+    assert newer_running(last.path) == []
     assert Run.find(tmp_path, "latest").path == running.path  # its process is gone: interrupted last

@@ -18,7 +18,7 @@ from phmrun.ledger import Run
 from phmrun.ledger.card import shared
 from phmrun.ledger.history import shown
 from phmrun.ledger.listing import score_value
-from phmrun.ledger.run import PLAIN
+from phmrun.ledger.recorded_config import PLAIN
 from phmrun.ledger.wording import title
 from phmrun.results.plots.canvas import PALETTE, new_figure, words
 

@@ -1,0 +1,88 @@
+"""Directories of runs: the names of their files, and finding one by its id or as the latest."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from phmrun.documents import parse_json
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import is_name, read_regular
+from phmrun.ledger.status import State, Status, as_found
+
+CONFIG, STATUS, METRICS, BENCH = "config.yaml", "status.json", "metrics.json", "bench.json"
+DATA, ENVIRONMENT, HISTORY, PARAMETERS = "data.json", "environment.json", "history.jsonl", "parameters.json"
+LATEST = "latest"
+RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,240}-[0-9a-f]{12}")
+"""Pattern of run ids."""
+
+
+def directory_of(runs_dir: Path, run_id: str) -> Path:
+    """Return the directory of a run id.
+
+    Until release 0.2, run ids did not name the structures of embedding and output. An existing directory with such an
+    id and the same twelve digits is returned instead.
+
+    Raises:
+        PhmrunError: (exit 3) The id is not a valid name, or leads out of ``runs_dir``.
+    """
+    if not is_name(run_id):
+        raise PhmrunError(f"{run_id!r:.80} is no name of a run", where=str(runs_dir), code=ExitCode.DATA)
+    path = runs_dir / run_id
+    if not path.exists() and ("-embedding-" in run_id or "-output-" in run_id):
+        digits = run_id.rpartition("-")[2]
+        former = (other for other in sorted(runs_dir.glob(f"*-{digits}")) if is_run(other))
+        return next(former, path)
+    return path
+
+
+def is_run(path: Path) -> bool:
+    """True if a directory is a run.
+
+    It has a status, or a config and a name that ends as a run id.
+    """
+    named = re.compile(r".+-[0-9a-f]{12}").fullmatch
+    return (path / STATUS).is_file() or ((path / CONFIG).is_file() and named(path.resolve().name) is not None)
+
+
+def latest(paths: Sequence[Path]) -> Path:
+    """Return the run directory that ended last, done or interrupted.
+
+    Raises:
+        PhmrunError: (exit 2) No run is done or interrupted.
+    """
+    statuses = [(path, status) for path in paths if (status := _effective_status(path)) is not None]
+    ended = [pair for pair in statuses if pair[1].state in (State.DONE, State.INTERRUPTED)]
+    if not ended:
+        names = [f"{path.name} ({status.state})" for path, status in statuses]
+        raise PhmrunError("no run is done or interrupted yet", where=LATEST, valid=names[:10])
+    # a status has times in whole seconds, so ties are broken by the file's time
+    return max(ended, key=lambda pair: (pair[1].ended or "", (pair[0] / STATUS).stat().st_mtime))[0]
+
+
+def newer_running(path: Path) -> list[str]:
+    """Return the names of running runs updated after a run ended.
+
+    They are in its directory of runs. Every running run counts if the run has not ended.
+
+    Args:
+        path: Directory of the run.
+    """
+    status = _effective_status(path)
+    ended = (status.ended if status else None) or ""
+    statuses = {other.name: _effective_status(other) for other in sorted(path.resolve().parent.iterdir())}
+    return [
+        name
+        for name, status in statuses.items()
+        if status is not None and status.state is State.RUNNING and (status.updated or "") >= ended
+    ]
+
+
+def _effective_status(path: Path) -> Status | None:
+    """Return the effective status of a run directory.
+
+    The result is ``None`` if it is missing or damaged.
+    """
+    try:
+        return as_found(Status.from_json(parse_json(read_regular(path / STATUS))), path)
+    except (OSError, ValueError, TypeError, PhmrunError):
+        return None

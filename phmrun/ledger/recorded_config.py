@@ -1,0 +1,81 @@
+"""Recorded configuration of a run, read without its schema: values, and labels of its network."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from phmrun.documents import parse_yaml
+from phmrun.errors import ExitCode, PhmrunError
+
+PLAIN = "dense"
+
+
+def about_config(config_yaml: str) -> dict[str, Any]:
+    """Return task, data, layer, network and seed of a resolved config.
+
+    Missing keys are left out; a damaged config gives an empty dictionary.
+    """
+    try:
+        config = parse_yaml(config_yaml, "config.yaml")
+    except PhmrunError:
+        config = None
+    if not isinstance(config, Mapping):
+        return {}
+    data = config.get("data")
+    facts = {
+        "task": config.get("task"),
+        "data": data.get("name") if isinstance(data, Mapping) else data,
+        "layer": layer_label(config.get("layer")),
+        "network": network_label(config),
+        "seed": config.get("seed"),
+    }
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+def config_values(path: Path) -> dict[str, Any]:
+    """Return the values of a ``config.yaml``.
+
+    The result is empty if it is not a mapping.
+
+    Raises:
+        PhmrunError: (exit 3) The file cannot be read, or is not valid YAML.
+    """
+    try:
+        values = parse_yaml(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError, PhmrunError) as error:
+        why, where = (error.what, error.where) if isinstance(error, PhmrunError) else (error, str(path))
+        raise PhmrunError(f"the configuration cannot be read: {why}", where=where, code=ExitCode.DATA) from error
+    return values if isinstance(values, dict) else {}
+
+
+def layer_label(layer: Any, *, words: bool = False) -> str | None:
+    """Return the label of a weight structure with its numeric options: ``phm n=8``.
+
+    Args:
+        layer: Section of a config, or the name of a structure.
+        words: Name all options: ``phm n=8 freeze=a``. Meant for options set by the user, not for resolved configs.
+
+    Returns:
+        The label; the name alone if ``layer`` is a name; ``None`` if ``layer`` is empty and not a section. A section
+        without a structure is ``dense``.
+    """
+    if not isinstance(layer, Mapping):
+        return str(layer) if layer else None
+    named = [
+        f"{key}={str(value).lower() if isinstance(value, bool) else value}"
+        for key, value in layer.items()
+        if key != "structure" and (words or (isinstance(value, int | float) and not isinstance(value, bool)))
+    ]
+    return " ".join([str(layer.get("structure", PLAIN)), *named])
+
+
+def network_label(config: Mapping[str, Any]) -> str | None:
+    """Return the parts of a network that are not dense: ``phm n=8, output circulant``.
+
+    A dense network is ``dense``; the label is ``None`` if the config names no part.
+    """
+    labels = {part: layer_label(config.get(part)) for part in ("layer", "embedding", "output")}
+    if not any(labels.values()):
+        return None
+    named = {part: label for part, label in labels.items() if label not in (None, PLAIN)}
+    return ", ".join(f"{part} {label}".removeprefix("layer ") for part, label in named.items()) or PLAIN

@@ -1,0 +1,121 @@
+"""State of a run, with times and progress: ``status.json``."""
+
+import json
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from phmrun.files import json_text, write_text
+from phmrun.ledger.environment import now
+from phmrun.ledger.lock import LOCK, living_holder
+
+
+class State(StrEnum):
+    """State of a run.
+
+    Attributes:
+        QUEUED: Created, not started.
+        RUNNING: In training by a process that holds its lock.
+        DONE: Finished.
+        FAILED: Stopped by an error that a restart does not solve: out of memory, NaN loss.
+        INTERRUPTED: Stopped; the same command continues it.
+    """
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class Status:
+    """Content of ``status.json``. Times are ISO 8601 in UTC.
+
+    Attributes:
+        state: State of the run.
+        reason: Cause of the state.
+        step: Optimizer steps so far.
+        started: Time of the first start.
+        updated: Time of writing.
+        ended: Time of the end.
+        host: Machine that wrote the status.
+        pid: Process that wrote the status.
+        seconds: Seconds of training, summed over all continuations.
+        about: Facts for listings: task, data, layer, network, seed, parameters.
+    """
+
+    state: State = State.QUEUED
+    reason: str | None = None
+    step: int = 0
+    started: str | None = None
+    updated: str | None = None
+    ended: str | None = None
+    host: str | None = None
+    pid: int | None = None
+    seconds: float = 0.0
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, content: Any) -> "Status":
+        """Return the status of a JSON object.
+
+        Unknown keys are ignored.
+
+        Raises:
+            ValueError: The state is missing, or a value has a wrong type or is out of range.
+        """
+        if not isinstance(content, Mapping) or "state" not in content:
+            raise ValueError("no state in it")
+        values = {key.name: content[key.name] for key in fields(cls) if key.name in content}
+        status = cls(**{**values, "state": State(content["state"])})
+        texts = dict.fromkeys(("reason", "started", "updated", "ended"), str | None)
+        kinds: dict[str, Any] = {**texts, "step": int, "seconds": int | float, "about": dict}
+        for name, kind in kinds.items():
+            if not isinstance(getattr(status, name), kind):
+                raise ValueError(f"{name} is {getattr(status, name)!r:.80}")
+        if not (0 <= status.step < 2**63 and 0 <= status.seconds < 2**63):
+            raise ValueError("step or seconds is out of range")
+        json.dumps(asdict(status), ensure_ascii=False).encode("utf-8")  # raises on a lone surrogate
+        return status
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the status as a JSON object."""
+        return {**asdict(self), "state": self.state.value}
+
+    def signed(self) -> "Status":
+        """Return a copy with the present time, machine and process."""
+        return replace(self, updated=now(), host=socket.gethostname(), pid=os.getpid())
+
+    def write(self, path: Path, before_renaming: Callable[[], None] | None = None) -> "Status":
+        """Write the status atomically, and return it.
+
+        It is first signed as that of this process (`signed`). ``before_renaming`` is called before the file is
+        replaced, and may raise to prevent it.
+        """
+        written = self.signed()
+        write_text(path, json_text(written.to_json()), before_renaming)
+        return written
+
+
+def as_found(status: Status, path: Path) -> Status:
+    """Return the effective status.
+
+    A running status without a living holder of the lock becomes interrupted, ended at its last update. Others are
+    unchanged.
+    """
+    if status.state is not State.RUNNING or living_holder(path / LOCK) is not None:
+        return status
+    return replace(status, state=State.INTERRUPTED, reason="its process died", ended=status.updated)
+
+
+def reason_of(error: Exception) -> str:
+    """Return the reason of a reading error.
+
+    It is the system's phrase, else the message, at most 200 characters on one line.
+    """
+    return error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())[:200]
