@@ -1,4 +1,7 @@
-"""Movement of a layer's output by one optimizer step of each factor, on random inputs or a run's own batches."""
+"""Movement of a layer's output by one step of each factor.
+
+Inputs are random, or a run's own batches.
+"""
 
 from collections.abc import Mapping
 from itertools import islice
@@ -27,7 +30,9 @@ class Moved(NamedTuple):
 def movements(
     structure: str, options: Mapping[str, Any], shape: tuple[int, int], optimizer: str = "adam", draws: int = 5
 ) -> list[Moved]:
-    """Return the change of the output after the first step, a mean over random layers.
+    """Return the change of the output after the first step of each factor.
+
+    It is a mean over random layers. Sets torch's global seed.
 
     The step is the learning rate times the gradient's sign (Adam's first step), or times the gradient ("sgd"). 64
     inputs and their output gradients are normal, the same for the structured and the dense layer.
@@ -61,9 +66,11 @@ def movements(
 
 
 def movements_of_run(config: Experiment) -> list[Moved]:
-    """Return the change of the outputs of a run's maps after the first step, on its first training batches.
+    """Return the change of a run's outputs after the first step of each factor.
 
-    The weights are those that the run begins with; dense maps are left out.
+    The step is on the run's first training batches. Sets the global seeds.
+
+    The weights are those that the run begins with. Dense maps are left out; a run of dense maps gives an empty list.
 
     Raises:
         PhmrunError: The data are not on this machine (exit 3).

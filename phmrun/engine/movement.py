@@ -60,7 +60,10 @@ def rounded(value: float) -> float:
 
 
 def factors_of(structure: Structure) -> dict[str, nn.Parameter]:
-    """Return a structure's trained parameters by name, without temporary ones and those of structures inside."""
+    """Return a structure's own trained parameters by name.
+
+    Temporary ones and those of structures inside are left out.
+    """
     pairs = structure.named_parameters(recurse=False)
     return {name: value for name, value in pairs if value.requires_grad and name not in structure.temporary}
 

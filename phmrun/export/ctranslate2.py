@@ -125,8 +125,6 @@ def agreement(
     """Compare two translators with the same weights on the same sentences.
 
     Lines differ if their token ids do. The trained network scores the outputs that differ.
-
-    The trained network scores the outputs that differ.
     """
     hypotheses = [side.hypotheses(sources, f"{side.search.engine}: {split}") for side in (ours, theirs)]
     texts = [[ours.vocabularies.target.decode(best[0].tokens) for best in outputs] for outputs in hypotheses]

@@ -72,10 +72,12 @@ class Adapter(nn.Module):
 
 @torch.no_grad()
 def start_at_zero(structure: Structure, std: float) -> None:
-    """Draw the parameters for the standard deviation ``std``, then set as few as possible to zero so that W is zero.
+    """Draw the parameters in place, then zero as few as make W zero.
 
     Of several factors, the one that :meth:`Structure.factors_read` names last is set to zero, as in LoRA. On the meta
     device nothing is set to zero.
+
+    ``std`` is the standard deviation of W before it is zero.
 
     Raises:
         PhmrunError: No choice of trained parameters makes W zero.
@@ -96,7 +98,10 @@ def start_at_zero(structure: Structure, std: float) -> None:
 
 
 def _subsets(structure: Structure) -> Iterator[tuple[nn.Parameter, ...]]:
-    """Yield the sets of trained parameters, small ones and those of factors near the output first."""
+    """Yield the sets of trained parameters, smallest first.
+
+    Within a size, factors near the output come first.
+    """
     trained = {name: value for name, value in structure.named_parameters() if value.requires_grad}
     factors = [name for name in reversed(list(structure.factors_read())) if name in trained]
     ordered = [trained[name] for name in dict.fromkeys([*factors, *trained])]
@@ -105,14 +110,19 @@ def _subsets(structure: Structure) -> Iterator[tuple[nn.Parameter, ...]]:
 
 
 def adapters_of(model: nn.Module) -> list[Structure]:
-    """Return the structures of a model that are updates of a matrix without gradient, shared ones once."""
+    """Return the updates of frozen matrices in a model.
+
+    A shared structure is listed once. Structures inside an update are not listed.
+    """
     return [module for module in model.modules() if isinstance(module, Structure) and module.adapter]
 
 
 def freeze_base(model: nn.Module) -> None:
-    """Exclude all parameters from training, in place, except those of updates and of :class:`Adapter` modules.
+    """Exclude all parameters from training, in place, except those of updates.
 
-    Parameters of updates stay as they are.
+    The parameters of :class:`Adapter` modules are exceptions too.
+
+    Excepted parameters stay as they are.
     """
     updates = [*adapters_of(model), *(module for module in model.modules() if isinstance(module, Adapter))]
     kept = {id(parameter) for update in updates for parameter in update.parameters()}
@@ -122,10 +132,14 @@ def freeze_base(model: nn.Module) -> None:
 
 
 def merge(model: Model) -> Model:
-    """Return a copy in which updates are added to their matrices, as plain ``torch.nn`` modules.
+    """Return a copy with updates added to their matrices.
+
+    The sums are plain ``torch.nn`` modules.
 
     Maps of other structures stay as they are. Tied matrices stay tied. The merged matrices have no gradient.
     The training mode stays.
+
+    The report of a conversion keeps the other structures; without any, it is removed.
     """
     duplicate = copy.deepcopy(model)
     tables: dict[int, nn.Parameter] = {}

@@ -89,7 +89,7 @@ def convert_layers(
         chosen: Layers to convert, with their names.
         structure: A registered name.
         options: Its options.
-        near: True to approximate the present weights.
+        near: True to approximate the present weights, False to draw new ones; updates of frozen weights keep them.
 
     Raises:
         PhmrunError: All layers that cannot be converted.
@@ -269,9 +269,9 @@ def _converted(
 ) -> nn.Module:
     """Return the counterpart of a layer over a structure.
 
-    It keeps the training mode, and the ``requires_grad`` of the first matrix. Attention is changed in place; others are
-    new modules. ``shared`` maps ids of dense weights to their structures, and is extended in place. ``near``
-    approximates the present weights.
+    It keeps the training mode. Its structures get the first matrix's ``requires_grad``, unless they update frozen
+    weights. Attention is changed in place; others are new modules. ``shared`` maps ids of dense weights to their
+    structures, and is extended in place. ``near`` approximates the present weights.
 
     Raises:
         PhmrunError: The structure does not fit, or a setting has no counterpart.

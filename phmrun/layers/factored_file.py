@@ -317,6 +317,8 @@ def _base(model: nn.Module) -> dict[str, Tensor]:
     """Return the frozen parameters outside of updates, by name.
 
     Empty without updates of frozen weights.
+
+    Empty without updates of frozen weights.
     """
     structures = [module for module in model.modules() if isinstance(module, Structure)]
     updates = [structure for structure in structures if structure.updates(**structure.options)]
@@ -329,7 +331,10 @@ def _base(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _digest(tensors: Mapping[str, Tensor | None]) -> str:
-    """Return the SHA-256 of names, types, shapes and bits; None stands for a missing tensor."""
+    """Return a SHA-256 of names, types, shapes and bits, in hexadecimal.
+
+    None stands for a missing tensor.
+    """
     digest = hashlib.sha256()
     for name, tensor in tensors.items():
         digest.update(f"{name} {None if tensor is None else (tensor.dtype, tuple(tensor.shape))}\n".encode())

@@ -137,13 +137,16 @@ def conversions(model: nn.Module) -> list[ConvertedLayer]:
 
 
 def parameter_count(model: nn.Module) -> int:
-    """Return the number of parameters of a model; tied ones count once, frozen matrices of updates are included."""
+    """Return the number of parameters of a model.
+
+    Tied ones count once; frozen matrices of updates are included.
+    """
     frozen = sum(module.frozen_count() for module in model.modules() if isinstance(module, Structure))
     return frozen + sum(parameter.numel() for parameter in model.parameters())
 
 
 def trained_count(model: nn.Module) -> int:
-    """Return the number of parameters of a model with a gradient; tied ones count once."""
+    """Return the number of a model's parameters with a gradient; tied ones count once."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 

@@ -295,7 +295,11 @@ class Structure(nn.Module):
 
     @classmethod
     def updates(cls, **options: Any) -> bool:
-        """True if W starts as the matrix that the map had before, and all other weights of the model are frozen.
+        """Return whether W starts as the map's earlier matrix, with updates trained alone.
+
+        All weights of the model but the updates are then frozen.
+
+        All weights of the model but the updates are then frozen.
 
         Default: False.
 
@@ -305,7 +309,9 @@ class Structure(nn.Module):
         return False
 
     def restore(self) -> None:
-        """Rebuild tensors that state dicts leave out, after other code than ``load_state_dict`` has set the rest.
+        """Rebuild tensors that state dicts leave out, in place.
+
+        It is called after other code than ``load_state_dict`` has set the rest.
 
         Default: no effect.
         """

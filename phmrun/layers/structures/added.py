@@ -77,7 +77,13 @@ class Added(Structure):
     def check(  # type: ignore[override]
         cls, out_features: int, in_features: int, *, of: str, options: str, base: str, scale: float
     ) -> str | None:
-        """Check that s is not zero and that the inner structure exists and fits."""
+        """Return why s, the inner structure or its options are invalid, else None.
+
+        s is finite and not 0; ``of`` is any structure but added and guided, and fits the sizes.
+
+        Raises:
+            PhmrunError: An option of the inner structure is unknown or has the wrong type.
+        """
         if of not in STRUCTURES or STRUCTURES.get(of).adapter or STRUCTURES.get(of).temporary:
             return f"of = {of!r}; valid of: any structure but {cls.name} and guided (`phmrun layers list`)"
         if not 0 < abs(scale) < float("inf"):
@@ -87,7 +93,7 @@ class Added(Structure):
 
     @classmethod
     def updates(cls, *, base: str = "frozen", **options: Any) -> bool:
-        """True with ``base="frozen"``."""
+        """Return True with ``base="frozen"``, otherwise False."""
         return base == "frozen"
 
     def frozen_count(self) -> int:
@@ -95,19 +101,29 @@ class Added(Structure):
         return self.base.numel() if self.options["base"] == "frozen" else 0
 
     def reset_parameters(self, std: float) -> None:
-        """Draw W₀ from a new seed, which torch's generator gives, and set Ŵ to zero."""
+        """Draw W₀ and set Ŵ to zero, in place.
+
+        The new seed of W₀ is from torch's generator, and ``std`` its standard deviation. On the meta device W₀ is not
+        drawn.
+
+        Raises:
+            PhmrunError: No trained parameters of the inner structure make Ŵ zero.
+        """
         start_at_zero(self.inside, std)
         if not self.base.is_meta:
             self._draw(int(torch.randint(2**62, (), device="cpu")), std)
 
     @torch.no_grad()
     def take_over(self, weight: Tensor) -> None:
-        """Copy a matrix ``[out_features, in_features]`` to W₀."""
+        """Copy a matrix ``[out_features, in_features]`` to W₀, and record its checksum."""
         self.base.copy_(weight)
         self._sign(TAKEN, 0.0)
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Take ``weight`` over as W₀ and set Ŵ to zero; with ``base="random"``, fit Ŵ to the difference."""
+        """Take ``weight`` over as W₀ and set Ŵ to zero, in place.
+
+        With ``base="random"``, Ŵ is fitted to (weight - W₀) / s instead. Only this uses the covariance.
+        """
         if self.options["base"] == "frozen":
             start_at_zero(self.inside, float(weight.std()))
             self.take_over(weight)
@@ -119,7 +135,7 @@ class Added(Structure):
         return torch.add(self.base, self.inside.materialize(), alpha=self.scale)
 
     def rows(self, index: Tensor) -> Tensor:
-        """Return rows of W₀ and of Ŵ, added."""
+        """Return the rows ``index`` of W₀ + s·Ŵ, ``[…] -> […, in_features]``."""
         return torch.add(F.embedding(index, self.base), self.inside.rows(index), alpha=self.scale)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
@@ -128,7 +144,7 @@ class Added(Structure):
         return torch.add(F.linear(inputs, self.base), update, alpha=self.scale)
 
     def token_multiplications(self) -> int:
-        """Return k·d more than the inner structure."""
+        """Return k·d, for W₀, plus those of the inner structure."""
         return self.out_features * self.in_features + self.inside.token_multiplications()
 
     def build_multiplications(self) -> int:
@@ -137,7 +153,9 @@ class Added(Structure):
 
     @torch.no_grad()
     def restore(self) -> None:
-        """Draw W₀ again by the loaded ``origin``, or check that the present W₀ is the one of ``origin``.
+        """Draw W₀ again by ``origin``, or check that it is the same.
+
+        W₀ is drawn if ``origin`` has a seed. In both cases its checksum must be that of ``origin``.
 
         Does nothing on the meta device.
 
@@ -158,14 +176,21 @@ class Added(Structure):
             raise PhmrunError(what, hint=hint, code=ExitCode.DATA)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *arguments: Any, **keywords: Any) -> None:
-        """Load the buffers by torch's code, then restore W₀ if the state dict has ``origin``."""
+        """Load the buffers by torch's code, then restore W₀ if the state dict has ``origin``.
+
+        Raises:
+            PhmrunError: (exit 3) W₀ has another checksum than ``origin``.
+        """
         super()._load_from_state_dict(state_dict, prefix, *arguments, **keywords)
         if f"{prefix}origin" in state_dict:
             self.restore()
 
     @torch.no_grad()
     def _draw(self, seed: int, std: float) -> None:
-        """Draw W₀ uniformly with standard deviation ``std``, the same on every device."""
+        """Draw W₀ uniformly with standard deviation ``std``, the same on every device.
+
+        ``origin`` and the checksum are set, too.
+        """
         generator = torch.Generator().manual_seed(seed)
         shape = (self.out_features, self.in_features)
         whole = torch.randint(-STEPS, STEPS, shape, generator=generator, dtype=torch.int32, device="cpu")
@@ -174,7 +199,11 @@ class Added(Structure):
         self._sign(seed, std, drawn)
 
     def _sign(self, seed: int, std: float, weight: Tensor | None = None) -> None:
-        """Record seed, standard deviation and checksum of W₀; ``weight`` is W₀ before a change of its type."""
+        """Record seed, standard deviation and checksum of W₀ in ``origin``.
+
+        The checksum is 63 bits of the SHA-256 of W₀'s values. ``weight`` is W₀ before a change of its type; None: the
+        present one.
+        """
         values = (self.base if weight is None else weight).detach().cpu().contiguous()
         digest = hashlib.sha256(values.reshape(-1).view(torch.uint8).numpy().tobytes()).digest()
         self.checksum = int.from_bytes(digest[:8], "little") >> 1  # fits a signed integer of 64 bits
