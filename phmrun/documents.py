@@ -63,8 +63,11 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     def construct_number_or_truth(self, node: yaml.ScalarNode) -> bool | int | float:
         """Construct a scalar after checking that its text fits its tag.
 
+        Truth values are "true" and "false" in any case; integers are decimal or hexadecimal. An integer's text also
+        fits a float.
+
         Raises:
-            yaml.MarkedYAMLError: It does not, or a number is longer than :data:`MOST_DIGITS`.
+            yaml.MarkedYAMLError: It does not fit, or a number is longer than :data:`MOST_DIGITS`.
         """
         text: str = self.construct_scalar(node)
         if node.tag == f"{_PREFIX}bool":
@@ -111,7 +114,7 @@ def parse_yaml_lines(text: str, name: str) -> tuple[Any, dict[str, int]]:
     """Parse a YAML text, with the line of every key.
 
     Return its value, and lines (from 1) by dotted key. Keys longer than 300 characters have no line. An empty text
-    gives ``None``. Arguments and errors are those of :func:`parse_yaml`.
+    gives ``None`` and no lines. Arguments and errors are those of :func:`parse_yaml`.
     """
     if len(text) > LARGEST:
         raise PhmrunError(f"{len(text):,} characters are more than the {LARGEST:,} that are read", where=name)
@@ -181,9 +184,9 @@ def _check_nodes(root: yaml.Node) -> None:
     within: set[yaml.Node] = set()
 
     def measure(node: yaml.Node) -> tuple[int, int]:
-        """Return the characters and depth of a node.
+        """Check a node, and return its characters and depth.
 
-        Aliases count as written out.
+        Aliases count as written out. Errors are those of `_check_nodes`.
         """
         if node in within:
             raise _fault("a value holds itself", node)

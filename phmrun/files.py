@@ -72,6 +72,8 @@ def staging(path: Path) -> Iterator[Path]:
 def sync_directory(folder: Path) -> None:
     """Flush a directory's entries to disk, if its file system supports that.
 
+    Nothing is done if the directory cannot be opened.
+
     Raises:
         OSError: The disk fails.
     """
@@ -311,8 +313,8 @@ def disk_error(
 ) -> PhmrunError | None:
     """Return the user error for a disk error.
 
-    The result is ``None`` for errors of another kind. Arguments are those of :func:`disk_errors`, with the exit code
-    ``code``.
+    The disk is full, over its quota, read-only, not permitted, or failing; the result is ``None`` for errors of another
+    kind. Arguments are those of :func:`disk_errors`, with the exit code ``code``.
     """
     path = Path(str(error.filename)) if error.filename is not None else None
     again = hint or "Then give the same command again."

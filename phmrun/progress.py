@@ -19,9 +19,9 @@ INTERVAL = 5.0
 
 @contextmanager
 def progress(label: str, total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
-    """Show progress.
+    """Show progress on stderr; yield a function ``advance(amount)``.
 
-    Yield a function ``advance(amount)``. The bar is removed at the end.
+    On a terminal it is a bar, removed at the end; else a line every :data:`INTERVAL` seconds.
 
     Args:
         label: Name of the work, such as "encoding train".

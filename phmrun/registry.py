@@ -129,7 +129,8 @@ class Registry:
     def add(self, name: str, value: Any) -> None:
         """Register an object.
 
-        Registering an object of the same qualified name again replaces it.
+        Registering an object of the same qualified name again replaces it. The object that an installed package
+        announces under the name may be registered, too.
 
         Raises:
             PhmrunError: (exit 2) The name is malformed, taken, or announced by an installed package for another object.

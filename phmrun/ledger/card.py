@@ -163,8 +163,8 @@ def write_card(run: Run) -> Path:
 def card(description: Description) -> str:
     """Return a run's page as Markdown.
 
-    Sections: scores, size, samples, use, provenance of the settings, configuration, files. Empty ones are left out; a
-    damaged configuration has no provenance.
+    Sections: scores, size, samples, use, provenance of the settings, configuration, files. Those without content are
+    left out; a damaged configuration has no provenance. Lock, page, and files that phmrun does not know are not listed.
     """
     from phmrun.config.experiment import provenance_values
     from phmrun.config.layering import parse_mapping

@@ -183,7 +183,7 @@ def said(segments: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def summary(entry: Mapping[str, Any]) -> str:
     """Return an environment in one line: versions, machine, threads.
 
-    The machine is its accelerators, else its processor.
+    The machine is its accelerators, else its processor. The commit is shown if it is on record.
     """
     packages, code, threads = entry.get("packages") or {}, entry.get("code") or {}, entry.get("threads")
     parts = [f"{name} {packages[name]}" for name in ("phmrun", "torch", "pytorch-lightning") if name in packages]

@@ -234,10 +234,11 @@ class History:
     def _lines(self, containing: str = "") -> Iterator[tuple[bytes, Row]]:
         """Yield whole lines with their rows.
 
-        Lines without a figure named ``containing…`` may be skipped unparsed. A last line that is not a row is left out.
+        ``containing`` is the beginning of a figure's name: lines without it may be skipped unparsed. A torn last line,
+        and a last line that is not a row, are left out.
 
         Raises:
-            PhmrunError: (exit 3) A line other than the last is not a row.
+            PhmrunError: (exit 3) A parsed line other than the last is not a row.
         """
         mark = json.dumps(containing, ensure_ascii=False)[:-1].encode() if containing else b""
         doubtful = None

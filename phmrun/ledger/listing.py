@@ -152,8 +152,8 @@ def score_value(score: Any) -> float | None:
 def summarise(path: Path) -> RunSummary | None:
     """Return a directory's summary.
 
-    The result is ``None`` if it is not a run. Damage is recorded in the summary, not raised. Status and scores are
-    checked against their checksums.
+    The result is ``None`` if it has neither a status nor a config. Damage of status or scores, and wrong checksums, are
+    recorded in the summary, not raised. Missing scores are no damage.
     """
     manifest = Manifest(path)
     try:

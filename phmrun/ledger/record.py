@@ -186,7 +186,8 @@ def _read_record(path: Path) -> tuple[str, dict[str, str]]:
     Return the run id, and the texts of the run's files by name. A record without a checksum is accepted.
 
     Raises:
-        PhmrunError: (exit 3) The file cannot be read, is damaged, or is not named after its run.
+        PhmrunError: (exit 3) The file cannot be read, is damaged, has another format, is larger than 1 MiB, or is not
+            named after its run.
     """
     try:
         content = read_regular(path, most=_LONGEST)

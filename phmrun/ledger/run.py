@@ -99,6 +99,8 @@ class Run:
     def find(cls, runs_dir: Path, reference: str) -> "Run":
         """Find a run by reference.
 
+        A path goes before an id, an id's beginning before digits.
+
         Args:
             runs_dir: Directory of runs.
             reference: Run id, its beginning, the first 3 to 12 of its last twelve digits, the path of a run

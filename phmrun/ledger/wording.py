@@ -40,7 +40,8 @@ def row_name(labels: Mapping[str, str]) -> str:
     """Return a row's name, layer first: "phm n=2, lr 0.003".
 
     ``labels`` are texts by dotted key; empty texts are left out. Embedding and output follow the layer with their
-    names. Of other keys, the last part precedes the text, except ``row``, ``task`` and ``name``.
+    names; options of the three are "n=2". Of other keys, the last part precedes the text, except ``row``, ``task`` and
+    ``name``.
     """
     parts: dict[str, list[str]] = {"layer": [], "embedding": [], "output": []}
     others = []
@@ -66,7 +67,8 @@ def explained(scores: Sequence[str], task: str | None = None) -> list[str]:
 def counts_in_words(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return counts, memory and data of ``parameters.json`` as table rows.
 
-    A row has words and a figure with its unit. Values of a wrong type are left out.
+    A row has words and a figure with its unit. The trained total is left out if it is the total, and a share of the
+    dense network if it is 100 %. Values of a wrong type are left out.
     """
     total, dense = parameters.get("total"), parameters.get("dense_total")
     counts = {key: parameters[key] for key in _FACTS if isinstance(parameters.get(key), int)}

@@ -243,7 +243,7 @@ def _set_feedforward(spec: Any, sublayer: Sublayer) -> None:
 def _page(vocabularies: Vocabularies) -> str:
     """Return a Markdown page on the use of a converted model.
 
-    Its code runs in the model's directory.
+    Its code runs in the model's directory; it splits text by the SentencePiece models, or at spaces if there are none.
     """
     if not has_model(vocabularies.source):
         setup, encode, decode = "", "line.split()", '" ".join(tokens)'

@@ -111,7 +111,7 @@ class IncrementalTransformer(nn.Module):
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
         """Read the next token of every hypothesis.
 
-        The state is updated in place.
+        The state is updated in place: each hypothesis gets a slot, and ``position`` grows by 1.
 
         Args:
             tokens: Newest tokens ``[batch, beam]``.
@@ -221,16 +221,17 @@ class DirectLayer:
         self.activate: Map = torch.relu_ if feedforward.activation == "relu" else ACTIVATIONS[feedforward.activation]
 
     def attend(self, hidden: Tensor, mine: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Attend to the target so far.
+        """Attend to the target so far, with norm and residual connection.
 
-        Return the hidden vectors ``[rows, width]``.
+        Return the hidden vectors ``[rows, width]``; ``hidden`` may be overwritten.
 
         Args:
             hidden: ``[rows, width]``.
-            mine: Slots of the newest tokens, ``[2, batch, heads, beam, head_width]``; written in place.
+            mine: Slots of the newest tokens, ``[2, batch, heads, beam, head_width]``; their keys and values are written
+                in place.
             keys: All used slots, including the newest, ``[batch, heads, used, head_width]``.
             values: Same shape as ``keys``.
-            mask: Added to the scores, broadcast to ``[batch, heads, beam, used]``.
+            mask: Added to the scores, broadcast to ``[batch, heads, beam, used]``; ``None``: nothing is added.
         """
         _, batch, heads, beam, head_width = mine.shape
         projected = self.project(self.enter(hidden)).view(batch, beam, 3, heads, head_width).permute(2, 0, 3, 1, 4)
@@ -239,9 +240,10 @@ class DirectLayer:
         return self.leave(self.output(context.transpose(1, 2).reshape(len(hidden), -1)).add_(hidden))
 
     def attend_to_source(self, hidden: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Attend to the source, and return the hidden vectors ``[rows, width]``.
+        """Attend to the source, with norm and residual connection.
 
-        Keys and values are ``[batch, heads, source, head_width]``; ``mask`` is added to the scores.
+        Return the hidden vectors ``[rows, width]``. Keys and values are ``[batch, heads, source, head_width]``;
+        ``mask`` is added to the scores if there is one.
         """
         batch, heads, _, head_width = keys.shape
         query = self.query(self.enter_cross(hidden)).view(batch, -1, heads, head_width).transpose(1, 2)
@@ -262,7 +264,7 @@ class DirectLayer:
 def direct(module: nn.Module) -> Map:
     """Return a map or norm as a plain function.
 
-    It has no overhead of module calls. Modules other than dense or packed maps and layer norms are returned unchanged.
+    It has no overhead of module calls. Modules other than linear or packed maps and layer norms are returned unchanged.
     """
     if isinstance(module, nn.Linear):
         weight, bias = module.weight, module.bias

@@ -132,6 +132,7 @@ class TransformerOptions(ModelConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        """Check that the options fit the network: heads and width, or DeLighT's fixed options."""
         if self.network == "transformer":
             if self.head_width is None and self.width % self.heads:
                 raise ValueError(f"{self.heads} heads do not divide the width {self.width}")

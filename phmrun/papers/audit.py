@@ -223,8 +223,9 @@ def measured(counts: Counts, measure: str | list[str], without: list[str], where
 def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed) -> tuple[Any, Verdict, str]:
     """Return computed value, verdict and note of a counted cell.
 
-    A quoted cell is not counted: its value is ``None``. If the paper leaves something open, the verdict is
-    UNDERDETERMINED whatever the count. A count of 0 that agrees is TRIVIAL.
+    QUOTED: the value is ``None``. UNDERDETERMINED: the paper leaves something open, whatever the count. Else the
+    verdict is FOLLOWS if the printed digits agree, ROUNDED if only stated digits count, and by :func:`_retraced` if
+    they differ; FITTED if an option was chosen to meet the number, TRIVIAL for a count of 0 that agrees.
     """
     remark = row.note_on(heading)
     if row.quoted_in(heading):
@@ -299,9 +300,10 @@ def _retraced(networks: _Networks, row: PaperRow, heading: str, printed: Printed
 def _derived(networks: _Networks, row: PaperRow, heading: str, printed: Printed) -> tuple[Any, Verdict, str]:
     """Return computed value, verdict and note of a derived cell.
 
-    It is derived from two counts. A quoted cell has the value ``None``. A network's share of itself is TRIVIAL or
-    DIFFERS. If the networks' counts do not give the printed value, the printed counts are tried, then the printed
-    percentage of a fold.
+    It is derived from two counts. QUOTED: the value is ``None``. A network's share of itself is TRIVIAL or DIFFERS.
+    FOLLOWS if the networks' counts give the printed value, ROUNDED if it is cut or follows from printed numbers
+    (counts, or the percentage of a fold), UNDERDETERMINED if the paper leaves a count open, else DIFFERS. FITTED
+    replaces FOLLOWS and ROUNDED if an option was chosen to meet a count.
     """
     column = networks.table.columns[heading]
     other, counting = networks.table.row(row.against or str(column.against)), str(column.of)

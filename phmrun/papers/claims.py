@@ -55,6 +55,7 @@ class Claim(Section):
 
     @model_validator(mode="after")
     def _two_cells(self) -> Self:
+        """Check that the claim names two cells, and a share if and only if it is on size."""
         if self.against is None and self.against_column is None:
             raise ValueError(f"the claim {self.name} names one cell: give against or against_column")
         if (self.claim == "size") != (self.share is not None):
@@ -161,8 +162,9 @@ def load_claims(paper: str = "all") -> list[ClaimsFile]:
 def examine(paper: str, claim: Claim, measured: Measured, share_of: Callable[[str, Claim], float]) -> Finding:
     """Check a claim of a paper.
 
-    A claim on size is counted. Another is decided by the table's sweep, or by its reduced version if that alone has
-    runs. It is untestable if no run has the figure, or the figure is a time, and "not run" without runs.
+    A claim on size is counted: it holds if the share is at most the claim's. Another is decided by :func:`outcome_of`
+    on the table's sweep, or on its reduced version if that alone has runs. It is untestable if no run has the figure,
+    or the figure is a time, and "not run" without runs.
 
     Args:
         paper: Short name of the paper.
@@ -273,8 +275,8 @@ class Evidence:
     def measured(self, file: str, claim: Claim) -> tuple[Difference | None, tuple[int, int]]:
         """Return the comparison of a claim's cells, and their seeds.
 
-        The comparison is ``None`` if a cell has no run, or the two were scored on different items. Without a table, the
-        seeds are (0, 0).
+        The comparison is ``None`` if a cell has fewer than two runs, or the two were scored on different items. If the
+        file is no sweep over a table, the seeds are (0, 0).
         """
         sweep = load_sweep(file)
         table = sweep.table

@@ -91,7 +91,8 @@ def _lines(lines: Iterable[str]) -> str:
 def _of_runs(done: Sequence[tuple[str, RunSummary]], segments: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the records of the finished runs, as texts by name.
 
-    They are machines, times, sizes and scores.
+    They are machines, times, budget, parameters, validation and test scores, metrics' signatures, and packages. Unknown
+    ones are empty.
     """
     times = [(label, run.status.seconds) for label, run in done if run.status]
     counts = [(label, run.about("parameters")) for label, run in done]
@@ -127,7 +128,8 @@ def _of_settings(
 ) -> dict[str, str]:
     """Return the records of the settings, as texts by name.
 
-    They are grid, tuning, settings and seeds. ``spread`` is empty unless a row has several seeds.
+    They are search, settings, trials and spread. ``search`` says so if nothing was tuned; ``spread`` is empty unless a
+    row has several seeds.
     """
     search = []
     for key, values in plan.sweep.file.grid.items():
@@ -161,7 +163,8 @@ def _of_settings(
 def _of_data(statuses: Sequence[CellStatus], done: Sequence[tuple[str, RunSummary]]) -> dict[str, str]:
     """Return the records of the data, as texts by name.
 
-    They are from the runs and the catalogue. Data that are not in the catalogue have no creators, licence or download.
+    Statistics and splits are from the runs; creators, licences, documentation and downloads from the catalogue, empty
+    for data that are not in it.
     """
     counts, checksums = [], []
     for _, run in done:

@@ -113,7 +113,7 @@ def _curves(statuses: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
 def _runs(statuses: Iterable[CellStatus]) -> Listing:
     """Return a table of cells.
 
-    Columns: state, parameters, main score, training time, run, reason.
+    Columns: cell, state, parameters, main score, training time, run id, and the reason why it is not done.
     """
     rows = []
     for status in statuses:
@@ -145,7 +145,8 @@ def _settings(plan: Plan, statuses: Sequence[CellStatus]) -> Iterable[Part]:
 def environments(statuses: Sequence[CellStatus]) -> list[Part]:
     """Return a table of environments with their cells, and notes on differences.
 
-    Notes: cells without a record, differences between cells, changes of environment within a run.
+    Notes: cells without a record, differences between cells (or that there are none), changes of environment within a
+    run. The table is left out without any record.
     """
     by_cell = {status.cell.label: segment.read_segments(Run(status.run.path)) for status in statuses if status.run}
     cells: dict[str, list[Cell]] = {}

@@ -139,7 +139,7 @@ def write(document: Document, path: Path) -> list[Path]:
 def _html(part: Part) -> str:
     """Return a part as HTML.
 
-    A table or code with a title is collapsed.
+    A picture is embedded from its file. A table or code with a title is collapsed.
     """
     if isinstance(part, Text):
         kind = ' class="note"' if part.note else ""
@@ -164,7 +164,8 @@ def _html(part: Part) -> str:
 def _markdown(part: Part) -> str:
     """Return a part as Markdown.
 
-    A table with a title is collapsed in a ``<details>`` element.
+    A picture is a link to its file. A table with a title is collapsed in a ``<details>`` element; a title precedes
+    code.
     """
     if isinstance(part, Text):
         return _marked(part.text)

@@ -68,8 +68,8 @@ def _of_column(table: ResultTable, column: int) -> dict[str, float]:
 def shortfall(metrics: Mapping[str, Any]) -> str | None:
     """Return a warning if a run does not beat its best floor.
 
-    Else, return ``None``. The first "test/…" score that is not a baseline counts. The worse end of its interval must
-    beat the floor, or the value if there is no interval. ``None``, too, without such a score or a floor.
+    The first "test/…" score that is not a baseline counts. The worse end of its interval must beat the floor, or the
+    value if there is no interval. The result is ``None`` if it does, or if there is no such score or floor.
     """
     score = next((name for name in metrics if OF not in name and name.startswith("test/")), None)
     floors = {name: value for name in floors_of(score) if (value := _value(metrics, name)) is not None} if score else {}

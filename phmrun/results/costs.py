@@ -85,9 +85,9 @@ def frontier(points: Sequence[Point], *, lower: bool = False) -> list[Point]:
 
 
 def meanings(figures: Iterable[Figure], names: Sequence[str]) -> Iterable[str]:
-    """Yield the notes on costs.
+    """Yield the notes on costs that have one.
 
-    For ``step-time``, they name the machines that measured it.
+    For ``step-time``, another note has the number of runs with that measurement, and their machines.
     """
     for name in names:
         if COSTS[name].meaning:

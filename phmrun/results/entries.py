@@ -48,10 +48,10 @@ class Entry:
     def label(self, key: str) -> str:
         """Return its value at a key of sweep or configuration, as text.
 
-        The result is empty if it has none. Keys of the configuration are dotted. "layer" covers all parts of the
-        network that are not dense. "data" of the user's own files is the first file's name and six digits of a checksum
-        of all. Sections give their name. A key that the configuration lacks is looked up in checksums, then settings,
-        and cut to 40 characters.
+        The sweep's value goes first. Keys of the configuration are dotted. "layer" covers all parts of the network that
+        are not dense. "data" of the user's own files is the first file's name and six digits of a checksum of all. A
+        section gives its layer's label, else its name. A key that the configuration lacks is looked up in checksums,
+        then settings, and cut to 40 characters; the result is empty if none has it.
         """
         if key in self.at:
             return self.at[key]
@@ -219,6 +219,8 @@ def telling_keys(entries: Sequence[Entry], keys: Sequence[str]) -> list[str]:
 
 def require_seeds(entries: Sequence[Entry], where: str) -> None:
     """Check that experiments differ in their seed, and in nothing else.
+
+    Experiments without a run or seed are not compared by seed.
 
     Raises:
         PhmrunError: (exit 2) They differ in other settings (named), or two runs have the same seed.

@@ -158,7 +158,8 @@ def _front(table: ResultTable, column: int, cost: str) -> set[int]:
 def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, Any]]:
     """Return one object per cell and score, for JSON and spreadsheets.
 
-    Numbers are not rounded; missing ones are ``None``.
+    It has labels, statistics over seeds, intervals, costs, published values, comparison, and runs. Numbers are not
+    rounded; missing ones are ``None``.
     """
     cells, reasons = [], withheld(table)
     for number, labels in enumerate(table.rows):
@@ -236,7 +237,11 @@ def _parameters(counts: tuple[int, ...]) -> Any:
 
 
 def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterable[str]:
-    """Yield the notes on marks, verdicts, tuning, diverged seeds and signatures."""
+    """Yield the notes below a table, each only if it applies.
+
+    They are on reduced settings, unfinished runs, settings that the paper does not state (``paper``), verdicts, tuning,
+    the deviation, cells not compared, diverged seeds, incomparable scores, and signatures.
+    """
     if table.reduced:
         yield f"{REDUCED} reduced settings: {table.reduced}"
     unfinished = [entry.unfinished for row in range(len(table.rows)) for entry in table.entries(row)]
@@ -278,9 +283,9 @@ def _diverged(table: ResultTable) -> Iterable[str]:
 
 
 def _tuned(table: ResultTable) -> Iterable[str]:
-    """Yield the tuned values of a paper's rows.
+    """Yield the tuned values of rows, if the table's only key is "row".
 
-    Rows that are named "row" alone have no column for them. The last note explains the edge mark, if any row has it.
+    Other tables have columns for them. The last note explains the edge mark, if any row has it.
     """
     edge = False
     for number in range(len(table.rows)):

@@ -185,7 +185,8 @@ def score_headings(entries: Sequence[Entry], keys: Sequence[str], scores: Sequen
 def _figure(heading: Heading, entries: Iterable[Entry], row: str, reduced: str) -> Figure:
     """Return the cell of a row's experiments under a heading.
 
-    Experiments that share a run count once. Scores are multiplied by the paper column's factor.
+    Experiments that share a run count once. Scores are multiplied by the paper column's factor. The cell is comparable
+    if all its signatures have the paper's parts, and neither settings nor data are reduced.
 
     Raises:
         PhmrunError: (exit 2) The experiments are not seeds of one.

@@ -30,7 +30,8 @@ Comparisons = Mapping[tuple[int, int], RowComparison]
 def verdict_words(comparison: RowComparison) -> str:
     """Return a verdict in words.
 
-    As in "different, worse", "not worse by more than 0.5". An undecided verdict with a look still to come is "open".
+    "different, better", "different, worse", "not worse by more than 0.5", "equivalent within 0.5", else its name. An
+    undecided verdict with a look still to come is "open".
     """
     judgement, margin = comparison.judgement, comparison.question.margin
     if judgement.verdict is Verdict.DIFFERENT:

@@ -42,7 +42,7 @@ class Link(NamedTuple):
 def verify_run(run: Run) -> Iterator[Link]:
     """Yield the links of a chain, up to the first broken one.
 
-    An error of a check becomes a broken link; nothing is raised.
+    A `PhmrunError` of a check becomes a broken link.
     """
     checks: dict[str, Callable[[Run, Record | None], Link | str]] = {
         "manifest": _manifest,
@@ -79,7 +79,7 @@ def _broken(detail: str) -> Link:
 
 
 def _manifest(run: Run, record: Record | None) -> Link | str:
-    """Return the number of files on record.
+    """Return the number of files on record, as text.
 
     The link is absent for a release without manifests.
     """
@@ -91,7 +91,7 @@ def _manifest(run: Run, record: Record | None) -> Link | str:
 def _raw_data(run: Run, _: Record | None) -> Link | str:
     """Compare the data files that exist here with their checksums.
 
-    Absent if none exists on this machine.
+    The link is broken if one differs, and absent if none is on this machine.
     """
     data = run.data()
     files = {file.path: file for split in data.splits.values() for file in split.files} if data else {}
@@ -108,7 +108,7 @@ def _raw_data(run: Run, _: Record | None) -> Link | str:
 def _prepared_data(run: Run, record: Record | None) -> Link | str:
     """Compare the prepared data in the cache with their checksums.
 
-    The link is absent if they are not cached.
+    The link is broken if they differ or are damaged, and absent if they are not cached or not on record.
     """
     name, checksum = (record.prepared if record else None) or (None, None)
     if name is None:
@@ -126,8 +126,8 @@ def _prepared_data(run: Run, record: Record | None) -> Link | str:
 def _config(run: Run, record: Record | None) -> Link | str:
     """Compare config and run id with the identity on record.
 
-    The checksums of the data are compared, too. Without an identity, the id is computed from the config; another one is
-    absent, not broken.
+    The link is broken if a value of the config, or the checksums of the data, differ from it. Keys that the config
+    lacks pass. Without an identity, the id is computed from the config; the link is then absent if it is another one.
 
     Raises:
         PhmrunError: (exit 3) The run id or the config differs from the manifest.
@@ -152,10 +152,7 @@ def _config(run: Run, record: Record | None) -> Link | str:
 
 
 def _at(values: Mapping[str, Any], key: str) -> tuple[bool, Any]:
-    """Return if a dotted key exists, and its value (``None`` if not).
-
-    A key may have been renamed since it was hashed.
-    """
+    """Return if a dotted key exists, and its value (``None`` if not)."""
     value: Any = values
     for part in key.split("."):
         if not isinstance(value, Mapping) or part not in value:
@@ -167,7 +164,8 @@ def _at(values: Mapping[str, Any], key: str) -> tuple[bool, Any]:
 def _weights(run: Run, record: Record | None) -> Link | str:
     """Check and load every checkpoint.
 
-    The link is absent without one, or for a restored result.
+    The link is absent without one, or for a restored result. A checkpoint on record that is gone is named, but no
+    fault.
 
     Raises:
         PhmrunError: (exit 3) A checkpoint is damaged.
@@ -215,7 +213,8 @@ def _record(run: Run, _: Record | None) -> Link | str:
 def _scores(run: Run, record: Record | None) -> Link | str:
     """Compare each additive score with the one recomputed from its items.
 
-    Scores of training, validation, baselines and other files are left out. Absent if none could be recomputed.
+    The link is broken if one differs by more than :data:`TOLERANCE`, and absent if none could be recomputed. Scores of
+    training, validation, baselines and other files are left out, as are those without counts.
     """
     items, again, kept = RunItems(), 0, 0
     for name, score in run.metrics().items():

@@ -110,6 +110,8 @@ def _files(path: Path) -> list[Path]:
 def _csv_records(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield place and values by column of each CSV line.
 
+    Spaces around heads and after commas are removed.
+
     Raises:
         PhmrunError: (exit 3) A required column is missing, or a line has another number of columns.
     """

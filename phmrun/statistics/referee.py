@@ -76,7 +76,7 @@ class Decision:
     def _of(self, name: str) -> dict[str, Any]:
         """Return the numbers of one system for JSON.
 
-        Missing ones are ``None``.
+        Missing ones are ``None``. ``more_seeds`` is the number of further seeds likely to decide, at least 1.
         """
         judgement, numbers = self.judgements[name], _numbers(self.systems[name])
         shown = judgement.difference
@@ -262,7 +262,10 @@ def _shared_items(system: System, reference: System) -> ItemVariance | None:
 
 
 def _estimand(question: Question, trials: int, choose_by: str | None) -> str:
-    """Return the estimated quantity in words."""
+    """Return the estimated quantity in words.
+
+    It names the population of the question, and the choice among trials if there are several.
+    """
     if question.over is Population.ITEMS:
         return "difference of the scores of these very models, over test items like these"
     over = "training seeds; the test set is fixed"

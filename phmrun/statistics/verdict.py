@@ -181,8 +181,9 @@ def _judge_one(
 ) -> Judgement:
     """Return the judgement of one system at one look.
 
-    Collapsed seeds on either side give no difference: UNTRAINED if all of a side collapsed, else UNDECIDED. They do not
-    count for a verdict over items. Without an interval, UNDECIDED with a reason.
+    Over seeds, collapsed seeds on either side give no difference: UNTRAINED if all of a side collapsed, else UNDECIDED.
+    Without an interval or spread, UNDECIDED with a reason. Else the verdict is that of :func:`_verdict`; an undecided
+    one over seeds has the seeds needed.
     """
     lower = question.lower_is_better
     trained = beats_floors(scores, floors, lower_is_better=lower)

@@ -53,7 +53,10 @@ class CellStatus:
 
     @property
     def reason(self) -> str:
-        """Reason why the cell is not done; empty if unknown."""
+        """Reason why the cell is not done; empty if unknown.
+
+        It is the cell's fault, else the run's damage, else the reason in its status.
+        """
         if self.cell.fault:
             return self.cell.fault.what
         if self.run is None:
@@ -93,8 +96,9 @@ class CellStatus:
 def look(cell: Cell, runs_dir: Path) -> CellStatus:
     """Return the state of one cell, read from its run directory.
 
-    A run that is not done is RUNNING if a living process holds its lock, or another planner holds its claim. A run
-    without a living process is INTERRUPTED if its status says RUNNING.
+    BLOCKED or INVALID without a run id, MISSING without a run. A run that is not done is RUNNING if a living process
+    holds its lock, or another planner holds its claim. Without such a process, a status RUNNING counts as INTERRUPTED,
+    and a missing status as QUEUED.
     """
     if cell.run_id is None:
         return CellStatus(cell, CellState.BLOCKED if cell.blocked else CellState.INVALID)

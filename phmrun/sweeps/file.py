@@ -70,6 +70,7 @@ class SweepFile(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        """Check that the keys fit together: cells, seeds, tuning."""
         kinds = [name for name in ("task", "tasks", "table") if getattr(self, name)]
         settings = (self.base, *self.tasks.values(), *self.include, *self.exclude)
         several = {"task"} & (self.grid.keys() | {key for cell in self.include for key in cell})
@@ -216,9 +217,9 @@ def _with_data(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _files(value: Any, folder: Path) -> Any:
-    """Return nested values with every text replaced by :func:`_beside`.
+    """Return nested values with texts resolved by :func:`_beside`.
 
-    The key ``name`` is kept.
+    The value of the key ``name``, and values that are no text, are unchanged.
     """
     if isinstance(value, dict):
         return {key: item if key == "name" else _files(item, folder) for key, item in value.items()}

@@ -71,7 +71,14 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
         return {**data.fingerprints(), **plugin_marks(plugins)}, _learnt_sizes(data)
 
     def inspect(config: Experiment) -> Inspected:
-        """Return parameters, checksums, and True if the count is exact."""
+        """Return parameters, checksums, and True if the count is exact.
+
+        Missing data are replaced by recorded checksums, if there are any.
+
+        Raises:
+            PhmrunError: (exit 2) The network cannot be built; raised before an error of the data. (exit 3) The data are
+                missing and not on record.
+        """
         values = config.model_dump(mode="json", exclude=TRAINING)
         absent: PhmrunError | None = None
         try:

@@ -51,6 +51,7 @@ class Column(Section):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
+        """Check that the column is of one kind, and that its other keys belong to that kind."""
         kinds = [kind for kind in ("counts", "derived", "metric") if getattr(self, kind)]
         if len(kinds) != 1:
             raise ValueError(f"a column is exactly one of counts, derived, metric; given: {', '.join(kinds) or 'none'}")
@@ -139,6 +140,7 @@ class PaperTable(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        """Check that the table names a task or a network, and its references."""
         if (self.task is None) == (self.network is None):
             raise ValueError("a table names either a task or a network")
         names = [row.name for row in self.rows]

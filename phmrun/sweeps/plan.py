@@ -259,8 +259,9 @@ def _without_seeds(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
 def _combinations(sweep: Sweep, options_of: OptionsOf) -> Iterator[dict[str, Any]]:
     """Yield the values of each cell.
 
-    They are the grid's combinations, then the included ones. An option varies only for the layers that have it:
-    ``layer: [dense, phm]`` times ``layer.n: [2, 4]`` is dense, phm n=2, phm n=4.
+    They are the grid's combinations, then the included ones. An empty grid gives one cell, unless there are included
+    ones. An option varies only for the layers that have it: ``layer: [dense, phm]`` times ``layer.n: [2, 4]`` is dense,
+    phm n=2, phm n=4.
     """
     file = sweep.file
     if file.grid or not file.include:
@@ -390,9 +391,9 @@ def fits(at: Mapping[str, Any], config: Experiment | None, wanted: Selection) ->
 
 
 def _there(at: Mapping[str, Any], config: Experiment | None, key: str) -> list[Any]:
-    """Return a cell's values at a key, in sweep and configuration.
+    """Return a cell's values at a key: the sweep's, then the configuration's.
 
-    The result is empty if it has none.
+    The result has none, one or both.
     """
     values = [at[key]] if key in at else []
     value: Any = config

@@ -44,10 +44,10 @@ def planned(
 
 
 def recorded_cell(cell: Cell, ledger: Path | None) -> Cell:
-    """Return a cell with a run of an earlier version.
+    """Return the cell, or a copy with the run id of an earlier version.
 
-    This applies only if it has no run itself. The run must be in ``ledger``. ``departs`` then names the changed
-    versions. Otherwise the cell is returned unchanged.
+    The copy is returned if the cell has no run in ``ledger``, but an earlier version of its settings has. ``departs``
+    then names the changed versions. Without ``ledger`` or a run id, the cell is returned.
     """
     if ledger is None or cell.config is None or cell.run_id is None or _has_run(cell, ledger):
         return cell
@@ -76,7 +76,7 @@ def maker(made: Plan, ledger: Path | None = None) -> Callable[[Cell, Mapping[str
     """Return a function that builds trial cells.
 
     It builds a cell from another and values by dotted key. A run of an earlier version in the plan's ledger replaces a
-    cell without a run.
+    cell without a run. The checksums of missing data are taken from ``ledger``.
     """
     inspect, options_of = by_torch(made.sweep, ledger)
     return lambda cell, values: recorded_cell(varied(cell, values, inspect, options_of), made.ledger)
@@ -117,7 +117,8 @@ def recorded(file: str, runs_dir: Path, only: Sequence[str] | None = None, seeds
 def with_recorded_seeds(made: Plan, runs_dir: Path, only: Sequence[str] | None = None) -> Plan:
     """Return the plan with all further seeds that have a run.
 
-    Every row gets all of them. A selection of seeds in ``only`` limits them. The plan is unchanged if there are none.
+    Every row gets each seed that any row has a run of. A selection of seeds in ``only`` limits them. The plan is
+    unchanged if there are none.
     """
     rows: dict[tuple[str, ...], list[Cell]] = {}
     for cell in made.cells:

@@ -92,7 +92,8 @@ class Scheduler:
     def _step(self) -> bool:
         """Handle ended runs, and start new ones if there is room.
 
-        Runs of others are looked at, too.
+        Every :data:`LOOK` seconds, runs of others are looked at: ended ones are reported, unfinished ones are queued
+        again.
 
         Returns:
             True if any are left; ``False`` at the deadline.
@@ -220,7 +221,8 @@ class Cancelled:
 def cancel(workplace: Workplace, statuses: Sequence[CellStatus]) -> Cancelled:
     """Interrupt a sweep's planners on this machine, then its runs.
 
-    Wait for their end. Runs can be resumed. Those on other machines go on, and are named in the result.
+    Wait for their end; those that go on get stronger signals. Runs can be resumed. Runs on other machines go on, and
+    are named in the result.
     """
     before = [status for status in statuses if status.state is CellState.RUNNING]
     # Planners first: they interrupt their own runs, and would start the next ones in the place of any that ended.

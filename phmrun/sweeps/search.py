@@ -74,7 +74,7 @@ Variation = Interval | Choice
 def read_variation(text: str) -> Variation:
     """Parse ``KEY=LOW..HIGH`` or ``KEY=A,B,C``.
 
-    The first is an interval, the second a choice of YAML values.
+    The first is an interval, of integers if both ends are; the second a choice of YAML values.
 
     Raises:
         PhmrunError: (exit 2) The text has another form, or the range is empty or not of numbers.

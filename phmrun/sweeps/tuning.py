@@ -73,8 +73,9 @@ class Tuned:
 def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make, *, replicates: bool = False) -> list[Tuned]:
     """Return the rows that can be run, with their trials so far.
 
-    Spaces are extended as far as needed, once all trials have ended. Trials that are not done are the ones to run next.
-    With ``replicates``, further seeds have trials of their own once every row has its best values.
+    Once all trials have ended, spaces are extended at edges, at most twice; with ``tune`` True, two rates beside the
+    best are tried then. Trials that are not done are the ones to run next. With ``replicates``, further seeds have
+    trials of their own once every row has its best values.
     """
     by_row: dict[tuple[str, ...], list[Cell]] = {}
     for cell in plan.cells:
@@ -200,8 +201,8 @@ def _beside(row: Tuned) -> list[Mapping[str, Any]]:
 def _tried(row: Tuned, runs_dir: Path, make: Make, further: Sequence[Mapping[str, Any]] = ()) -> Tuned:
     """Return a row with its trials and best values.
 
-    Best values exist if all trials have ended. Trials are all combinations of its space, and ``further``. Without any
-    score there are no best values.
+    Trials are all combinations of its space, and ``further``. Best values are those of the best validation score. They
+    are ``None`` until all trials are done, failed or invalid, or if none has a score.
     """
     combinations = [dict(zip(row.space, values, strict=True)) for values in product(*row.space.values())]
     trials = [(values, look(make(row.cells[0], values), runs_dir)) for values in [*combinations, *further]]

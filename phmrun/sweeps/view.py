@@ -44,7 +44,10 @@ class Tracker:
         self._started: set[str] = set()
 
     def take(self, event: Event) -> None:
-        """Update states, running cells and the estimate from an event."""
+        """Update cells, times and overheads from an event.
+
+        A finished cell adds its training time to the estimate, and the rest of its process's time to the overheads.
+        """
         status, name = event.status, str(event.status.cell.run_id)
         self.statuses[name] = status
         if status.state is CellState.RUNNING:
@@ -119,7 +122,10 @@ def shown(tracker: Tracker, console: Console) -> Iterator[View]:
             note(tracker.summary(tracker.refresh()))
 
     def table(event: Event | None) -> None:
-        """Print events above a live table of the running cells."""
+        """Print events above a live table of the running cells.
+
+        Starts are not printed. The table is updated at each event, else every :data:`REFRESH` seconds.
+        """
         nonlocal looked
         if event is not None:
             tracker.take(event)
@@ -142,7 +148,8 @@ def shown(tracker: Tracker, console: Console) -> Iterator[View]:
 def said(event: Event) -> str:
     """Return the text of an event, one line.
 
-    It has state, duration, cell, and main score or reason.
+    "started", cell and run id; or the state, duration ("elsewhere" without a process of ours), cell, and its main score
+    if it is done, else the reason or signal.
     """
     status = event.status
     if status.state is CellState.RUNNING:

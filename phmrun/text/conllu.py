@@ -243,6 +243,8 @@ def _blocks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
 def _sentence(block: list[str], first: int, name: str, trees: bool) -> Sentence:
     """Parse a block whose first line has the number ``first`` in the file.
 
+    Comments before the first word are kept; trees are read and checked if ``trees``.
+
     Raises:
         PhmrunError: (exit 3) A line is malformed, or there is no word.
     """

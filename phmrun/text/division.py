@@ -112,7 +112,11 @@ def _made(
     """
 
     def write(path: Path) -> dict[str, int]:
-        """Write the files ``part.side``, and return the number of lines by part."""
+        """Write the files ``part.side``, and return the number of lines by part.
+
+        Raises:
+            PhmrunError: (exit 3) A part has no line, or a file is malformed.
+        """
         counts = dict.fromkeys(parts, 0)
         with ExitStack() as stack:
             handles = {

@@ -26,14 +26,15 @@ LONGEST_LINE = 1 << 20
 def numbered_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, text) of a file.
 
-    Empty lines are included. Memory is constant.
+    Empty lines are included; line ends and a byte-order mark are removed. Memory is constant.
 
     Args:
         path: UTF-8 file, plain or gzip.
         longest: Limit on the length of a line, in bytes.
 
     Raises:
-        PhmrunError: (exit 3) The file is missing, damaged, empty or not UTF-8, or a line exceeds the limit.
+        PhmrunError: (exit 3) The file is missing, damaged, empty or not UTF-8, or a line has a NUL character or exceeds
+            the limit.
     """
     offset = number = 0  # start of the line, in uncompressed bytes
     for number, raw in enumerate(raw_lines(path, longest=longest), 1):
@@ -58,10 +59,10 @@ def numbered_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[tuple
 
 
 def raw_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[bytes]:
-    """Yield the lines of a file as bytes, ends included.
+    """Yield the lines of a file, plain or gzip, as bytes, ends included.
 
     Raises:
-        PhmrunError: (exit 3) The file is missing or damaged, or a line exceeds ``longest`` bytes.
+        PhmrunError: (exit 3) The file is missing, unreadable or damaged, or a line exceeds ``longest`` bytes.
     """
     number = 0
     try:

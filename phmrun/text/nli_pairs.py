@@ -124,12 +124,13 @@ class PairReader(Iterator[Pair]):
         raise StopIteration
 
     def _label(self, label: Any, where: str) -> str | None:
-        """Return the class of a label.
+        """Return the class of a label; surrounding spaces do not count.
 
-        The result is ``None`` if the annotators did not agree.
+        The result is ``None`` for "-" in the formats ``snli`` and ``tsv``: the annotators did not agree.
 
         Raises:
-            PhmrunError: (exit 3) The label is unknown.
+            PhmrunError: (exit 3) The label is unknown; for ``tsv``, it lists the file's labels and the setting for
+                them.
         """
         text = _text_of(label) if self.format == "tsv" else label
         if isinstance(text, str):
@@ -265,7 +266,7 @@ def _sick(path: Path) -> Iterator[Row]:
 def _own(path: Path) -> Iterator[Row]:
     """Yield the rows of three columns, a table with a header, or JSON lines.
 
-    The first line that is not blank decides.
+    The first line that is not blank decides: a JSON object, two known names of columns, or else cells.
 
     Raises:
         PhmrunError: (exit 3) A line has another form.

@@ -348,7 +348,8 @@ def _checksum(path: Path) -> str:
 def _make(path: Path, last: Path, build: Callable[[Path], dict[str, Any]], unchanged: Callable[[], bool]) -> None:
     """Make a directory unless it is complete and its checksums agree.
 
-    It is built beside its place and renamed. A second process that wants the same waits for the first.
+    It is built beside its place and renamed; a damaged one is replaced, with a note. A second process that wants the
+    same waits for the first.
 
     Raises:
         PhmrunError: (exit 3) The text has changed while it was read.

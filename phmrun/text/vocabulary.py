@@ -108,7 +108,8 @@ class Vocabulary(ABC):
         """Load the vocabulary that :meth:`save` wrote.
 
         Raises:
-            PhmrunError: (exit 3) The vocabulary is missing, damaged or of another kind.
+            PhmrunError: (exit 3) The vocabulary is missing, damaged, of another kind, or does not match its
+                description.
         """
         description, path = read_description(directory, cls.kinds), directory / cls.model_file
         with intact("the vocabulary's model file is", path):

@@ -29,6 +29,10 @@ class NLIDataConfig(ClassificationDataConfig):
     @field_validator("labels", mode="before")
     @classmethod
     def _as_text(cls, value: Any) -> Any:
+        """Return labels as a mapping of texts; a list maps each label to itself.
+
+        Other values are returned unchanged, for pydantic to judge.
+        """
         if isinstance(value, dict):
             return {_label(key): _label(name) for key, name in value.items()}
         if isinstance(value, list) and all(isinstance(name, str | int | float) for name in value):
@@ -37,6 +41,7 @@ class NLIDataConfig(ClassificationDataConfig):
 
     @model_validator(mode="after")
     def _of_own_files(self) -> Self:
+        """Check that labels belong to the user's own files, and name at least two classes."""
         if self.labels is not None and self.name != "files":
             raise ValueError(f"labels are those of your own files (name=files), not of name={self.name}")
         if self.labels is not None and len(set(self.labels.values())) < 2:
@@ -102,6 +107,7 @@ class NLIExperiment(ClassificationExperiment):
 
     @model_validator(mode="after")
     def _vectors_have_a_table(self) -> Self:
+        """Check that the embedding is a table if there are pretrained vectors."""
         if self.data.vectors is not None and self.embedding.structure not in ("dense", "projective"):
             raise ValueError(
                 f"data.vectors needs embedding.structure=dense, or projective, not {self.embedding.structure}"

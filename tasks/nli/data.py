@@ -48,8 +48,8 @@ def build_data(config: NLIExperiment, cache: Path) -> ClassificationData:
 def corpus(config: NLIExperiment, cache: Path) -> ClassificationCorpus:
     """Return the pairs that a configuration names.
 
-    They are built-in, the user's own, or a published dataset. A dataset without a test file is tested on both of its
-    validation files, if it has two.
+    They are built-in, the user's own, or a published dataset; ``data.reduced`` divides the latter's validation file. A
+    dataset without a test file is tested on both of its validation files, if it has two.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.

@@ -127,8 +127,8 @@ class BiaffineParser(nn.Module):
     def _start_as_released(self) -> None:
         """Initialize parameters as released, in place.
 
-        They are classifiers, MLPs, tags, and the characters' map and vectors. Maps with several factors keep their
-        values.
+        To 0: biaffine weights, tags, the characters' map and attention, biases of MLPs. Characters are normal with
+        variance 1; MLPs have orthonormal columns. Maps with several factors keep their values.
         """
         at_zero: list[nn.Module] = [self.tags, self.letter_map, *self.arc_classifier.maps, *self.label_classifier.maps]
         at_zero += [self.letter_attention] if self.letter_attention is not None else []
@@ -215,7 +215,11 @@ class BiaffineParser(nn.Module):
         return self.letter_map(F.dropout(torch.cat(last), self.dropout, self.training))
 
     def _read_spellings(self, vectors: Tensor, counts: Tensor) -> Tensor:
-        """Return vectors of spellings ``[spellings, longest, character_width]`` before the map."""
+        """Return vectors of spellings before the map.
+
+        ``vectors`` are ``[spellings, longest, character_width]``. The last hidden or cell vector follows the
+        attention's mean, if there is attention (see the class).
+        """
         if self.character_pooling == "attention-cell":
             hidden, final = outputs_and_cells(self.letter_lstm, vectors, counts)
         else:

@@ -71,6 +71,7 @@ class TreebankDataConfig(DataConfig):
     @model_validator(mode="before")
     @classmethod
     def _files_imply_their_name(cls, value: Any) -> Any:
+        """Set the name "files" if files are given without a name."""
         if not isinstance(value, dict) or "name" in value:
             return value
         trees = _listed(value.get("train") or ())
@@ -87,11 +88,17 @@ class TreebankDataConfig(DataConfig):
     @field_validator("train", mode="before")
     @classmethod
     def _one_or_several(cls, value: Any) -> Any:
+        """Return the parts of a text with commas; other values unchanged."""
         return _listed(value)
 
     @field_validator("train_fraction", mode="before")
     @classmethod
     def _as_a_fraction(cls, value: Any) -> str:
+        """Return a share as the text of a fraction: "1/4".
+
+        Raises:
+            ValueError: It is not above 0 and at most 1.
+        """
         share = share_of(value)
         if share is None:
             raise ValueError("must be a fraction such as 1/4, more than 0 and at most 1")
@@ -99,6 +106,7 @@ class TreebankDataConfig(DataConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        """Check that files, splits and held-out sentences fit together."""
         if self.name == "files":
             self.check_validation([key for key in ("train", "dev") if getattr(self, key)])
             return self
@@ -224,6 +232,7 @@ class ParsingExperiment(Experiment):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        """Check that the monitored score exists: loss, uas or las."""
         if self.training.monitor not in ("loss", "uas", "las"):
             raise ValueError(
                 f"training.monitor={self.training.monitor} is not among the scores of parse: loss, uas, las"

@@ -42,7 +42,8 @@ class Treebank:
 def find_treebank(data: TreebankDataConfig, cache: Path) -> Treebank:
     """Return the files of a data section.
 
-    The built-in treebank is unpacked on first use. Splits used for training are not scored.
+    They are the user's own, the built-in treebank (unpacked on first use), or a published one. Splits used for training
+    are not scored.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine. (exit 2) A treebank has no such split.
@@ -168,6 +169,8 @@ class TreebankData(BucketedData[TreebankVocabulary]):
     @cached_property
     def _divided(self) -> tuple[list[Sentence], list[Sentence]]:
         """Training sentences of at most ``max_length`` words, and held-out sentences.
+
+        A note tells how many are too long.
 
         Raises:
             PhmrunError: (exit 3) No training sentence is left.

@@ -158,8 +158,8 @@ class TreeParser:
     def _sentences(self, lines: Iterator[str]) -> Iterator[Sentence]:
         """Yield sentences of CoNLL-U or tokenized text, by ``search.input``.
 
-        "auto": CoNLL-U if the first line that is neither blank nor a comment has a tab. A note warns if words have no
-        tags.
+        "auto": CoNLL-U if the first line that is neither blank nor a comment has a tab, else text. Blank lines of text
+        are skipped. A note tells if words have no tags.
 
         Raises:
             PhmrunError: (exit 3) A line of CoNLL-U is malformed.

@@ -51,6 +51,7 @@ class AgreementOptions(ModelConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        """Check that the heads divide the width."""
         if self.width % self.heads:
             raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
         return self

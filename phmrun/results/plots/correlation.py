@@ -100,7 +100,7 @@ def draw_correlation(panels: list[Panel], title: str) -> Figure:
 def _embeddings(network: nn.Module) -> Iterator[tuple[str, Any]]:
     """Yield the distinct input tables with their names.
 
-    A deep one includes its mapping.
+    They are ``define`` and children whose names end with "embedding". The mapping of a deep one is not yielded again.
     """
     seen: set[int] = set()
     children = dict(network.named_children())

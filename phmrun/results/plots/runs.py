@@ -41,7 +41,8 @@ def heading(runs: Sequence[Run]) -> str:
 def labels(runs: Sequence[Run]) -> list[str]:
     """Return a label per run: its network, then settings that differ.
 
-    The network is left out if all have the same and settings differ. Equal labels are numbered.
+    The network is left out if all have the same and settings differ. Settings are left out if a configuration cannot be
+    loaded. Equal labels are numbered; long ones are wrapped at 60 characters.
     """
     networks = [str(run.status.about.get("network") or run.status.about.get("layer") or PLAIN) for run in runs]
     try:
