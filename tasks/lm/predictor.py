@@ -210,8 +210,9 @@ class LanguageModelPredictor:
     ) -> dict[str, Score]:
         """Return the scores of a text by name.
 
-        ``nats`` are the surprisals of its words ``tokens``. The 5-gram baseline is scored if the training text is here
-        with the same vocabulary, bits per character if configured. A warning tells if most words are unknown.
+        ``nats`` are the surprisals of its words ``tokens``. "perplexity-known" is scored if some, but not all, words
+        are unknown; bits per character if configured; the 5-gram baseline if the training text is here with the same
+        vocabulary. Warnings tell if 1 % of the words or most of them are unknown.
         """
         mean, count = float(nats.mean()), len(tokens)
         hidden = tokens == self.vocabulary.unknown
@@ -222,10 +223,10 @@ class LanguageModelPredictor:
         if self.table is not None:
             extras["table_bytes"] = self.table.bytes
         warnings: tuple[str, ...] = ()
-        known: dict[str, Score] = {}
+        of_known: dict[str, Score] = {}
         if 0 < unknown < count:
             value = perplexity(float(nats[~hidden].mean()))
-            known["perplexity-known"] = Score("perplexity", value, signature, count - unknown, "words")
+            of_known["perplexity-known"] = Score("perplexity", value, signature, count - unknown, "words")
             of_unknown = perplexity(float(nats[hidden].mean()))
             text = f"{unknown / count:.1%} of the words are unknown ({UNKNOWN}): "
             text += f"perplexity {of_unknown:,.1f} on these, {value:,.1f} on all others"
@@ -239,7 +240,7 @@ class LanguageModelPredictor:
         score = Score("perplexity", perplexity(mean), signature, count, "words", extras=extras, warnings=warnings)
         unigram = Score("perplexity", by_frequency, self._unit(), count, "words")
         bits_per_byte = float(nats.sum()) * NAT / tally.bytes
-        scores = {"perplexity": score, **known}
+        scores = {"perplexity": score, **of_known}
         scores["bits_per_byte"] = Score("bits per byte", bits_per_byte, signature, tally.bytes, "bytes")
         scores["perplexity-of-unigram"] = unigram
         if self.scoring.characters:

@@ -155,10 +155,10 @@ def test_evaluation_scores_the_text_by_hand(data, vocabulary):
     assert score.extras == {"bits_per_word": pytest.approx(nats.mean() / math.log(2)), "unknown_words": 1}
     (warning,) = score.warnings
     hidden = tokens == vocabulary.unknown
-    known = evaluation.scores["perplexity-known"]
-    assert (known.value, known.n) == (pytest.approx(math.exp(nats[~hidden].mean())), 6)
+    of_known = evaluation.scores["perplexity-known"]
+    assert (of_known.value, of_known.n) == (pytest.approx(math.exp(nats[~hidden].mean())), 6)
     assert warning.startswith("14.3% of the words are unknown (<unk>): perplexity ")
-    assert warning.endswith(f"{math.exp(nats[hidden].mean()):,.1f} on these, {known.value:,.1f} on all others")
+    assert warning.endswith(f"{math.exp(nats[hidden].mean()):,.1f} on these, {of_known.value:,.1f} on all others")
     data.files["odd"] = data.files["test"].with_name("odd.txt")
     data.files["odd"].write_text("this is strange w01\n")
     odd = teller(network, vocabulary, Scoring(2, 5)).evaluate(data, "odd")
