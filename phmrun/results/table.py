@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger.listing import RunSummary, score_names
+from phmrun.metric import metric_of
 from phmrun.results.entries import Entry, require_seeds
 from phmrun.results.printed import Printed, PrintedColumn
 
@@ -38,6 +39,7 @@ class Numbers:
     values: tuple[float, ...]  # one per run that has the score
     signatures: tuple[str, ...]  # signatures of the score; several if runs differ
     published: float | None  # the paper's number; ``None`` if it prints none
+    lower_is_better: bool = False  # direction of the score
 
     @property
     def mean(self) -> float | None:
@@ -50,11 +52,12 @@ class Numbers:
         return stdev(self.values) if len(self.values) > 1 else None
 
     def aggregate(self, how: str) -> float | None:
-        """Return the "mean", "median", "best" (largest) or "worst" (smallest) value.
+        """Return the "mean", "median", "best" or "worst" value; best is the smallest if lower is better.
 
-        The result is ``None`` without runs.
+        Returns ``None`` without runs.
         """
-        return AGGREGATES[how](self.values) if self.values else None
+        opposite = {"best": "worst", "worst": "best"} if self.lower_is_better else {}
+        return AGGREGATES[opposite.get(how, how)](self.values) if self.values else None
 
     @property
     def delta(self) -> float | None:
@@ -207,7 +210,8 @@ def _figure(heading: Heading, entries: Iterable[Entry], row: str, reduced: str) 
             if value is not None and entry.run is not None:
                 values.append(value * paper.factor)
                 signatures[_signature(entry.run, score)] = None
-        numbers.append(Numbers(tuple(values), tuple(signatures), published[place]))
+        lower = metric_of(score).lower_is_better
+        numbers.append(Numbers(tuple(values), tuple(signatures), published[place], lower))
     ours = [signature.split("|") for number in numbers for signature in number.signatures]
     agree = bool(paper.signature) and all({*paper.signature.split("|")} <= {*signature} for signature in ours)
     return Figure(tuple(numbers), chosen, agree and not reduced and not _made_up(chosen), printed)

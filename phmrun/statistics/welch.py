@@ -25,6 +25,7 @@ from phmrun.statistics.student import t_quantile, two_sided_p
 
 LEVEL = 0.05
 POWER = 0.8
+NOT_FLAGGED = 0.975  # share of comparisons of normal scores in which no seed is flagged as collapsed
 CAUTION = 0.25  # share of the smaller group's degrees of freedom; chosen by simulation
 MOST_SEEDS = 1000  # upper limit of the search for the seeds needed
 
@@ -160,7 +161,7 @@ def studentised(
         p = -math.expm1(design.rows * math.log1p(-overall)) if overall < 1 else 1.0
     else:
         p = 1.0
-    detectable = noncentrality(critical, freedom) * error
+    detectable = detectable_errors(critical, freedom) * error
     half = critical * error
     return Difference(value, error, freedom, value - half, value + half, p, detectable, seeds, look, design.level)
 
@@ -173,6 +174,14 @@ def noncentrality(critical: float, freedom: float, power: float = POWER) -> floa
     """
     spread = math.sqrt(1 + critical**2 / (2 * freedom))
     return critical * (1 - 1 / (4 * freedom)) + t_quantile(power, math.inf) * spread
+
+
+def detectable_errors(critical: float, freedom: float) -> float:
+    """Return the difference, in estimated standard errors, that verdicts find with a power of 80 %.
+
+    The estimate of a deviation is too small by 1 / (4·freedom) on average. A flagged seed withholds the verdict.
+    """
+    return noncentrality(critical, freedom, POWER / NOT_FLAGGED) * (1 + 1 / (4 * freedom))
 
 
 def seeds_needed(system: Sequence[float], reference: Sequence[float], target: float, design: Design) -> int | None:
@@ -190,7 +199,7 @@ def seeds_needed(system: Sequence[float], reference: Sequence[float], target: fl
         """True if this number of seeds detects the target."""
         freedom = seeds - 1.0
         error, freedom = error_and_freedom([(spread / seeds, freedom) for spread in spreads], freedom)
-        return noncentrality(t_quantile(1 - level / 2, freedom), freedom) * error <= target
+        return detectable_errors(t_quantile(1 - level / 2, freedom), freedom) * error <= target
 
     low, high = 1, MOST_SEEDS
     if not power_is_enough(high):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.verdicts import KINDS, LOOKS, draw, grid, has_collapsed, intervals, judged, power
+from benchmarks.verdicts import KINDS, LOOKS, detectable, draw, grid, has_collapsed, intervals, judged, power, reported
 from phmrun.statistics.collapse import collapsed
 from phmrun.statistics.verdict import Question, Verdict, judge
 from phmrun.statistics.welch import Design, difference
@@ -14,6 +14,7 @@ def test_the_simulated_method_is_the_one_in_use(kind: str) -> None:
     scores = draw(np.random.default_rng(1), kind, (12, 4, 10), 1.5)
     design = Design(3)
     gap, half = intervals(scores, design.row_level)
+    sizes = reported(scores, design.row_level)
     flagged, outcome = has_collapsed(scores), judged(scores, LOOKS)["different"]
     for trial, (dense, *rows) in enumerate(scores.tolist()):
         assert [bool(collapsed(system)) for system in (dense, *rows)] == flagged[trial].tolist()
@@ -22,6 +23,7 @@ def test_the_simulated_method_is_the_one_in_use(kind: str) -> None:
             assert shown is not None
             expected = (gap[trial, place] - half[trial, place], gap[trial, place] + half[trial, place])
             assert (shown.low, shown.high) == pytest.approx(expected, rel=1e-3, abs=1e-3)
+            assert shown.detectable == pytest.approx(sizes[trial, place], rel=1e-3)
         named = {str(place): row for place, row in enumerate(rows)}
         verdicts = judge(named, dense, Question(looks=LOOKS)).values()
         assert [verdict.verdict is Verdict.DIFFERENT for verdict in verdicts] == outcome[trial].tolist()
@@ -36,3 +38,9 @@ def test_false_alarms_and_coverage_hold_in_a_short_simulation() -> None:
 def test_power_grows_with_the_effect() -> None:
     for facts in power(300):
         assert facts["power_1"] < facts["power_2"] <= facts["power_3"] + 0.02
+
+
+def test_power_at_the_detectable_difference_is_80_percent() -> None:
+    for facts in detectable(4000):
+        if facts["seeds"] >= 3 and facts["kind"] == "normal" and facts["rows"] < 8:
+            assert 0.78 <= facts["power"] <= 0.85, facts

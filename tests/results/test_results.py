@@ -210,3 +210,11 @@ def test_columns_filled_by_other_experiments(entry):
         entry({"row": "x", "column": "B"}, PHM, {"test/bleu": 2.0}),
     ]
     assert laid(tabulate(entries, ["row"], heading)).rows[0][2:4] == ["1.00", "2.00"]
+
+
+@pytest.mark.parametrize(("score", "best", "worst"), [("test/bleu", 30.0, 20.0), ("test/perplexity", 20.0, 30.0)])
+def test_the_best_value_is_the_smallest_if_lower_is_better(entry, score, best, worst):
+    entries = [entry({"seed": place}, DENSE, {score: value}) for place, value in enumerate((20.0, 30.0, 24.0))]
+    numbers = tabulate(entries, ["layer"], [Heading(score, (score,))]).figures[0][0].numbers[0]
+    assert (numbers.aggregate("best"), numbers.aggregate("worst")) == (best, worst)
+    assert (numbers.aggregate("median"), numbers.aggregate("mean")) == (24.0, pytest.approx(74 / 3))
