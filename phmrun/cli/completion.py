@@ -72,7 +72,7 @@ def datasets(context: typer.Context, incomplete: str) -> list[str]:
 def presets(context: typer.Context, incomplete: str) -> list[str]:
     """Return model presets of the typed task.
 
-    None without a task.
+    An empty list without a task.
     """
     schema = _schema(context)
     return _beginning(list(schema.model_fields["model"].annotation.presets) if schema else [], incomplete)
@@ -81,7 +81,7 @@ def presets(context: typer.Context, incomplete: str) -> list[str]:
 def networks(context: typer.Context, incomplete: str) -> list[str]:
     """Return networks of the typed task.
 
-    None without a task, or if the task has only one.
+    An empty list without a task, or if the task has only one network.
     """
     from phmrun.config.names import registered_names
 
@@ -93,7 +93,7 @@ def networks(context: typer.Context, incomplete: str) -> list[str]:
 def keys(context: typer.Context, incomplete: str) -> list[str]:
     """Return configuration keys of the typed task, each with "=" at its end.
 
-    None without a task.
+    An empty list without a task.
     """
     from phmrun.config import leaves
 
@@ -122,7 +122,7 @@ def _task(context: typer.Context) -> str | None:
 def runs(context: typer.Context, incomplete: str) -> list[str]:
     """Return run ids in the directory of ``--runs-dir`` or ``PHMRUN_RUNS``, else ``runs``.
 
-    None if the directory does not exist.
+    An empty list if the directory does not exist.
     """
     folder = _runs_folder(context)
     if not folder.is_dir():

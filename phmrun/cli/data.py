@@ -257,7 +257,7 @@ def formats(
 
 
 def _summary(dataset: Dataset) -> dict[str, Any]:
-    """Return the facts of a dataset for JSON."""
+    """Return name, presence, splits, sizes, license and folder of a dataset, for JSON."""
     return {
         "name": dataset.name,
         "here": is_here(dataset),

@@ -63,6 +63,9 @@ def export(
     """Export a trained model to another format, and check that its outputs are the same.
 
     --format ctranslate2 compares translations of --split instead.
+
+    A larger difference than the format allows is an error. Files, sizes and differences are printed, as a table or
+    JSON.
     """
     load_plugins(plugin)
     if quantization != "none" and kind != "ctranslate2":
@@ -102,7 +105,7 @@ def _facts(exported: "Exported") -> dict[str, Any]:
 
 
 def _write_card(run: "Run", folder: Path) -> None:
-    """Write a model card for the Hub into ``folder``.
+    """Write a model card for the Hub, README.md, into ``folder``.
 
     Print its path on standard error.
     """
@@ -116,7 +119,8 @@ def _to_ctranslate2(
 ) -> Path:
     """Convert a run for CTranslate2; return the directory.
 
-    Prints a comparison of both engines on ``split``, unless that is "none".
+    Prints directory, quantization and size, then a comparison of both engines on ``split`` unless that is "none". It
+    lists the first :data:`SHOWN` differing outputs; JSON has all.
     """
     from phmrun.export.ctranslate2 import SHOWN, export_to_ctranslate2
 

@@ -33,12 +33,12 @@ def prepare_process(threads: int) -> None:
 
 
 def listed(values: Sequence[str] | None) -> list[str]:
-    """Return the entries of comma-separated lists, without empty ones."""
+    """Return the entries of comma-separated lists, without empty ones; [] for None."""
     return [part.strip() for value in values or [] for part in value.split(",") if part.strip()]
 
 
 def numbers(values: Sequence[str] | None, flag: str) -> list[int]:
-    """Return the positive integers in comma-separated lists; none for None.
+    """Return the positive integers in comma-separated lists; [] for None.
 
     Raises:
         PhmrunError: An entry is anything else; ``flag`` names the option.

@@ -75,9 +75,8 @@ def add(
 def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
     """Write the design of a sweep that was stopped by its looks.
 
-    Return the file.
-
-    Empty for other sweeps and for runs.
+    Returns:
+        A list with the file; empty for other sweeps and for runs.
     """
     if len(what) != 1 or not what[0].endswith((".yaml", ".yml")):
         return []
@@ -174,5 +173,5 @@ def build(
 
 
 def _holds(path: Path, text: str) -> bool:
-    """True if a file has exactly this text; False if it is missing."""
+    """Return whether a file has exactly this text; False if it is missing."""
     return path.is_file() and path.read_text(encoding="utf-8") == text

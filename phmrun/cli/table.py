@@ -147,7 +147,7 @@ def table(
 
 
 def _listed(text: str | None) -> list[str]:
-    """Return the entries of a comma-separated list; none for None."""
+    """Return the entries of a comma-separated list, without empty ones; [] for None."""
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 

@@ -66,6 +66,8 @@ def count(dataset: Dataset, split: str, files: Mapping[str, Path]) -> dict[str, 
 def compare(dataset: Dataset, split: str, counts: Sizes, *, left_out: int | None = None) -> list[Count]:
     """Return the counts beside the published ones, for the counted units.
 
+    Pairs of parallel text that assembly leaves out are subtracted from the published number.
+
     Args:
         dataset: The dataset.
         split: Name of the split.
@@ -81,7 +83,7 @@ def compare(dataset: Dataset, split: str, counts: Sizes, *, left_out: int | None
 def require_published(name: str, split: str, counts: Sizes) -> None:
     """Check that a split has at least as many units as published.
 
-    More units are a warning in the log. Data outside the catalogue pass.
+    More units are a warning in the log. Units without a published number, and data outside the catalogue, pass.
 
     Args:
         name: Name of the dataset.

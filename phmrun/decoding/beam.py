@@ -211,6 +211,8 @@ def greedy_search(
 
     Ties go to the lowest token number. Equivalent to beam search with a beam of 1, with the arguments of
     :func:`beam_search`. α only changes the score.
+
+    An output also ends where every token is impossible.
     """
     state = decoder.start(source)
     tokens = torch.full((source.shape[0],), bos, device=source.device)

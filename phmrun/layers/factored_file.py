@@ -317,8 +317,6 @@ def _base(model: nn.Module) -> dict[str, Tensor]:
     """Return the frozen parameters outside of updates, by name.
 
     Empty without updates of frozen weights.
-
-    Empty without updates of frozen weights.
     """
     structures = [module for module in model.modules() if isinstance(module, Structure)]
     updates = [structure for structure in structures if structure.updates(**structure.options)]

@@ -299,8 +299,6 @@ class Structure(nn.Module):
 
         All weights of the model but the updates are then frozen.
 
-        All weights of the model but the updates are then frozen.
-
         Default: False.
 
         Args:

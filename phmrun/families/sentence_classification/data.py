@@ -200,6 +200,8 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
         """Shares, 0 to 1, of words and tokens with a pretrained vector.
 
         Keys: "types" for the vocabulary, and "<split>_tokens".
+
+        All are 0 without a file of vectors.
         """
         covered = np.zeros(len(self.vocabulary.words), dtype=bool)
         if self.pretrained is not None:
