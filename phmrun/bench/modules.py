@@ -351,7 +351,7 @@ def cases(
 
 
 def _by_rows(module: nn.Module) -> bool:
-    """True for an embedding whose structure looks up rows without building the table."""
+    """Return True for an embedding whose structure looks up rows without a table."""
     return isinstance(module, Embedding) and type(module.structure).rows is not Structure.rows
 
 

@@ -102,7 +102,7 @@ def interleave(
 
 
 def counts_cpu_time() -> bool:
-    """True if torch uses one thread, so that CPU time measures a computation."""
+    """Return whether torch uses one thread, so that CPU time measures a computation."""
     return torch.get_num_threads() == 1
 
 

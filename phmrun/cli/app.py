@@ -295,8 +295,9 @@ def _lost_interruptions_repeated() -> Iterator[None]:
 def _report(error: BaseException, arguments: Sequence[str]) -> int:
     """Print an error for the user on standard error, and return the exit code.
 
-    A closed pipe prints nothing and is code 0. Interruptions, a full disk, too long names and lack of memory have their
-    own messages and codes; any other error is printed as a bug, code 1.
+    A :class:`PhmrunError` has its own code. Interruptions give 130 or that of their signal, with the command that
+    continues if there is progress. A closed pipe prints nothing and gives 0. Too long names give 2, disk errors 3, lack
+    of memory 4. Any other error is printed as a bug, code 1.
     """
     if isinstance(error, PhmrunError):
         console.print_error(error)

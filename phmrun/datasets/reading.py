@@ -173,7 +173,7 @@ def _vectors(path: Path) -> Iterator[Sizes]:
     """Yield ``{"vectors": 1}`` for each line of a file of word vectors.
 
     Raises:
-        PhmrunError: A line has fewer numbers than the first one.
+        PhmrunError: (exit 3) A line has fewer numbers than the first one, or none.
     """
     from phmrun.text.lines import malformed, numbered_lines
 

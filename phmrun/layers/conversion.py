@@ -152,12 +152,12 @@ def attach_report(
 
 
 def is_supported(module: nn.Module) -> bool:
-    """True if :func:`convert` can convert a layer of this class."""
+    """Return whether :func:`convert` can convert a layer of this class."""
     return type(module) in KINDS or is_conv1d(module)
 
 
 def is_conv1d(module: nn.Module) -> bool:
-    """True for ``Conv1D`` of transformers, a linear map with weight ``[in, out]``.
+    """Return True for ``Conv1D`` of transformers, a linear map with weight ``[in, out]``.
 
     The package is not imported: class name and attributes decide.
     """
@@ -255,12 +255,12 @@ def _reason(module: nn.Module, but: Iterable[str], name: str) -> str:
 
 
 def _has_parameters(module: nn.Module) -> bool:
-    """True if a module has parameters itself, or is a structured layer."""
+    """Return whether a module has parameters itself, or is a structured layer."""
     return isinstance(module, STRUCTURED) or any(True for _ in module.parameters(recurse=False))
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:
-    """True if a name matches one of the patterns, case-sensitively."""
+    """Return whether a name matches one of the patterns, case-sensitively."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 

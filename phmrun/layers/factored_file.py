@@ -232,10 +232,10 @@ def _recipe(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any]:
 
 
 def _is_recipe(recipe: Any) -> bool:
-    """True if a recipe has all keys, each of the right type."""
+    """Return whether a recipe has all keys, each of the right type."""
 
     def is_step(step: Any) -> bool:
-        """True if a step has its three keys, each of the right type."""
+        """Return whether a step has its three keys, each of the right type."""
         return (
             isinstance(step, dict)
             and isinstance(step.get("structure"), str)

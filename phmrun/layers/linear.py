@@ -78,7 +78,10 @@ class Linear(nn.Module):
         return build_weight(self.structure)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return W x + b, ``[…, in_features] -> […, out_features]``."""
+        """Return W x + b, ``[…, in_features] -> […, out_features]``.
+
+        W is built or its factors are applied, as ``application`` says.
+        """
         if self.application == "dense":
             return F.linear(inputs, self.weight, self.bias)
         outputs = self.structure.apply_factored(inputs.reshape(-1, self.in_features))

@@ -464,7 +464,7 @@ def check_options(what: str, known: tuple[Option, ...], given: Mapping[str, Any]
 
 
 def _ships(structure: type) -> bool:
-    """True if a class is part of this package, whose tests cover it."""
+    """Return whether a class is part of this package, whose tests cover it."""
     return structure.__module__.startswith("phmrun.")
 
 
