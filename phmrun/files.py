@@ -319,7 +319,7 @@ def disk_error(
     path = Path(str(error.filename)) if error.filename is not None else None
     again = hint or "Then give the same command again."
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        what = "the disk is full" if error.errno == errno.ENOSPC else "no more may be written there"
+        what = "the disk is full" if error.errno == errno.ENOSPC else "the quota or the size limit is reached"
         facts = [f"{needed / 1e6:,.1f} MB are needed"] if needed else []
         for folder in path.absolute().parents if path and error.errno == errno.ENOSPC else ():
             with suppress(OSError):  # the nearest folder that exists
@@ -331,7 +331,7 @@ def disk_error(
         what = "this cannot be written to: the disk is read-only" if error.errno == errno.EROFS else "no permission"
         advice = "Change that, or choose another place, such as --runs-dir."
     elif error.errno == errno.EIO:
-        what, advice = "the disk fails", again
+        what, advice = "the disk reports an error", again
     else:
         return None
     return PhmrunError(what, where=str(path) if path else None, hint=advice, code=code)

@@ -166,8 +166,8 @@ class Lock:
             lock_file = _read(self.path)
             by = f"process {lock_file.holder.pid} on {lock_file.holder.host}" if lock_file else "an unknown process"
             raise PhmrunError(
-                f"{self.purpose} was taken over by {by}: this process had given no sign of life, and stops",
-                hint="Nothing of it is written any more; the other process goes on from the last checkpoint.",
+                f"{self.purpose} was taken over by {by}: this process wrote no heartbeat in time, and stops",
+                hint="It writes nothing more; the other process continues from the last checkpoint.",
             )
 
     def __enter__(self) -> Self:
@@ -190,7 +190,7 @@ class Lock:
                     return
                 os.utime(descriptor)
             except OSError as error:
-                _log.warning("%s: no sign of life could be written: %s", self.path, error)
+                _log.warning("%s: the heartbeat could not be written: %s", self.path, error)
 
 
 def living_holder(path: Path) -> Holder | None:
@@ -287,7 +287,7 @@ def _is_alive(path: Path, lock_file: "_LockFile", forced: bool) -> bool:
         if now - lock_file.touched < STALE_AFTER:
             return True
     holder = lock_file.holder
-    _log.info("%s: watching for signs of life of process %s on %s", path, holder.pid, holder.host)
+    _log.info("%s: watching for heartbeats of process %s on %s", path, holder.pid, holder.host)
     end = time.monotonic() + WATCHED_BEATS * HEARTBEAT
     while time.monotonic() < end:
         time.sleep(min(HEARTBEAT / 10, max(0.0, end - time.monotonic())))

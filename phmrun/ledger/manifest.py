@@ -140,7 +140,7 @@ class Manifest:
             if prepared is not None and (prepared / CHECKSUMS).is_file():
                 now = prepared.name, sha256_of(prepared / CHECKSUMS)
             if before is not None and now is not None and before[0] == now[0] and before != now:
-                raise self._broken("the prepared data", f"{prepared} holds others than the run has been trained on")
+                raise self._broken("the prepared data", f"{prepared} has other data than the run was trained on")
             self._write(replace(record, files=self._now(FIXED, FIXED_FOLDERS), prepared=now))
 
     def settle(self, status: bytes) -> None:
@@ -270,7 +270,7 @@ class Manifest:
         return PhmrunError(
             f"the run's chain is broken at {link}: {why}",
             where=str(self.folder / link if "/" in link or "." in link else self.folder),
-            hint="`phmrun verify` names every link. Put the file back from a copy, or train the run anew (--restart).",
+            hint="`phmrun verify` names every link. Restore the file from a copy, or start the run over (--restart).",
             code=ExitCode.DATA,
         )
 

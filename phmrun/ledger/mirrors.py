@@ -146,7 +146,7 @@ def _trackio(run: Run, folder: Path, figures: Figures) -> None:
     )
     if done.returncode:
         # The last line of a traceback is the exception with its message.
-        reason = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
+        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
         if done.returncode == _MISSING:
             raise ImportError(reason, name="trackio")
         raise PhmrunError(f"trackio could not write the mirror: {reason}", where=str(run.path / "trackio"))

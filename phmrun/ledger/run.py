@@ -33,7 +33,7 @@ from phmrun.ledger.manifest import Manifest, changed_code
 from phmrun.ledger.recorded_config import about_config
 from phmrun.ledger.status import State, Status, as_found, reason_of
 
-_ANEW = "The command that trained the run begins it anew with --restart."
+_ANEW = "To start over, give the command that trained the run with --restart."
 
 
 class Run:

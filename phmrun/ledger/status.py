@@ -64,10 +64,11 @@ class Status:
     def from_json(cls, content: Any) -> "Status":
         """Return the status of a JSON object.
 
-        Unknown keys are ignored.
+        Unknown keys are ignored; missing ones have their defaults, except the state.
 
         Raises:
-            ValueError: The state is missing, or a value has a wrong type or is out of range.
+            ValueError: The state is missing or unknown, a value has a wrong type or is out of range, or a text is not
+                valid Unicode.
         """
         if not isinstance(content, Mapping) or "state" not in content:
             raise ValueError("no state in it")

@@ -296,7 +296,7 @@ def sync(run: Run, mode: str = "online", *, project: str | None = None, entity: 
     """
     mode = wandb_mode(mode)
     if mode == "disabled":
-        raise PhmrunError("nothing can be synced while W&B is disabled", hint="Say --online or --offline.")
+        raise PhmrunError("nothing can be synced while W&B is disabled", hint="Use --online or --offline.")
     status = run.status
     try:
         labels = dict(parse_json((run.wandb_dir / _LABELS).read_bytes()))

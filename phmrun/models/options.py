@@ -77,7 +77,7 @@ class TransformerOptions(ModelConfig):
     )
     encoder_layers: int = Field(2, ge=1, le=MOST_LAYERS, description="Blocks of the encoder.")
     decoder_layers: int = Field(2, ge=1, le=MOST_LAYERS, description="Blocks of the decoder.")
-    norm: Literal["pre", "post"] = Field("pre", description="Layer normalisation before or after each sub-layer.")
+    norm: Literal["pre", "post"] = Field("pre", description="Layer normalization before or after each sublayer.")
     dropout: float = Field(0.1, ge=0, lt=1, description="Share of residual and embedding units dropped.")
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="Share of attention weights dropped.")
     activation_dropout: float = Field(0.0, ge=0, lt=1, description="Share of feed-forward units dropped.")
@@ -87,11 +87,13 @@ class TransformerOptions(ModelConfig):
     min_depth: int = Field(
         4, ge=2, le=MOST_LAYERS, description="DeLighT: group linear maps in front of the first block's attention."
     )
-    max_depth: int = Field(8, ge=2, le=MOST_LAYERS, description="DeLighT: the same of the last block.")
+    max_depth: int = Field(
+        8, ge=2, le=MOST_LAYERS, description="DeLighT: group linear maps in front of the last block's attention."
+    )
     width_multiplier: float = Field(
         2.0,
         gt=0,
-        description="DeLighT: how many times the width these maps are wide in the middle, in the first block.",
+        description="DeLighT: width of these maps in the middle, relative to `width`, in the first block.",
     )
     word_width: int = Field(128, ge=1, description="DeLighT: width of a word's own vector.")
     attention_maps: Literal["joint", "separate"] = Field(
@@ -106,7 +108,7 @@ class TransformerOptions(ModelConfig):
         description="Factor on the inner widths: of queries, keys and values, and of the feed-forward networks.",
     )
     normalization: Literal["layer", "rms"] = Field(
-        "layer", description="Normalisation by mean and variance, or by the root mean square alone (T5)."
+        "layer", description="Normalization by mean and variance, or by the root mean square alone (T5)."
     )
     positions: Literal["sinusoidal", "sinusoidal-vaswani", "relative"] = Field(
         "sinusoidal",
@@ -119,11 +121,12 @@ class TransformerOptions(ModelConfig):
     contract_n: int | None = Field(
         None,
         ge=1,
-        description="Order n of the second map of each feed-forward network, where it is to differ from the layer's; "
+        description="Order n of the second map of each feed-forward network, if it differs from the layer's; "
         "16 is the slip in Demir and Barutçu's PHM+ at n = 2, 4 and 8.",
     )
     start: Literal["usual", "glorot"] = Field(
-        "usual", description="Weights at the start: each layer's, or all matrices and factors of Glorot's distribution."
+        "usual",
+        description="Initialization: usual for each layer, or all matrices and factors from Glorot's distribution.",
     )
     tie: Literal["all", "decoder", "embeddings", "none"] = Field(
         "all",
@@ -152,10 +155,10 @@ class TransformerOptions(ModelConfig):
 class LSTMClassifierOptions(ModelConfig):
     """Options of the LSTM classifier."""
 
-    width: int = Field(300, ge=1, description="Numbers of an input vector of the LSTM.")
-    hidden: int = Field(300, ge=1, description="Numbers of a hidden vector of the LSTM.")
+    width: int = Field(300, ge=1, description="Size of the LSTM's input vectors.")
+    hidden: int = Field(300, ge=1, description="Size of the LSTM's hidden vectors.")
     layers: int = Field(1, ge=1, le=MOST_LAYERS, description="Layers of the LSTM.")
-    bidirectional: bool = Field(False, description="A second LSTM reads backwards.")
+    bidirectional: bool = Field(False, description="Add a second LSTM that reads backwards.")
     gate_maps: Literal["gate", "stacked"] = Field(
         "gate", description="The LSTM's maps: one per gate for each of input and hidden vector, or one for all gates."
     )
@@ -164,17 +167,17 @@ class LSTMClassifierOptions(ModelConfig):
         description="The LSTM's cell: h = σ(o) ∘ tanh(c), or h = o ∘ c, as Zhang et al. 2021 print theirs; slow.",
     )
     pooling: Literal["mean", "max", "last", "max-mean"] = Field(
-        "max-mean", description="How the LSTM's outputs along a sentence become one vector."
+        "max-mean", description="Pooling of the LSTM's outputs over a sentence; max-mean concatenates both."
     )
     matching: Literal["concat", "full"] = Field(
         "concat",
         description="What the MLP gets of the sentences' vectors u and v: both side by side (the papers), or |u - v| "
         "and u * v with them, which learns more from few pairs.",
     )
-    mlp: int = Field(300, ge=1, description="Numbers of a hidden vector of the MLP.")
+    mlp: int = Field(300, ge=1, description="Size of the MLP's hidden vectors.")
     mlp_layers: int = Field(2, ge=0, le=MOST_LAYERS, description="Hidden layers of the MLP.")
     dropout: float = Field(0.0, ge=0, lt=1, description="Share of the inputs of LSTM and MLP dropped.")
     word_dropout: float = Field(0.0, ge=0, lt=1, description="Share of words whose whole vector is dropped.")
     train_embedding: bool | None = Field(
-        None, description="Learn the words' own vectors; null: unless pretrained ones are given."
+        None, description="Train the word vectors; null: yes, unless pretrained ones are given."
     )

@@ -236,7 +236,7 @@ def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
     missing = row.missing_in(heading)
     # If the paper leaves something open, an equal number may be chance, so it is not judged.
     if missing:
-        note = _joined(f"not said: {missing}", f"{row.reading}: {computed:,}", listed, _fitted(row, heading), remark)
+        note = _joined(f"not stated: {missing}", f"{row.reading}: {computed:,}", listed, _fitted(row, heading), remark)
         return computed, Verdict.UNDERDETERMINED, note
     match, verdict = judge(printed, computed), Verdict.DIFFERS
     if match is Match.ROUNDED:
@@ -326,7 +326,7 @@ def _derived(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
             verdict, remark = Verdict.ROUNDED if networks.agree(cells) else Verdict.DIFFERS, _joined(remark, source)
     missing = row.missing_in(counting) or other.missing_in(counting)
     if missing:
-        return computed, Verdict.UNDERDETERMINED, _joined(f"not said: {missing}", remark)
+        return computed, Verdict.UNDERDETERMINED, _joined(f"not stated: {missing}", remark)
     if match is not Match.ROUNDED and verdict is not Verdict.ROUNDED and column.derived == "fold":
         verdict, remark = _from_percent(networks, row, heading, printed, verdict, remark)
     return computed, _of(verdict, fitted), remark

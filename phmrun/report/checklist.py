@@ -135,7 +135,7 @@ def _of_settings(
     for key, values in plan.sweep.file.grid.items():
         search.append(f"{key} in {{{', '.join(dict.fromkeys(map(str, values)))}}}")
     if not tuned:
-        search.append(f"no other value was searched for: all settings stand in {plan.sweep.where}")
+        search.append(f"no value was searched for: all settings are in {plan.sweep.where}")
     for row in tuned:
         keys = dict.fromkeys(key for values, _ in row.trials for key in values)
         tried = {key: dict.fromkeys(str(values[key]) for values, _ in row.trials) for key in keys}

@@ -183,7 +183,7 @@ COSTS: Mapping[str, Cost] = {
         "ms per step",
         _step_time,
         lambda value: f"{1000 * value:.3g}",
-        "an optimizer step as `phmrun bench run RUN --only training` measured it by itself; never taken from training",
+        "an optimizer step as measured by `phmrun bench run RUN --only training`, not during training",
     ),
 }
 """Costs by the name of the option ``--costs``."""

@@ -236,7 +236,7 @@ def require_seeds(entries: Sequence[Entry], where: str) -> None:
             raise PhmrunError(
                 f"two runs have the same settings and the same seed: {other} and {entry.run.id}",
                 where=where,
-                hint="They differ in what is not on record, such as their data. Name the runs to compare one by one.",
+                hint="They differ in facts not on record, such as their data. Name the runs to compare one by one.",
             )
 
 

@@ -253,8 +253,8 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
         counts = Counter(kind_of(text) for _, text in settings.values())
         others = [f"{text}: {keys}" for text, keys in grouped(settings) if kind_of(text) != "said"]
         if others:
-            stated = f"; {counts['said']} settings are said in it" if counts["said"] else ""
-            yield f"not said by the paper: {'; '.join(others)}{stated}"
+            stated = f"; {counts['said']} settings are stated in it" if counts["said"] else ""
+            yield f"not stated by the paper: {'; '.join(others)}{stated}"
     yield from verdict_notes(table, differences, [_row_name(table, row) for row in range(len(table.rows))])
     yield from _tuned(table)
     if any(numbers.deviation is not None for line in table.figures for figure in line for numbers in figure.numbers):

@@ -84,7 +84,7 @@ def _manifest(run: Run, record: Record | None) -> Link | str:
     The link is absent for a release without manifests.
     """
     if record is None:
-        return _absent("none: made by a release without manifests")
+        return _absent("none: the run is of a release without manifests")
     return f"{counted(len(record.files), 'file')}"
 
 
@@ -117,9 +117,9 @@ def _prepared_data(run: Run, record: Record | None) -> Link | str:
     if not folder.is_dir():
         return _absent(f"{name} is not in {cache_dir()}")
     if fault := fault_in(folder):
-        return _broken(f"{fault} in {folder}; it is made again when it is used")
+        return _broken(f"{fault} in {folder}; it is rebuilt when it is used")
     if sha256_of(folder / CHECKSUMS) != checksum:
-        return _broken(f"{folder} holds other data than the run was trained on")
+        return _broken(f"{folder} has other data than the run was trained on")
     return f"{folder}, as trained on"
 
 
@@ -138,7 +138,7 @@ def _config(run: Run, record: Record | None) -> Link | str:
         config, marks = load_run_config(run.config_path, options_of=options_of), run.fingerprints()
         now = run_id(config, fingerprints=marks).rpartition("-")[2]
         same = now == run.id.rpartition("-")[2]
-        return "the id computed again from the config" if same else _absent("the id is of another release, or renamed")
+        return "the id agrees with the config" if same else _absent("the id is of another release, or renamed")
     identity = json.loads(record.identity)
     values = config_values(run.config_path)
     for key, value in identity["values"].items():
@@ -171,7 +171,7 @@ def _weights(run: Run, record: Record | None) -> Link | str:
         PhmrunError: (exit 3) A checkpoint is damaged.
     """
     if (run.path / WEIGHTS).is_file():
-        return _absent("checksums alone: the weights are not part of a results file")
+        return _absent("only checksums: a results file has no weights")
     from phmrun.engine.checkpoints import load_checkpoint
 
     files = sorted(run.checkpoints.glob("*.ckpt"))
@@ -232,8 +232,8 @@ def _scores(run: Run, record: Record | None) -> Link | str:
             continue
         computed = float(metric.measure(counts[0].counts.sum(0)[None])[0])
         if abs(computed - value) > TOLERANCE * max(abs(value), 1.0):
-            return _broken(f"{name} is {value!r} on record, and {computed!r} computed again from its items")
+            return _broken(f"{name} is {value!r} on record, and {computed!r} recomputed from its items")
         again += 1
     if not again:
         return _absent(f"none of {counted(kept, 'score')} has counts of its items here")
-    return f"{again} of {counted(kept, 'score')} computed again, the same"
+    return f"{again} of {counted(kept, 'score')} recomputed, equal"

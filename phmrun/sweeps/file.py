@@ -155,7 +155,7 @@ def load_sweep(name: str) -> Sweep:
     table = load_table(file.table) if file.table else None
     if table and table.task is None:
         raise PhmrunError(
-            "this table says how its networks are counted, not how they are trained: it has no task",
+            "this table has no task: it says how its networks are counted, not how they are trained",
             where=file.table,
             hint=f"`phmrun count-params --paper {table.paper}` sets its counts beside ours.",
         )

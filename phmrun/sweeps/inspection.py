@@ -134,9 +134,9 @@ def recorded_data(runs_dir: Path, options_of: OptionsOf) -> Recorded:
         runs = by_settings().get(_key(settings_of(config)), {})
         if len(runs) > 1:
             raise PhmrunError(
-                f"runs on data of these settings learnt from other files each: {', '.join(runs.values())}",
+                f"runs with these data settings were trained on different files: {', '.join(runs.values())}",
                 where=str(runs_dir),
-                hint="The data of the sweep are not here to tell which is meant. Name the runs instead of the file.",
+                hint="The sweep's data are not on this machine to tell which are meant. Name the runs instead.",
             )
         return json.loads(next(iter(runs))) if runs else None
 

@@ -30,7 +30,7 @@ class Column(Section):
         [], description="Counting columns whose printed cells may add up to this one's; a - in front subtracts one."
     )
     unit: Literal["", "K", "M", "B", "MB"] = Field("", description="Unit of cells printed without one.")
-    bytes_each: int = Field(1, ge=1, description="Bytes per parameter, where the column is in bytes.")
+    bytes_each: int = Field(1, ge=1, description="Bytes per parameter, if the column is in bytes.")
     derived: Literal["percent", "saving", "fold"] | None = Field(
         None,
         description="Derived from a count: percent of another row's, percent saved, or how many times smaller.",
@@ -129,8 +129,8 @@ class PaperTable(Section):
     paper: str = Field(min_length=1, description="Short name of the paper.")
     table: str = Field(min_length=1, description="Number of the table.")
     title: str = Field(min_length=1, description="Title of the table.")
-    task: str | None = Field(None, description="Task of the rows' experiments …")
-    network: str | None = Field(None, description="… or name of the rows' network.")
+    task: str | None = Field(None, description="Task of the rows' experiments; a table has a task or a network.")
+    network: str | None = Field(None, description="Name of the rows' network.")
     config: list[str] = Field([], description="Configuration files under the base of an experiment.")
     base: dict[str, Any] = Field({}, description="Settings of all rows: configuration keys, or a network's arguments.")
     provenance: dict[str, str] = Field({}, description="Default source of the settings in base, columns and rows.")

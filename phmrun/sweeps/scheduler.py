@@ -80,7 +80,7 @@ class Scheduler:
                 time.sleep(POLL)
         except KeyboardInterrupt:
             if self._mine:
-                note("stopping the runs, which write what they have")
+                note("interrupting the runs; they save their state")
             raise
         finally:
             self.executor.stop()

@@ -304,7 +304,7 @@ class _Numbering:
         if not match or (int(match[1]), int(match[2])) != (self.words, self.empty + 1):
             after = self.words + 1
             valid = (str(after), f"{after}-{after + 1}", f"{self.words}.{self.empty + 1}")
-            raise malformed(f"the id {number!r} cannot come here", where, f"Possible are such as {', '.join(valid)}.")
+            raise malformed(f"the id {number!r} cannot come here", where, f"Possible ids: {', '.join(valid)}.")
         self.empty += 1
         return False
 

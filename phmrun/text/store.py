@@ -32,7 +32,7 @@ from phmrun.files import intact, no_file, sha256_of, write_json
 from phmrun.progress import note
 from phmrun.text.vocabulary import UNK
 
-REMOVE = "Remove its directory; it is made again from the text."
+REMOVE = "Delete its directory; it is rebuilt from the text."
 DTYPES = ("<u2", "<u4", "<i8", "<f4")
 BUFFER = 1 << 18
 """Tokens, and sentences, that a writer holds before it writes them."""
@@ -319,7 +319,7 @@ def build_once(
     name = _name_of(content)
     path = cache / name
     _make(path, path / last, build, lambda: _name_of(content) == name)
-    with intact("the prepared data are", path, f"Remove {path}; it is made again."):
+    with intact("the prepared data are", path, f"Delete {path}; it is rebuilt."):
         return path, dict(parse_json((path / last).read_text(encoding="utf-8")))
 
 
@@ -367,7 +367,7 @@ def _make(path: Path, last: Path, build: Callable[[Path], dict[str, Any]], uncha
         if last.is_file():
             if not (fault := fault_in(path)):
                 return
-            note(f"the prepared data are made again: {fault} in {path}")
+            note(f"the prepared data are rebuilt: {fault} in {path}")
         building = path.with_name(f".{path.name}.tmp")
         for leftover in (building, path):  # of a process that was killed
             shutil.rmtree(leftover, ignore_errors=True)

@@ -9,7 +9,7 @@ BITS_PER_CHARACTER = Metric("bits_per_character", lower_is_better=True)
 
 TASK = Task(
     name="lm",
-    summary="Language modelling: LSTM, AWD-LSTM or Transformer-XL over running text, from words to perplexity",
+    summary="Language modeling: LSTM, AWD-LSTM or Transformer-XL over running text, from words to perplexity",
     schema="phmrun.tasks.lm.config:LanguageModelExperiment",
     vocabulary="phmrun.tasks.lm.vocabulary:StreamVocabulary",
     data="phmrun.tasks.lm.data:build_data",
@@ -18,7 +18,7 @@ TASK = Task(
     formats=(
         Format(
             "running text",
-            "one sentence or paragraph a line, tokenised, or raw: then words and marks are parted",
+            "one sentence or paragraph a line, tokenized, or raw: then punctuation is split from words",
             {"train.txt": "the dog sees the cat and the cat sees the dog .\nthe cat runs and the child sleeps .\n"},
         ),
     ),

@@ -211,7 +211,7 @@ class LanguageDecodingConfig(Section):
 class LanguageModelExperiment(Experiment):
     """Configuration of the task lm."""
 
-    task: Literal["lm"] = Field("lm", description="Language modelling.")
+    task: Literal["lm"] = Field("lm", description="Language modeling.")
     data: StreamDataConfig = Field(StreamDataConfig(), description="Running text and its words.")
     model: LanguageModelOptions = Field(LanguageModelOptions(), description="Shape of the network.")
     batch: StreamBatchConfig = Field(StreamBatchConfig(), description="Text of a micro-batch.")

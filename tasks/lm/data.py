@@ -159,7 +159,7 @@ class StreamData(DataModule[StreamVocabulary]):
             LOG.warning(
                 "%.1f %% of the validation text's words are unknown, and training has no unknown word to learn from; "
                 "--set data.vocabulary.min_frequency=2 makes the rare ones unknown, "
-                "--set data.splitting=punctuation parts words from marks",
+                "--set data.splitting=punctuation splits punctuation from words",
                 100 * share,
             )
 

@@ -10,4 +10,4 @@ UAS = Metric("uas", "UAS", "%", margin=0.5, is_share=True, measure=_UAS, read_it
 LAS = Metric("las", "LAS", "%", margin=0.5, is_share=True, measure=_LAS, read_items=_ITEMS, floors=_FLOORS)
 CLAS = Metric("clas", "CLAS", "%", hub_name="", floors=_FLOORS)
 LABEL_ACCURACY = Metric("label-accuracy", "label accuracy", "%", hub_name="", floors=_FLOORS)
-NEIGHBOUR = Baseline("neighbour", "each word hangs where most words of its tag hang in training")
+NEIGHBOUR = Baseline("neighbour", "each word has the arc that is most frequent for its tag in training")

@@ -54,7 +54,7 @@ class TreeParser:
         device: Device of the copy.
     """
 
-    prompt = "one tokenised sentence a line, or CoNLL-U with a blank line after each sentence"
+    prompt = "one tokenized sentence a line, or CoNLL-U with a blank line after each sentence"
     exact = True
 
     def __init__(
@@ -175,7 +175,7 @@ class TreeParser:
             # Prepended again, since standard input cannot be read twice.
             lines = chain(seen, lines)
         if kind == "text":
-            note("tokenised text has no part-of-speech tags: expect lower scores than with them")
+            note("tokenized text has no part-of-speech tags: expect lower scores than with tags")
             yield from (conllu.sentence_of(line.split()) for line in lines if line.strip())
             return
         warned = False

@@ -29,6 +29,6 @@ TASK = Task(
     ),
     pipeline="text-classification",
     metrics=(ACCURACY,),
-    baselines=(MAJORITY, Baseline("nearest-noun", "the number of the noun that stands closest")),
+    baselines=(MAJORITY, Baseline("nearest-noun", "the number of the nearest noun before the verb")),
     networks={"sva-encoder": "phmrun.tasks.sva.encoder_classifier:EncoderClassifier"},
 )

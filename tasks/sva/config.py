@@ -61,7 +61,7 @@ class AgreementExperiment(ClassificationExperiment):
     """Configuration of the task sva."""
 
     task: Literal["sva"] = Field("sva", description="Subject–verb agreement.")
-    data: AgreementDataConfig = Field(AgreementDataConfig(), description="Labelled sentences and their words.")
+    data: AgreementDataConfig = Field(AgreementDataConfig(), description="Labeled sentences and their words.")
     model: AgreementOptions = Field(AgreementOptions(), description="Shape of the network.")
 
     @property

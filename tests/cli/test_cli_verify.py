@@ -54,7 +54,7 @@ def test_a_whole_run(phmrun, copied):
         *("manifest", "raw data", "prepared data", "config and id", "weights", "predictions", "record", "scores")
     ]
     assert {link["state"] for link in actual.values()} == {"intact"}
-    assert actual["scores"]["detail"].startswith("1 of 1 score computed again")
+    assert actual["scores"]["detail"].startswith("1 of 1 score recomputed")
     text = phmrun("verify", copied.id, "--runs-dir", str(copied.path.parent)).out
     assert text.count("✓") == 8
 
@@ -106,7 +106,7 @@ def test_a_score_that_its_predictions_do_not_give(phmrun, copied):
     result = phmrun("verify", str(copied.path))
     assert result.code == 3
     assert "broken at scores: test/accuracy is" in result.err
-    assert "computed again from its items" in result.err
+    assert "recomputed from its items" in result.err
 
 
 def test_a_config_that_the_id_was_not_made_of(phmrun, copied):
@@ -123,7 +123,7 @@ def test_a_run_without_a_manifest_is_told_and_checked_as_far_as_can_be(phmrun, c
     actual = links(result)
     assert actual["manifest"]["state"] == "absent"
     assert actual["config and id"] == {
-        "name": "config and id", "state": "intact", "detail": "the id computed again from the config"
+        "name": "config and id", "state": "intact", "detail": "the id agrees with the config"
     }  # fmt: skip
 
 
@@ -135,7 +135,7 @@ def test_runs_and_results_of_a_folder(phmrun, copied, tmp_path, monkeypatch):
     assert (result.code, result.err) == (0, "")
     actual = links(result)
     assert actual["results file"]["state"] == "intact"
-    assert actual["scores"]["detail"].startswith("1 of 1 score computed again")
+    assert actual["scores"]["detail"].startswith("1 of 1 score recomputed")
     # Stored results have names of files without folders: a file of that name in the current one is another.
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")

@@ -121,7 +121,7 @@ class Laboratory:
             logger.addHandler(self.notes)
             outcomes = self._verbs(area, copy)
         text = "\n".join(self.notes.lines)
-        output = any(word in text for word in ("made again", "broken", "damaged", "checksum"))
+        output = any(word in text for word in ("rebuilt", "made again", "broken", "damaged", "checksum"))
         silent = [verb for verb, result in outcomes.items() if result != self.whole[area][verb] and result[0] == "done"]
         noticed = output or any(result[0] == "refused" for result in outcomes.values())
         outcome = "silent" if silent and not output else "noticed" if noticed else "identical"

@@ -39,7 +39,7 @@ def test_heads_of_columns(column, words):
 
 def test_each_baseline_is_explained_once():
     lines = explained(["test/uas-of-neighbour", "test/las-of-neighbour", "test/las", "test/accuracy-of-majority-2"])
-    assert lines == ["neighbour: each word hangs where most words of its tag hang in training"]
+    assert lines == ["neighbour: each word has the arc that is most frequent for its tag in training"]
 
 
 def test_counts_have_words_and_units():

@@ -162,7 +162,7 @@ def test_the_parser_as_released_is_larger_than_printed(rows):
 def test_what_is_not_determined_gives_two_counts(rows):
     for row in rows.values():
         if row.verdict is Verdict.UNDERDETERMINED and isinstance(row.computed, int):
-            assert "not said: " in row.note
+            assert "not stated: " in row.note
             assert f"{row.computed:,}" in row.note
             assert sum(part.rpartition(": ")[2].replace(",", "").isdigit() for part in row.note.split("; ")) >= 2, row
 

@@ -60,4 +60,4 @@ def test_other_files_of_the_same_name_are_not_guessed(nmt, tmp_path):
     shutil.rmtree(tmp_path / "corpus")
     faults = {str(cell.fault) for cell in planned(nmt, tmp_path / "runs").cells[:4]}
     assert len(faults) == 1
-    assert "learnt from other files each" in faults.pop()
+    assert "were trained on different files" in faults.pop()

@@ -60,9 +60,7 @@ def test_a_flipped_bit_has_prepared_data_made_again(built, caplog, name, byte):
     assert built() == path
     assert len(built.builds) == 2
     assert {file: (path / file).read_bytes() for file in FILES} == before
-    assert [
-        record.message for record in caplog.records if "made again" in record.message and str(path) in record.message
-    ]
+    assert [record.message for record in caplog.records if "rebuilt" in record.message and str(path) in record.message]
     np.testing.assert_array_equal(TokenStore(path / "train")[99], [99, 1])
 
 

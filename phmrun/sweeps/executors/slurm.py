@@ -166,7 +166,7 @@ def _call(*command: str) -> str:
     except FileNotFoundError as error:
         raise PhmrunError(
             f"there is no program {command[0]!r} on this machine",
-            hint="Run this on a login node of a SLURM cluster, or take --executor local.",
+            hint="Run this on a login node of a SLURM cluster, or use --executor local.",
         ) from error
     if done.returncode:
         raise PhmrunError(f"{command[0]} refused: {(done.stderr or done.stdout).strip()}", where=" ".join(command))
