@@ -35,7 +35,8 @@ def on_files(files: "Files", config: Any) -> "Files":
 
 def page() -> str:
     """Return the page as Markdown: keys of all tasks first, then each task's, then the options of structures."""
-    tasks = {name: dict(task_keys(name)) for name in sorted(TASKS.names())}
+    every = {name: dict(task_keys(name)) for name in sorted(TASKS.names())}
+    tasks = {name: keys for name, keys in every.items() if not TASKS.get(name).runner}
     first = next(iter(tasks.values()))
     shared = {}
     for key, (kind, default, meaning) in first.items():
@@ -43,7 +44,7 @@ def page() -> str:
         if all((row[0], row[2]) == (kind, meaning) for row in rows):
             shared[key] = (kind, default if all(row[1] == default for row in rows) else "by task", meaning)
     parts = [HEAD, "## All tasks", table(shared)]
-    for name, keys in tasks.items():
+    for name, keys in every.items():
         parts += [f"## {name}", table({key: row for key, row in keys.items() if shared.get(key) != row})]
     parts += [
         "## Options of structures",

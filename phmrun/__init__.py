@@ -3,7 +3,7 @@
 from typing import Any
 
 __version__ = "0.2.0"
-__all__ = ["TrainedRun", "__version__", "decide", "load_results", "open_run", "plan", "runs", "train"]
+__all__ = ["TrainedRun", "__version__", "decide", "load_results", "open_run", "plan", "record", "runs", "train"]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,6 +18,10 @@ def __getattr__(name: str) -> Any:
         from phmrun.statistics.referee import decide
 
         return decide
+    if name == "record":
+        from phmrun.registry import load
+
+        return load("phmrun.tasks.script.recording:record")
     if name in __all__:
         from phmrun import experiments
 

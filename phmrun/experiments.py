@@ -109,9 +109,12 @@ def resolve_request(
     if files and "name" not in dict(within):
         whole = {"reduced": False} if "reduced" in section.model_fields else {}  # applies to datasets only
         sources.insert(0, Source(files[0], {"data": {"name": "files", **whole}}))
+    everything = [base, *(config_source(name) for name in configs), *sources]
+    if definition.runner:
+        return Request(definition, resolve(schema, everything, None), sums)
     from phmrun.layers import options_of  # imports torch, and only now is it needed
 
-    resolved = resolve(schema, [base, *(config_source(name) for name in configs), *sources], options_of)
+    resolved = resolve(schema, everything, options_of)
     name, task = resolved.config.data.name, resolved.config.task
     if name not in ("builtin", "files", NO_DATA):
         from phmrun.datasets import CATALOGUE

@@ -1,13 +1,15 @@
 """Tasks: parts, metrics, baselines and file formats. Imports no torch."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
 
+from phmrun.errors import PhmrunError
 from phmrun.metric import Baseline, Metric
 from phmrun.registry import load
 
-Part = Literal["schema", "vocabulary", "data", "module", "predictor"]
+Part = Literal["schema", "vocabulary", "data", "module", "predictor", "runner"]
 
 
 class Format(NamedTuple):
@@ -24,6 +26,39 @@ class Format(NamedTuple):
     files: Mapping[str, str]
 
 
+class Runner(Protocol):
+    """Execution of a task's runs by something else than phmrun's training."""
+
+    def fingerprints(self, config: Any) -> Mapping[str, str]:
+        """Return the SHA-256 checksums that the run id depends on, by name.
+
+        Raises:
+            PhmrunError: The configuration cannot be run, or (exit 3) a file is missing.
+        """
+
+    def run(
+        self,
+        config: Any,
+        *,
+        origin: Mapping[str, str],
+        runs_dir: Path,
+        plugins: Mapping[Path, str],
+        restart: Callable[[Any], None] | None = None,
+    ) -> Path:
+        """Run an experiment, or continue it, and return its run directory.
+
+        Args:
+            config: Resolved configuration.
+            origin: Source of each value by dotted key.
+            runs_dir: Directory of the runs.
+            plugins: SHA-256 of plug-in files by path.
+            restart: Called with the run before it is deleted and begun anew, and may raise; None: it is continued.
+
+        Raises:
+            PhmrunError: (exit 4) The run has failed.
+        """
+
+
 @dataclass(frozen=True)
 class Task:
     """Task, with the places of its parts as ``module:name``.
@@ -38,6 +73,8 @@ class Task:
             vocabularies of these sizes.
         predictor: ``build_predictor(config, module, vocabulary, weights=, batch_size=, device=)``, which returns a
             ``phmrun.engine.trained_model.Predictor`` of a trained module.
+        runner: A :class:`Runner`, for a task whose runs train no network of phmrun. It has no vocabulary, data, module
+            or predictor.
         converts: True if the predictor can convert the module for another engine. It then takes ``exports=``, the
             directory of converted models.
         formats: Formats of the user's files; all are UTF-8, plain or .gz.
@@ -50,10 +87,11 @@ class Task:
     name: str
     summary: str
     schema: str
-    vocabulary: str
-    data: str
-    module: str
-    predictor: str
+    vocabulary: str = ""
+    data: str = ""
+    module: str = ""
+    predictor: str = ""
+    runner: str = ""
     converts: bool = False
     formats: tuple[Format, ...] = ()
     pipeline: str | None = None
@@ -62,5 +100,11 @@ class Task:
     baselines: tuple[Baseline, ...] = ()
 
     def load(self, what: Part) -> Any:
-        """Import and return a part of the task, by the name of its attribute."""
+        """Import and return a part of the task, by the name of its attribute.
+
+        Raises:
+            PhmrunError: The task has no such part, because it trains no network of phmrun.
+        """
+        if not getattr(self, what):
+            raise PhmrunError(f"the task {self.name!r} trains no network of phmrun: it has no {what}")
         return load(getattr(self, what))

@@ -8,11 +8,12 @@ from typing import Any
 
 from phmrun.cli import console
 from phmrun.errors import ExitCode, counted
+from phmrun.files import last_lines
 from phmrun.ledger.card import duration
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import LEFT, CellState, CellStatus, Estimate, distinct, progress, tally
 from phmrun.sweeps.plan import SEED
-from phmrun.sweeps.workplace import LOG, last_lines
+from phmrun.sweeps.workplace import LOG
 
 
 def show(plan: Plan, statuses: Sequence[CellStatus], slots: int, as_json: bool) -> None:

@@ -11,6 +11,8 @@ from phmrun.cli.options import RUNS, ExperimentOptions, Json, RunsDirectory, res
 from phmrun.errors import PhmrunError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from phmrun.engine.experiment import DryRun
     from phmrun.experiments import Request
     from phmrun.ledger import Run
@@ -76,14 +78,20 @@ def train(
         from phmrun.ledger import Run
 
         request = resolve_options(options, parent=Run.find(runs_dir, extend).config_path if extend else None)
-        from phmrun.engine import experiment
+        if not request.task.runner:
+            from phmrun.engine import experiment
 
-        if not dry_run:
-            import phmrun.engine.fit  # noqa: F401  (Lightning, which takes its time)
+            if not dry_run:
+                import phmrun.engine.fit  # noqa: F401  (Lightning, which takes its time)
+    asking = (lambda run: None) if yes else _ask
+    if request.task.runner:
+        if extend or teacher:
+            raise PhmrunError(f"a run of {request.task.name} has no weights", where="--extend, --teacher")
+        by_runner(request, runs_dir, asking if restart else None, dry_run, as_json)
+        return
     if dry_run:
         _show(request, experiment.dry_run(request.resolved.config), as_json)
         return
-    asking = (lambda run: None) if yes else _ask
     result = experiment.train(
         request.resolved.config,
         origin=request.resolved.origin,
@@ -99,6 +107,34 @@ def train(
     else:
         console.print_scores(result.metrics)
         console.print_outcome(result.run_id, result.state)
+
+
+def by_runner(
+    request: "Request", runs_dir: Path, restart: "Callable[[Run], None] | None", dry_run: bool, as_json: bool
+) -> None:
+    """Run an experiment by its task's runner, and print scores and state.
+
+    With ``dry_run``, only the configuration is printed; ``restart`` is called before an earlier run is deleted.
+    """
+    from phmrun.config import to_yaml
+    from phmrun.ledger import Run
+
+    config, runner = request.resolved.config, request.task.load("runner")
+    origin = {key: label for key, label in request.resolved.origin.items() if label != "default"}
+    if dry_run:
+        runner.fingerprints(config)
+        if as_json:
+            console.print_json({"config": config.model_dump(mode="json"), "origin": origin})
+        else:
+            console.stdout().print(to_yaml(config, origin), markup=False, soft_wrap=True)
+        return
+    path = runner.run(config, origin=origin, runs_dir=runs_dir, plugins=request.plugins, restart=restart)
+    run = Run(path)
+    if as_json:
+        console.print_json({"run_id": run.id, "run_dir": str(path), "metrics": run.metrics()})
+    else:
+        console.print_scores(run.metrics())
+        console.print_outcome(run.id, run.status.state)
 
 
 def _ask(run: "Run") -> None:

@@ -20,6 +20,7 @@ from phmrun.config.sections import (
     LoggingConfig,
     MapConfig,
     ModelConfig,
+    OpenSection,
     Section,
     TrainingConfig,
     Unhashed,
@@ -37,6 +38,8 @@ class Experiment(Section):
     A task subclasses it, restricts ``task`` to its name, and declares its own types of ``data`` and ``model``.
     """
 
+    checks_layers: ClassVar[bool] = True
+    """False if structures and their options are not phmrun's and are taken as they are."""
     version: ClassVar[int] = 1
     """Version of the task's schema, part of the run id. Raise it when a default of the task's own sections changes.
 
@@ -72,6 +75,11 @@ class Experiment(Section):
     logging: Annotated[LoggingConfig, Unhashed()] = Field(
         LoggingConfig(), description="Progress lines and mirrors (W&B, TensorBoard, MLflow, Trackio)."
     )
+
+    @classmethod
+    def placed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a source's nested values in the places of this schema: here unchanged."""
+        return values
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -116,15 +124,17 @@ def provenance_values(config: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
 def leaves(config: Section, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield each dotted key and its value, in schema order.
 
-    Options of a layer follow its fields.
+    Options of a layer follow its fields. Fields that are not written are left out.
     """
-    for name in type(config).model_fields:
+    for name, field in type(config).model_fields.items():
+        if field.exclude:
+            continue
         value = getattr(config, name)
         if isinstance(value, Section):
             yield from leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
-    if isinstance(config, LayerConfig):
+    if isinstance(config, OpenSection):
         for name, value in config.options.items():
             yield f"{prefix}{name}", value
 

@@ -35,7 +35,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from phmrun.config.experiment import Experiment
-from phmrun.config.sections import SHARED_VERSION, LayerConfig, Section, former_name, is_hashed
+from phmrun.config.sections import SHARED_VERSION, LayerConfig, OpenSection, Section, former_name, is_hashed
 from phmrun.registry import TASKS
 
 LAYER_VERSIONS = {"define": 2, "hgt": 2, "glt": 2, "glt-shuffle": 2, "linear": 2, "kronecker": 2, "guided": 2}
@@ -222,7 +222,7 @@ def _different(section: Section, default: Section | None, prefix: str, former_na
             values |= _different(value, within, f"{prefix}{name}.", former_names)
         elif value != usual:
             values[f"{prefix}{former_name(kind, name) if former_names else name}"] = to_jsonable_python(value)
-    if isinstance(section, LayerConfig):
+    if isinstance(section, OpenSection):
         # Options at the structure's own default are left out, so that a later new option keeps the ids of old runs.
         defaults = section.option_defaults
         for name, value in section.options.items():

@@ -29,6 +29,9 @@ def json_schema(
     document["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     document["title"] = f"phmrun {document['properties']['task'].get('default', 'experiment')}"
     document.pop("required", None)
+    for name, field in schema.model_fields.items():
+        if field.exclude:
+            del document["properties"][name]
     for name, section in document["$defs"].items():
         section.pop("required", None)
         if name == LayerConfig.__name__:

@@ -19,7 +19,15 @@ from phmrun.config.experiment import Experiment, leaves
 from phmrun.config.identity import semantic_values
 from phmrun.config.problems import ConfigError, Problem, advise, choices, from_validation, unknown_key
 from phmrun.config.provenance import spread
-from phmrun.config.sections import LARGEST_NUMBER, EmbeddingConfig, LayerConfig, Section, former_name, is_section
+from phmrun.config.sections import (
+    LARGEST_NUMBER,
+    EmbeddingConfig,
+    LayerConfig,
+    OpenSection,
+    Section,
+    former_name,
+    is_section,
+)
 from phmrun.documents import LARGEST, parse_yaml_lines
 from phmrun.errors import ExitCode, PhmrunError, nearest
 from phmrun.registry import FREEZE, TASKS, Option
@@ -225,11 +233,11 @@ def resolve(
     """
     merged = _Merged(schema)
     for source in sources:
-        merged.add(source)
+        merged.add(source._replace(values=schema.placed(source.values)))
     for problem in merged.unknown:
         (on_unknown or merged.problems.append)(problem)
     layers: dict[str, LayerConfig] = {}
-    if options_of:
+    if options_of and schema.checks_layers:
         for name, field in schema.model_fields.items():
             if is_section(field.annotation) and issubclass(field.annotation, LayerConfig):
                 checked = _check_layer(merged, name, field.get_default(call_default_factory=True), options_of)
@@ -334,8 +342,10 @@ class _Merged:
             name = present.get(written, written)
             key = f"{prefix}{name}"
             field = section.model_fields.get(name)
-            if field is None and not issubclass(section, LayerConfig):
+            if field is None and not issubclass(section, OpenSection):
                 self.unknown.append(unknown_key(key, section.model_fields, source.at(key)))
+            elif field is None and not issubclass(section, LayerConfig):
+                self._set_free(key, value, source)
             elif field is None or not is_section(within := field.annotation):
                 self._put(key, value, source.at(key))
             elif isinstance(value, str) and issubclass(within, LayerConfig):
@@ -347,6 +357,21 @@ class _Merged:
                 what = f"is a section with keys of its own, not the value {value!r}"
                 valid = [f"{key}.{name}" for name in within.model_fields]
                 self.problems.append(Problem(key, what, source.at(key), valid=valid))
+
+    def _set_free(self, key: str, value: Any, source: Source) -> None:
+        """Set a key that no field declares, in place.
+
+        A mapping merges into an earlier one; a structure with its options, and anything else, replaces it.
+        """
+        parts = key.split(".")
+        for parent in (".".join(parts[:count]) for count in range(2, len(parts))):
+            self.values.pop(parent, None)  # a value of an earlier source, now a mapping
+        if not isinstance(value, Mapping) or "structure" in value:
+            self.values = {name: old for name, old in self.values.items() if not f"{name}.".startswith(f"{key}.")}
+        if not isinstance(value, Mapping) or not value:
+            self._put(key, value, source.at(key))
+        for name, item in value.items() if isinstance(value, Mapping) else ():
+            self._set_free(f"{key}.{name}", item, source)
 
     def _put(self, key: str, value: Any, label: str) -> None:
         """Set a key with the label of its source, in place."""

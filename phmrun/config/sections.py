@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeGuard, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from phmrun.config.names import Registered
 from phmrun.registry import LOSSES, OPTIMIZERS, SCHEDULES
@@ -109,6 +118,40 @@ def is_section(annotation: Any) -> TypeGuard[type[Section]]:
     return isinstance(annotation, type) and issubclass(annotation, Section)
 
 
+def _as_a_clock(value: Any) -> Any:
+    """Return a time limit as HH:MM:SS.
+
+    A number is minutes, fractions allowed, rounded to seconds. None and truth values become None.
+
+    Raises:
+        ValueError: It is in another form, or 0 seconds.
+    """
+    if value is None or isinstance(value, bool):
+        return None
+    text = str(value).strip()
+    if match := re.fullmatch(r"(\d{1,6}):([0-5]?\d):([0-5]?\d)", text):
+        hours, minutes, seconds = (int(part) for part in match.groups())
+        total = hours * 3600 + minutes * 60 + seconds
+    elif re.fullmatch(r"\d{1,8}(\.\d+)?", text):
+        total = round(float(text) * 60)
+    else:
+        raise ValueError("must be HH:MM:SS or a number of minutes, less than a hundred years")
+    if total == 0:
+        raise ValueError("must be longer than 0 seconds")
+    return f"{total // 3600:02}:{total // 60 % 60:02}:{total % 60:02}"
+
+
+Clock = Annotated[str | None, BeforeValidator(_as_a_clock), Unhashed()]  # a time limit, HH:MM:SS
+
+
+def seconds_of(clock: str | None) -> int | None:
+    """Return the seconds of HH:MM:SS; None stays None."""
+    if clock is None:
+        return None
+    hours, minutes, seconds = (int(part) for part in clock.split(":"))
+    return hours * 3600 + minutes * 60 + seconds
+
+
 FilePath = Annotated[Path | None, Unhashed()]  # a user's file: its contents are part of the run id, its path is not
 
 
@@ -120,10 +163,24 @@ def is_hashed(section: type[Section], name: str) -> bool:
     return not any(isinstance(mark, Unhashed) for mark in section.model_fields[name].metadata)
 
 
-class LayerConfig(Section):
-    """Weight structure and its options: ``{structure: phm, n: 8}``, or just ``phm``."""
+class OpenSection(Section):
+    """Section that takes further keys besides its fields."""
 
     model_config = ConfigDict(extra="allow")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Further keys and their values, a copy."""
+        return dict(self.__pydantic_extra__ or {})
+
+    @property
+    def option_defaults(self) -> dict[str, Any]:
+        """Defaults of further keys; those without one are always hashed."""
+        return {}
+
+
+class LayerConfig(OpenSection):
+    """Weight structure and its options: ``{structure: phm, n: 8}``, or just ``phm``."""
 
     structure: str = Field(
         "dense",
@@ -136,11 +193,6 @@ class LayerConfig(Section):
     def _name_alone(cls, value: Any) -> Any:
         """Return ``{"structure": value}`` for a text; anything else unchanged."""
         return {"structure": value} if isinstance(value, str) else value
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Options of the structure by name, as keyword arguments; a copy."""
-        return dict(self.__pydantic_extra__ or {})
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -406,7 +458,7 @@ class TrainingConfig(Section):
     max_epochs: int | None = Field(
         None, ge=1, description="Maximum number of epochs (passes over the training data); null: no limit."
     )
-    max_time: Annotated[str | None, Unhashed()] = Field(
+    max_time: Clock = Field(
         None, description="Time limit of this process: HH:MM:SS, or a number of minutes; null: no limit."
     )
     precision: Literal["32", "bf16-mixed", "16-mixed", "64"] = Field(
@@ -458,30 +510,6 @@ class TrainingConfig(Section):
             return value  # the schema reports it
         return {32: "32", 64: "64", "bf16": "bf16-mixed", "16": "16-mixed", 16: "16-mixed"}.get(value, value)
 
-    @field_validator("max_time", mode="before")
-    @classmethod
-    def _as_a_clock(cls, value: Any) -> Any:
-        """Return a time limit as HH:MM:SS.
-
-        A number is minutes, fractions allowed, rounded to seconds. None and truth values become None.
-
-        Raises:
-            ValueError: It is in another form, or 0 seconds.
-        """
-        if value is None or isinstance(value, bool):
-            return None
-        text = str(value).strip()
-        if match := re.fullmatch(r"(\d{1,6}):([0-5]?\d):([0-5]?\d)", text):
-            hours, minutes, seconds = (int(part) for part in match.groups())
-            total = hours * 3600 + minutes * 60 + seconds
-        elif re.fullmatch(r"\d{1,8}(\.\d+)?", text):
-            total = round(float(text) * 60)
-        else:
-            raise ValueError("must be HH:MM:SS or a number of minutes, less than a hundred years")
-        if total == 0:
-            raise ValueError("must be longer than 0 seconds")
-        return f"{total // 3600:02}:{total // 60 % 60:02}:{total % 60:02}"
-
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         """Check keys that depend on each other.
@@ -509,11 +537,8 @@ class TrainingConfig(Section):
 
     @property
     def max_seconds(self) -> int | None:
-        """Time limit in seconds; None if there is no limit."""
-        if self.max_time is None:
-            return None
-        hours, minutes, seconds = (int(part) for part in self.max_time.split(":"))
-        return hours * 3600 + minutes * 60 + seconds
+        """Time limit in seconds; None: no limit."""
+        return seconds_of(self.max_time)
 
 
 class ClassTrainingConfig(TrainingConfig):

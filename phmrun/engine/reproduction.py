@@ -24,7 +24,8 @@ from phmrun.ledger import Run, State
 from phmrun.ledger.environment import differences
 from phmrun.ledger.listing import OTHER_FILE, score_value
 from phmrun.ledger.record import WEIGHTS
-from phmrun.registry import plugin_marks
+from phmrun.registry import TASKS, plugin_marks
+from phmrun.task import Runner, Task
 
 EXTENDS = "extends"
 
@@ -119,12 +120,16 @@ def reproduce(run: Run, directory: Path, *, plugins: Mapping[Path, str] | None =
     there = Run(directory / run.id)
     # Without a restart, a run that is done there would not be trained again.
     anew = there.status_path.is_file() and there.status.state is State.DONE
+    restart = (lambda _: None) if anew else None
+    if runner := _runner_of(config):
+        path = runner.run(config, origin={}, runs_dir=directory, plugins=plugins or {}, restart=restart)
+        return compare(run, Run(path))
     result = train(
         config,
         origin={},
         runs_dir=directory,
         plugins=plugins,
-        restart=(lambda _: None) if anew else None,
+        restart=restart,
         extend=None if parent is None else str(parent.path),
     )
     return compare(run, Run(result.run_dir))
@@ -166,6 +171,13 @@ def _as_before(config: Experiment, segments: Sequence[Mapping[str, Any]]) -> Exp
     )
 
 
+def _runner_of(config: Experiment) -> Runner | None:
+    """Return the runner of a config's task; None if phmrun trains its network."""
+    task: Task = TASKS.get(config.task)
+    runner: Runner | None = task.load("runner") if task.runner else None
+    return runner
+
+
 def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> Run | None:
     """Check that data, plug-ins and packages are those of the run.
 
@@ -179,7 +191,9 @@ def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> 
     """
     record = run.data()
     kept = dict(record.fingerprints) if record else {}
-    marks = {**build_data(config).fingerprints(), **plugin_marks(plugins), **foreign_marks(config)}
+    runner = _runner_of(config)
+    data = runner.fingerprints(config) if runner else {**build_data(config).fingerprints(), **foreign_marks(config)}
+    marks = {**data, **plugin_marks(plugins)}
     parent = Run.find(run.path.parent, kept[EXTENDS]) if EXTENDS in kept else None
     if parent is not None:
         marks[EXTENDS] = parent.id

@@ -327,12 +327,15 @@ def open_run(run: Run) -> TrainedModel:
         raise PhmrunError(
             "the run has no weights: only its result is here", where=str(run.path), hint=again, code=ExitCode.DATA
         )
+    task: Task = TASKS.get(config.task)
+    if task.runner:
+        what = f"a run of the task {task.name!r} has scores, and no network that phmrun can load"
+        raise PhmrunError(what, where=str(run.path), hint=f"`phmrun runs show {run.id}` shows its record.")
     if not run.vocabulary.is_dir():
         if (run.checkpoints / LAST).is_file():
             hint = "Put the folder back, or take it from an archive; training with --restart makes it anew."
             raise PhmrunError("the vocabulary is missing", where=str(run.vocabulary), hint=hint, code=ExitCode.DATA)
         raise PhmrunError("the run has not been trained yet", where=str(run.path), code=ExitCode.DATA)
-    task: Task = TASKS.get(config.task)
     vocabulary = task.load("vocabulary").load(run.vocabulary)
     module = build_module(config, *vocabulary.sizes)
     return TrainedModel(run, config, vocabulary, module)

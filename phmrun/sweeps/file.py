@@ -26,6 +26,8 @@ EXAMPLE: dict[str, Any] = {
 }
 """A sweep over three models: dense, phm n=2, phm n=4."""
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
+SCRIPT = ("command", "shell", "scores", "inputs", "directory")
+"""Keys of the task script."""
 RATE = "training.optimizer.lr"  # tuned key with ``tune: true``
 
 
@@ -67,6 +69,19 @@ class SweepFile(Section):
         "Every further seed trains with all three and keeps the one with the best validation score.",
     )
     plugins: list[str] = Field([], description="Python files that register custom layers.")
+    command: str | None = Field(
+        None, description="Task script: command with placeholders {key} or {key|default}, {seed} and {run}."
+    )
+    shell: bool | None = Field(None, description="Task script: run the command by `sh -c`.")
+    scores: str | None = Field(None, description="Task script: file of scores that the command writes.")
+    inputs: list[str] | None = Field(None, description="Task script: files that the command reads.")
+    directory: str | None = Field(None, description="Task script: working directory (default: the folder of the file).")
+
+    @property
+    def script(self) -> dict[str, Any]:
+        """Keys of the task script that are set."""
+        values = {name: getattr(self, name) for name in SCRIPT}
+        return {name: value for name, value in values.items() if value is not None}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -78,6 +93,8 @@ class SweepFile(Section):
             raise ValueError(f"a sweep names exactly one of task, tasks, table; given: {', '.join(kinds) or 'none'}")
         if several:
             raise ValueError("write several tasks as tasks: {nmt: {…}, sva: {…}}, each with settings of its own")
+        if self.script and "script" not in (self.task, *self.tasks):
+            raise ValueError(f"{', '.join(self.script)} belong to task: script")
         if self.table and (self.grid or self.include):
             raise ValueError("the cells of a table are its rows and columns: it takes no grid and no include")
         if not self.table and (self.rows or self.columns or self.reduced):
@@ -196,7 +213,9 @@ def _placed(file: SweepFile, path: Path) -> SweepFile:
     if not path.is_file():
         return file  # a packaged file
     folder = path.parent
+    place = {"directory": str((folder / (file.directory or "")).absolute())} if file.command else {}
     resolved = {
+        **place,
         "config": [_beside(name, folder) for name in file.config],
         "plugins": [_beside(name, folder) for name in file.plugins],
         "table": file.table and _beside(file.table, folder),

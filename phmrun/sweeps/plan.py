@@ -4,6 +4,7 @@ Imports no torch. Callers pass in the two parts that need torch: the options of 
 parameters and checksums data. The inspector may cache its answers.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -31,7 +32,7 @@ MOST_CELLS = 100_000  # limit of cells of a sweep
 class Inspected(NamedTuple):
     """Facts about an experiment beyond its configuration."""
 
-    parameters: int  # of its network
+    parameters: int | None  # of its network; None: unknown to phmrun
     fingerprints: Mapping[str, str]  # SHA-256 sums of its data and plug-ins, by name
     exact: bool = True  # True: counted for the data's vocabulary; False: for the configured maximum
 
@@ -130,6 +131,12 @@ def plan(
             f"{MOST_CELLS:,} of one sweep",
             where=sweep.source.at("grid"),
             hint="Take fewer seeds or values, or several files.",
+        )
+    if file.command and len(numbers) > 1 and not re.search(r"\{seed[|}]", file.command):
+        raise PhmrunError(
+            f"{len(numbers)} seeds would run the same command: it has no placeholder {{seed}}",
+            where=sweep.source.at("command"),
+            hint="Add --seed {seed}, or take seeds: 1.",
         )
     wanted = {key: values for key, values in only.items() if key != SEED}
     kept_seeds = [seed for seed in numbers if SEED not in only or fits({SEED: seed}, None, {SEED: only[SEED]})]
@@ -248,7 +255,8 @@ def _without_seeds(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
         task: Task = TASKS.get(name, where=sweep.source.at("tasks" if file.tasks else "task"))
         task_settings = Source(sweep.where, settings, _below(sweep.source.lines, f"tasks.{name}"))
         at = {"task": name} if file.tasks else {}
-        first = [task_defaults(task.name), *files, base, task_settings]
+        script = [Source(sweep.where, file.script, sweep.source.lines)] if task.runner else []
+        first = [task_defaults(task.name), *files, *script, base, task_settings]
         for values in _combinations(sweep, options_of):
             # presets first, then shorter keys, so that `layer.n` refines `layer` in either order
             ordered = sorted(values.items(), key=lambda item: (not item[0].endswith("preset"), item[0].count(".")))
@@ -287,6 +295,8 @@ def _foreign_options(
     Foreign keys are those that only other layers have. Unknown layers are skipped.
     """
     for key in LAYERS & grid.keys():
+        if not any(name.startswith(f"{key}.") for name in grid):
+            continue
         of_layer: list[tuple[Any, set[str]]] = []
         for value in grid[key]:
             structure = value.get("structure") if isinstance(value, Mapping) else value

@@ -5,17 +5,19 @@ Imports torch to count networks.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from phmrun.config import Experiment, Option, Task
 from phmrun.config.identity import canonical_identity, changed_versions, digits_of, earlier_identities
 from phmrun.config.layering import OptionsOf
 from phmrun.ledger.directory import directory_of
 from phmrun.ledger.listing import list_runs
 from phmrun.progress import waiting
-from phmrun.registry import load_plugins
+from phmrun.registry import TASKS, load_plugins, plugin_marks
 from phmrun.sweeps.file import Sweep, load_sweep
-from phmrun.sweeps.plan import SEED, Cell, Inspect, Plan, fits, plan, read_selection, reseeded, varied
+from phmrun.sweeps.plan import SEED, Cell, Inspect, Inspected, Plan, fits, plan, read_selection, reseeded, varied
 from phmrun.sweeps.tuning import Tuned, settled, with_choices
 
 
@@ -66,10 +68,30 @@ def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, Options
     checksums.
     """
     plugins = load_plugins([Path(name) for name in sweep.file.plugins])
-    from phmrun.layers import options_of  # imports torch, and only now is it needed
-    from phmrun.sweeps.inspection import inspector, recorded_data
 
-    return inspector(plugins, recorded_data(ledger, options_of) if ledger else None), options_of
+    @cache
+    def networks() -> Inspect:
+        """Return the inspector of experiments that train a network; imports torch."""
+        from phmrun.layers import options_of
+        from phmrun.sweeps.inspection import inspector, recorded_data
+
+        return inspector(plugins, recorded_data(ledger, options_of) if ledger else None)
+
+    def inspect(config: Experiment) -> Inspected:
+        """Inspect an experiment by its task's runner, if it has one."""
+        task: Task = TASKS.get(config.task)
+        if not task.runner:
+            return networks()(config)
+        return Inspected(None, {**task.load("runner").fingerprints(config), **plugin_marks(plugins)})
+
+    return inspect, _options_of
+
+
+def _options_of(name: str, *, table: bool = False) -> Sequence[Option]:
+    """Return the options of a structure; the first call imports torch."""
+    from phmrun.layers import options_of
+
+    return options_of(name, table=table)
 
 
 def maker(made: Plan, ledger: Path | None = None) -> Callable[[Cell, Mapping[str, Any]], Cell]:

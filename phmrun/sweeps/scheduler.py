@@ -17,13 +17,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import last_lines
 from phmrun.ledger import Holder, Lock, Run, State
 from phmrun.ledger.directory import directory_of
 from phmrun.progress import note
 from phmrun.sweeps.cell_status import CellState, CellStatus, look, orphans
 from phmrun.sweeps.executors import GRACE, Ended, Executor, Job
 from phmrun.sweeps.plan import Cell
-from phmrun.sweeps.workplace import Workplace, last_lines
+from phmrun.sweeps.workplace import Workplace
 
 POLL = 0.2  # seconds between two looks at the processes of this planner
 LOOK = 2.0  # seconds between two looks at the runs of others

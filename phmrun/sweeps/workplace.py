@@ -100,17 +100,3 @@ class Workplace:
         """Return the live planners of this sweep, on any machine."""
         holders = [living_holder(path) for path in sorted((self.path / "planners").glob("*"))]
         return [holder for holder in holders if holder is not None]
-
-
-def last_lines(log: Path, count: int = 5) -> list[str]:
-    """Return the last ``count`` lines of a log that are not blank.
-
-    The result is empty without a log. Only its last 64 KiB are read.
-    """
-    try:
-        with log.open("rb") as handle:
-            handle.seek(max(0, handle.seek(0, os.SEEK_END) - 64 * 1024))
-            text = handle.read().decode("utf-8", errors="replace")
-    except FileNotFoundError:
-        return []
-    return [line.rstrip() for line in text.splitlines() if line.strip()][-count:]

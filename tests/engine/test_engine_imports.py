@@ -43,7 +43,7 @@ folded(torch.nn.Sequential(LSTM(8, 8), Biaffine(8, 1)))
 TRAINED_RUN = f"""
 import phmrun.engine.experiment, phmrun.engine.trained_model
 from phmrun.registry import TASKS
-for task in {TASKS.names()!r}:
+for task in {[name for name in TASKS.names() if not TASKS.get(name).runner]!r}:
     for part in ("module", "data", "vocabulary", "predictor"):
         TASKS.get(task).load(part)
     found = {TRAINING!r} & sys.modules.keys()

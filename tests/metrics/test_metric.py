@@ -45,7 +45,8 @@ def test_every_announced_metric_has_the_name_of_its_object():
 
 
 def test_metrics_and_floors_of_our_tasks_are_announced():
-    for task in (TASKS.get(name) for name in TASKS.names() if TASKS.get(name).schema.startswith("phmrun.")):
+    ours = [task for task in map(TASKS.get, TASKS.names()) if task.schema.startswith("phmrun.") and not task.runner]
+    for task in ours:
         assert task.metrics
         assert all(metric.name in METRICS for metric in task.metrics)
         used = {floor for metric in task.metrics for floor in metric.floors}

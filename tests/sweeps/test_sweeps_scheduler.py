@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from toy_planner import PROGRAM, planned
 
+from phmrun.files import last_lines
 from phmrun.ledger import Run, State
 from phmrun.sweeps.cell_status import CellState, look, survey
 from phmrun.sweeps.executors.local import LocalExecutor
 from phmrun.sweeps.scheduler import Event, Scheduler, cancel
-from phmrun.sweeps.workplace import Workplace, last_lines
+from phmrun.sweeps.workplace import Workplace
 
 PLANNER = Path(__file__).with_name("toy_planner.py")
 SIX = {"task": "toy", "grid": {"model.width": [4, 6, 8]}, "seeds": 2}

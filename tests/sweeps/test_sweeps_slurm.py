@@ -10,9 +10,10 @@ import pytest
 from toy_planner import PROGRAM, planned
 
 from phmrun.errors import PhmrunError
+from phmrun.files import last_lines
 from phmrun.sweeps.cell_status import survey
 from phmrun.sweeps.executors.slurm import Slurm, cancel_jobs
-from phmrun.sweeps.workplace import Workplace, last_lines
+from phmrun.sweeps.workplace import Workplace
 
 SHELLCHECK = shutil.which("shellcheck") or shutil.which("shellcheck", path=str(Path(sys.executable).parent))
 

@@ -69,7 +69,7 @@ def _rows_of_the_training_loss_too(monkeypatch):
 
 
 def test_every_task_has_small_settings():
-    assert sorted(SETTINGS) == TASKS.names()
+    assert sorted(SETTINGS) == [name for name in TASKS.names() if not TASKS.get(name).runner]
 
 
 @pytest.fixture(params=sorted(SETTINGS))

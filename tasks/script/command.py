@@ -1,0 +1,140 @@
+"""Placeholders of a script's command: ``{key}`` or ``{key|default}``."""
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from phmrun.errors import PhmrunError, nearest
+from phmrun.tasks.script.config import ScriptExperiment
+
+PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.-]*)(?:\|([^{}]*))?\}")
+"""Key, and a default after ``|``. Other braces are ordinary characters."""
+LAYERS = ("layer", "embedding", "output")
+PYTHON = ("python", "python3")
+
+
+def words_of(config: ScriptExperiment, run: Path) -> list[str]:
+    """Return program and arguments of a run.
+
+    Args:
+        config: Resolved configuration.
+        run: Folder of the script's files.
+
+    Raises:
+        PhmrunError: A placeholder has no value.
+    """
+    values = _values(config, run)
+    if config.shell:
+        return ["sh", "-c", _filled(config.command, values, shlex.quote)]
+    program, *arguments = (_filled(word, values) for word in _words(config.command))
+    return [sys.executable if program in PYTHON else program, *arguments]
+
+
+def scores_path(config: ScriptExperiment, run: Path) -> Path:
+    """Return the absolute path of the scores file; a relative one is in the script's working directory."""
+    return config.folder / _filled(config.scores, _values(config, run))
+
+
+def check(config: ScriptExperiment) -> None:
+    """Check that command and configuration fit.
+
+    Raises:
+        PhmrunError: There is no command, a placeholder has no value, or a setting has no placeholder.
+    """
+    if not config.command.strip():
+        raise PhmrunError("there is no command", where="command", hint="command: python train.py --seed {seed}")
+    words = _words(config.command)
+    values = _values(config, Path("run"))
+    used = [match[1] for word in (*words, config.scores) for match in PLACEHOLDER.finditer(word)]
+    missing = [
+        match[1]
+        for word in (*words, config.scores)
+        for match in PLACEHOLDER.finditer(word)
+        if match[2] is None and _value(values, match[1]) is None
+    ]
+    if missing:
+        names = sorted(_leaves(values))
+        close = nearest(missing[0], names)
+        advice = f"Did you mean {{{close[0]}}}? " if close else ""
+        raise PhmrunError(
+            f"no value for {', '.join(f'{{{name}}}' for name in dict.fromkeys(missing))} in this cell",
+            where="command",
+            valid=names,
+            hint=f"{advice}{{{missing[0]}|0}} has the default 0.",
+        )
+    set_here = _leaves({key: value for key, value in values.items() if key not in ("seed", "run", *LAYERS)})
+    set_here |= _leaves({key: values[key] for key in LAYERS if values[key] != {"structure": "dense"}})
+    unused = [key for key in set_here if not any(f"{key}.".startswith(f"{name}.") for name in used)]
+    if unused:
+        raise PhmrunError(
+            f"the command has no placeholder for {', '.join(unused)}, so the setting would have no effect",
+            where="command",
+            hint=f"Add {{{unused[0]}}} to the command, or remove {unused[0]} from the settings.",
+        )
+
+
+def _words(command: str) -> list[str]:
+    """Return the words of a command by the shell's rules of quoting; an empty command is one empty word.
+
+    Raises:
+        PhmrunError: A quote is not closed.
+    """
+    try:
+        # A default may hold spaces, so placeholders are kept whole.
+        kept = PLACEHOLDER.sub(lambda match: match[0].replace(" ", "\0"), command)
+        return [word.replace("\0", " ") for word in shlex.split(kept)] or [""]
+    except ValueError as error:
+        raise PhmrunError(f"the command cannot be split into words: {error}", where="command") from error
+
+
+def _values(config: ScriptExperiment, run: Path) -> dict[str, Any]:
+    """Return the nested values of placeholders."""
+    layers = {key: getattr(config, key).arguments for key in LAYERS}
+    extras = config.settings.__pydantic_extra__ or {}
+    return {**layers, **extras, "seed": config.seed, "run": str(run.absolute())}
+
+
+def _value(values: Mapping[str, Any], key: str) -> Any:
+    """Return the value at a dotted key; None if there is none."""
+    value: Any = values
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the values that are no mappings and not None, by dotted key."""
+    leaves: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            leaves |= _leaves(value, f"{prefix}{key}.")
+        elif value is not None:
+            leaves[f"{prefix}{key}"] = value
+    return leaves
+
+
+def _filled(template: str, values: Mapping[str, Any], quote: Callable[[str], str] = str) -> str:
+    """Return a template with its placeholders replaced; ``quote`` is applied to each value.
+
+    Raises:
+        PhmrunError: A placeholder has neither a value nor a default.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        value = _value(values, match[1])
+        if value is None and match[2] is None:
+            raise PhmrunError(f"no value for {match[0]}", where="command", valid=sorted(_leaves(values)))
+        return quote(match[2] if value is None else _text(value))
+
+    return PLACEHOLDER.sub(replace, template)
+
+
+def _text(value: Any) -> str:
+    """Return a value as an argument: a structure without options by its name, other mappings and lists as JSON."""
+    if isinstance(value, Mapping) and value.keys() == {"structure"}:
+        return str(value["structure"])
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,162 @@
+"""Configuration of a script's run."""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from phmrun.config import (
+    BatchConfig,
+    Experiment,
+    LayerConfig,
+    ModelConfig,
+    OpenSection,
+    OptimizerConfig,
+    Section,
+    Unhashed,
+)
+from phmrun.config.sections import Clock, DistillationConfig, MapConfig, is_section, seconds_of
+from phmrun.documents import flat
+
+SCRIPTS = (".py", ".sh", ".R", ".jl", ".pl", ".rb", ".js", ".ipynb")
+"""Endings of file names that name an experiment."""
+
+
+class ScriptData(Section):
+    """Name of the experiment, in the place of a task's data."""
+
+    files: ClassVar[tuple[str, ...]] = ()
+
+    name: str = Field(
+        "script", min_length=1, description="Name of the experiment in tables and run ids; default: the script's name."
+    )
+
+
+class ScriptTraining(Section):
+    """Time limit and validation score of a script's run."""
+
+    optimizer: ClassVar[OptimizerConfig] = OptimizerConfig()  # phmrun knows no learning rate of the script
+    max_steps: ClassVar[None] = None
+
+    max_time: Clock = Field(
+        None,
+        description="Time limit of this process: HH:MM:SS, or a number of minutes; null: no limit. The script is then "
+        "interrupted, and the same command continues it.",
+    )
+    monitor: str = Field(
+        "loss",
+        min_length=1,
+        description='Validation score that chooses tuned values: with "accuracy", that is the score "val/accuracy".',
+    )
+
+    @property
+    def max_seconds(self) -> int | None:
+        """Time limit in seconds; None: no limit."""
+        return seconds_of(self.max_time)
+
+
+class Settings(OpenSection):
+    """Settings of the script, with any keys."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Values by dotted key."""
+        return flat(self.__pydantic_extra__ or {})
+
+
+class ScriptExperiment(Experiment):
+    """Configuration of a script's run.
+
+    ``layer``, ``embedding`` and ``output`` are structures as in other tasks, but with any names and options. Every key
+    without a place here is in ``settings``.
+    """
+
+    checks_layers = False
+
+    task: Literal["script"] = Field("script", description="Name of the task.")
+    data: ScriptData = Field(ScriptData(), description="Name of the experiment.")  # type: ignore[assignment]
+    training: ScriptTraining = Field(  # type: ignore[assignment]
+        ScriptTraining(), description="Time limit and validation score."
+    )
+    # Sections of phmrun's own training: not written, and free for the script's settings.
+    model: ModelConfig = Field(ModelConfig(), exclude=True)
+    maps: tuple[MapConfig, ...] = Field((), exclude=True)
+    batch: BatchConfig = Field(BatchConfig(), exclude=True)
+    distillation: DistillationConfig = Field(DistillationConfig(), exclude=True)
+    score_on: Annotated[tuple[str, ...], Unhashed()] = Field((), exclude=True)
+
+    command: str = Field(
+        "",
+        description="Command with placeholders {key} or {key|default}: keys of the settings, seed, and run, the folder "
+        "of the script's files. Each value is one argument. `python` is the interpreter of phmrun.",
+    )
+    shell: bool = Field(False, description="Run the command by `sh -c`; values are quoted.")
+    scores: str = Field(
+        "{run}/scores.json",
+        description='File that the script writes: {"test/accuracy": 97.1}, or {"value": 97.1, "items": [1, 0, …]} for '
+        "each score. Placeholders as in the command.",
+    )
+    inputs: Annotated[tuple[str, ...], Unhashed()] = Field(
+        (), description="Files that the script reads, itself among them; their checksums are part of the run id."
+    )
+    directory: Annotated[Path | None, Unhashed()] = Field(
+        None, description="Working directory; null: the current folder. A sweep's default is the folder of its file."
+    )
+    settings: Settings = Field(Settings(), description="Settings of the script, by any key.")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """No vocabulary sizes."""
+        return ()
+
+    @property
+    def folder(self) -> Path:
+        """Working directory of the script, absolute."""
+        return (self.directory or Path()).absolute()
+
+    @classmethod
+    def placed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return nested values with every key that has no field below ``settings``."""
+        fields: dict[str, Any] = {}
+        free: dict[str, Any] = {}
+        for key, value in values.items():
+            field = cls.model_fields.get(key)
+            kind = field.annotation if field else None
+            if field is None or field.exclude:
+                free[key] = value
+            elif (
+                not is_section(kind)
+                or value is None
+                or kind is Settings
+                or (issubclass(kind, LayerConfig) and isinstance(value, str | Mapping))
+            ):
+                fields[key] = value
+            elif isinstance(value, Mapping):
+                fields[key] = {name: item for name, item in value.items() if name in kind.model_fields}
+                rest = {name: item for name, item in value.items() if name not in kind.model_fields}
+                free |= {key: rest} if rest else {}
+            else:
+                free[key] = value
+        if free and isinstance(fields.get("settings", {}), Mapping):
+            fields["settings"] = {**free, **(fields.get("settings") or {})}
+        return fields
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_after_the_script(cls, values: Any) -> Any:
+        """Return values with the script's name as the name of the experiment, unless it has one."""
+        if isinstance(values, dict) and isinstance(values.get("command"), str) and not values.get("data"):
+            return {**values, "data": {"name": _script_name(values["command"])}}
+        return values
+
+
+def _script_name(command: str) -> str:
+    """Return the name of a command's script without its ending; the program's name if no word names a script."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return "script"
+    names = [Path(word).stem for word in words if word.endswith(SCRIPTS) and "{" not in word]
+    return (names or [Path(word).name for word in words[:1]] or ["script"])[0] or "script"

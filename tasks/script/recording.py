@@ -1,0 +1,310 @@
+"""Runs of work that phmrun does not train itself: ``with phmrun.record("name") as run: run.score(…)``."""
+
+import functools
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from phmrun.config import Source, resolve, run_id, to_yaml
+from phmrun.config.identity import canonical_identity
+from phmrun.documents import plain
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import disk_errors, no_file, remove_unfinished, sha256_of, write_text
+from phmrun.ledger import Run, State, write_card
+from phmrun.ledger.environment import DataRecord, Split
+from phmrun.ledger.mirrors import write_mirror
+from phmrun.ledger.outcome import clear, is_leader, log_file, outcome_kept, set_outcome
+from phmrun.ledger.segment import Segment, facts
+from phmrun.ledger.wandb_mirror import Mirror
+from phmrun.tasks.script.config import ScriptExperiment
+from phmrun.tasks.script.scores import Scores
+
+LOG = logging.getLogger("phmrun.script")
+FOLDER = "script"
+"""Folder of the script's own files in its run directory."""
+INPUTS = "inputs"
+
+
+class Recording:
+    """Run that is being recorded; of a run that is done, its scores can only be confirmed.
+
+    Attributes:
+        run: Run directory.
+        config: Resolved configuration.
+        done: True if the run was done before.
+        resumed: True if an earlier process began the run.
+        scores: Scores so far; they are written at the end.
+    """
+
+    def __init__(self, run: Run, config: ScriptExperiment) -> None:
+        self.run, self.config = run, config
+        self.done = run.status.state is State.DONE
+        self.resumed = run.status.started is not None
+        self.scores = Scores()
+        self.segment: Segment | None = None
+        self._mirror: Mirror | None = None
+        self._before, self._began, self._beaten = run.status.seconds, time.monotonic(), time.monotonic()
+
+    @property
+    def id(self) -> str:
+        """Run id."""
+        return self.run.id
+
+    @property
+    def directory(self) -> Path:
+        """Folder for files of one's own, such as checkpoints; they are kept for the next process of the run."""
+        return self.run.path / FOLDER
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of work so far, those of earlier processes included."""
+        return self._before + time.monotonic() - self._began
+
+    def score(self, name: str, value: float | None = None, items: Sequence[Any] | None = None) -> None:
+        """Record a score; it is written when the block ends without an error.
+
+        Args:
+            name: Split and metric: "test/accuracy". "val/loss" and the like choose tuned values.
+            value: Number, in percent for shares; None: it is computed from the items.
+            items: A count for each test item, such as 1 for right and 0 for wrong; None: no verdict over items.
+
+        Raises:
+            PhmrunError: The name or a value is malformed, or the run is done and has another score.
+        """
+        listed: Any = items.tolist() if items is not None and hasattr(items, "tolist") else items
+        self.scores.add(name, plain(value, otherwise=repr), listed, signature="recorded")
+        if not self.done:
+            return
+        recorded = self.run.metrics().get(name)
+        before, now = recorded and recorded["value"], self.scores.values[name]["value"]
+        if before != now:
+            raise PhmrunError(
+                f"{name} is {now}, and {before} is on record",
+                where=self.id,
+                hint="restart=True deletes the run and records it anew. Skip finished runs: if run.done.",
+            )
+
+    def parameters(self, count: int) -> None:
+        """Record the number of the network's parameters, for tables.
+
+        Raises:
+            PhmrunError: It is no natural number.
+        """
+        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+            raise PhmrunError(f"{count!r:.60} is no number of parameters", code=ExitCode.TRAINING)
+        self.scores.parameters = count
+
+    def log(self, step: int, **figures: float) -> None:
+        """Append a row to the history; nothing if the run is done.
+
+        Args:
+            step: Optimizer steps so far. Rows of an earlier process from this step on are removed at the first call.
+            **figures: Values by name; a double underscore stands for a slash: ``val__loss=0.3``.
+        """
+        if self.done:
+            return
+        if self.segment is not None and "first_step" not in self.segment.entry:
+            self.run.history.cut(max(0, step - 1))
+            self.segment.resumed(max(0, step - 1))
+        row = {"step": step, "time": round(self.seconds, 3)}
+        row |= {name.replace("__", "/"): plain(value) for name, value in figures.items()}
+        self.run.history.append(row)
+        if self._mirror is not None:
+            self._mirror.log(row)
+        self.run.set_state(State.RUNNING, step=step, seconds=self.seconds)
+        if self.segment is not None:
+            self.segment.progress(step)
+
+    def beat(self) -> None:
+        """Write the seconds so far into status and environment."""
+        self.run.set_state(State.RUNNING, seconds=self.seconds)
+        if self.segment is not None:
+            self.segment.write()
+
+    def begin(self, plugins: Mapping[Path, str]) -> None:
+        """Mark the run as running, keep the sources of plug-ins, and open the mirror."""
+        self.run.set_state(State.RUNNING)
+        self.directory.mkdir(exist_ok=True)
+        for path in plugins:
+            write_text(self.run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
+        self.run.fix(None)
+        config = self.config
+        self._mirror = Mirror(
+            self.run,
+            config.logging.wandb,
+            project=config.logging.project,
+            entity=config.logging.entity,
+            config=config.model_dump(mode="json"),
+            tags=[config.layer.structure],
+            group=f"{config.task}-{config.data.name}",
+            job_type=config.task,
+        )
+
+    def finish(self) -> None:
+        """Write the scores, mark the run as done, and close the mirrors.
+
+        Raises:
+            PhmrunError: (exit 4) No score was recorded.
+        """
+        if not self.scores.values:
+            hint = 'run.score("test/accuracy", 97.1)'
+            raise PhmrunError("no score was recorded", where=self.id, hint=hint, code=ExitCode.TRAINING)
+        for warning in self.scores.warnings:
+            LOG.warning("%s", warning)
+        self.scores.write(self.run, self.config.training.monitor)
+        self.run.set_state(State.DONE, "scored", seconds=self.seconds)
+        if self._mirror is not None:
+            self._mirror.summary({name: score["value"] for name, score in self.scores.values.items()})
+        self.close()
+        write_card(self.run)
+        for name in self.config.logging.mirrors:
+            try:
+                LOG.info("mirrored in %s", write_mirror(self.run, name))
+            except PhmrunError as error:
+                LOG.warning("not mirrored: %s", error)
+
+    def close(self) -> None:
+        """Close the W&B mirror, if it is open."""
+        if self._mirror is not None:
+            self._mirror.finish()
+        self._mirror = None
+
+
+def input_checksums(config: ScriptExperiment) -> dict[str, str]:
+    """Return the SHA-256 checksums of the input files, by "input PATH".
+
+    Raises:
+        PhmrunError: (exit 3) A file is missing or no regular file.
+    """
+    marks = {}
+    for name in config.inputs:
+        path = config.folder / name
+        if not path.is_file():
+            hint = f"Paths are below {config.folder}."
+            raise PhmrunError(f"the input {no_file(path)}", where=str(path), hint=hint, code=ExitCode.DATA)
+        facts_of_file = path.stat()
+        marks[f"input {name}"] = _checksum(path, facts_of_file.st_size, facts_of_file.st_mtime_ns)
+    return marks
+
+
+@functools.lru_cache(maxsize=4096)
+def _checksum(path: Path, size: int, changed: int) -> str:
+    """Return the SHA-256 of a file of this size and time of change, which are the key of the cache."""
+    return sha256_of(path)
+
+
+@contextmanager
+def recording(
+    config: ScriptExperiment,
+    marks: Mapping[str, str],
+    *,
+    origin: Mapping[str, str],
+    runs_dir: Path,
+    plugins: Mapping[Path, str],
+    restart: Any = None,
+) -> Iterator[Recording]:
+    """Open a run, and write its state, environment, log and scores around the block.
+
+    The run is done if the block ends without an error and has set scores. An error makes it failed, an interruption
+    interrupted. A run that is done is opened unchanged, and nothing is written.
+
+    Args:
+        config: Resolved configuration.
+        marks: Checksums that the run id depends on.
+        origin: Source of each value by dotted key.
+        runs_dir: Directory of the runs.
+        plugins: SHA-256 of plug-in files by path.
+        restart: Called with a run that has begun, before it is deleted; None: it is continued.
+
+    Raises:
+        PhmrunError: (exit 2) Another process holds the run. (exit 3) Its records are damaged.
+    """
+    config = config.model_copy(update={"directory": config.folder})
+    text = to_yaml(config, {key: label for key, label in origin.items() if label != "default"})
+    run = Run.create(runs_dir, run_id(config, fingerprints=marks), text)
+    with run.lock():
+        if restart:
+            if run.status.started is not None:
+                restart(run)
+            clear(run, text)
+        remove_unfinished(run.path)
+        run.begin(canonical_identity(config, marks))
+        record = Recording(run, config)
+        if record.done:
+            LOG.info("the run %s is done; --restart runs it anew", run.id)
+            yield record
+            return
+        run.write_config(text)
+        inputs = Split.of([config.folder / name for name in config.inputs])
+        run.write_data(DataRecord({INPUTS: inputs} if inputs.files else {}, dict(marks)))
+        hint = "The same command then continues the run."
+        with log_file(run), outcome_kept(run), disk_errors(ExitCode.TRAINING, hint):
+            record.segment = Segment(run, {**facts(run), "threads": config.hardware.threads})
+            record.begin(plugins)
+            LOG.info("run %s · %s", run.id, run.path)
+            try:
+                yield record
+                if run.status.state is State.RUNNING:
+                    record.finish()
+            except SystemExit:
+                set_outcome(run, State.INTERRUPTED, "the process was exited")
+                raise
+            except BaseException as error:
+                stopped = isinstance(error, KeyboardInterrupt)
+                with suppress(OSError, PhmrunError):  # a full disk may be the cause
+                    record.segment.end("interrupted" if stopped else "failed")
+                record.close()
+                raise
+            with suppress(OSError, PhmrunError):
+                record.segment.end(run.status.state.value)
+            record.close()
+
+
+@contextmanager
+def record(
+    name: str,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 1,
+    inputs: Sequence[str | os.PathLike[str]] = (),
+    runs_dir: str | os.PathLike[str] = "runs",
+    restart: bool = False,
+) -> Iterator[Recording]:
+    """Record a block of Python as a run: settings, environment, log, and the scores that it sets.
+
+        with phmrun.record("vit-digits", settings={"lr": 0.001}, seed=1) as run:
+            run.score("test/accuracy", 97.1)
+
+    The run is done if the block ends without an error. An exception makes it failed, Ctrl-C interrupted; the same call
+    continues it, with the files that the block has left in ``run.directory``. For a run that was done before,
+    ``run.done`` is true; the block is executed, and its scores must equal those on record.
+
+    Args:
+        name: Name of the experiment.
+        settings: Values by key. ``layer`` is a structure, ``logging`` and ``hardware`` are phmrun's sections.
+        seed: Random seed; a number of the record only.
+        inputs: Files whose checksums are part of the run id, such as data or this script.
+        runs_dir: Directory of the runs.
+        restart: Delete the run of this experiment first.
+
+    Raises:
+        PhmrunError: The settings are malformed, another process holds the run, or the block sets no score.
+    """
+    files = [os.fspath(path) for path in inputs]
+    values = {"data": {"name": name}, "seed": seed, "inputs": files, **(settings or {})}
+    resolved = resolve(ScriptExperiment, [Source("settings", plain(values))], None)
+    if not is_leader():
+        raise PhmrunError("only the first process of a training records a run", where="LOCAL_RANK")
+    with recording(
+        resolved.config,
+        input_checksums(resolved.config),
+        origin=resolved.origin,
+        runs_dir=Path(runs_dir),
+        plugins={},
+        restart=(lambda _: None) if restart else None,
+    ) as run:
+        yield run

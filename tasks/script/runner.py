@@ -1,0 +1,101 @@
+"""Execution of a script's command as a run."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from signal import Signals
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import last_lines
+from phmrun.ledger import Run, State
+from phmrun.registry import plugin_marks
+from phmrun.tasks.script.command import check, scores_path, words_of
+from phmrun.tasks.script.config import ScriptExperiment
+from phmrun.tasks.script.process import BoundedLog, End, execute
+from phmrun.tasks.script.recording import Recording, input_checksums, recording
+from phmrun.tasks.script.scores import read_scores
+
+LOG = logging.getLogger("phmrun.script")
+OUTPUT = "script.log"
+"""Log of the script's output in its run directory."""
+
+
+class ScriptRunner:
+    """Runner of scripts; see :class:`phmrun.task.Runner`."""
+
+    def fingerprints(self, config: ScriptExperiment) -> dict[str, str]:
+        """Return the checksums of the script's input files, by "input PATH".
+
+        Raises:
+            PhmrunError: The command and the settings do not fit, or (exit 3) an input file is missing.
+        """
+        check(config)
+        return input_checksums(config)
+
+    def run(
+        self,
+        config: ScriptExperiment,
+        *,
+        origin: Mapping[str, str],
+        runs_dir: Path,
+        plugins: Mapping[Path, str],
+        restart: Callable[[Run], None] | None = None,
+    ) -> Path:
+        """Run a script, read its scores, and return the run directory.
+
+        At the time limit the run is interrupted, and no error is raised. A run that is done is left unchanged.
+
+        Raises:
+            PhmrunError: (exit 4) The script failed, or its scores are missing or malformed. (exit 2) The command does
+                not fit the settings. (exit 3) An input file is missing.
+            Interrupted: A signal ended the script.
+        """
+        marks = {**self.fingerprints(config), **plugin_marks(plugins)}
+        with recording(config, marks, origin=origin, runs_dir=runs_dir, plugins=plugins, restart=restart) as record:
+            if not record.done:
+                _execute(record)
+        return record.run.path
+
+
+RUNNER = ScriptRunner()
+
+
+def _execute(record: Recording) -> None:
+    """Run the command of a run, and set its scores or, at the time limit, its state."""
+    config, limit = record.config, record.config.training.max_seconds
+    words, scores = words_of(config, record.directory), scores_path(config, record.directory)
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    if config.hardware.threads:
+        environment["OMP_NUM_THREADS"] = str(config.hardware.threads)
+    if record.segment is not None:
+        record.segment.entry["script"] = {"command": words, "directory": str(config.folder), "exit_code": None}
+        record.segment.write()
+    scores.unlink(missing_ok=True)  # those of an earlier process are not the scores of this one
+    log = record.run.path / OUTPUT
+    with BoundedLog(log, sys.stderr.buffer if sys.stderr.isatty() else None) as output:
+        end = execute(words, folder=config.folder, environment=environment, log=output, seconds=limit, beat=record.beat)
+    if record.segment is not None:
+        record.segment.entry["script"]["exit_code"] = end.code
+    if end.timed_out:
+        reason = f"stopped by the time limit {config.training.max_time}"
+        record.run.set_state(State.INTERRUPTED, reason, seconds=record.seconds)
+        LOG.warning("the script was %s; the same command continues it", reason)
+        return
+    if end.code:
+        raise _failed(record.run, end)
+    record.scores = read_scores(scores, signature="script")
+
+
+def _failed(run: Run, end: End) -> PhmrunError:
+    """Return the error of a script with an exit code other than 0, with the last lines of its output."""
+    if end.code < 0:
+        what = f"the script was ended by {Signals(-end.code).name}"
+        what += " (out of memory?)" if end.code == -Signals.SIGKILL else ""
+    else:
+        what = f"the script ended with exit code {end.code}"
+    lines = last_lines(run.path / OUTPUT)
+    what = f"{what}: {lines[-1][:200]}" if lines else what
+    hint = "\n".join(["Its last lines:", *lines]) if lines else "It has written no output."
+    return PhmrunError(what, where=str(run.path / OUTPUT), hint=hint, code=ExitCode.TRAINING)

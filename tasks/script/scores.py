@@ -1,0 +1,153 @@
+"""Scores of a script: ``{"test/accuracy": 97.1}``, optionally with the counts of each test item."""
+
+import hashlib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from phmrun.documents import parse_json
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import json_text, read_regular
+from phmrun.ledger import Run
+from phmrun.ledger.history import BEST
+from phmrun.ledger.record import ITEMS
+from phmrun.metric import find_metric
+from phmrun.metrics.items import Items
+from phmrun.metrics.packing import packed
+
+NAME = re.compile(r"(?!validation/)[A-Za-z][\w.]*/[A-Za-z][\w.-]*")
+"""Name of a score: split and metric. "validation/best" is phmrun's own."""
+PARAMETERS = "parameters"
+"""Key of the number of the network's parameters, beside the scores."""
+TOLERANCE = 1e-6
+EXAMPLE = '{"test/accuracy": 97.1}'
+
+
+@dataclass
+class Scores:
+    """Scores of a run, by name, in the order of their recording.
+
+    Attributes:
+        values: Value, signature and further facts of each score.
+        items: Counts of the test items by score.
+        parameters: Parameters of the network; None: unknown.
+        warnings: Remarks for the log.
+    """
+
+    values: dict[str, dict[str, Any]] = field(default_factory=dict)
+    items: dict[str, Items] = field(default_factory=dict)
+    parameters: int | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    def add(self, name: str, value: Any, items: Sequence[Any] | None = None, *, signature: str = "script") -> None:
+        """Add a score, or replace it.
+
+        Args:
+            name: Split and metric: "test/accuracy".
+            value: Number; None: it is computed from the items.
+            items: A count for each test item, such as 1 for a right answer and 0 for a wrong one, or a list of the
+                counts that the metric needs. None: no verdict over items.
+            signature: Settings of the measurement.
+
+        Raises:
+            PhmrunError: (exit 4) The name or a value is malformed, or the items give another value.
+        """
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            raise _fault(f"{name!r:.60} is no name of a score", 'Names are split and metric: "test/accuracy".')
+        entry: dict[str, Any] = {"signature": signature}
+        if items is not None:
+            counts, computed = self._counted(name, items)
+            value = computed if value is None else value
+            entry |= {"n": len(items), "unit": "items"}
+            if computed is not None and _is_number(value) and abs(computed - value) > TOLERANCE * max(1.0, abs(value)):
+                hint = "Shares are in percent: 97.1. A count of a right item is 1."
+                raise _fault(f"{name} is {value}, and its items give {computed:.6g}", hint)
+            if counts is not None:
+                self.items[name] = counts
+        if not _is_number(value):
+            raise _fault(f"{name} is {value!r:.60}, which is no finite number", EXAMPLE)
+        self.values[name] = {"value": float(value), **entry}
+
+    def _counted(self, name: str, items: Sequence[Any]) -> tuple[Items | None, float | None]:
+        """Return the items of a score and the value that they give; None and None if the metric takes no items."""
+        metric = find_metric(name)
+        if metric is None or metric.measure is None:
+            self.warnings.append(f"{name}: this metric takes no items; they are left out (docs: metric of a plug-in)")
+            return None, None
+        try:
+            counts = np.asarray(items, dtype=np.float64)
+            counts = np.stack([counts, np.ones_like(counts)], axis=1) if counts.ndim == 1 else counts
+            value = float(metric.measure(counts.sum(0)[None])[0])
+            # Two runs are compared over items if both have the same number of them.
+            kept = Items(counts, hashlib.sha256(f"{len(counts)} items".encode()).hexdigest())
+            packed(kept)
+        except (ValueError, TypeError, IndexError) as error:
+            hint = "Items are a list of natural numbers, one per test item."
+            raise _fault(f"the items of {name} cannot be used: {error}", hint) from error
+        return kept, value
+
+    def write(self, run: Run, monitor: str) -> None:
+        """Write the scores, their items and the number of parameters into a run.
+
+        The score "val/MONITOR" is also the one that chooses tuned values.
+        """
+        if self.items:
+            run.write(run.path / ITEMS, json_text({name: packed(items) for name, items in self.items.items()}))
+        if self.parameters is not None:
+            run.write_parameters({"total": self.parameters})
+        scores = dict(self.values)
+        if best := scores.get(f"val/{monitor}"):
+            metric = find_metric(monitor)
+            scores = {BEST: {**best, "unit": metric.unit if metric else "", "step": 0}, **scores}
+        for name, score in scores.items():
+            run.update_metrics(name, score)
+
+
+def read_scores(path: Path, *, signature: str = "script") -> Scores:
+    """Read the scores file of a script.
+
+    Raises:
+        PhmrunError: (exit 4) It is missing, malformed, or has no score.
+    """
+    where = str(path)
+    try:
+        content = parse_json(read_regular(path))
+    except FileNotFoundError as error:
+        raise _fault("the script has ended and written no scores", f"It writes {EXAMPLE}.", where) from error
+    except (OSError, ValueError) as error:
+        raise _fault(f"the scores cannot be read: {error}", f"The file is JSON: {EXAMPLE}.", where) from error
+    if not isinstance(content, Mapping) or not content.keys() - {PARAMETERS}:
+        raise _fault("there is no score in the file", f"The file is a JSON object: {EXAMPLE}.", where)
+    scores = Scores()
+    for name, score in content.items():
+        if name == PARAMETERS:
+            if not isinstance(score, int) or isinstance(score, bool) or not 0 <= score < 2**63:
+                raise _fault(f"parameters is {score!r:.60}, which is no number of parameters", EXAMPLE, where)
+            scores.parameters = score
+            continue
+        entry = score if isinstance(score, Mapping) else {"value": score}
+        if odd := entry.keys() - {"value", "items"}:
+            hint = '{"test/accuracy": {"value": 97.1, "items": [1, 0, 1]}}'
+            raise _fault(f"{name!r:.60} has an unknown key {sorted(odd)[0]!r:.60}", hint, where)
+        items = entry.get("items")
+        if items is not None and (not isinstance(items, list) or not items):
+            raise _fault(f"the items of {name!r:.60} are no list with an entry per test item", EXAMPLE, where)
+        try:
+            scores.add(name, entry.get("value"), items, signature=signature)
+        except PhmrunError as error:
+            raise _fault(error.what, error.hint, where) from error
+    return scores
+
+
+def _fault(what: str, hint: str | None, where: str | None = None) -> PhmrunError:
+    return PhmrunError(what, where=where, hint=hint, code=ExitCode.TRAINING)
+
+
+def _is_number(value: Any) -> bool:
+    """True for finite numbers; truth values are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

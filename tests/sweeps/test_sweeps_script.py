@@ -1,0 +1,138 @@
+"""Sweeps of any script: plan, exactly once, killed and continued, tuned, decided, stored."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from phmrun.ledger import Run
+from phmrun.ledger.run import State
+
+SCRIPT = """
+import argparse, json, random
+from pathlib import Path
+
+parser = argparse.ArgumentParser()
+for name in ("layer", "n", "lr", "seed", "out"):
+    parser.add_argument(f"--{name}")
+a = parser.parse_args()
+with Path("starts.txt").open("a") as starts:
+    starts.write(f"{a.layer} {a.seed} {a.lr}\\n")
+noise = random.Random(f"{a.layer} {a.seed}").random()
+score = 90 + noise - (10 if a.layer == "low-rank" else 0)
+scores = {"val/accuracy": 100 - abs(float(a.lr) - 0.01), "test/accuracy": score}
+Path(a.out, "scores.json").write_text(json.dumps(scores))
+"""
+SWEEP = {
+    "task": "script",
+    "command": "python job.py --layer {layer.structure} --n {layer.n|1} --lr {lr|0.1} --seed {seed} --out {run}",
+    "inputs": ["job.py"],
+    "base": {"training": {"monitor": "accuracy"}},
+    "grid": {"layer": ["dense", {"structure": "phm", "n": 4}]},
+    "seeds": 2,
+}
+
+
+@pytest.fixture
+def phmrun(tmp_path, monkeypatch):
+    """Run phmrun in a folder with the script; returns standard output."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    Path("job.py").write_text(SCRIPT)
+
+    def call(*arguments, code=0):
+        command = [sys.executable, "-m", "phmrun", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        return done.stdout if code == 0 else done.stderr
+
+    return call
+
+
+def written(**changes):
+    Path("sweep.yaml").write_text(yaml.safe_dump({**SWEEP, **changes}))
+    return "sweep.yaml"
+
+
+def starts():
+    return sorted(Path("starts.txt").read_text().splitlines())
+
+
+def test_cells_run_exactly_once_and_make_a_table_verified_and_stored(phmrun):
+    phmrun("sweep", written(), "--jobs", "2")
+    phmrun("sweep", "sweep.yaml")
+    assert starts() == ["dense 1 0.1", "dense 2 0.1", "phm 1 0.1", "phm 2 0.1"]
+    _, cell = json.loads(phmrun("table", "sweep.yaml", "--json"))["cells"]
+    assert (cell["layer"], cell["verdict"]) == ("phm n=4", "different")
+    assert "whole" in phmrun("verify", "runs", "--json")
+    phmrun("results", "add", "sweep.yaml", "--to", "results/mine")
+    assert len(list(Path("results/mine").glob("script-job-*.json"))) == 4
+    phmrun("report", "sweep.yaml", "--out", "report")
+    assert "phm n=4" in Path("report.md").read_text()
+    (run,) = Path("runs").glob("script-job-phm-2-*")
+    again = json.loads(phmrun("runs", "reproduce", run.name, "--json"))
+    assert again["identical"]
+
+
+def test_placeholders_that_a_cell_lacks_are_faults_of_the_plan(phmrun):
+    grid = {"layer": ["dense"], "momentum": [0.9]}
+    shown = phmrun("sweep", written(grid=grid, command="python job.py {momentun} {layer.structure}", seeds=1), code=2)
+    assert "no value for {momentun}" in shown
+    assert "Did you mean {momentum}?" in shown
+    assert not Path("starts.txt").exists()
+    shown = phmrun("sweep", written(command="python job.py {layer.structure} {layer.n|1}"), code=2)
+    assert "2 seeds would run the same command" in shown
+    assert "{seed}" in shown
+    shown = phmrun("sweep", written(task="sva"), code=2)
+    assert "belong to task: script" in shown
+
+
+def test_failed_cells_end_in_code_five_with_the_scripts_last_line(phmrun):
+    Path("job.py").write_text("raise SystemExit('no memory left')")
+    shown = phmrun("sweep", written(seeds=1), code=5)
+    assert "the script ended with exit code 1: no memory left" in shown
+    assert len(list(Path("runs").glob("script-job-*"))) == 2
+
+
+def test_a_killed_sweep_goes_on_and_until_decided_ends_it(phmrun):
+    grid = {"layer": ["dense", "phm", "low-rank"]}
+    sweep = ["sweep", written(grid=grid, seeds=1), "--until-decided", "--max-seeds", "6"]
+    quiet = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "start_new_session": True}
+    for number in (1, 3):
+        planner = subprocess.Popen([sys.executable, "-m", "phmrun", *sweep], **quiet)
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and len(finished()) < number and planner.poll() is None:
+            time.sleep(0.05)
+        os.killpg(planner.pid, signal.SIGKILL)
+        planner.wait()
+    verdicts = json.loads(phmrun(*sweep, "--json"))
+    rows = {row["row"]: (row["verdict"], row["looked_at"]) for row in verdicts}
+    assert rows["low-rank"] == ("different", 5)
+    once = [f"{layer} {seed} 0.1" for layer in ("dense", "low-rank", "phm") for seed in range(1, 6)]
+    assert set(once) <= set(starts())
+    assert len(finished()) == len(set(starts()))
+
+
+def finished():
+    runs = [Run(path) for path in Path("runs").glob("script-*") if (path / "status.json").is_file()]
+    return [run for run in runs if run.status.state is State.DONE]
+
+
+def test_tuned_values_are_chosen_by_the_validation_score(phmrun):
+    phmrun("sweep", written(tune={"lr": [0.001, 0.01, 0.1]}))
+    assert [line for line in starts() if line.startswith("dense 2")] == ["dense 2 0.01"]
+    assert len([line for line in starts() if line.startswith("dense 1")]) == 3
+
+
+def test_the_command_runs_in_the_folder_of_the_sweeps_file(phmrun, tmp_path, monkeypatch):
+    written(grid={}, seeds=1)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    phmrun("sweep", "../sweep.yaml")
+    assert (tmp_path / "starts.txt").is_file()
