@@ -54,6 +54,7 @@ class Metric:
         read_items: ``read_items(run, split, part)``, which returns the counts of each test item of a run
             (:class:`phmrun.metrics.items.Items`), or ``None`` if there are none.
         floors: Baselines that a trained model must beat; not upper bounds or mere references.
+        diverged_past: Floor past which a run has diverged: knowing nothing is better; empty: there is none.
         version: Version of the mathematics. Raise it when they change: runs of tasks that list it get other ids.
         tasks: Tasks whose runs are scored with it, besides those that list it. A score that the task's predictor does
             not compute is computed from the item counts.
@@ -69,6 +70,7 @@ class Metric:
     measure: "Measure | None" = None
     read_items: Reader | None = None
     floors: tuple[str, ...] = ()
+    diverged_past: str = ""
     version: int = 1
     tasks: tuple[str, ...] = ()
 
@@ -166,6 +168,15 @@ def floors_of(score: str, task: str | None = None) -> list[str]:
     part = part_of(score, metric)
     whole = score.removesuffix(f"-{part}") if part else score
     return [f"{whole}{OF}{floor}-{part}" if part else f"{whole}{OF}{floor}" for floor in metric.floors]
+
+
+def divergence_of(score: str, task: str | None = None) -> str | None:
+    """Return the name of the baseline score past which a run has diverged, as in "test/perplexity-of-unigram".
+
+    The result is ``None`` if the metric has none, and for a baseline.
+    """
+    floor = metric_of(score, task).diverged_past
+    return next((name for name in floors_of(score, task) if floor and f"{OF}{floor}" in name), None)
 
 
 def find_baseline(name: str, task: str | None = None) -> Baseline | None:

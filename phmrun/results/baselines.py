@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from phmrun.ledger.listing import score_names
-from phmrun.metric import OF, find_baseline, floors_of, metric_of, part_of
+from phmrun.ledger.listing import RunSummary, score_names
+from phmrun.metric import OF, divergence_of, find_baseline, floors_of, metric_of, part_of
 from phmrun.results.table import ResultTable
 
 
@@ -65,6 +65,18 @@ def _of_column(table: ResultTable, column: int) -> dict[str, float]:
     return means
 
 
+def has_diverged(run: RunSummary | None, score: str) -> bool:
+    """True if a run's score is worse than the floor past which a run has diverged, such as the unigram's perplexity.
+
+    It is False without a run, without the score, or without such a floor on record.
+    """
+    name = divergence_of(score) if run else None
+    value, floor = (run.score(score), run.score(name)) if run and name else (None, None)
+    if value is None or floor is None:
+        return False
+    return value > floor if metric_of(score).lower_is_better else value < floor
+
+
 def shortfall(metrics: Mapping[str, Any]) -> str | None:
     """Return a warning if a run does not beat its best floor.
 
@@ -84,6 +96,9 @@ def shortfall(metrics: Mapping[str, Any]) -> str | None:
         return None
     shown = f"{value:.2f}" + (f" ({interval[0]:.2f} – {interval[1]:.2f})" if interval else "")
     name = best.partition(OF)[2]
+    past = divergence_of(score)
+    if past in floors and ((value > floors[past]) if lower else (value < floors[past])):
+        return f"diverged: {score} {shown} is worse than the floor {past.partition(OF)[2]}, {floors[past]:.2f}"
     return f"untrained: {score} {shown} does not beat the floor {name}, {floors[best]:.2f}, significantly"
 
 

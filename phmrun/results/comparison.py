@@ -14,6 +14,7 @@ from typing import Any
 
 from phmrun.metric import OF, floors_of, metric_of
 from phmrun.progress import progress
+from phmrun.results.baselines import has_diverged
 from phmrun.results.items import RunItems
 from phmrun.results.table import Figure, ResultTable
 from phmrun.statistics.items import ItemVariance, resampled_variance
@@ -158,8 +159,8 @@ def compare_cells(
 def scored(figure: Figure, score: str) -> Scored:
     """Return the scores of a cell's counted seeds.
 
-    They are sorted by seed. Seeds that chose its settings are left out. A diverged run without a score is NaN; other
-    runs without one are left out.
+    They are sorted by seed. Seeds that chose its settings are left out. A diverged run is NaN; other runs without a
+    score are left out.
     """
     values: dict[str, tuple[float, Path | None]] = {}
     dropped = 0
@@ -167,6 +168,8 @@ def scored(figure: Figure, score: str) -> Scored:
         value = entry.run.score(score) if entry.run else None
         if value is None and not entry.diverged:
             continue
+        if has_diverged(entry.run, score):
+            value = None
         if entry.chose_settings:
             dropped += 1
             continue

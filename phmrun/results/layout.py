@@ -13,12 +13,12 @@ from phmrun.config.experiment import provenance_values
 from phmrun.config.provenance import grouped, kind_of
 from phmrun.ledger.wording import row_name
 from phmrun.metric import metric_of
-from phmrun.results.baselines import BaselineRow, baseline_rows
+from phmrun.results.baselines import BaselineRow, baseline_rows, has_diverged
 from phmrun.results.comparison import withheld
 from phmrun.results.costs import COSTS, Point, cost_of, frontier, meanings
 from phmrun.results.entries import Entry
 from phmrun.results.table import Figure, Numbers, ResultTable, rounded
-from phmrun.results.verdicts import HEADINGS, MARKS, Comparisons, facts, verdict_cells
+from phmrun.results.verdicts import COLLAPSED, HEADINGS, MARKS, Comparisons, collapsed_cell, facts, verdict_cells
 from phmrun.results.verdicts import notes as verdict_notes
 from phmrun.statistics.student import interval_of_mean, interval_of_one_run
 
@@ -109,12 +109,14 @@ def _verdicts(table: ResultTable, differences: Differences) -> tuple[list[str], 
     """
     several = len(table.headings) > 1
     names = list(VERDICT_COSTS)
-    columns = ["row", *(["score"] if several else []), *HEADINGS, *(COSTS[name].heading for name in names)]
+    collapsed = [COLLAPSED] if any(any(comparison.judgement.collapsed) for comparison in differences.values()) else []
+    columns = ["row", *(["score"] if several else []), *HEADINGS, *collapsed, *(COSTS[name].heading for name in names)]
     rows = []
     for (row, column), comparison in sorted(differences.items()):
         score = [table.headings[column].name] if several else []
         costs = _costs(table.figures[row][column].entries, names)
-        rows.append([_row_name(table, row), *score, *verdict_cells(comparison), *costs])
+        share = [collapsed_cell(comparison)] if collapsed else []
+        rows.append([_row_name(table, row), *score, *verdict_cells(comparison), *share, *costs])
     return (columns, rows) if rows else ([], [])
 
 
@@ -278,7 +280,8 @@ def _diverged(table: ResultTable) -> Iterable[str]:
     """Yield the number of diverged seeds of each row that has any."""
     for row in range(len(table.rows)):
         entries = table.entries(row)
-        if count := sum(entry.diverged for entry in entries):
+        scores = [heading.scores[0] for heading in table.headings]
+        if count := sum(entry.diverged or any(has_diverged(entry.run, score) for score in scores) for entry in entries):
             yield f"{_row_name(table, row)}: {count} of {len(entries)} seeds diverged"
 
 

@@ -19,9 +19,10 @@ MARKS = {
     Verdict.UNDECIDED: "",
 }
 HEADINGS = ("Δ", "95 % interval", "p", "detectable", "seeds", "verdict")
+COLLAPSED = "collapsed: row, dense; p"
 FACTS = (
     *("verdict", "better", "difference", "interval", "p", "margin", "detectable", "interval_over_items", "looks"),
-    *("reason", "collapsed", "p_collapsed", "trained", "floor", "seeds_needed", "estimand"),
+    *("reason", "collapsed", "compared_seeds", "p_collapsed", "trained", "floor", "seeds_needed", "estimand"),
 )
 Comparisons = Mapping[tuple[int, int], RowComparison]
 """Comparisons with the dense cells, by row and column."""
@@ -58,6 +59,17 @@ def verdict_cells(comparison: RowComparison) -> list[str]:
     interval = f"{shown.low:+.2f} to {shown.high:+.2f}"
     seeds = f"{shown.seeds[0]}" if shown.seeds[0] == shown.seeds[1] else f"{shown.seeds[0]}, {shown.seeds[1]}"
     return [f"{shown.value:+.2f}", interval, f"{shown.p:.2g}", f"{shown.detectable:.2f}", seeds, words]
+
+
+def collapsed_cell(comparison: RowComparison) -> str:
+    """Return the shares of collapsed seeds with Fisher's exact test: "2 of 6, 0 of 6; 0.45".
+
+    Without collapsed seeds, the p-value is left out.
+    """
+    judgement = comparison.judgement
+    shares = (f"{lost} of {all_of}" for lost, all_of in zip(judgement.collapsed, judgement.seeds, strict=True))
+    p = "" if judgement.p_collapsed is None else f"; {judgement.p_collapsed:.2g}"
+    return ", ".join(shares) + p
 
 
 def sentence(comparison: RowComparison) -> str:
@@ -152,6 +164,7 @@ def facts(comparison: RowComparison | None) -> dict[str, Any]:
         "looks": looks,
         "reason": judgement.reason or None,
         "collapsed": list(judgement.collapsed),
+        "compared_seeds": list(judgement.seeds),
         "p_collapsed": judgement.p_collapsed,
         "trained": judgement.trained,
         "floor": list(comparison.floor) if comparison.floor else None,

@@ -76,6 +76,7 @@ class Judgement:
         better: True if the system's mean is the better one; ``None`` without a difference.
         difference: The simultaneous interval; ``None`` if there is none.
         reason: Reason of a verdict that does not follow from the interval; else empty.
+        seeds: Seeds of the system and of the reference, collapsed ones included.
         collapsed: Collapsed seeds of the system and of the reference.
         p_collapsed: Fisher's exact test of equal shares of collapsed seeds; ``None`` if there are none.
         trained: True if the system beats its best floor; ``None`` without a floor.
@@ -87,6 +88,7 @@ class Judgement:
     better: bool | None = None
     difference: Difference | None = None
     reason: str = ""
+    seeds: tuple[int, int] = (0, 0)
     collapsed: tuple[int, int] = (0, 0)
     p_collapsed: float | None = None
     trained: bool | None = None
@@ -187,7 +189,7 @@ def _judge_one(
     """
     lower = question.lower_is_better
     trained = beats_floors(scores, floors, lower_is_better=lower)
-    judgement = Judgement(Verdict.UNDECIDED, trained=trained)
+    judgement = Judgement(Verdict.UNDECIDED, trained=trained, seeds=(len(scores), len(reference)))
     if items is not None:
         fixed = _over_items(items, question.design(1))
         judgement = replace(judgement, over_items=(fixed.low, fixed.high))

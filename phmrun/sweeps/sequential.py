@@ -14,6 +14,7 @@ from phmrun.errors import PhmrunError
 from phmrun.files import write_json
 from phmrun.ledger.wording import row_name
 from phmrun.metric import floors_of, metric_of
+from phmrun.results.baselines import has_diverged
 from phmrun.results.comparison import RowComparison, best_floor
 from phmrun.results.entries import Entry
 from phmrun.results.table import ResultTable
@@ -317,7 +318,7 @@ def scores_of(row: Row) -> list[float]:
         value = run.score(name) if run and name else None
         if value is None and not status.diverged:
             break
-        values.append(math.nan if value is None else value)
+        values.append(math.nan if value is None or has_diverged(run, name or "") else value)
     return values
 
 

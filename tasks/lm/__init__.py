@@ -3,7 +3,7 @@
 from phmrun.metric import Baseline, Metric
 from phmrun.task import Format, Task
 
-PERPLEXITY = Metric("perplexity", lower_is_better=True, floors=("unigram",))
+PERPLEXITY = Metric("perplexity", lower_is_better=True, floors=("unigram",), diverged_past="unigram")
 BITS_PER_BYTE = Metric("bits_per_byte", lower_is_better=True)
 BITS_PER_CHARACTER = Metric("bits_per_character", lower_is_better=True)
 

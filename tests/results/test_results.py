@@ -4,7 +4,7 @@ import pytest
 
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import summarise
-from phmrun.results.comparison import RowComparison
+from phmrun.results.comparison import RowComparison, differences
 from phmrun.results.entries import Entry
 from phmrun.results.layout import lay_out, plain_rows
 from phmrun.results.table import Heading, score_headings, tabulate
@@ -218,3 +218,34 @@ def test_the_best_value_is_the_smallest_if_lower_is_better(entry, score, best, w
     numbers = tabulate(entries, ["layer"], [Heading(score, (score,))]).figures[0][0].numbers[0]
     assert (numbers.aggregate("best"), numbers.aggregate("worst")) == (best, worst)
     assert (numbers.aggregate("median"), numbers.aggregate("mean")) == (24.0, pytest.approx(74 / 3))
+
+
+def test_a_seed_past_the_unigram_is_a_collapsed_one_with_its_exact_test(entry):
+    unigram = {"test/perplexity-of-unigram": 700.0}
+    values = {"dense": (100.0, 102.0, 101.0, 99.0), "phm": (110.0, 900.0, 950.0, 108.0)}
+    entries = [
+        entry({"seed": place}, config, {"test/perplexity": value, **unigram})
+        for config, row in ((DENSE, "dense"), (PHM, "phm"))
+        for place, value in enumerate(values[row])
+    ]
+    table = tabulate(entries, ["layer"], [Heading("perplexity", ("test/perplexity",))])
+    compared = differences(table)
+    page = lay_out(table, "mean±std", compared, paper=False)
+    verdict = dict(zip(page.verdict_columns, page.verdict_rows[0], strict=True))
+    assert verdict["collapsed: row, dense; p"] == "2 of 4, 0 of 4; 0.43"  # Fisher: 2 · C(4, 2) / C(8, 2)
+    assert verdict["verdict"] == "undecided"
+    assert "phm n=4: 2 of 4 seeds diverged" in page.notes
+    assert page.rows[1][2].startswith("517.00")  # they still count in the mean
+    (cell,) = [cell for cell in plain_rows(table, compared) if cell["layer"] != "dense"]
+    assert (cell["collapsed"], cell["compared_seeds"]) == ([2, 0], [4, 4])
+
+
+def test_without_collapsed_seeds_there_is_no_such_column(entry):
+    entries = [
+        entry({"seed": place}, config, {"test/bleu": base + 0.1 * place})
+        for config, base in ((DENSE, 30.0), (PHM, 29.0))
+        for place in range(3)
+    ]
+    table = tabulate(entries, ["layer"], [Heading("BLEU", ("test/bleu",))])
+    page = lay_out(table, "mean±std", differences(table), paper=False)
+    assert not [column for column in page.verdict_columns if "collapsed" in column]
