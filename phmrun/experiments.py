@@ -75,11 +75,12 @@ def resolve_request(
     plugins: Iterable[Path] = (),
     parent: Path | None = None,
 ) -> Request:
-    """Return the configuration that settings describe; plug-ins are imported first.
+    """Return the configuration that settings describe.
 
-    Later sources override earlier ones: the schema's defaults, the task's file (or the parent run's configuration),
-    each configuration file, each setting. Settings that name a preset or structure are applied before their options.
-    Settings with the user's own files replace the dataset of a configuration file, unless they name a dataset.
+    Plug-ins are imported first. Later sources override earlier ones: the schema's defaults, the task's file (or the
+    parent run's configuration), each configuration file, each setting. Settings that name a preset or structure are
+    applied before their options. Settings with the user's own files replace the dataset of a configuration file, unless
+    they name a dataset.
 
     Args:
         task: Name of the task.
@@ -89,7 +90,8 @@ def resolve_request(
         parent: Configuration file of the run that this one extends.
 
     Raises:
-        PhmrunError: (exit 2) Names or keys are unknown, or values invalid; it lists all of the configuration's errors.
+        PhmrunError: (exit 2) Names or keys are unknown, or values invalid (it lists all of the configuration's errors),
+            or the dataset is of another task.
     """
     sums = load_plugins(plugins)  # first, because one may register the task
     definition: Task = TASKS.get(task)

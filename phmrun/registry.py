@@ -175,9 +175,9 @@ def _title_of(value: Any) -> str:
 
 
 def _is_at(value: Any, place: str) -> bool:
-    """Return True if an object is the one at an entry point's ``module:name``.
+    """Return True if an object is at an entry point's ``module:name``.
 
-    Objects of other packages are compared by package only.
+    Only the package is compared for objects of other packages, and for those that are no classes.
     """
     module, _, name = place.partition(":")
     built = getattr(value, "build", value)  # an embedding is known by the function that builds it
@@ -208,7 +208,10 @@ def misnamed() -> tuple[Announcement, ...]:
 
 @functools.cache
 def _announcements() -> dict[str, dict[str, list[Announcement]]]:
-    """Return the announcements of all packages by group and name."""
+    """Return the announcements of all packages by group and name; cached.
+
+    Invalid names are left out; the same announcement of one distribution counts once.
+    """
     groups: dict[str, dict[str, list[Announcement]]] = {}
     for announcement in _all_announcements():
         point = announcement.point

@@ -192,8 +192,8 @@ def summarise(path: Path) -> RunSummary | None:
 def read_times(directory: Path) -> dict[str, Any]:
     """Return a run's times (:data:`TIMES`) by name.
 
-    The result is empty if none was measured. An entry has a value in seconds and a signature. Unreadable files are
-    ignored. Times of ``bench.json`` replace those of :data:`FORMER`.
+    An entry has a value in seconds and a signature. Times of ``bench.json`` replace those of :data:`FORMER`. Missing
+    and unreadable files are ignored; the result may be empty.
     """
     contents: list[Any] = []
     for name in (FORMER, BENCH):

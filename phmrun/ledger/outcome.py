@@ -56,7 +56,8 @@ def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> It
 def set_outcome(run: Run, state: State, reason: str) -> None:
     """Write the state of a running run.
 
-    A failure is logged, not raised.
+    Nothing is written by processes other than the leader, or if the run is in another state. A failure is logged, not
+    raised.
     """
     try:
         if is_leader() and run.status.state is State.RUNNING:
@@ -112,7 +113,12 @@ def has_begun(run: Run) -> bool:
 
 
 def clear(run: Run, config_yaml: str) -> None:
-    """Empty a run directory except for its lock, and create the run again."""
+    """Empty a run directory except for its lock, and create the run again.
+
+    Args:
+        run: Run to clear.
+        config_yaml: Resolved config of the new run.
+    """
     for path in run.path.iterdir():
         if path.name == "lock":
             continue

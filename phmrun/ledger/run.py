@@ -283,6 +283,9 @@ class Run:
         """Return the record of the run's data.
 
         The result is ``None`` if an earlier release did not write it.
+
+        Raises:
+            PhmrunError: (exit 3) The file is damaged.
         """
         content = self._read_object(self.data_path)
         try:
@@ -307,6 +310,9 @@ class Run:
         """Return the entries of ``environment.json``, oldest first.
 
         The result is empty if it is missing.
+
+        Raises:
+            PhmrunError: (exit 3) The file is damaged, or has no list of objects.
         """
         segments = self._read_object(self.environment_path).get("segments", [])
         if not isinstance(segments, list) or not all(isinstance(entry, dict) for entry in segments):

@@ -347,9 +347,9 @@ def _replay(
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested values with "/" between names.
+    """Flatten nested values with "/" between names, after ``prefix``.
 
-    A score's ``value`` gets the name of the score.
+    A key ``value`` below another gets the name of that one: a score's value has the score's name.
     """
     flat: dict[str, Any] = {}
     for key, value in values.items():

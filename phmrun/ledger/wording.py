@@ -13,8 +13,8 @@ FIGURES = {"gradient_norm": "norm of the gradient", "lr": "learning rate"}
 def title(score: str, task: str | None = None) -> str:
     """Return a score's name in words with its unit.
 
-    "test/accuracy-of-copy" becomes "test accuracy of copy (%)". The name of an unregistered metric keeps its letters,
-    with spaces for underscores, and has no unit.
+    "test/accuracy-of-copy" becomes "test accuracy of copy (%)". Known splits and figures have their names (``SPLITS``,
+    ``FIGURES``). The name of an unregistered metric has spaces for underscores, and no unit.
     """
     split, _, name = score.rpartition("/")
     plain, of, baseline = name.partition(OF)

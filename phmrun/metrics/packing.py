@@ -56,7 +56,7 @@ def _column_of(text: str, number: int) -> Counts:
     """Return the ``number`` counts of a text of :func:`_text_of`.
 
     Raises:
-        ValueError: The text is damaged.
+        ValueError, zlib.error: The text is damaged.
     """
     width, _, data = text.partition(":")
     bits, limit = int(width), number * 64 // 8 + 8

@@ -113,11 +113,12 @@ def sentence_counts(
 ) -> Counts:
     """Count words, correct heads, arcs and labels of each sentence.
 
-    Arguments are those of :func:`attachment_scores`.
+    Arguments are those of :func:`attachment_scores`. Words that are not scored count 0 everywhere.
 
     Returns:
         ``[sentences, kinds]`` in the order of ``WORDS``, ``HEADS`` … ``CONTENT_ARCS``. ``CONTENT`` counts content words
-        of both sides. Without any word, a single row of zeros.
+        of both sides, ``CONTENT_ARCS`` gold content words with the correct arc. Without any word, a single row of
+        zeros.
 
     Raises:
         PhmrunError: (exit 3) The sentences differ in their words.

@@ -109,7 +109,7 @@ def sentence_bleu_nltk(hypotheses: Sequence[str], references: Sequence[str]) -> 
 def _method_4(hypothesis: list[str], reference: list[str]) -> float:
     """Return the BLEU of a tokenized sentence, from 0 to 1.
 
-    It is smoothed as :func:`sentence_bleu_nltk` says.
+    It is smoothed as :func:`sentence_bleu_nltk` says, and 0 for fewer than two words or none that matches.
     """
     if len(hypothesis) < 2 or not set(hypothesis) & set(reference):
         return 0.0  # NLTK divides by ln 1 = 0 here; the reproduction counts it as 0
@@ -174,7 +174,7 @@ def require_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
     """Check that both sides have as many sentences, at least one.
 
     Raises:
-        PhmrunError: (exit 3) They have not.
+        PhmrunError: (exit 3) Their numbers differ, or are 0.
     """
     if len(hypotheses) != len(references):
         what = f"{len(hypotheses):,} hypotheses cannot be scored against {len(references):,} references"

@@ -265,10 +265,9 @@ class DeLighT(EncoderDecoder):
 def _check_words(width: int, embedding: Mapping[str, Any]) -> None:
     """Check embedding and width of DeLighT.
 
-    The embedding must be a structure of a matrix, the width divisible by 32.
-
     Raises:
-        PhmrunError: (exit 2) It is an embedding of its own, or the width is not.
+        PhmrunError: (exit 2) The embedding is one of its own instead of a matrix's structure, or the width is not
+            divisible by 32.
     """
     structure = embedding.get("structure", "dense")
     if structure in EMBEDDINGS:

@@ -165,7 +165,10 @@ class RelativePositions(nn.Module):
         return scores.masked_fill(future, float("-inf"))
 
     def bucket_of(self, offset: Tensor) -> Tensor:
-        """Return the bucket of each ``offset``, the key's position minus the query's."""
+        """Return the bucket of each ``offset``, the key's position minus the query's.
+
+        Keys after the query have the second half of the buckets if ``both_ways``, else the bucket of distance 0.
+        """
         buckets = self.buckets
         if self.both_ways:
             buckets //= 2
@@ -256,7 +259,9 @@ class EncoderDecoder(nn.Module):
     dropout: float
 
     def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
-        """Encode tokens ``source [batch, source]`` with ``mask [batch, 1, 1, source]``.
+        """Encode tokens ``source [batch, source]``.
+
+        ``mask`` is ``[batch, 1, 1, source]``, True at tokens; ``None``: no padding.
 
         Returns:
             ``[batch, source, width]``.

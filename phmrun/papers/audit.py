@@ -58,8 +58,8 @@ def audit(paper: str = "all") -> Iterator[AuditRow]:
 def audit_table(table: PaperTable, name: str) -> Iterator[AuditRow]:
     """Yield all parameter figures of one table.
 
-    Score columns are skipped. A derived share or fold is rounded to four decimals. A label names the column if the
-    table has several such columns. ``name`` is the table's file, for messages.
+    Score columns are skipped. A derived share or fold is rounded to four decimals. A label is the row's name, and the
+    column's if the table has several such columns. ``name`` is the table's file, for messages.
     """
     networks = _Networks(table, name)
     counting = sum(not column.metric for column in table.columns.values())

@@ -251,9 +251,9 @@ def printed_difference(table: PaperTable, claim: Claim) -> float | None:
 
 
 def _command(file: str, claim: Claim) -> str:
-    """Return the sweep command that decides a claim.
+    """Return the sweep command that trains the runs of a claim with five seeds.
 
-    It trains the runs of the two cells with five seeds.
+    It selects the claim's rows, and its columns if those of the table differ in settings.
     """
     (row, column), (other, against) = claim.cells
     only = [f"--only 'row={label}'" for label in dict.fromkeys((row, other))]

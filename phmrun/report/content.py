@@ -30,7 +30,8 @@ def write_report(
 ) -> list[Path]:
     """Write the report as HTML and Markdown with its pictures.
 
-    Return the written files.
+    Return the written files. Sections: results, pictures (if any), runs, settings, environment, and the command to
+    reproduce them.
 
     Args:
         plan: Plan of the sweep.

@@ -117,7 +117,7 @@ def compare_cells(
 ) -> dict[Place, RowComparison]:
     """Compare cells with one dense cell, simultaneously.
 
-    Cells scored on other items are left out.
+    Cells scored on other items are left out. The intervals over items are added if they are known.
 
     Args:
         figures: Cells by place.

@@ -128,9 +128,9 @@ class Entry:
 def entry_of_run(run: RunSummary, options_of: OptionsOf | None = None) -> Entry:
     """Return the entry of a run.
 
-    A config that this release rejects is used as written, with all its values as settings; an unreadable one gives an
-    empty entry. Without ``options_of``, options of a structure that are at their defaults count as settings. With it, a
-    run of another release gets the setting :data:`MADE`.
+    A config that this release rejects is used as written, with all its values except the seed as settings; an
+    unreadable one gives an empty entry. Without ``options_of``, options of a structure that are at their defaults count
+    as settings. With it, a run whose id does not follow from its config gets the setting :data:`MADE`.
     """
     try:
         config = _config(run, options_of)
@@ -269,7 +269,8 @@ def _differing(entries: Sequence[Entry]) -> list[str]:
 def _identities(entries: Sequence[Entry]) -> list[str]:
     """Return the identity of each experiment without its seed, as JSON.
 
-    Checksums of catalogued data count only if all runs have them, since early releases recorded none.
+    It has the settings and the checksums of data. Checksums of catalogued data count only if all experiments have them,
+    since early releases recorded none. The user's own data without checksums count by their name.
     """
     counted = all(entry.marks for entry in entries)
     texts = []

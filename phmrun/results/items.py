@@ -68,11 +68,11 @@ def to_json(run: Run, score: str) -> dict[str, Any] | None:
 def _counts(path: Path, score: str) -> Items | None:
     """Return the items' counts of a run.
 
-    They are from ``items.json`` if it exists, else from predictions. ``None`` if they are missing, damaged, or the
-    metric has none.
+    They are from ``items.json`` if it exists, else from predictions. The result is ``None`` if they are missing or
+    damaged, or for a baseline or a metric without counts.
 
     Raises:
-        PhmrunError: (exit 3) The predictions differ from the run's manifest.
+        PhmrunError: (exit 3) ``items.json`` or the predictions differ from the run's manifest.
     """
     split, _, name = score.partition("/")
     manifest = Manifest(path)

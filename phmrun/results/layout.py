@@ -105,7 +105,8 @@ def lay_out(
 def _verdicts(table: ResultTable, differences: Differences) -> tuple[list[str], list[list[str]]]:
     """Return headings and rows of the verdicts' table.
 
-    Both are empty without comparisons.
+    A row has its name, the score if there are several columns, the verdict's cells, and costs. Both are empty without
+    comparisons.
     """
     several = len(table.headings) > 1
     names = list(VERDICT_COSTS)
@@ -204,8 +205,8 @@ def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, A
 def _shown(numbers: Numbers, how: str) -> str:
     """Return a score over seeds as text.
 
-    It is all values, "mean ± deviation", or an aggregate. A single value has no deviation; an aggregate without values
-    is "–".
+    ``how`` "all": the values with spaces; "mean±std": "mean ± deviation", without the latter for a single value; else
+    the aggregate, "–" without values.
     """
     if how == "all":
         return " ".join(rounded(value) for value in numbers.values)

@@ -164,7 +164,7 @@ def tabulate(
 def score_headings(entries: Sequence[Entry], keys: Sequence[str], scores: Sequence[str]) -> list[Heading]:
     """Return the columns: values of keys times scores.
 
-    They are in order of first appearance. By default, the scores are each experiment's main score.
+    They are in order of first appearance among experiments. Without ``scores``, each experiment's main score counts.
 
     Raises:
         PhmrunError: (exit 2) No run has one of the scores; it is not checked if there are no scores at all.

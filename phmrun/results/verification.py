@@ -188,7 +188,7 @@ def _weights(run: Run, record: Record | None) -> Link | str:
 def _predictions(run: Run, record: Record | None) -> Link | str:
     """Check the recorded files of predictions and vocabulary.
 
-    The link is absent without predictions.
+    The link has the number of prediction files, and is absent if there are none.
 
     Raises:
         PhmrunError: (exit 3) A file differs or is missing.

@@ -65,8 +65,8 @@ def read_rows(files: Sequence[str]) -> list[Row]:
 def read_file(path: Path, system: str = "") -> list[Row]:
     """Read a file in long form, or of the harness.
 
-    Long form is CSV or JSON lines; the content decides. ``system`` is only used for a harness file; by default the name
-    of its folder.
+    JSON lines begin with "{", and are of the harness if the first has ``doc_id`` and ``metrics``; other files are CSV.
+    ``system`` is only used for a harness file; by default the name of its folder.
 
     Raises:
         PhmrunError: (exit 3) The file cannot be read, or is not in long form.

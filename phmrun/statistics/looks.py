@@ -32,7 +32,7 @@ def nominal_levels(looks: Sequence[int], level: float) -> tuple[float, ...]:
         level: Overall level.
 
     Raises:
-        ValueError: The looks do not grow, or the level is not between 0 and 1.
+        ValueError: The looks are not positive and growing, or the level is not between 0 and 1.
     """
     if not looks or looks[0] < 1 or any(later <= earlier for earlier, later in pairwise(looks)):
         raise ValueError(f"looks are growing numbers of seeds, not {list(looks)}")

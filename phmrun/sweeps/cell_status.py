@@ -175,8 +175,8 @@ class Estimate:
     def left(self, status: CellStatus) -> float | None:
         """Return the seconds left for a cell.
 
-        The result is 0 if no work is left, and ``None`` if unknown. A cell that has started is estimated by its own
-        pace, or by the time that similar cells took if ``max_steps`` is not set.
+        The result is 0 if no work is left. A cell that has trained is estimated by its own pace, or, if ``max_steps``
+        is not set, by the time of similar cells minus its own; others by similar cells. ``None`` if there are none.
         """
         if status.state not in LEFT:
             return 0.0

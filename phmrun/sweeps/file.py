@@ -132,6 +132,8 @@ class Sweep:
     def seeds(self, count: int | None = None) -> list[int]:
         """Return the seeds of every cell.
 
+        A number in the file stands for 1, 2, ….
+
         Args:
             count: Number of seeds; the file's if not given. Fewer keep the first; missing ones follow the greatest
                 seed.

@@ -130,6 +130,9 @@ def recorded_data(runs_dir: Path, options_of: OptionsOf) -> Recorded:
         """Return the checksums that runs with these data settings recorded.
 
         The result is ``None`` without such runs.
+
+        Raises:
+            PhmrunError: (exit 2) Such runs have different checksums.
         """
         runs = by_settings().get(_key(settings_of(config)), {})
         if len(runs) > 1:

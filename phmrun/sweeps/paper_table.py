@@ -227,7 +227,7 @@ class PaperTable(Section):
 def setting_names(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Yield the dotted keys of nested settings.
 
-    ``provenance`` is left out at each level.
+    An empty section is a key; ``provenance`` is left out at each level.
     """
     for key, value in values.items():
         if isinstance(value, Mapping) and value and key != "provenance":

@@ -241,6 +241,8 @@ def _resolved(
 def _without_seeds(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
     """Yield each cell without its seed, not inspected yet.
 
+    Settings of a cell: presets first, then keys with fewer dots.
+
     Raises:
         PhmrunError: (exit 2) A task is unknown, or a table has no column to fill.
     """
@@ -290,9 +292,9 @@ def _combinations(sweep: Sweep, options_of: OptionsOf) -> Iterator[dict[str, Any
 def _foreign_options(
     grid: Mapping[str, Sequence[Any]], options_of: OptionsOf
 ) -> Iterator[tuple[str, Any, Sequence[str]]]:
-    """Yield layer key, layer, and foreign grid keys.
+    """Yield layer key, layer, and its foreign options in the grid.
 
-    Foreign keys are those that only other layers have. Unknown layers are skipped.
+    Those are grid keys of options that only other layers of the grid have. Unknown layers are skipped.
     """
     for key in LAYERS & grid.keys():
         if not any(name.startswith(f"{key}.") for name in grid):

@@ -82,7 +82,8 @@ class View:
 def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> View:
     """Return the results of a sweep's file or of runs.
 
-    A single name that ends with ``.yaml`` or ``.yml`` is a sweep's file; no name stands for all finished runs.
+    A single name that ends with ``.yaml`` or ``.yml`` is a sweep's file; other names are runs, whatever their state; no
+    name stands for all finished runs.
 
     Raises:
         PhmrunError: (exit 2) A name does not exist, no run is done, or another design is on record.

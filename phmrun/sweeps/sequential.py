@@ -208,7 +208,8 @@ def _fixed_before(kept: Terms, folder: Path) -> PhmrunError:
 def families(statuses: Iterable[CellStatus]) -> list[Family]:
     """Group the rows of a sweep by task and data.
 
-    The first dense row of a group is its baseline; cells are sorted by seed.
+    A row has cells that differ in the seed only, sorted by it. The first dense row of a group is its baseline, ``None``
+    without one.
     """
     rows: dict[str, dict[tuple[tuple[str, str], ...], list[CellStatus]]] = {}
     for status in statuses:
@@ -230,7 +231,8 @@ def families(statuses: Iterable[CellStatus]) -> list[Family]:
 def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
     """Return the state of each row that is compared with a dense row.
 
-    Rows of a family without a dense row are left out.
+    It is open if it is not decided, and a planned look is still to come. Rows of a family without a dense row are left
+    out.
     """
     score, compared = main_score(statuses), []
     for family in families(statuses):
@@ -277,8 +279,8 @@ def wanted(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
 def replayed(table: ResultTable, statuses: Sequence[CellStatus], terms: Terms) -> dict[tuple[int, int], RowComparison]:
     """Return the sequential comparisons by row and column of a table.
 
-    Only columns of the main score have them. ``statuses`` are all cells of the sweep, since rows outside the table
-    share the level, too.
+    A cell has that of its first run; only columns of the main score have them. ``statuses`` are all cells of the sweep,
+    since rows outside the table share the level, too.
     """
     score, compared = main_score(statuses), {}
     by_run = {

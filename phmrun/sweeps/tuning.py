@@ -127,8 +127,8 @@ def _replicates(row: Tuned, runs_dir: Path, make: Make) -> Iterator[Tuned]:
 def extended(rows: Sequence[Tuned]) -> list[Space] | None:
     """Return the rows' spaces, extended at edges with a best value.
 
-    A row's edge extends the space of every row by one value, in geometric progression. ``None`` if no row has its best
-    value at an edge.
+    An edge of any row extends the spaces of all rows by one value, in geometric progression; numbers are sorted.
+    ``None`` if no row has its best value at an edge.
     """
     spaces = [
         {key: sorted(values) if _numbers(values) else values for key, values in row.space.items()} for row in rows

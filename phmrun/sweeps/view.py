@@ -62,7 +62,7 @@ class Tracker:
     def refresh(self) -> list[CellStatus]:
         """Read the running cells again, and return those that still run.
 
-        Started ones that hold no lock yet are included.
+        Started ones that hold no lock yet count as running.
         """
         for name, status in self.statuses.items():
             if status.state is CellState.RUNNING:
@@ -74,7 +74,7 @@ class Tracker:
     def left(self) -> float | None:
         """Return the seconds left; ``None`` if unknown.
 
-        They include the measured overhead of start-up and evaluation.
+        They include the measured overhead of start-up and evaluation. Interrupted cells do not count.
         """
         open_ones = [s for s in self.statuses.values() if s.state in (*NOT_BEGUN, CellState.RUNNING)]
         training = self.estimate.total(open_ones, self.slots)
@@ -112,7 +112,10 @@ def shown(tracker: Tracker, console: Console) -> Iterator[View]:
     looked = time.monotonic()
 
     def lines(event: Event | None) -> None:
-        """Print one line per event, and a summary every :data:`SUMMARY_EVERY` seconds."""
+        """Print one line per event.
+
+        Without events, a summary is printed every :data:`SUMMARY_EVERY` seconds.
+        """
         nonlocal looked
         if event is not None:
             tracker.take(event)

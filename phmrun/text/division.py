@@ -46,7 +46,7 @@ def held_out(files: Sides, share: float, cache: Path, *, running: bool = False) 
         begin = (1 - share) * sum(1 for _ in _rows(files))
 
     def part(number: int, row: Row) -> str:
-        """Return the part of a line, "dev" or "train"."""
+        """Return the part of a line, "dev" or "train", by its number or its source text."""
         held = number >= begin if running else fraction(row[0]) < share
         return "dev" if held else "train"
 

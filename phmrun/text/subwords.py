@@ -124,7 +124,11 @@ def train_subwords(
 
 
 def _explained(error: RuntimeError, size: int) -> PhmrunError:
-    """Return the user error (exit 3) for a SentencePiece message."""
+    """Return the user error (exit 3) for a SentencePiece message.
+
+    It names the smallest possible size if the text has too many characters, or says that there is no text; else it
+    quotes the message.
+    """
     message = str(error)
     if needed := _TOO_MANY_CHARACTERS.search(message):
         return PhmrunError(

@@ -127,10 +127,10 @@ class Vocabulary(ABC):
 def read_description(directory: Path, kinds: Sequence[str]) -> dict[str, Any]:
     """Read and check ``vocabulary.json``.
 
-    The vocabulary must be of one of these kinds. A missing ``requested`` is set to the size.
+    A missing ``requested`` is set to the size.
 
     Raises:
-        PhmrunError: (exit 3) The file is missing, damaged, of a later version, or of another kind.
+        PhmrunError: (exit 3) The file is missing or damaged, its sizes are invalid, or its format or kind is another.
     """
     path = directory / DESCRIPTION
     with intact("the vocabulary is", path):

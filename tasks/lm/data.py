@@ -218,7 +218,8 @@ class Endless:
 def build_data(config: LanguageModelExperiment, cache: Path) -> StreamData:
     """Build the data module of an experiment.
 
-    Prepared corpora are in ``cache``. With ``hold_out``, the end of the training text is the validation text.
+    Prepared corpora are in ``cache``. With ``hold_out``, the end of the training text is the validation text. A
+    splitting that was detected from the text is part of the checksums.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.

@@ -65,7 +65,8 @@ class LSTMLanguageModel(nn.Module):
     def forward(self, tokens: Tensor, state: State | None = None) -> Reading:
         """Read ``tokens [batch, length]`` after ``state``; ``None``: zeros.
 
-        The state is h and c of each LSTM, ``[batch, size]``.
+        The state is h and c of each LSTM, ``[batch, size]``. In training, the outputs are dropped with one mask per
+        text.
         """
         hidden = self._words(tokens)
         after: list[Tensor] = []

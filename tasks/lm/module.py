@@ -62,8 +62,8 @@ class LanguageModelModule(TrainingModule):
     def loss(self, batch: StreamBatch) -> Loss:
         """Return the loss summed over the batch's predicted words.
 
-        The state is kept for the next batch. In training, the penalties of activation and change are added, times the
-        number of words.
+        The state is kept for the next batch. In training, the penalties of activation and change (if set) are added to
+        the minimized loss, times the number of words.
         """
         reading = self._read(batch)
         (prediction,) = predictions = self._of(reading, batch)
@@ -146,7 +146,7 @@ class LanguageModelModule(TrainingModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore this process's state.
 
-        If the number of processes changed, all start from empty states.
+        If there is none, or the number of processes changed, all start from empty states.
         """
         rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
         state = checkpoint.get(MEMORY)

@@ -307,7 +307,7 @@ class LanguageModelPredictor:
     def _continued(self, hidden: Tensor, state: State, generator: torch.Generator) -> list[int]:
         """Return the words after a prompt.
 
-        There are at most ``prompting.words``, without the end of the line.
+        They end at ``prompting.words`` words or at an end of line, which is left out.
         """
         tokens: list[int] = []
         while len(tokens) < self.prompting.words:

@@ -98,7 +98,10 @@ class SegmentPlan:
         return -(-total // self.accumulate)
 
     def from_step(self, step: int) -> Iterator[Segment]:
-        """Yield the micro-batches after ``step`` optimizer steps, endlessly."""
+        """Yield the micro-batches after ``step`` optimizer steps, endlessly.
+
+        They are the same for all processes. A window may reach into the next epoch.
+        """
         epoch, index = 0, step * self.accumulate
         if not self.random:
             epoch, index = divmod(index, self.batches_in(0))

@@ -56,9 +56,9 @@ def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
 def dictionary(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the most probable target word of each source word.
 
-    The result is empty without target words. ``t(target | source)`` is estimated by model 1 of Brown et al. (1993):
-    three rounds of expectation maximization over co-occurrences, with an empty source word. Only the first 8,000 pairs
-    are used.
+    ``t(target | source)`` is estimated by model 1 of Brown et al. (1993): three rounds of expectation maximization over
+    co-occurrences, with an empty source word. Only the first 8,000 pairs are used. Ties go to the first word by
+    alphabet; the result is empty without target words.
     """
     corpus = [(("", *tokens(source)), tokens(target)) for source, target in islice(pairs, _PAIRS)]
     sources = sorted({word for source, _ in corpus for word in source})

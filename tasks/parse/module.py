@@ -39,9 +39,10 @@ class ParserModule(TrainingModule):
         return cast(BiaffineParser, self.network)
 
     def loss(self, batch: TreeBatch) -> Loss:
-        """Return the loss summed over the batch's words.
+        """Return the loss summed over the batch's words: heads, and labels of gold heads.
 
-        In training with label smoothing and predictions; in validation without, and with the hits "uas" and "las".
+        In training it has predictions, and labels are smoothed in the minimized loss; in validation it has the hits
+        "uas" and "las" of the best heads.
         """
         scores = self.network(*batch.inputs, groups=batch.groups)
         predictions = self._of(scores, batch)

@@ -55,7 +55,10 @@ class EncoderClassifier(nn.Module):
         self.embedding.reset_parameters(width**-0.5)  # type: ignore[operator]
 
     def forward(self, sentences: Sentences) -> Tensor:
-        """Return the logits of the classes, ``[batch, classes]``."""
+        """Return the logits of the classes, ``[batch, classes]``.
+
+        In training, whole words and other units are dropped.
+        """
         tokens = sentences.tokens
         words = self.embedding(tokens) * math.sqrt(self.width)
         if self.word_dropout and self.training:

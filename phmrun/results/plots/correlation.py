@@ -67,7 +67,7 @@ def correlation_panels(network: nn.Module) -> list[Panel]:
 
 
 def draw_correlation(panels: list[Panel], title: str) -> Figure:
-    """Return a figure of the maps.
+    """Return a figure of the maps with a color bar.
 
     At most three are side by side, with lines between groups.
     """

@@ -117,7 +117,7 @@ def curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
 
 
 def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str = "", log: bool = False) -> Figure:
-    """Return a figure with one line per run.
+    """Return a figure with one line per run, and a legend.
 
     The scale is logarithmic if ``log``. A curve with a single point is a marker.
     """

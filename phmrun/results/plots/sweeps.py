@@ -19,7 +19,8 @@ from phmrun.statistics.expected_best import expected_best
 def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters", heading: str = "") -> Figure:
     """Return a figure of a score by cost (logarithmic).
 
-    It has the spreads and the Pareto front.
+    Each point has a color, its spread, and an entry in the legend; a line joins the Pareto front. Up to six sizes are
+    labeled.
     """
     figure = new_figure(7.0, 4.6)
     figure.suptitle(fill(words(heading), 90), fontsize=10)
