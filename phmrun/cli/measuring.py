@@ -21,7 +21,7 @@ Repeats = Annotated[int, measured(min=1, help="Rounds, each of which measures al
 def prepare_process(threads: int) -> None:
     """Set the number of CPU threads, and keep freed memory as in training.
 
-    0: torch's default.
+    0 leaves their number unchanged.
     """
     from phmrun.engine.processes import keep_freed_memory
 

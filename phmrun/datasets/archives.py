@@ -107,7 +107,11 @@ def opened(archive: Path, member: str | None, limit: int | None = None) -> Itera
 
 @contextmanager
 def unpacked(archive: Path, member: str | None) -> Iterator[IO[bytes]]:
-    """Open a member like :func:`opened`, decompressed if its content is gzip."""
+    """Open a member like :func:`opened`, decompressed if its content is gzip.
+
+    Raises:
+        PhmrunError: (exit 3) The content exceeds :func:`largest`, or the archive is damaged.
+    """
     with opened(archive, member) as handle:
         stream = cast(io.BufferedReader, handle)
         if stream.peek(2)[:2] == GZIP_MAGIC:

@@ -192,7 +192,7 @@ def _bare(path: str) -> str:
 def _unknown(dataset: Dataset, path: Path) -> PhmrunError:
     """Return the error for a file that the catalogue does not know.
 
-    The hint names a split.
+    The message says whether an archive holds no such file or a file has another name. The hint names a split.
     """
     holds = "holds no file" if is_archive(path) else "is not a file"
     split, files = next(iter(dataset.splits.items()))

@@ -217,7 +217,10 @@ class TrainingModule(nn.Module):
         """Restore the state of :meth:`on_save_checkpoint`; here nothing."""
 
     def configure_optimizers(self) -> Any:
-        """Return the optimizer and its schedule per optimizer step, in Lightning's form."""
+        """Return the optimizer and its schedule per optimizer step, in Lightning's form.
+
+        The optimizer is fused unless the precision is "16-mixed".
+        """
         precision = str(self.trainer.precision)
         # Only 16-mixed scales gradients, and Lightning cannot clip scaled gradients of a fused optimizer.
         measured = {} if self.measured is None else {"measured": self.measured}

@@ -279,7 +279,8 @@ def rate_table(network: nn.Module, config: OptimizerConfig, measured: Mapping[st
 def _rate(structure: Structure, d_out: int, d_in: int, factors: int, optimizer: str) -> float:
     """Return the factor of the learning rate for a matrix ``[d_out, d_in]``.
 
-    It is one of ``factors`` matrices of a structure. The formulas are above, by the optimizer's rule.
+    It is one of N = ``factors`` matrices of a structure W ``[k, d]``. The optimizer's rule decides: "norm" 1/N,
+    "gradient" (d_out/d_in) / (k/d) / N, any other (d/d_in) / N.
     """
     k, d = structure.out_features, structure.in_features
     rule = optimizer_kind(optimizer).rule

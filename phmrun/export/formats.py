@@ -98,6 +98,9 @@ def _export_parts(program: ExportGraph, directory: Path, trained: TrainedModel, 
     """Write the graphs that a search calls, as ONNX files of a directory.
 
     The directory also gets vocabularies, token names and search settings. It replaces an earlier one when complete.
+
+    Raises:
+        PhmrunError: (exit 1) An output differs by more than ``TOLERANCE``; nothing is replaced.
     """
     vocabularies = cast(Vocabularies, trained.vocabulary)
     decoding = decoding_section(trained.config)

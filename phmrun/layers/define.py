@@ -327,7 +327,11 @@ class DeFINE(nn.Module):
             nn.init.constant_(self.norm.weight, self.embedding_dim**-0.5 if std is None else std)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return the embeddings of token numbers, ``[…] -> […, embedding_dim]``."""
+        """Return the embeddings of token numbers, ``[…] -> […, embedding_dim]``.
+
+        The cached table is read in evaluation without gradients, if ``cached``; otherwise each distinct token is
+        computed.
+        """
         if self.cached and not self.training and not torch.is_grad_enabled():
             return F.embedding(tokens, self._current_table())
         distinct, places = tokens.unique(return_inverse=True)  # embed repeated tokens once

@@ -281,7 +281,8 @@ class LSTM(nn.Module):
 
         Returns:
             Outputs ``[batch, length, directions · hidden_size]``; with ``cells`` c of the top forward layer after the
-            last step of each sequence, ``[batch, hidden_size]``, otherwise None.
+            last step of each sequence, ``[batch, hidden_size]``. None without ``cells``, and for the cell
+            "linear-output".
         """
         steps = torch.arange(inputs.shape[1], device=inputs.device)
         lengths = lengths.to(inputs.device).unsqueeze(1)

@@ -77,6 +77,8 @@ class SentenceClassifier:
 
         Values have the probabilities of all labels.
 
+        Lines are read in chunks, one by one if ``batch`` is 1.
+
         Raises:
             PhmrunError: (exit 3) A line does not have the number of sentences of an item.
         """

@@ -251,10 +251,10 @@ def corpus(data: ParallelDataConfig, cache: Path, builtin: Builtin) -> ParallelC
 def own_files(data: ParallelDataConfig) -> Files:
     """Return the user's files by split, from their names or their common prefix.
 
-    Files of the test set are optional, as are those of the validation set with ``hold_out``.
+    Splits without files are left out; with ``hold_out``, so are files of the validation set.
 
     Raises:
-        PhmrunError: (exit 3) A required file does not exist, or a split has a single side.
+        PhmrunError: (exit 3) A required or named file does not exist, or a split has a single side.
     """
     files: Files = {}
     for split in SPLITS:
@@ -272,10 +272,11 @@ def own_files(data: ParallelDataConfig) -> Files:
 def _file(data: ParallelDataConfig, split: str, side: str, language: str) -> Path | None:
     """Return the file of a side of a split.
 
-    None if the split is optional and missing. With a prefix, files may end in ``.gz``.
+    None without a name and prefix, or if a prefix has no file for an optional split. The test set is optional, and the
+    validation set with ``hold_out``. With a prefix, files may end in ``.gz``.
 
     Raises:
-        PhmrunError: (exit 3) A required or named file does not exist.
+        PhmrunError: (exit 3) Another required or named file does not exist.
     """
     key = f"{split}_{side}"
     named: Path | None = getattr(data, key)

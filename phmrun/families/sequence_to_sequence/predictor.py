@@ -229,8 +229,8 @@ class Translator:
     def _scores(self, outputs: Sequence[str], references: Sequence[str], parts: Path | None) -> dict[str, Score]:
         """Return BLEU and chrF of the outputs, by name.
 
-        BLEU of each part is added. ``parts`` is a file with the part of each line, or None. Signatures include search
-        and weights.
+        With ``sentence_bleu``, sentence BLEU is added, and with ``parts`` BLEU of each part. ``parts`` is a file with
+        the part of each line, or None. Signatures include search and weights.
         """
         measures = {**self._measures, "chrf": chrf}
         scores = {key: measure(outputs, references) for key, measure in measures.items()}

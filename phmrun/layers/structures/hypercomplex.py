@@ -83,7 +83,8 @@ class Hypercomplex(Structure):
     def reset_parameters(self, std: float) -> None:
         """Draw S by ``init``, in place.
 
-        Its entries have standard deviation ``std`` on average over the parts.
+        "uniform": uniform with standard deviation ``std``. Otherwise polar: a random modulus, phase and axis for each
+        number, with standard deviation ``std`` on average over the parts.
         """
         if self.init == "uniform":
             nn.init.uniform_(self.s, -math.sqrt(3) * std, math.sqrt(3) * std)

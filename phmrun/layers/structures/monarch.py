@@ -93,8 +93,8 @@ class Monarch(Structure):
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
         """Fit each block in place by truncated singular value decomposition.
 
-        With ``normalize``, the gain is set to the growth. With a covariance: of whitened blocks, columns of blocks in
-        turn until the error settles, and then by gradients.
+        With ``normalize``, the gain is set to the growth, so that L and R apply as fitted. With a covariance: of
+        whitened blocks, columns of blocks in turn until the error settles, and then by gradients.
         """
         with torch.no_grad():
             left, right = best_low_rank_blocks(weight, self.blocks, self.rank, covariance)

@@ -90,6 +90,8 @@ class PHM(Structure):
         """Fit in place by the n largest singular vectors of Van Loan's rearrangement.
 
         With a covariance, alternating least squares follow. The released variant is fitted by gradients instead.
+
+        With ``dual``, B becomes zero and A is doubled.
         """
         if self.variant == "released":
             super().fit(weight, covariance)
