@@ -32,10 +32,9 @@ def movements(
 ) -> list[Moved]:
     """Return the change of the output after the first step of each factor.
 
-    It is a mean over random layers. Sets torch's global seed.
-
-    The step is the learning rate times the gradient's sign (Adam's first step), or times the gradient ("sgd"). 64
-    inputs and their output gradients are normal, the same for the structured and the dense layer.
+    It is a mean over random layers. Sets torch's global seed. The step is the learning rate times the gradient's sign
+    (Adam's first step), or times the gradient ("sgd"). 64 inputs and their output gradients are normal, the same for
+    the structured and the dense layer.
 
     Args:
         structure: Name of the structure.
@@ -68,9 +67,8 @@ def movements(
 def movements_of_run(config: Experiment) -> list[Moved]:
     """Return the change of a run's outputs after the first step of each factor.
 
-    The step is on the run's first training batches. Sets the global seeds.
-
-    The weights are those that the run begins with. Dense maps are left out; a run of dense maps gives an empty list.
+    The step is on the run's first training batches. Sets the global seeds. The weights are those that the run begins
+    with. Dense maps are left out; a run of dense maps gives an empty list.
 
     Raises:
         PhmrunError: The data are not on this machine (exit 3).

@@ -161,12 +161,9 @@ def bench_run(
 ) -> Report:
     """Measure a run's model and opponents in the same rounds.
 
-    Return the report.
-
-    The run may be unfinished; its last checkpoint is used if there is one.
-
-    "decoding" is the task's prediction. Tasks that do not translate only have the opponents "dense" and other runs.
-    They measure "dense" only in training, since outputs of random weights may take longer to decode.
+    Return the report. The run may be unfinished; its last checkpoint is used if there is one. "decoding" is the task's
+    prediction. Tasks that do not translate only have the opponents "dense" and other runs. They measure "dense" only in
+    training, since outputs of random weights may take longer to decode.
 
     Args:
         run: The run.
@@ -247,9 +244,7 @@ def opened(run: Run) -> tuple[TrainedModel, Any]:
 def _load(trained: TrainedModel) -> None:
     """Load the last checkpoint in place.
 
-    Log a warning if there is none.
-
-    Speed does not depend on the weights.
+    Log a warning if there is none. Speed does not depend on the weights.
     """
     if (trained.run.checkpoints / LAST).is_file():
         trained.load("last")

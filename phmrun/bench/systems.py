@@ -124,9 +124,7 @@ class Ours(Model):
     def decode(self, sources: Sources, beam: int) -> None:
         """Run beam or greedy search as ``phmrun eval``.
 
-        The outputs are discarded.
-
-        If ``sources.exact``, outputs end only at their limits.
+        The outputs are discarded. If ``sources.exact``, outputs end only at their limits.
         """
         decoder = self.decoder(len(sources.limits), beam)
         beam_search(
@@ -152,9 +150,7 @@ class Converted:
     def decode(self, sources: Sources, beam: int) -> None:
         """Run the engine's search on token ids.
 
-        The outputs are discarded.
-
-        If ``sources.exact``, every output has at least as many tokens as the greatest limit.
+        The outputs are discarded. If ``sources.exact``, every output has at least as many tokens as the greatest limit.
         """
         rows = [[token for token in row if token not in (PAD, EOS)] for row in sources.tokens.tolist()]
         least = max(sources.limits) if sources.exact else 0

@@ -63,9 +63,7 @@ def interleave(
 ) -> dict[str, Timing]:
     """Time every candidate once per round.
 
-    Return the timings by name.
-
-    First calls are not timed. Each round starts with another candidate.
+    Return the timings by name. First calls are not timed. Each round starts with another candidate.
 
     Args:
         candidates: Functions to call, by name.
@@ -118,10 +116,8 @@ class Operation(NamedTuple):
 def profile_call(call: Callable[[], object], *, most: int = 15, device: torch.device | str = "cpu") -> list[Operation]:
     """Return the operations with the longest self time in one call.
 
-    At most ``most`` of them, longest first.
-
-    Call it once before, so that it sets nothing up. On a GPU, times are those of its kernels, counted
-    both by kernel and by the operation that launched them; otherwise the CPU's.
+    At most ``most`` of them, longest first. Call it once before, so that it sets nothing up. On a GPU, times are those
+    of its kernels, counted both by kernel and by the operation that launched them; otherwise the CPU's.
     """
     gpu = torch.device(device).type == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if gpu else [])]

@@ -39,9 +39,8 @@ def layers(context: typer.Context, incomplete: str) -> list[str]:
 def columns(context: typer.Context, incomplete: str) -> list[str]:
     """Return columns of the list of runs and names of their scores.
 
-    A typed minus, which reverses the order, is put before each.
-
-    There are no scores if the directory of runs does not exist.
+    A typed minus, which reverses the order, is put before each. There are no scores if the directory of runs does not
+    exist.
     """
     from phmrun.ledger import listing
 

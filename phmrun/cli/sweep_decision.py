@@ -33,10 +33,8 @@ def decide(
 ) -> ExitCode:
     """Run seeds, look by look, until each row is decided.
 
-    Return the exit code.
-
-    A row also ends at its maximum number of seeds, and all end at the time limit. With ``plan``, the plan is printed
-    and nothing run.
+    Return the exit code. A row also ends at its maximum number of seeds, and all end at the time limit. With ``plan``,
+    the plan is printed and nothing run.
 
     Returns:
         ``ExitCode.SWEEP`` if a run failed, otherwise ``ExitCode.OK``.

@@ -175,9 +175,7 @@ def _devices(made: Plan) -> list[str]:
 def tuned(made: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: float | None = None) -> Plan | None:
     """Run the remaining tuning trials.
 
-    Return the plan with the chosen values.
-
-    The plan itself if it tunes nothing. None if the deadline has passed.
+    Return the plan with the chosen values. The plan itself if it tunes nothing. None if the deadline has passed.
 
     Raises:
         PhmrunError: (exit 5) A trial was interrupted, or no trial of a row has a score.

@@ -60,10 +60,9 @@ class Plan:
     def config_of(self, parent: Experiment, layer: LayerConfig, training: TrainingConfig) -> Experiment:
         """Return the child's config, with ``layer`` and an entry in ``maps`` for each exception.
 
-        All else is the parent's, except ``training``.
-
-        If ``layer`` does not fit every map inside the blocks, the config's layer is dense instead, and each map that
-        has another structure gets an entry. Maps of embedding and output always get one.
+        All else is the parent's, except ``training``. If ``layer`` does not fit every map inside the blocks, the
+        config's layer is dense instead, and each map that has another structure gets an entry. Maps of embedding and
+        output always get one.
 
         Args:
             parent: Config of the parent, with the user's changes.

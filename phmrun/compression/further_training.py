@@ -16,10 +16,8 @@ def further_training(
 ) -> TrainingConfig:
     """Return the training section of a compressed network's further steps.
 
-    Its schedule is a cosine from ``RATE`` times the parent's highest rate to 0.
-
-    Without steps, only ``max_steps`` is set. Keys that the user has set are kept, and the checkpoints are not averaged,
-    because the last rates are small.
+    Its schedule is a cosine from ``RATE`` times the parent's highest rate to 0. Without steps, only ``max_steps`` is
+    set. Keys that the user has set are kept, and the checkpoints are not averaged, because the last rates are small.
 
     Args:
         training: The parent's section, with the user's changes.

@@ -80,11 +80,9 @@ def by_kind(maps: Iterable[FittedMap]) -> dict[str, list[FittedMap]]:
 def spread(choices: Mapping[str, Sequence[FittedMap]], most: int) -> dict[str, FittedMap]:
     """Choose the replacements with the least total damage.
 
-    Together they have at most ``most`` parameters.
-
-    Minimizes Σ damage + λ · Σ parameters for a price λ, found by bisection, at which the total fits the budget
-    (Lagrange multipliers; Everett 1963). No other allocation of that many parameters does less damage. Remaining
-    parameters go to the maps that gain most per parameter.
+    Together they have at most ``most`` parameters. Minimizes Σ damage + λ · Σ parameters for a price λ, found by
+    bisection, at which the total fits the budget (Lagrange multipliers; Everett 1963). No other allocation of that many
+    parameters does less damage. Remaining parameters go to the maps that gain most per parameter.
 
     Args:
         choices: Candidates of each map with a known ``damage``; a dense map has damage 0.

@@ -165,10 +165,8 @@ def with_absolute_paths(config: Config) -> Config:
 def _absolute(value: Any, prefixes: bool) -> Any:
     """Return a relative path as an existing one.
 
-    It is looked up below the current folder, then below the data directory.
-
-    With ``prefixes``, a text counts as the beginning of paths, too. Anything else is returned unchanged, also a
-    relative path that neither folder has.
+    It is looked up below the current folder, then below the data directory. With ``prefixes``, a text counts as the
+    beginning of paths, too. Anything else is returned unchanged, also a relative path that neither folder has.
     """
     if (not isinstance(value, Path) and not (prefixes and isinstance(value, str))) or Path(value).is_absolute():
         return value

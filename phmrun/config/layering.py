@@ -217,10 +217,9 @@ def resolve(
 ) -> Resolved[E]:
     """Merge the sources over the schema's defaults and validate.
 
-    Later sources override earlier ones.
-
-    A preset or network sets its keys as its source does: it overrides earlier sources, and other keys of the same
-    source override it. A source that names another structure removes the options of the previous one.
+    Later sources override earlier ones. A preset or network sets its keys as its source does: it overrides earlier
+    sources, and other keys of the same source override it. A source that names another structure removes the options of
+    the previous one.
 
     Args:
         schema: Configuration class of the task.
@@ -322,10 +321,9 @@ class _Merged:
     def _add(self, section: type[Section], values: Mapping[str, Any], prefix: str, source: Source) -> None:
         """Merge a section of a source, in place.
 
-        ``prefix`` is its dotted key with a final dot.
-
-        A changed structure first removes the layer's earlier values. Presets come before the section's own keys.
-        Unknown keys and values in place of sections are recorded as problems; a null section changes nothing.
+        ``prefix`` is its dotted key with a final dot. A changed structure first removes the layer's earlier values.
+        Presets come before the section's own keys. Unknown keys and values in place of sections are recorded as
+        problems; a null section changes nothing.
         """
         if issubclass(section, LayerConfig):
             before = self.values.get(f"{prefix}structure", section.model_fields["structure"].default)

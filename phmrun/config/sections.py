@@ -73,9 +73,7 @@ class Section(BaseModel):
     def _no_truth_value_as_a_number(cls, value: Any, info: ValidationInfo) -> Any:
         """Reject ``true`` and ``false`` for keys of other types.
 
-        Otherwise return the value.
-
-        Python reads them as the numbers 1 and 0. Elements of lists are not checked.
+        Otherwise return the value. Python reads them as the numbers 1 and 0. Elements of lists are not checked.
 
         Raises:
             ValueError: The value is boolean, and the key is not.
@@ -92,9 +90,7 @@ class Section(BaseModel):
     def _of_32_bits(cls, value: Any) -> Any:
         """Reject integers above 2³² − 1 in absolute value.
 
-        Otherwise return the value.
-
-        Elements of lists are not checked.
+        Otherwise return the value. Elements of lists are not checked.
 
         Raises:
             ValueError: The integer is too large.

@@ -38,9 +38,8 @@ _DAMAGED = (
 def largest() -> int:
     """Return the size limit in bytes for files of unknown size.
 
-    It applies to packed and unpacked files.
-
-    The environment variable ``PHMRUN_LARGEST_GB`` sets it in GB; the default is 16 GB.
+    It applies to packed and unpacked files. The environment variable ``PHMRUN_LARGEST_GB`` sets it in GB; the default
+    is 16 GB.
 
     Raises:
         PhmrunError: The variable is not a whole number of GB, 1 to 999,999.

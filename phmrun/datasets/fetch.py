@@ -107,9 +107,8 @@ def _wanted(dataset: Dataset, splits: Sequence[str], force: bool) -> dict[str, l
 def _bring(dataset: Dataset, split: str, wanted: Sequence[File], pause: float) -> list[Path]:
     """Download, extract or assemble files of a split.
 
-    Return their paths.
-
-    Assembled files are made for all roles together. Checksums that the catalogue lacks are recorded.
+    Return their paths. Assembled files are made for all roles together. Checksums that the catalogue lacks are
+    recorded.
 
     Raises:
         PhmrunError: (exit 3) A file cannot be downloaded, or is damaged.
@@ -213,10 +212,8 @@ def _download(dataset: Dataset, remote: Remote, pause: float) -> None:
 def _try(url: str, remote: Remote, folder: Path, pause: float) -> str | None:
     """Download from one address through pooch.
 
-    Return the reason of a failure, or None.
-
-    A resumed file with a wrong checksum is downloaded once more from the start. Without a known checksum an existing
-    file is removed first.
+    Return the reason of a failure, or None. A resumed file with a wrong checksum is downloaded once more from the
+    start. Without a known checksum an existing file is removed first.
     """
     import pooch
     import requests

@@ -322,9 +322,8 @@ def _checked(dataset: Dataset, staged: _Staged, force: bool) -> dict[str, dict[s
 def _placed(dataset: Dataset, staged: _Staged, force: bool) -> list[Path]:
     """Move the staged files into place.
 
-    Return the paths of those that are new.
-
-    Files with the same content stay. Missing checksums and pairs left out are recorded beside the data.
+    Return the paths of those that are new. Files with the same content stay. Missing checksums and pairs left out are
+    recorded beside the data.
 
     Raises:
         PhmrunError: (exit 3) Another file exists, and ``force`` is not set; nothing is moved.

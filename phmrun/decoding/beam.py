@@ -210,9 +210,7 @@ def greedy_search(
     """Return the output with the most probable token at every position.
 
     Ties go to the lowest token number. Equivalent to beam search with a beam of 1, with the arguments of
-    :func:`beam_search`. α only changes the score.
-
-    An output also ends where every token is impossible.
+    :func:`beam_search`. α only changes the score. An output also ends where every token is impossible.
     """
     state = decoder.start(source)
     tokens = torch.full((source.shape[0],), bos, device=source.device)

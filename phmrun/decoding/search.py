@@ -41,9 +41,7 @@ def translate(
 ) -> list[list[Hypothesis]]:
     """Translate all sources, in inference mode.
 
-    Batching does not change the results.
-
-    An empty source has the empty output.
+    Batching does not change the results. An empty source has the empty output.
 
     Args:
         decoder: Model.
@@ -89,11 +87,7 @@ def by_length(
 ) -> list[list[Hypothesis]]:
     """Decode all sources in batches of similar length.
 
-    Return results in input order.
-
-    Return the results in the input order.
-
-    An empty source has the empty output.
+    Return the results in the input order. An empty source has the empty output.
 
     Args:
         sources: Source tokens of each sentence.

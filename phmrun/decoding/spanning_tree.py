@@ -21,10 +21,8 @@ NEVER = complex(-math.inf, 0)
 def spanning_trees(scores: Tensor, lengths: Tensor, *, single_root: bool = True) -> Tensor:
     """Return the heads of the maximum spanning tree of each sentence, exactly.
 
-    Position 0 is the root.
-
-    Arcs with a score of minus infinity or NaN are impossible. If there is no tree without them, the result contains as
-    few as possible. Ties are broken independently of the batch.
+    Position 0 is the root. Arcs with a score of minus infinity or NaN are impossible. If there is no tree without them,
+    the result contains as few as possible. Ties are broken independently of the batch.
 
     Args:
         scores: ``[batch, dependents, heads]``, both of the same length; entries beyond a sentence are ignored.

@@ -46,9 +46,8 @@ class StepDecoder(Protocol[State]):
     def reorder(self, state: State, beams: Tensor) -> State:
         """Return the state with hypotheses reordered within each sentence.
 
-        Hypothesis ``k`` of sentence ``b`` continues hypothesis ``beams[b, k]``.
-
-        The first call widens the beam from 1. The search skips calls without effect.
+        Hypothesis ``k`` of sentence ``b`` continues hypothesis ``beams[b, k]``. The first call widens the beam from 1.
+        The search skips calls without effect.
 
         Args:
             state: State to reorder.

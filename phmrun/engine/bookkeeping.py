@@ -49,10 +49,7 @@ def keep_data(run: Run, config_yaml: str, data: DataModule, marks: Mapping[str, 
 def scores_of_training(run: Run, fitted: "Fitted", training: TrainingConfig) -> dict[str, dict[str, Any]]:
     """Return the scores of training, by name.
 
-    They are the best validation score, its loss, and the last training loss.
-
-    Those that the history lacks are missing.
-
+    They are the best validation score, its loss, and the last training loss. Those that the history lacks are missing.
     Shares are in percent, losses in nats per unit of the task.
     """
     scores: dict[str, dict[str, Any]] = {}

@@ -51,9 +51,7 @@ class Stopping(Callback):
     def listening(self) -> Iterator[None]:
         """Handle SIGINT and SIGTERM within the block.
 
-        Then restore the earlier handlers.
-
-        Outside the main thread, do nothing.
+        Then restore the earlier handlers. Outside the main thread, do nothing.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -412,9 +410,8 @@ class PeriodicCheckpoints(Callback):
     def save(self, trainer: pl.Trainer, regular: bool) -> None:
         """Write ``last.ckpt``, and the weights for averaging at a ``regular`` step.
 
-        Older weights than the ``keep`` latest are deleted.
-
-        All processes must call it, because Lightning gathers their states.
+        Older weights than the ``keep`` latest are deleted. All processes must call it, because Lightning gathers their
+        states.
 
         Raises:
             PhmrunError: The weights are not finite or the disk is full (exit 4), or the run was taken over (exit 2).

@@ -239,9 +239,7 @@ def load_weights(module: nn.Module, weights: Mapping[str, Tensor], path: Path) -
 def averaged_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
     """Return the mean of several checkpoints' weights, in their own types.
 
-    It is summed in double precision.
-
-    Integers are those of the last checkpoint.
+    It is summed in double precision. Integers are those of the last checkpoint.
 
     Raises:
         PhmrunError: (exit 3) There are no checkpoints, one is damaged, or shapes differ.

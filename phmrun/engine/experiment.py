@@ -421,9 +421,7 @@ def _begin(
 ) -> Mirror:
     """Write the records that are complete before training.
 
-    Return the opened mirror.
-
-    They are status, vocabulary, plug-ins, parameter counts and the prepared data.
+    They are status, vocabulary, plug-ins, parameter counts and the prepared data. Return the opened mirror.
     """
     from phmrun.engine.fit import processes
 
@@ -470,9 +468,7 @@ def _begin(
 def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mirror: Mirror) -> TrainResult:
     """Score the trained model and close run and mirror.
 
-    At a time limit, nothing is scored.
-
-    The test set is scored last, because samples of the last split are kept.
+    At a time limit, nothing is scored. The test set is scored last, because samples of the last split are kept.
 
     Raises:
         Interrupted: A signal has stopped training.
@@ -509,7 +505,10 @@ def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mi
 
 
 def _close_unfinished(run: Run, fitted: "Fitted", mirror: Mirror) -> TrainResult:
-    """Close run and mirror at the time limit, without test scores."""
+    """Close run and mirror at the time limit, without test scores.
+
+    The state becomes interrupted, and the run's card is written. The result has no scores.
+    """
     run.set_state(State.INTERRUPTED, fitted.reason, step=fitted.step, seconds=fitted.seconds)
     mirror.finish()
     write_card(run)

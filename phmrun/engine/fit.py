@@ -120,9 +120,8 @@ def fit(
 ) -> Fitted:
     """Train to the last step, or until patience, time limit or a signal.
 
-    Logs a warning if bf16-mixed is slow on this processor.
-
-    If no step is left (last step or patience reached), it returns at once, without training.
+    Logs a warning if bf16-mixed is slow on this processor. If no step is left (last step or patience reached), it
+    returns at once, without training.
 
     Args:
         module: Module to train, in place; a checkpoint replaces its weights.

@@ -42,9 +42,8 @@ class LazyAdam(Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all parameters that have a gradient, in place.
 
-        Entries of gradients that are not finite count as 0. Returns the loss of ``closure``, None without one.
-
-        With ``clip_update``, all updates are scaled down together if their joint norm exceeds it.
+        Entries of gradients that are not finite count as 0. Returns the loss of ``closure``, None without one. With
+        ``clip_update``, all updates are scaled down together if their joint norm exceeds it.
         """
         loss = None
         if closure is not None:

@@ -240,10 +240,10 @@ class TrainingModule(nn.Module):
     def validate(self, batches: Iterable[Any]) -> dict[str, float]:
         """Return mean validation scores over the units of ``batches`` and all processes.
 
+        The module is in eval mode meanwhile; its mode is restored.
+
         Returns:
             ``loss`` (negative log-likelihood in nats), and the share of hit units (0 to 1) by name.
-
-        The module is in eval mode meanwhile; its mode is restored.
         """
         training, device = self.training, self.device
         self.eval()
@@ -263,7 +263,10 @@ class TrainingModule(nn.Module):
 
 
 def seed_everything(seed: int) -> None:
-    """Seed the global generators of torch, NumPy and Python."""
+    """Seed the global generators of torch, NumPy and Python.
+
+    NumPy's seed is ``seed`` modulo 2³².
+    """
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)

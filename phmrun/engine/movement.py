@@ -170,10 +170,9 @@ def _norm(change: Tensor, covariance: Tensor | None) -> float:
 def balance(network: nn.Module, measured: Mapping[str, Movement], optimizer: str) -> list[str]:
     """Rescale the factors of each map in place, so that equal steps move alike.
 
-    W stays the same.
-
-    A factor is multiplied by (m_f / m)^(1/e), with the geometric mean m of the map's factors. The exponent e is 1 for
-    Adam and 2 for gradient descent; LAMB's steps are relative to a factor's norm already, and nothing is done.
+    W stays the same. A factor is multiplied by (m_f / m)^(1/e), with the geometric mean m of the map's factors. The
+    exponent e is 1 for Adam and 2 for gradient descent; LAMB's steps are relative to a factor's norm already, and
+    nothing is done.
 
     Returns:
         Names of the maps that are rescaled. Maps with shared factors, and maps whose W would change, are left as they

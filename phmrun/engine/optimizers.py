@@ -262,9 +262,8 @@ def parameter_groups(
 def rate_table(network: nn.Module, config: OptimizerConfig, measured: Mapping[str, float] | None = None) -> list[Rate]:
     """Return the rates by parameter name.
 
-    Empty if all parameters have rate 1.
-
-    Layer numbers are replaced by *, except in measured rates, which differ between layers.
+    Empty if all parameters have rate 1. Layer numbers are replaced by *, except in measured rates, which differ between
+    layers.
     """
     if config.rates == "one" and config.map_rate == 1:
         return []

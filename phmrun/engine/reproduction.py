@@ -93,10 +93,8 @@ class Reproduction:
 def reproduce(run: Run, directory: Path, *, plugins: Mapping[Path, str] | None = None) -> Reproduction:
     """Train a run again with its own settings.
 
-    Return the comparison of both.
-
-    Config, data, threads and hardware settings are those of the run.
-    Time limits and W&B mirrors of the run are left out.
+    Return the comparison of both. Config, data, threads and hardware settings are those of the run. Time limits and W&B
+    mirrors of the run are left out.
 
     Args:
         run: Run in the state ``done``.

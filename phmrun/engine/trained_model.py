@@ -355,10 +355,7 @@ def evaluate_run(
 ) -> dict[str, Any]:
     """Score a run on one split.
 
-    Write the results into its directory.
-
-    Written are scores, predictions, samples (except of other files) and card.
-
+    Write the results into its directory. Written are scores, predictions, samples (except of other files) and card.
     Scores named ``test/…`` belong to the test set whose checksum the run has recorded, wherever its files are. Scores
     of other files are named ``file-NAME-DIGITS/…``, with the first digits of the checksum. The checksum is part of
     every score's signature.

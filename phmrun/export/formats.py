@@ -139,9 +139,8 @@ def largest_difference(program: ExportGraph, run: Run) -> float:
 def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> Run:
     """Write folded weights by name.
 
-    Return the network that has read them.
-
-    A tied table is stored once, and its other names in the metadata. The file is loaded into ``program.network``.
+    Return the network that has read them. A tied table is stored once, and its other names in the metadata. The file is
+    loaded into ``program.network``.
     """
     from safetensors.torch import load_file, save
 

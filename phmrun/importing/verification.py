@@ -54,10 +54,8 @@ class Verification:
 def verify(run: Run, directory: Path, text: Path) -> Verification:
     """Compare the outputs of an imported run with those of transformers.
 
-    Transformers' own search runs on the same tokens.
-
-    Both use the run's beam and exponent of the length penalty; transformers takes all else from the checkpoint's
-    generation settings, with at most 512 output tokens.
+    Transformers' own search runs on the same tokens. Both use the run's beam and exponent of the length penalty;
+    transformers takes all else from the checkpoint's generation settings, with at most 512 output tokens.
 
     Args:
         run: Run imported from ``directory``.

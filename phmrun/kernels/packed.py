@@ -107,9 +107,8 @@ class FewRows:
     def _chosen(self, rows: int) -> Map:
         """Return the map for this number of rows.
 
-        Build it if it is new.
-
-        Numbers up to the same power of two share a kernel. It is ``F.linear`` except in float32 on a CPU.
+        Build it if it is new. Numbers up to the same power of two share a kernel. It is ``F.linear`` except in float32
+        on a CPU.
         """
         size = 1 << max(0, rows - 1).bit_length()
         if size not in self._by_rows:

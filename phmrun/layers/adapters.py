@@ -75,9 +75,7 @@ def start_at_zero(structure: Structure, std: float) -> None:
     """Draw the parameters in place, then zero as few as make W zero.
 
     Of several factors, the one that :meth:`Structure.factors_read` names last is set to zero, as in LoRA. On the meta
-    device nothing is set to zero.
-
-    ``std`` is the standard deviation of W before it is zero.
+    device nothing is set to zero. ``std`` is the standard deviation of W before it is zero.
 
     Raises:
         PhmrunError: No choice of trained parameters makes W zero.
@@ -120,9 +118,7 @@ def adapters_of(model: nn.Module) -> list[Structure]:
 def freeze_base(model: nn.Module) -> None:
     """Exclude all parameters from training, in place, except those of updates.
 
-    The parameters of :class:`Adapter` modules are exceptions too.
-
-    Excepted parameters stay as they are.
+    The parameters of :class:`Adapter` modules are exceptions too. Excepted parameters stay as they are.
     """
     updates = [*adapters_of(model), *(module for module in model.modules() if isinstance(module, Adapter))]
     kept = {id(parameter) for update in updates for parameter in update.parameters()}
@@ -134,10 +130,8 @@ def freeze_base(model: nn.Module) -> None:
 def merge(model: Model) -> Model:
     """Return a copy with updates added to their matrices.
 
-    The sums are plain ``torch.nn`` modules.
-
-    Maps of other structures stay as they are. Tied matrices stay tied. The merged matrices have no gradient.
-    The training mode stays.
+    The sums are plain ``torch.nn`` modules. Maps of other structures stay as they are. Tied matrices stay tied. The
+    merged matrices have no gradient. The training mode stays.
 
     The report of a conversion keeps the other structures; without any, it is removed.
     """

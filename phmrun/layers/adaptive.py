@@ -268,9 +268,8 @@ class AdaptiveSoftmax(nn.Module):
     ) -> Iterator[tuple[Any, Tensor, Tensor, Tensor | None, Tensor]]:
         """Yield the operands of the head, then of each tail.
 
-        Each is (positions, vectors, weight, bias, classes).
-
-        Positions of the head are None: it has all. Those of a tail are the targets in its cluster, maybe none.
+        Each is (positions, vectors, weight, bias, classes). Positions of the head are None: it has all. Those of a tail
+        are the targets in its cluster, maybe none.
         """
         hidden, targets = hidden.reshape(-1, self.in_features), targets.reshape(-1)
         classes = targets

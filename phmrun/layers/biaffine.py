@@ -72,9 +72,7 @@ class Biaffine(nn.Module):
     def reset_parameters(self) -> None:
         """Draw W with standard deviation 1 / in_features.
 
-        Set u, v and c to zero.
-
-        Inputs of unit variance then have scores of unit variance.
+        Set u, v and c to zero. Inputs of unit variance then have scores of unit variance.
         """
         for structure in self.maps:
             structure.reset_parameters(1 / self.in_features)  # type: ignore[operator]

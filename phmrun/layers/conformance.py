@@ -30,10 +30,9 @@ Result = TypeVar("Result")
 def check_class(structure: type[Any], base: type[Any]) -> None:
     """Check that a class defines the methods and options of a structure.
 
-    Only its definition is read; nothing is built.
-
-    It must derive from ``base`` and override the methods in :data:`NEEDED`. Its ``__init__`` takes out_features and
-    in_features, then options: keyword-only, with default and annotation. Its ``check`` takes all these options.
+    Only its definition is read; nothing is built. It must derive from ``base`` and override the methods in
+    :data:`NEEDED`. Its ``__init__`` takes out_features and in_features, then options: keyword-only, with default and
+    annotation. Its ``check`` takes all these options.
 
     Args:
         structure: Class to register.

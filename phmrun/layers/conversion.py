@@ -78,11 +78,8 @@ def convert_layers(
 ) -> tuple[Model, list[ConvertedLayer]]:
     """Convert layers of ``model`` in place.
 
-    Return it with their records.
-
-    If the model itself is such a layer, another module is returned.
-
-    With a structure that updates frozen weights (:meth:`Structure.updates`), freeze all other parameters.
+    Return it with their records. If the model itself is such a layer, another module is returned. With a structure that
+    updates frozen weights (:meth:`Structure.updates`), freeze all other parameters.
 
     Args:
         model: Module to change.
@@ -353,9 +350,7 @@ def _attention(
 ) -> StructuredAttention:
     """Give the matrices of Q, K and V a structure, in place.
 
-    Return the module.
-
-    Unless ``near``, their joint bias becomes zero. The output map is a layer of its own.
+    Return the module. Unless ``near``, their joint bias becomes zero. The output map is a layer of its own.
     """
     maps = {}
     for name in MAPS:

@@ -96,9 +96,8 @@ class ReleasedDeFINE(nn.Module):
     def reset_parameters(self) -> None:
         """Draw all matrices with Glorot's standard deviation, in place.
 
-        Biases become zero.
-
-        Fans of a group transform with separate matrices: groups · outputs of a group, and inputs · outputs of a group.
+        Biases become zero. Fans of a group transform with separate matrices: groups · outputs of a group, and inputs ·
+        outputs of a group.
         """
         for linear in (self.enter, self.leave):
             linear.reset_parameters(glorot_std(linear.in_features, linear.out_features), zero_bias=True)

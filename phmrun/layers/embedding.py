@@ -156,7 +156,11 @@ class EmbeddingKind:
 def register_embedding(
     name: str, *, formula: str, count_formula: str, source: str, constraint: str = "none", clusters: bool = False
 ) -> Callable[[Build], EmbeddingKind]:
-    """Return a function decorator that registers an embedding; see :class:`EmbeddingKind`."""
+    """Return a function decorator that registers an embedding; see :class:`EmbeddingKind`.
+
+    Raises:
+        PhmrunError: (exit 2) The decorator is used with a malformed, taken or reserved name.
+    """
 
     def add(build: Build) -> EmbeddingKind:
         """Register the function, and return its :class:`EmbeddingKind` in its place."""

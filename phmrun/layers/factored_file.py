@@ -37,12 +37,9 @@ FORMAT = 1
 def save(model: nn.Module, path: str | Path) -> Path:
     """Write a converted model as one safetensors file.
 
-    Return the path.
-
-    The file holds its factors, other tensors and the recipe.
-
-    Tied tensors are stored once. Parameters of training only (the dense matrix of ``guided``) are not stored, and with
-    updates of frozen weights (``added``) no frozen parameters.
+    Return the path. The file holds its factors, other tensors and the recipe. Tied tensors are stored once. Parameters
+    of training only (the dense matrix of ``guided``) are not stored, and with updates of frozen weights (``added``) no
+    frozen parameters.
 
     Args:
         model: Result of :func:`phmrun.layers.convert`, or a module that holds such results.
@@ -93,10 +90,8 @@ def save(model: nn.Module, path: str | Path) -> Path:
 def load(factory: Callable[[], Model], path: str | Path) -> Model:
     """Build the plain model, convert it by the recipe, and load the factors.
 
-    Names and shapes must be equal.
-
-    The model is on the factory's devices, with the types of the file. Parameters of training only start anew and have
-    no effect.
+    Names and shapes must be equal. The model is on the factory's devices, with the types of the file. Parameters of
+    training only start anew and have no effect.
 
     Args:
         factory: Builds the model as it was before the conversion; called once. For updates of frozen weights, with
@@ -151,9 +146,7 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
 def _built(model: Model, recipe: Mapping[str, Any], path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Model:
     """Convert the factory's model by a recipe, in place.
 
-    Return it.
-
-    Sizes are checked before memory is allocated. The report of the conversion is kept with the model.
+    Return it. Sizes are checked before memory is allocated. The report of the conversion is kept with the model.
 
     Raises:
         PhmrunError: (exit 3) A place, structure or option does not fit the model.

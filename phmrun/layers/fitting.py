@@ -54,9 +54,8 @@ def steadied(covariance: Tensor) -> Tensor:
 def best_low_rank(weight: Tensor, rank: int, covariance: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return the factors of the best matrix of rank r, U ``[k, r]`` and V ``[r, d]``.
 
-    In double precision; r is at most min(k, d).
-
-    The factors have equal norms; with a covariance, U and the whitened V do.
+    In double precision; r is at most min(k, d). The factors have equal norms; with a covariance, U and the whitened V
+    do.
     """
     matrix = weight.double()
     if covariance is None:
@@ -75,9 +74,8 @@ def best_low_rank_blocks(
 ) -> tuple[Tensor, Tensor]:
     """Return the factors of the best blocks of rank r.
 
-    U ``[b, b, k/b, r]`` and V ``[b, b, r, d/b]``, in double precision.
-
-    Without a covariance, blocks are fitted independently. With one, columns of blocks are fitted in turn.
+    U ``[b, b, k/b, r]`` and V ``[b, b, r, d/b]``, in double precision. Without a covariance, blocks are fitted
+    independently. With one, columns of blocks are fitted in turn.
     """
     rows, columns = (-(-size // blocks) for size in weight.shape)
     target, steady = padded(weight, covariance, blocks * rows, blocks * columns)
@@ -108,10 +106,8 @@ def best_coupled_blocks(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return B, D and C of the best coupled blocks.
 
-    Block (i, j) of W ≈ B_i diag(D_ij) C_j.
-
-    The fit starts from the best matrix of rank r (D = 1) and optimizes B, then D and C for each column of blocks. Ranks
-    beyond min(k, d) keep the initial values.
+    Block (i, j) of W ≈ B_i diag(D_ij) C_j. The fit starts from the best matrix of rank r (D = 1) and optimizes B, then
+    D and C for each column of blocks. Ranks beyond min(k, d) keep the initial values.
 
     Args:
         weight: W ``[k, d]``.
@@ -164,10 +160,8 @@ def best_coupled_blocks(
 def best_circulant_blocks(weight: Tensor, size: int, covariance: Tensor | None = None) -> Tensor:
     """Return the first columns ``[k/b, d/b, b]`` of the best circulant blocks.
 
-    In double precision.
-
-    Without a covariance they are means along the diagonals of each block. With one, each row of blocks solves a linear
-    least-squares problem.
+    In double precision. Without a covariance they are means along the diagonals of each block. With one, each row of
+    blocks solves a linear least-squares problem.
     """
     down, across = (-(-features // size) for features in weight.shape)
     target, steady = padded(weight, covariance, down * size, across * size, 0.0)
@@ -190,11 +184,8 @@ def best_sparse_low_rank(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return U, V and S with W ≈ U V + S.
 
-    U is ``[k, r]``, V ``[r, d]`` and S ``[k, m]``.
-
-    S has its numbers in the columns ``places [k, m]``; the factors are in double precision.
-
-    U V and S are optimized in turn.
+    U is ``[k, r]``, V ``[r, d]`` and S ``[k, m]``. S has its numbers in the columns ``places [k, m]``; the factors are
+    in double precision. U V and S are optimized in turn.
     """
     target, steady = padded(weight, covariance, *weight.shape)
     grams = steady[places.unsqueeze(2), places.unsqueeze(1)]  # [k, m, m]
@@ -256,11 +247,9 @@ def best_kronecker_sum(
 ) -> tuple[Tensor, Tensor]:
     """Return A and S with W ≈ Σ_i A_i ⊗ S_i.
 
-    A is ``[rank, p, q]`` and S ``[rank, k/p, d/q]``.
-
-    The terms are singular vectors of W, rearranged so that each of its p·q blocks is a row. With a covariance,
-    alternating least squares follows: the error is quadratic in A and in S. The mixing weights of a block have a mean
-    square norm of 1, as in a new layer.
+    A is ``[rank, p, q]`` and S ``[rank, k/p, d/q]``. The terms are singular vectors of W, rearranged so that each of
+    its p·q blocks is a row. With a covariance, alternating least squares follows: the error is quadratic in A and in S.
+    The mixing weights of a block have a mean square norm of 1, as in a new layer.
     """
     k, d = weight.shape
     s, t = k // p, d // q

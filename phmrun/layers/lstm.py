@@ -359,9 +359,7 @@ class LSTM(nn.Module):
     ) -> tuple[Tensor, State]:
         """Run torch's fused LSTM over ``layers`` layers.
 
-        Return outputs and last states.
-
-        ``batch_sizes`` are those of packed inputs, None for padded ones.
+        Return outputs and last states. ``batch_sizes`` are those of packed inputs, None for padded ones.
         """
         flat = [weight for cell in weights for weight in cell if weight is not None]
         dropout = 0.0 if layers == 1 else self.dropout
@@ -414,9 +412,7 @@ def outputs(lstm: LSTM | nn.LSTM | StartedLSTM, inputs: Tensor, lengths: Tensor)
     """Return the top layer's outputs for sequences padded on the right.
 
     On a CPU an :class:`LSTM` runs over the padding: the gradient of torch's kernel for packed sequences clears memory
-    for all vectors at every time step.
-
-    With a nonstandard cell it does so on all devices. Others read packed sequences.
+    for all vectors at every time step. With a nonstandard cell it does so on all devices. Others read packed sequences.
 
     Args:
         lstm: An LSTM with ``batch_first=True``.

@@ -95,9 +95,8 @@ Share = Literal["none", "model", "kind"]
 def share_parameters(network: nn.Module) -> None:
     """Tie the shareable parameters of like maps, in place.
 
-    Maps are alike if structure and options are the same. Those without the option ``share`` stay as they are.
-
-    "model": all such maps share. "kind": maps at the same position of every layer share, such as all output maps of the
+    Maps are alike if structure and options are the same. Those without the option ``share`` stay as they are. "model":
+    all such maps share. "kind": maps at the same position of every layer share, such as all output maps of the
     encoder's attention. A position is the module's path without its numbers.
 
     Args:

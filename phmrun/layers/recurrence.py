@@ -23,9 +23,8 @@ class GateWeights(NamedTuple):
 def fused(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Call ``torch.lstm`` and return its result.
 
-    If oneDNN lacks a 16-bit LSTM for this processor, call again without it.
-
-    The retry applies under CPU autocast only, and computes in 32 bits.
+    If oneDNN lacks a 16-bit LSTM for this processor, call again without it. The retry applies under CPU autocast only,
+    and computes in 32 bits.
 
     Raises:
         RuntimeError: The call fails for another reason.

@@ -266,9 +266,7 @@ class Structure(nn.Module):
     def factors_read(self) -> dict[str, tuple[int, int]]:
         """Return fan-out and fan-in of the factors of W, by parameter name.
 
-        Here there are none.
-
-        They determine the learning rates if ``training.optimizer.rates`` is "structure"; see
+        Here there are none. They determine the learning rates if ``training.optimizer.rates`` is "structure"; see
         :mod:`phmrun.engine.optimizers`. Parameters that are not listed have the rate of a dense matrix.
         """
         return {}
@@ -297,9 +295,7 @@ class Structure(nn.Module):
     def updates(cls, **options: Any) -> bool:
         """Return whether W starts as the map's earlier matrix, with updates trained alone.
 
-        All weights of the model but the updates are then frozen.
-
-        Default: False.
+        All weights of the model but the updates are then frozen. Default: False.
 
         Args:
             **options: Options of the constructor; missing ones have their defaults.
@@ -309,17 +305,13 @@ class Structure(nn.Module):
     def restore(self) -> None:
         """Rebuild tensors that state dicts leave out, in place.
 
-        It is called after other code than ``load_state_dict`` has set the rest.
-
-        Default: no effect.
+        It is called after other code than ``load_state_dict`` has set the rest. Default: no effect.
         """
 
     def set_progress(self, done: float) -> None:
         """Receive the completed share of training, before each optimizer step.
 
-        It is ignored here.
-
-        ``done`` is 0 to 1, counted after the step.
+        It is ignored here. ``done`` is 0 to 1, counted after the step.
         """
 
     def extra_repr(self) -> str:

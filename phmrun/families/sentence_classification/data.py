@@ -199,9 +199,7 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
     def coverage(self) -> dict[str, float]:
         """Shares, 0 to 1, of words and tokens with a pretrained vector.
 
-        Keys: "types" for the vocabulary, and "<split>_tokens".
-
-        All are 0 without a file of vectors.
+        Keys: "types" for the vocabulary, and "<split>_tokens". All are 0 without a file of vectors.
         """
         covered = np.zeros(len(self.vocabulary.words), dtype=bool)
         if self.pretrained is not None:

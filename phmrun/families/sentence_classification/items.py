@@ -155,9 +155,8 @@ def _encode(
 ) -> dict[str, Any]:
     """Write a split to its stores, item by item.
 
-    Return its statistics.
-
-    Items with a sentence of more than ``limit`` words are left out; None: none. Notes count them, by reason.
+    Return its statistics. Items with a sentence of more than ``limit`` words are left out; None: none. Notes count
+    them, by reason.
 
     Raises:
         PhmrunError: (exit 3) No item is left.
@@ -225,9 +224,7 @@ def divided(reader: Reader, shares: Mapping[str, int], *, without: Iterable[Read
 def in_parts(reader: Reader, parts: Path) -> Iterator[Item | LeftOut]:
     """Yield the items with their parts.
 
-    A file has the names, one for each item.
-
-    Skipped items have no name in the file, and are yielded unchanged.
+    A file has the names, one for each item. Skipped items have no name in the file, and are yielded unchanged.
     """
     names = iter(parts.read_text(encoding="utf-8").split())
     return (item._replace(part=next(names)) if isinstance(item, Item) else item for item in reader())

@@ -43,9 +43,8 @@ class WordVectors:
     def find(self, words: Sequence[str]) -> Found:
         """Return the vectors of those words that have one.
 
-        A word without a vector gets that of the word in lower case.
-
-        If a word occurs twice in the file, its first vector is used.
+        A word without a vector gets that of the word in lower case. If a word occurs twice in the file, its first
+        vector is used.
         """
         wanted = set(words) | {word.lower() for word in words}
         rows: dict[str, int] = {}

@@ -176,9 +176,7 @@ def _encode(
 ) -> dict[str, Any]:
     """Write a split to its two stores, chunk by chunk.
 
-    Return its statistics.
-
-    Pairs of the training split with more than ``max_length`` tokens on a side are left out.
+    Return its statistics. Pairs of the training split with more than ``max_length`` tokens on a side are left out.
 
     Raises:
         PhmrunError: (exit 3) No pair is left.

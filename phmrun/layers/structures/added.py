@@ -155,9 +155,8 @@ class Added(Structure):
     def restore(self) -> None:
         """Draw W₀ again by ``origin``, or check that it is the same.
 
-        W₀ is drawn if ``origin`` has a seed. In both cases its checksum must be that of ``origin``.
-
-        Does nothing on the meta device.
+        W₀ is drawn if ``origin`` has a seed. In both cases its checksum must be that of ``origin``. Does nothing on the
+        meta device.
 
         Raises:
             PhmrunError: (exit 3) W₀ has another checksum than ``origin``.

@@ -147,9 +147,7 @@ class Guided(Structure):
 def parse_options(of: str, text: str) -> dict[str, Any]:
     """Return the options of structure ``of`` from a text, in their types.
 
-    An example is ``"n=8 variant=released"``.
-
-    Options are separated by spaces or commas.
+    An example is ``"n=8 variant=released"``. Options are separated by spaces or commas.
 
     Raises:
         PhmrunError: The structure or option is unknown, or a value is invalid.

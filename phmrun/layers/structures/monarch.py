@@ -78,9 +78,7 @@ class Monarch(Structure):
     def reset_parameters(self, std: float) -> None:
         """Draw R and L uniformly, in place.
 
-        Set the gain to 1 if there is one.
-
-        R preserves its input's variance, L gives W standard deviation ``std``.
+        Set the gain to 1 if there is one. R preserves its input's variance, L gives W standard deviation ``std``.
         """
         between, columns = self.right.shape[1:]
         of_right = (min(1.0, between / columns) / columns) ** 0.5

@@ -89,9 +89,8 @@ class PHM(Structure):
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
         """Fit in place by the n largest singular vectors of Van Loan's rearrangement.
 
-        With a covariance, alternating least squares follow. The released variant is fitted by gradients instead.
-
-        With ``dual``, B becomes zero and A is doubled.
+        With a covariance, alternating least squares follow. The released variant is fitted by gradients instead. With
+        ``dual``, B becomes zero and A is doubled.
         """
         if self.variant == "released":
             super().fit(weight, covariance)
@@ -234,10 +233,8 @@ def apply_factors(inputs: Tensor, mixer: Tensor, weight: Tensor, mixer_first: bo
 def unit_mixers(a: Tensor) -> None:
     """Draw A ``[r, p, q]`` in place, a random unit vector for each block.
 
-    The r numbers of a block are the vector.
-
-    Every block of W then has the variance of S for any r. Independent numbers of variance 1/r would achieve this only
-    on average over blocks.
+    The r numbers of a block are the vector. Every block of W then has the variance of S for any r. Independent numbers
+    of variance 1/r would achieve this only on average over blocks.
 
     A meta tensor stays as it is.
     """
