@@ -75,6 +75,8 @@ def bench_table(
     Times are stored in bench.json in each run directory. `phmrun table FILE --paper` shows them next to the paper's.
 
     Runs that have been measured are measured again only with --again.
+
+    It is an error if the file has no column of times, or none of its cells a finished run.
     """
     from phmrun.ledger import Run
     from phmrun.ledger.listing import PREFIX, TIMES, read_times

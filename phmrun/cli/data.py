@@ -179,6 +179,8 @@ def check_dataset(name: Name, split: Splits = None, as_json: Json = False) -> No
     """Compare checksums and counts of a dataset's files with the published ones.
 
     Exit code 3 if a file has a wrong checksum or a split is too small.
+
+    Missing splits are listed as "not here". If none is here, the error says how to bring them.
     """
     from phmrun.datasets.reading import compare, count
 
@@ -231,7 +233,10 @@ def formats(
     plugin: Plugin = None,
     as_json: Json = False,
 ) -> None:
-    """Print a valid sample of each file format that a task reads."""
+    """Print a valid sample of each file format that a task reads.
+
+    Samples are printed on standard output, comments and the next command on standard error.
+    """
     load_plugins(plugin)
     samples: tuple[Format, ...] = TASKS.get(task).formats
     if not samples:

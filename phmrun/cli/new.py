@@ -103,6 +103,9 @@ def new(
 
     In a checkout of phmrun, it writes the files of the package, the entry point and the test. Elsewhere, it writes a
     plug-in file.
+
+    A taken name or an existing file is an error. The paths are printed on standard output, the next commands on
+    standard error.
     """
     recipe = RECIPES[kind]
     if not _NAME.fullmatch(name):

@@ -62,6 +62,8 @@ def list_runs(
     """List runs with state, layer, parameters, step and scores.
 
     Damaged runs are listed, too; their damage is printed on standard error.
+
+    If none fits, a message on standard error names the runs that there are.
     """
     from phmrun.ledger import listing
 

@@ -150,8 +150,8 @@ def run(
     """Run all unfinished cells of a sweep; interrupted runs continue.
 
     Each run is a separate process of `phmrun train`; a failure does not stop the others. If the sweep is killed, the
-    same command continues it, and runs that are still training finish. Several such commands share the cells. Exit
-    code 5 if a run failed.
+    same command continues it, and runs that are still training finish. Several such commands share the cells. Exit code
+    5 if a run failed or the data of a cell are missing.
     """
     if until_decided:
         from phmrun.cli import sweep_decision
@@ -272,6 +272,8 @@ def cancel(file: File, seeds: Seeds = None, runs_dir: RunsDirectory = Path("runs
     """Interrupt a sweep's runs on this machine and cancel its SLURM jobs.
 
     All of them can continue later.
+
+    The commands that run the sweep on this machine end, too.
     """
     from phmrun.cli import sweep_work
     from phmrun.sweeps.cell_status import survey

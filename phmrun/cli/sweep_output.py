@@ -122,7 +122,8 @@ def outcome(statuses: Sequence[CellStatus], bad: Mapping[str, Sequence[str]], as
         as_json: Print failures only.
 
     Returns:
-        ``ExitCode.SWEEP`` if a run has failed or a cell is blocked, otherwise ``ExitCode.OK``.
+        ``ExitCode.SWEEP`` if a run has failed or a cell is blocked because its data are missing, otherwise
+        ``ExitCode.OK``.
     """
     failed = [status for status in distinct(statuses) if status.state is CellState.FAILED or status.cell.run_id in bad]
     tell_failures(failed, bad)

@@ -114,7 +114,8 @@ def by_runner(
 ) -> None:
     """Run an experiment by its task's runner, and print scores and state.
 
-    With ``dry_run``, only the configuration is printed; ``restart`` is called before an earlier run is deleted.
+    With ``dry_run``, files are checked and only the configuration is printed; ``restart`` is called before an earlier
+    run is deleted.
     """
     from phmrun.config import to_yaml
     from phmrun.ledger import Run
@@ -162,7 +163,7 @@ def _ask(run: "Run") -> None:
 def _show(request: "Request", plan: "DryRun", as_json: bool) -> None:
     """Print the plan of a run: configuration with origins, data sizes, parameter counts.
 
-    As JSON, or as text with a table of learning rates if they differ.
+    As JSON, or as text with tables of provenance, if there is any, and of learning rates if they differ.
     """
     config, origin = request.resolved.config, request.resolved.origin
     if as_json:
