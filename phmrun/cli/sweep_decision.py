@@ -34,7 +34,7 @@ def decide(
     """Run seeds, look by look, until each row is decided.
 
     Return the exit code. A row also ends at its maximum number of seeds, and all end at the time limit. With ``plan``,
-    the plan is printed and nothing run.
+    the plan is printed and nothing run. The log has the verdict of each row after each round.
 
     Returns:
         ``ExitCode.SWEEP`` if a run failed, otherwise ``ExitCode.OK``.

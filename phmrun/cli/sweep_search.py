@@ -22,7 +22,7 @@ def search_around(
 ) -> list[Search]:
     """Run the trials of each cell of a plan, one cell after the other.
 
-    Returns a search for each cell. Earlier trials on disk count.
+    Returns a search for each cell. Earlier trials on disk count. The progress is logged.
 
     Raises:
         PhmrunError: No cell can run, a value is invalid for its key, or a trial was interrupted.

@@ -196,6 +196,8 @@ def train(
 
     An interrupted training of the same experiment is continued.
 
+    Warnings in the log name doubts about the data, and changes of code or environment since the run began.
+
     Args:
         config: Resolved config.
         origin: Source of each value by dotted key; written into the run's ``config.yaml``.
@@ -342,7 +344,7 @@ def _train(
         tell_validation(row)
 
     def resumed(step: int) -> None:
-        """Cut the history to ``step``; warn if the environment has changed.
+        """Cut the history to ``step``; log a warning if the environment has changed.
 
         Only the first process does.
         """
@@ -422,6 +424,8 @@ def _begin(
     """Write the records that are complete before training.
 
     They are status, vocabulary, plug-ins, parameter counts and the prepared data. Return the opened mirror.
+
+    The log gets the run's id, parameters and directory.
     """
     from phmrun.engine.fit import processes
 
@@ -470,6 +474,8 @@ def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mi
 
     At a time limit, nothing is scored. The test set is scored last, because samples of the last split are kept.
 
+    The log says why training ended, and where the run is mirrored. A mirror that fails is only a warning.
+
     Raises:
         Interrupted: A signal has stopped training.
     """
@@ -508,6 +514,8 @@ def _close_unfinished(run: Run, fitted: "Fitted", mirror: Mirror) -> TrainResult
     """Close run and mirror at the time limit, without test scores.
 
     The state becomes interrupted, and the run's card is written. The result has no scores.
+
+    The log has the command that scores the run.
     """
     run.set_state(State.INTERRUPTED, fitted.reason, step=fitted.step, seconds=fitted.seconds)
     mirror.finish()

@@ -202,6 +202,8 @@ def fit(
 def _load_progress(last: Path, module: TrainingModule, data: DataModule, meter: Meter, validation: Validation) -> bool:
     """Load weights, step, sums and best score from a checkpoint, in place.
 
+    A missing ``best.ckpt`` is a warning in the log.
+
     Returns:
         True if training continues; False if the checkpoint has only initial weights. They are loaded all the same.
 
