@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import torch
+from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 MEASUREMENT = 0.01  # minimum seconds of a measurement
@@ -117,7 +118,7 @@ def profile_call(call: Callable[[], object], *, most: int = 15, device: torch.de
     """Return the operations with the longest self time in one call.
 
     At most ``most`` of them, longest first. Call it once before, so that it sets nothing up. On a GPU, times are those
-    of its kernels, counted both by kernel and by the operation that launched them; otherwise the CPU's.
+    of the kernels that an operation launched; otherwise the CPU's.
     """
     gpu = torch.device(device).type == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if gpu else [])]
@@ -125,9 +126,11 @@ def profile_call(call: Callable[[], object], *, most: int = 15, device: torch.de
         call()
         if gpu:
             torch.cuda.synchronize()
+    # A kernel is listed by itself and within the operation that launched it; only the latter is counted.
     taken = [
         (event.key, event.count, (event.self_device_time_total if gpu else event.self_cpu_time_total) / 1e6)
         for event in recorded.key_averages()
+        if event.device_type == DeviceType.CPU
     ]
     total = sum(seconds for _, _, seconds in taken) or 1.0
     taken.sort(key=lambda entry: -entry[2])
