@@ -80,7 +80,8 @@ def resolve_request(
     Plug-ins are imported first. Later sources override earlier ones: the schema's defaults, the task's file (or the
     parent run's configuration), each configuration file, each setting. Settings that name a preset or structure are
     applied before their options. Settings with the user's own files replace the dataset of a configuration file, unless
-    they name a dataset.
+    they name a dataset. For a task with a runner of its own (a script), options of layers and the dataset are not
+    checked.
 
     Args:
         task: Name of the task.

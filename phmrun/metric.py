@@ -171,9 +171,10 @@ def floors_of(score: str, task: str | None = None) -> list[str]:
 
 
 def divergence_of(score: str, task: str | None = None) -> str | None:
-    """Return the name of the baseline score past which a run has diverged, as in "test/perplexity-of-unigram".
+    """Return the name of the baseline score that diverged runs miss.
 
-    The result is ``None`` if the metric has none, and for a baseline.
+    A run whose score is worse than this one has diverged: "test/perplexity-of-unigram" for "test/perplexity". The
+    result is ``None`` if the metric has no such floor, and for a score of a baseline.
     """
     floor = metric_of(score, task).diverged_past
     return next((name for name in floors_of(score, task) if floor and f"{OF}{floor}" in name), None)

@@ -231,7 +231,10 @@ def _set_cross_attention(spec: Any, sublayer: Sublayer) -> None:
 
 
 def _set_feedforward(spec: Any, sublayer: Sublayer) -> None:
-    """Set norm and both maps of a feed-forward block in a specification."""
+    """Set norm and maps of a feed-forward block in a specification.
+
+    The gate's map is set only if the block has one.
+    """
     feedforward = cast(FeedForward, sublayer.block)
     _set_norm(spec.layer_norm, sublayer.norm)
     _set_map(spec.linear_0, *_joined([feedforward.expand]))

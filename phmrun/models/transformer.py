@@ -413,9 +413,9 @@ def padding_mask(tokens: Tensor, pad: int) -> Tensor | None:
 
 
 def check_tie(tie: Tie, source_size: int, target_size: int) -> None:
-    """Check that one table for two vocabularies ("all") finds equal sizes.
+    """Check that vocabularies with one table are of equal size.
 
-    Other ties pass.
+    They have one table with ``tie`` "all" or "embeddings"; other ties pass.
 
     Raises:
         PhmrunError: (exit 2) The sizes differ.
@@ -432,8 +432,8 @@ def check_tie(tie: Tie, source_size: int, target_size: int) -> None:
 def check_tied_output(tie: Tie, embedding: Mapping[str, Any], output: Mapping[str, Any]) -> None:
     """Check the structure of a tied output map.
 
-    It must be that of a single-matrix embedding. Untied maps, embeddings of their own, and an empty or dense ``output``
-    pass.
+    With ``tie`` "all" or "decoder", it must be that of a single-matrix embedding. Other ties, embedding structures that
+    are no maps, and an empty or dense ``output`` pass.
 
     Raises:
         PhmrunError: (exit 2) The structures differ.

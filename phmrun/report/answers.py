@@ -58,7 +58,7 @@ class Compared(NamedTuple):
 
 
 class Answer:
-    """Results of one sweep, with its verdicts as the folder's questions ask for them."""
+    """Results of one sweep, with the verdicts its question asks for."""
 
     def __init__(self, asked: SweepOfQuestion, file: Path, runs_dir: Path) -> None:
         self._asked, self._file = asked, file
@@ -86,7 +86,8 @@ class Answer:
     def _reason(self, row: int) -> str:
         """Return the reason why a row's verdict is withdrawn.
 
-        The result is empty if it is not.
+        The row's name begins with a key of ``withdrawn``; the first such key counts. The result is empty if there is
+        none.
         """
         name = self._name(row)
         return next((reason for begin, reason in self._asked.withdrawn.items() if name.startswith(begin)), "")
@@ -101,9 +102,10 @@ class Answer:
                 yield Compared(effect, self._table.headings[column].scores[0])
 
     def _floor(self) -> str:
-        """Return the best trivial system of the first score: "bag-of-words 76.40".
+        """Return name and score of the first score's best floor.
 
-        Without one on record, a dash.
+        Floors are baselines that a trained model must beat. The best is the smallest if lower is better: "bag-of-words
+        76.40". Without a floor on record, the result is a dash.
         """
         lower = metric_of(self.score).lower_is_better
         values = [(row.values[0], row.name) for row in baseline_rows(self._table) if row.is_floor]
@@ -124,13 +126,16 @@ class Answer:
         return f"{numbers.mean:.2f}{deviation}, {counted(len(numbers.values), 'seed')}"
 
     def cell(self, begin: str) -> str:
-        """Return the difference of a row from dense with its interval and, if decided, the verdict.
+        """Return a row's difference from dense in the first score.
+
+        It has the interval and, if decided, the verdict: "-0.42 [-0.61, -0.23] worse".
 
         Args:
             begin: Beginning of the row's name; the first such row counts.
 
         Returns:
-            A dash without such a row; "withdrawn" or the verdict's words if there is no difference to show.
+            A dash without such a row or without its comparison; "withdrawn" for a withdrawn verdict; only the verdict's
+            words if there is no difference to show.
         """
         row = next((place for place in range(len(self._table.rows)) if self._name(place).startswith(begin)), None)
         if row is None:
@@ -147,17 +152,28 @@ class Answer:
         return numbers if words in ("undecided", "open") else f"{numbers} {words}"
 
     def kinds(self) -> list[str]:
-        """Return the verdicts in words, one for each compared row; "withdrawn" for withdrawn ones."""
+        """Return the verdicts in words, by row and score.
+
+        There is one for each compared row in each column of scores; "withdrawn" for each withdrawn row comes last.
+        """
         decided = [verdict_words(comparison) for _, comparison in sorted(self._differences.items())]
         return decided + ["withdrawn"] * len(self._withdrawn)
 
     def page(self, question: str, about: str) -> str:
-        """Return the sweep's page as Markdown: table, picture, verdicts, notes, environments, runs, commands."""
+        """Return the sweep's page as Markdown.
+
+        Its parts: the question and, unless empty, ``about``; table, picture, verdicts, notes, environments, runs with
+        commands.
+        """
         opening: list[Part] = [Text(f"Question: {question}"), *([Text(about)] if about else [])]
         return to_markdown(Document(self.title, [*opening, *self._parts()], []))
 
     def _parts(self) -> Iterator[Part]:
-        """Yield the parts of the page below its opening."""
+        """Yield the parts of the page below its opening.
+
+        The picture is left out without intervals, and the table of verdicts without comparisons. Last is the command
+        that runs the sweep: with ``--until-decided`` if the question has a maximum of seeds, else with its seeds.
+        """
         laid = lay_out(self._table, "mean±std", self._differences, paper=False, costs=self._asked.costs)
         yield Listing(laid.columns, laid.rows)
         if self.compared:
@@ -178,7 +194,10 @@ class Answer:
         yield Code(f"phmrun sweep {file} {how}\nphmrun results add {file} --to {file.parent}", "console")
 
     def _runs(self) -> Listing:
-        """Return the table of finished runs, with the commands that reproduce them."""
+        """Return the table of finished runs, with the commands that reproduce them.
+
+        Runs without a status are left out; a run without main score has an empty one.
+        """
         rows = []
         for status in self._done:
             run = status.run

@@ -139,7 +139,8 @@ def write(document: Document, path: Path) -> list[Path]:
 def _html(part: Part) -> str:
     """Return a part as HTML.
 
-    A picture is embedded from its file. A table or code with a title is collapsed.
+    A picture is embedded as SVG from its file. Links become a list, notes a paragraph of their own class. A table or
+    code with a title is collapsed.
     """
     if isinstance(part, Text):
         kind = ' class="note"' if part.note else ""
@@ -164,8 +165,8 @@ def _html(part: Part) -> str:
 def _markdown(part: Part) -> str:
     """Return a part as Markdown.
 
-    A picture is a link to its file. A table with a title is collapsed in a ``<details>`` element; a title precedes
-    code.
+    A picture is a link to its file, or to its ``link``. Links become a list. A table with a title is collapsed in a
+    ``<details>`` element; a title precedes code.
     """
     if isinstance(part, Text):
         return _marked(part.text)

@@ -66,14 +66,14 @@ class Page(NamedTuple):
 
 
 def page_of(folder: Path) -> Page:
-    """Return the page of a folder of results.
+    """Return the page of a folder of results, with its sweeps' pages.
 
-    All measured numbers come from its files.
-
-    The folder has `questions.yaml`, and one folder per sweep with its `sweep.yaml` and a file per run.
+    All measured numbers come from the folder's files: `questions.yaml`, and one folder per sweep with its `sweep.yaml`
+    and a file per run. Nothing is written there. Pages and pictures are returned by the path that they belong to.
 
     Raises:
-        PhmrunError: A file is missing or damaged, or the matrix names a sweep that no question has.
+        PhmrunError: (exit 3) A file is missing or damaged, or the matrix names a sweep that no question has. (exit 2) A
+            file is not YAML.
     """
     asked = _load_questions(folder)
     with TemporaryDirectory() as temporary:
@@ -131,7 +131,7 @@ def _sweep_file(folder: Path, name: str) -> Path:
     """Return the path of a sweep's file.
 
     Raises:
-        PhmrunError: The sweep's folder is a link out of the folder of results.
+        PhmrunError: (exit 3) The sweep's folder is a link out of the folder of results.
     """
     if (folder / name).resolve().parent != folder.resolve():
         raise PhmrunError("this leads out of the folder of results", where=str(folder / name), code=ExitCode.DATA)
@@ -139,12 +139,14 @@ def _sweep_file(folder: Path, name: str) -> Path:
 
 
 def _matrix(matrix: Matrix, answers: Mapping[str, Answer], folder: Path, pictures: dict[Path, Figure]) -> list[Section]:
-    """Return the matrix with its advice, and a picture of scores by size for each column.
+    """Return the section of the matrix, and one of pictures.
 
-    The pictures are added to ``pictures``.
+    The matrix has the dense scores, a row of differences for each structure, and the best floors; the advice follows. A
+    picture shows a column's scores by size, if the column has two points or more. Pictures are added to ``pictures`` in
+    place.
 
     Raises:
-        PhmrunError: A column's sweep belongs to no question.
+        PhmrunError: (exit 3) A column's sweep belongs to no question.
     """
     for column in matrix.columns:
         if column.sweep not in answers:
@@ -167,7 +169,12 @@ def _matrix(matrix: Matrix, answers: Mapping[str, Answer], folder: Path, picture
 
 
 def _question(question: Question, answers: Mapping[str, Answer], folder: Path) -> Sequence[Part]:
-    """Return the links to the pages of a question's sweeps, with their verdicts counted, and what is missing."""
+    """Return the parts of a question's section.
+
+    These are the links to the pages of its sweeps, with their verdicts counted ("2 worse · 1 open"; "no comparison"
+    without), and what is missing, if anything. Without sweeps, the links are replaced by the question's ``about``, or
+    by the sentence that nothing was run.
+    """
     links = []
     for sweep in question.sweeps:
         answer = answers[sweep.name]
@@ -183,12 +190,15 @@ def _question(question: Question, answers: Mapping[str, Answer], folder: Path) -
 
 
 def _effects(answer: Answer) -> Figure:
-    """Draw the differences of a sweep's first score."""
+    """Draw a sweep's differences from dense in one score.
+
+    The score is that of the first comparison.
+    """
     score = answer.compared[0].score
     return draw_effects([item.effect for item in answer.compared if item.score == score], score)
 
 
 def save_pictures(page: Page) -> None:
-    """Write the pictures of a page."""
+    """Write the pictures of a page to their paths."""
     for path, figure in page.pictures.items():
         save_figure(figure, path)

@@ -66,9 +66,10 @@ def _of_column(table: ResultTable, column: int) -> dict[str, float]:
 
 
 def has_diverged(run: RunSummary | None, score: str) -> bool:
-    """True if a run's score is worse than the floor past which a run has diverged, such as the unigram's perplexity.
+    """True if a run's score is worse than its divergence floor.
 
-    It is False without a run, without the score, or without such a floor on record.
+    This is the floor past which a run has diverged, such as the unigram's perplexity. The result is False without a
+    run, without the score, or without such a floor on record.
     """
     name = divergence_of(score) if run else None
     value, floor = (run.score(score), run.score(name)) if run and name else (None, None)
@@ -81,7 +82,8 @@ def shortfall(metrics: Mapping[str, Any]) -> str | None:
     """Return a warning if a run does not beat its best floor.
 
     The first "test/…" score that is not a baseline counts. The worse end of its interval must beat the floor, or the
-    value if there is no interval. The result is ``None`` if it does, or if there is no such score or floor.
+    value if there is no interval. The warning begins with "diverged" if the value is worse than the metric's divergence
+    floor, else with "untrained". The result is ``None`` if the floor is beaten, or if there is no such score or floor.
     """
     score = next((name for name in metrics if OF not in name and name.startswith("test/")), None)
     floors = {name: value for name in floors_of(score) if (value := _value(metrics, name)) is not None} if score else {}

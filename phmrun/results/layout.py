@@ -105,8 +105,8 @@ def lay_out(
 def _verdicts(table: ResultTable, differences: Differences) -> tuple[list[str], list[list[str]]]:
     """Return headings and rows of the verdicts' table.
 
-    A row has its name, the score if there are several columns, the verdict's cells, and costs. Both are empty without
-    comparisons.
+    A row has its name, the score if there are several columns, the verdict's cells, the shares of collapsed seeds if
+    any comparison has some, and costs. Both lists are empty without comparisons.
     """
     several = len(table.headings) > 1
     names = list(VERDICT_COSTS)
@@ -278,7 +278,11 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
 
 
 def _diverged(table: ResultTable) -> Iterable[str]:
-    """Yield the number of diverged seeds of each row that has any."""
+    """Yield a note for each row with diverged seeds.
+
+    A seed has diverged if its training did, or if a column's first score is worse than the divergence floor. The note:
+    "phm n=4: 1 of 3 seeds diverged".
+    """
     for row in range(len(table.rows)):
         entries = table.entries(row)
         scores = [heading.scores[0] for heading in table.headings]

@@ -52,9 +52,9 @@ class Numbers:
         return stdev(self.values) if len(self.values) > 1 else None
 
     def aggregate(self, how: str) -> float | None:
-        """Return the "mean", "median", "best" or "worst" value; best is the smallest if lower is better.
+        """Return the "mean", "median", "best" or "worst" value.
 
-        Returns ``None`` without runs.
+        The best is the smallest if lower is better. The result is ``None`` without values.
         """
         opposite = {"best": "worst", "worst": "best"} if self.lower_is_better else {}
         return AGGREGATES[opposite.get(how, how)](self.values) if self.values else None

@@ -133,7 +133,8 @@ def _first_decided(
 ) -> Judgement:
     """Return the judgement at the first deciding look, else the last.
 
-    Repeated confidence intervals allow any stopping rule.
+    Earlier looks take the first scores of both systems and no items; the last takes all scores and the items. Repeated
+    confidence intervals allow any stopping rule.
     """
     looks = [look for look in question.looks if look <= min(len(scores), len(reference))]
     for look in looks[:-1]:
@@ -183,9 +184,9 @@ def _judge_one(
 ) -> Judgement:
     """Return the judgement of one system at one look.
 
-    Over seeds, collapsed seeds on either side give no difference: UNTRAINED if all of a side collapsed, else UNDECIDED.
-    Without an interval or spread, UNDECIDED with a reason. Else the verdict is that of :func:`_verdict`; an undecided
-    one over seeds has the seeds needed.
+    Over seeds, collapsed seeds on either side give no difference: UNTRAINED if all of a side collapsed, else UNDECIDED;
+    their numbers and Fisher's p-value are kept. Without an interval or spread, UNDECIDED with a reason. Else the
+    verdict is that of :func:`_verdict`; an undecided one over seeds has the seeds needed.
     """
     lower = question.lower_is_better
     trained = beats_floors(scores, floors, lower_is_better=lower)

@@ -79,13 +79,20 @@ class SweepFile(Section):
 
     @property
     def script(self) -> dict[str, Any]:
-        """Keys of the task script that are set."""
+        """Keys of the task ``script`` that are not None, with their values."""
         values = {name: getattr(self, name) for name in SCRIPT}
         return {name: value for name, value in values.items() if value is not None}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        """Check that the keys fit together: cells, seeds, tuning."""
+        """Check that the keys of the file fit together.
+
+        Raises:
+            ValueError: Not exactly one of ``task``, ``tasks``, ``table`` is set; a task is varied among the settings;
+                script keys belong to no task ``script``; table keys stand without a table, or a grid with one; seeds
+                are among the settings, too many or named twice; a tuned key is varied elsewhere; ``replicates`` do not
+                tune exactly one key.
+        """
         kinds = [name for name in ("task", "tasks", "table") if getattr(self, name)]
         settings = (self.base, *self.tasks.values(), *self.include, *self.exclude)
         several = {"task"} & (self.grid.keys() | {key for cell in self.include for key in cell})
@@ -210,7 +217,8 @@ def _validated(source: Source) -> SweepFile:
 def _placed(file: SweepFile, path: Path) -> SweepFile:
     """Return a sweep's file with paths resolved relative to its folder.
 
-    Only names of files that exist there are changed. A packaged file is returned unchanged.
+    Only names of files that exist there are changed. A script's working directory becomes absolute, by default the
+    folder. A packaged file is returned unchanged.
     """
     if not path.is_file():
         return file  # a packaged file

@@ -119,8 +119,8 @@ def plan(
         only: Values by key that select cells, see :func:`fits`; all cells if not given.
 
     Raises:
-        PhmrunError: (exit 2) The sweep has more than :data:`MOST_CELLS` cells, names an unknown task, or no cell is
-            left.
+        PhmrunError: (exit 2) The sweep has more than :data:`MOST_CELLS` cells, names an unknown task, has several seeds
+            but a command without ``{seed}``, or no cell is left.
     """
     file, numbers, only = sweep.file, sweep.seeds(seeds), only or {}
     count = prod(len(values) for values in file.grid.values()) + len(file.include)
@@ -292,9 +292,10 @@ def _combinations(sweep: Sweep, options_of: OptionsOf) -> Iterator[dict[str, Any
 def _foreign_options(
     grid: Mapping[str, Sequence[Any]], options_of: OptionsOf
 ) -> Iterator[tuple[str, Any, Sequence[str]]]:
-    """Yield layer key, layer, and its foreign options in the grid.
+    """Yield each layer key, each of its values, and the foreign options.
 
-    Those are grid keys of options that only other layers of the grid have. Unknown layers are skipped.
+    Foreign are the grid's keys of options that only other layers of the grid have; the list may be empty. A layer key
+    without options in the grid is skipped, as are unknown layers.
     """
     for key in LAYERS & grid.keys():
         if not any(name.startswith(f"{key}.") for name in grid):

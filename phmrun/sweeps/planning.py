@@ -62,10 +62,10 @@ def recorded_cell(cell: Cell, ledger: Path | None) -> Cell:
 
 
 def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, OptionsOf]:
-    """Load the sweep's plug-ins.
+    """Load a sweep's plug-ins; return an inspector and ``options_of``.
 
-    Return the inspector of experiments and the options of structures. Without ``ledger``, missing data have no recorded
-    checksums.
+    The inspector describes an experiment: by its task's runner if there is one, else by its network, for which torch is
+    imported at the first use. Missing data have the checksums on record in ``ledger``; none if it is None.
     """
     plugins = load_plugins([Path(name) for name in sweep.file.plugins])
 
@@ -78,7 +78,10 @@ def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, Options
         return inspector(plugins, recorded_data(ledger, options_of) if ledger else None)
 
     def inspect(config: Experiment) -> Inspected:
-        """Inspect an experiment by its task's runner, if it has one."""
+        """Inspect an experiment by its task's runner, else by its network.
+
+        The runner gives its own checksums and those of the plug-ins.
+        """
         task: Task = TASKS.get(config.task)
         if not task.runner:
             return networks()(config)

@@ -311,7 +311,8 @@ def counted_seeds(row: Row) -> list[CellStatus]:
 def scores_of(row: Row) -> list[float]:
     """Return a row's counted scores by seed.
 
-    They end before the first missing one. Diverged seeds are NaN.
+    They end before the first missing one. A seed that diverged, or whose score is worse than the divergence floor, is
+    NaN.
     """
     values = []
     for status in counted_seeds(row):

@@ -46,7 +46,10 @@ class TreebankVocabulary:
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """Rows of the tables of words, tags and characters, and the number of labels."""
+        """Rows of the tables of words, tags, characters; number of labels.
+
+        Rows include the special ids and are rounded up to a multiple of ``multiple_of``.
+        """
         words, tags, characters = (
             padded_size(len(entries) + SPECIALS, self.multiple_of)
             for entries in (self.words, self.tags, self.characters)

@@ -20,12 +20,15 @@ PYTHON = ("python", "python3")
 def words_of(config: ScriptExperiment, run: Path) -> list[str]:
     """Return program and arguments of a run.
 
+    Placeholders are replaced; each value stays one argument. ``python`` and ``python3`` become phmrun's interpreter.
+    With ``shell``, the result is "sh", "-c" and the command with quoted values.
+
     Args:
         config: Resolved configuration.
         run: Folder of the script's files.
 
     Raises:
-        PhmrunError: A placeholder has no value.
+        PhmrunError: (exit 2) A placeholder has no value, or a quote is not closed.
     """
     values = _values(config, run)
     if config.shell:
@@ -35,7 +38,13 @@ def words_of(config: ScriptExperiment, run: Path) -> list[str]:
 
 
 def scores_path(config: ScriptExperiment, run: Path) -> Path:
-    """Return the absolute path of the scores file; a relative one is in the script's working directory."""
+    """Return the path of the scores file, with placeholders replaced.
+
+    A relative one is in the script's working directory, which is absolute.
+
+    Raises:
+        PhmrunError: (exit 2) A placeholder has no value.
+    """
     return config.folder / _filled(config.scores, _values(config, run))
 
 
@@ -43,7 +52,8 @@ def check(config: ScriptExperiment) -> None:
     """Check that command and configuration fit.
 
     Raises:
-        PhmrunError: There is no command, a placeholder has no value, or a setting has no placeholder.
+        PhmrunError: (exit 2) There is no command, a quote is not closed, a placeholder has neither value nor default,
+            or a setting has no placeholder. Seed, run folder and dense layers need none.
     """
     if not config.command.strip():
         raise PhmrunError("there is no command", where="command", hint="command: python train.py --seed {seed}")
@@ -78,10 +88,12 @@ def check(config: ScriptExperiment) -> None:
 
 
 def _words(command: str) -> list[str]:
-    """Return the words of a command by the shell's rules of quoting; an empty command is one empty word.
+    """Split a command into words by the shell's rules of quoting.
+
+    Placeholders stay whole. An empty command is one empty word.
 
     Raises:
-        PhmrunError: A quote is not closed.
+        PhmrunError: (exit 2) A quote is not closed.
     """
     try:
         # A default may hold spaces, so placeholders are kept whole.
@@ -92,7 +104,11 @@ def _words(command: str) -> list[str]:
 
 
 def _values(config: ScriptExperiment, run: Path) -> dict[str, Any]:
-    """Return the nested values of placeholders."""
+    """Return the nested values of placeholders.
+
+    These are the settings, the seed, the absolute path of the run's folder, and layer, embedding and output with their
+    options.
+    """
     layers = {key: getattr(config, key).arguments for key in LAYERS}
     extras = config.settings.__pydantic_extra__ or {}
     return {**layers, **extras, "seed": config.seed, "run": str(run.absolute())}
@@ -118,13 +134,16 @@ def _leaves(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _filled(template: str, values: Mapping[str, Any], quote: Callable[[str], str] = str) -> str:
-    """Return a template with its placeholders replaced; ``quote`` is applied to each value.
+    """Return a template with its placeholders replaced.
+
+    ``quote`` is applied to each value.
 
     Raises:
-        PhmrunError: A placeholder has neither a value nor a default.
+        PhmrunError: (exit 2) A placeholder has neither a value nor a default.
     """
 
     def replace(match: re.Match[str]) -> str:
+        """Return the quoted value of a placeholder, or its default."""
         value = _value(values, match[1])
         if value is None and match[2] is None:
             raise PhmrunError(f"no value for {match[0]}", where="command", valid=sorted(_leaves(values)))
@@ -134,7 +153,10 @@ def _filled(template: str, values: Mapping[str, Any], quote: Callable[[str], str
 
 
 def _text(value: Any) -> str:
-    """Return a value as an argument: a structure without options by its name, other mappings and lists as JSON."""
+    """Return a value as an argument of the command.
+
+    A text is unchanged; a structure without options is its name; anything else is JSON (true, 0.1, [1, 2]).
+    """
     if isinstance(value, Mapping) and value.keys() == {"structure"}:
         return str(value["structure"])
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -118,7 +118,11 @@ class ScriptExperiment(Experiment):
 
     @classmethod
     def placed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return nested values with every key that has no field below ``settings``."""
+        """Return values with keys without a field moved below ``settings``.
+
+        Unknown keys within a section move, too, nested as they were. Existing settings win over moved ones. If
+        ``settings`` is no mapping, it is unchanged and moved keys are lost.
+        """
         fields: dict[str, Any] = {}
         free: dict[str, Any] = {}
         for key, value in values.items():
@@ -146,14 +150,20 @@ class ScriptExperiment(Experiment):
     @model_validator(mode="before")
     @classmethod
     def _named_after_the_script(cls, values: Any) -> Any:
-        """Return values with the script's name as the name of the experiment, unless it has one."""
+        """Name the experiment after its script, unless ``data`` is given.
+
+        Values without a command, or that are no dictionary, are returned unchanged.
+        """
         if isinstance(values, dict) and isinstance(values.get("command"), str) and not values.get("data"):
             return {**values, "data": {"name": _script_name(values["command"])}}
         return values
 
 
 def _script_name(command: str) -> str:
-    """Return the name of a command's script without its ending; the program's name if no word names a script."""
+    """Return the name of a command's script, without its ending.
+
+    Without a word that names a script: the program's name. For an empty command, or an open quote: "script".
+    """
     try:
         words = shlex.split(command)
     except ValueError:

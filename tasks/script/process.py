@@ -58,7 +58,10 @@ class BoundedLog:
         self._handle.close()
 
     def write(self, data: bytes) -> None:
-        """Append data; the middle of a log that is too long is removed."""
+        """Append data to the log and the echo.
+
+        If the log is then longer than :data:`LONGEST_LOG`, its middle is removed.
+        """
         self._handle.write(data)
         if self.echo is not None:
             self.echo.write(data)
@@ -67,6 +70,7 @@ class BoundedLog:
             self._shorten()
 
     def _shorten(self) -> None:
+        """Keep :data:`KEPT` bytes of both ends of the file, with a note between."""
         self._handle.close()
         with self.path.open("rb") as old, replacing(self.path) as new:
             head = old.read(KEPT)
@@ -125,7 +129,10 @@ def execute(
 
 
 def _waited(process: subprocess.Popen[bytes], seconds: float | None, beat: Callable[[], None]) -> End:
-    """Wait for a process, and end it at its time limit."""
+    """Wait for a process and return its end.
+
+    At the time limit, it is ended by SIGTERM, and ``timed_out`` is true. ``beat`` is called every :data:`BEAT` seconds.
+    """
     deadline = None if seconds is None else time.monotonic() + seconds
     while True:
         left = BEAT if deadline is None else max(0.0, min(BEAT, deadline - time.monotonic()))
@@ -138,7 +145,10 @@ def _waited(process: subprocess.Popen[bytes], seconds: float | None, beat: Calla
 
 
 def _end(process: subprocess.Popen[bytes], which: signal.Signals) -> None:
-    """Send a signal to a process group, and SIGKILL after :data:`GRACE` seconds or at a second interruption."""
+    """Send a signal to a process group and wait for its end.
+
+    SIGKILL follows when the process has ended, after :data:`GRACE` seconds, or at an interruption.
+    """
     try:
         _send(process, which)
         with suppress(subprocess.TimeoutExpired):
@@ -149,12 +159,16 @@ def _end(process: subprocess.Popen[bytes], which: signal.Signals) -> None:
 
 
 def _send(process: subprocess.Popen[bytes], which: signal.Signals) -> None:
+    """Send a signal to a process group; one that has ended is ignored."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, which)
 
 
 def _copy(stream: IO[bytes], log: BoundedLog) -> None:
-    """Copy a stream to a log until both ends; a log that cannot be written is given up."""
+    """Copy a stream to a log until the stream's end, then close it.
+
+    Parts that cannot be written to the log are dropped.
+    """
     with stream:
         while data := stream.read1(1 << 16):  # type: ignore[attr-defined]
             with suppress(OSError, ValueError):
@@ -163,7 +177,10 @@ def _copy(stream: IO[bytes], log: BoundedLog) -> None:
 
 @contextmanager
 def _guarded(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Kill a process group if this process dies within the block, even by SIGKILL."""
+    """Kill a process group if this process dies within the block.
+
+    This holds even for SIGKILL: a second process waits for the end of a pipe. It is ended with the block.
+    """
     words = [sys.executable, "-I", "-S", "-c", _GUARD, str(process.pid)]
     guard = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
     try:

@@ -30,7 +30,9 @@ INPUTS = "inputs"
 
 
 class Recording:
-    """Run that is being recorded; of a run that is done, its scores can only be confirmed.
+    """Run that is being recorded.
+
+    If the run is done, its scores can only be confirmed.
 
     Attributes:
         run: Run directory.
@@ -38,6 +40,7 @@ class Recording:
         done: True if the run was done before.
         resumed: True if an earlier process began the run.
         scores: Scores so far; they are written at the end.
+        segment: Record of this process; ``None`` if the run is done.
     """
 
     def __init__(self, run: Run, config: ScriptExperiment) -> None:
@@ -56,16 +59,25 @@ class Recording:
 
     @property
     def directory(self) -> Path:
-        """Folder for files of one's own, such as checkpoints; they are kept for the next process of the run."""
+        """Folder for the script's own files, such as checkpoints.
+
+        They are kept for the next process of the run.
+        """
         return self.run.path / FOLDER
 
     @property
     def seconds(self) -> float:
-        """Seconds of work so far, those of earlier processes included."""
+        """Seconds since the run began, earlier processes included.
+
+        Pauses between processes do not count.
+        """
         return self._before + time.monotonic() - self._began
 
     def score(self, name: str, value: float | None = None, items: Sequence[Any] | None = None) -> None:
-        """Record a score; it is written when the block ends without an error.
+        """Record a score.
+
+        It is written when the block ends without an error; a score of the same name is replaced. If the run is done,
+        the score is only compared with the one on record.
 
         Args:
             name: Split and metric: "test/accuracy". "val/loss" and the like choose tuned values.
@@ -73,7 +85,7 @@ class Recording:
             items: A count for each test item, such as 1 for right and 0 for wrong; None: no verdict over items.
 
         Raises:
-            PhmrunError: The name or a value is malformed, or the run is done and has another score.
+            PhmrunError: The name or a value is malformed (exit 4), or the run is done and has another score (exit 2).
         """
         listed: Any = items.tolist() if items is not None and hasattr(items, "tolist") else items
         self.scores.add(name, plain(value, otherwise=repr), listed, signature="recorded")
@@ -92,14 +104,16 @@ class Recording:
         """Record the number of the network's parameters, for tables.
 
         Raises:
-            PhmrunError: It is no natural number.
+            PhmrunError: (exit 4) It is no natural number.
         """
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
             raise PhmrunError(f"{count!r:.60} is no number of parameters", code=ExitCode.TRAINING)
         self.scores.parameters = count
 
     def log(self, step: int, **figures: float) -> None:
-        """Append a row to the history; nothing if the run is done.
+        """Append a row to the history and the mirror; update the status.
+
+        If the run is done, nothing happens.
 
         Args:
             step: Optimizer steps so far. Rows of an earlier process from this step on are removed at the first call.
@@ -147,6 +161,8 @@ class Recording:
     def finish(self) -> None:
         """Write the scores, mark the run as done, and close the mirrors.
 
+        Then the card is written, and each mirror of ``logging.mirrors``; a mirror that fails is only logged.
+
         Raises:
             PhmrunError: (exit 4) No score was recorded.
         """
@@ -193,7 +209,7 @@ def input_checksums(config: ScriptExperiment) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=4096)
 def _checksum(path: Path, size: int, changed: int) -> str:
-    """Return the SHA-256 of a file of this size and time of change, which are the key of the cache."""
+    """Return the SHA-256 of a file; cached by path, size and time of change."""
     return sha256_of(path)
 
 
@@ -207,10 +223,11 @@ def recording(
     plugins: Mapping[Path, str],
     restart: Any = None,
 ) -> Iterator[Recording]:
-    """Open a run, and write its state, environment, log and scores around the block.
+    """Open a run and record the block in it.
 
-    The run is done if the block ends without an error and has set scores. An error makes it failed, an interruption
-    interrupted. A run that is done is opened unchanged, and nothing is written.
+    State, environment, log and scores are written. The run is done if the block ends without an error and has set
+    scores, unless the block set another state. An error makes it failed; a signal, Ctrl-C or exit makes it interrupted.
+    Errors are raised again. A run that is done is opened unchanged, and nothing is written.
 
     Args:
         config: Resolved configuration.
@@ -218,10 +235,11 @@ def recording(
         origin: Source of each value by dotted key.
         runs_dir: Directory of the runs.
         plugins: SHA-256 of plug-in files by path.
-        restart: Called with a run that has begun, before it is deleted; None: it is continued.
+        restart: Called with a run that has begun, before its records are deleted; None: the run is continued.
 
     Raises:
-        PhmrunError: (exit 2) Another process holds the run. (exit 3) Its records are damaged.
+        PhmrunError: (exit 2) Another process holds the run. (exit 3) Its records are damaged. (exit 4) No score was
+            set, or the disk is full.
     """
     config = config.model_copy(update={"directory": config.folder})
     text = to_yaml(config, {key: label for key, label in origin.items() if label != "default"})

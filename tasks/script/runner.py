@@ -63,7 +63,15 @@ RUNNER = ScriptRunner()
 
 
 def _execute(record: Recording) -> None:
-    """Run the command of a run, and set its scores or, at the time limit, its state."""
+    """Run the command of a run and set its scores.
+
+    Command, directory and exit code are kept in the environment's record. An old file of scores is deleted first. At
+    the time limit, the run's state becomes interrupted instead, with a warning.
+
+    Raises:
+        PhmrunError: (exit 4) The command failed, or its scores are missing or malformed. (exit 2) It cannot be started.
+        Interrupted: A signal ended the script.
+    """
     config, limit = record.config, record.config.training.max_seconds
     words, scores = words_of(config, record.directory), scores_path(config, record.directory)
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
@@ -89,7 +97,10 @@ def _execute(record: Recording) -> None:
 
 
 def _failed(run: Run, end: End) -> PhmrunError:
-    """Return the error of a script with an exit code other than 0, with the last lines of its output."""
+    """Return the error (exit 4) of a script that failed.
+
+    It names the exit code or the signal, and has the last lines of the output, if any.
+    """
     if end.code < 0:
         what = f"the script was ended by {Signals(-end.code).name}"
         what += " (out of memory?)" if end.code == -Signals.SIGKILL else ""

@@ -74,7 +74,13 @@ class Scores:
         self.values[name] = {"value": float(value), **entry}
 
     def _counted(self, name: str, items: Sequence[Any]) -> tuple[Items | None, float | None]:
-        """Return the items of a score and the value that they give; None and None if the metric takes no items."""
+        """Return a score's items and the value that they give.
+
+        Both are None if the metric takes no items; then a warning is added.
+
+        Raises:
+            PhmrunError: (exit 4) The items are no natural numbers, or do not fit the metric.
+        """
         metric = find_metric(name)
         if metric is None or metric.measure is None:
             self.warnings.append(f"{name}: this metric takes no items; they are left out (docs: metric of a plug-in)")
@@ -92,9 +98,10 @@ class Scores:
         return kept, value
 
     def write(self, run: Run, monitor: str) -> None:
-        """Write the scores, their items and the number of parameters into a run.
+        """Write scores, items and the number of parameters into a run.
 
-        The score "val/MONITOR" is also the one that chooses tuned values.
+        Items and parameters are left out if there are none. The score "val/MONITOR", if set, is also written as the one
+        that chooses tuned values.
         """
         if self.items:
             run.write(run.path / ITEMS, json_text({name: packed(items) for name, items in self.items.items()}))
@@ -110,6 +117,8 @@ class Scores:
 
 def read_scores(path: Path, *, signature: str = "script") -> Scores:
     """Read the scores file of a script.
+
+    A value is a number, or a mapping with "value" and "items"; "parameters" is the number of parameters.
 
     Raises:
         PhmrunError: (exit 4) It is missing, malformed, or has no score.
@@ -145,6 +154,7 @@ def read_scores(path: Path, *, signature: str = "script") -> Scores:
 
 
 def _fault(what: str, hint: str | None, where: str | None = None) -> PhmrunError:
+    """Return an error with exit code 4."""
     return PhmrunError(what, where=where, hint=hint, code=ExitCode.TRAINING)
 
 
