@@ -88,10 +88,10 @@ class SweepFile(Section):
         """Check that the keys of the file fit together.
 
         Raises:
-            ValueError: Not exactly one of ``task``, ``tasks``, ``table`` is set; a task is varied among the settings;
-                script keys belong to no task ``script``; table keys stand without a table, or a grid with one; seeds
-                are among the settings, too many or named twice; a tuned key is varied elsewhere; ``replicates`` do not
-                tune exactly one key.
+            ValueError: Not exactly one of ``task``, ``tasks``, ``table`` is set, or a task is varied among the
+                settings. Script keys belong to no task ``script``. Table keys stand without a table, or a table has a
+                grid. Seeds are among the settings, too many, or named twice. A tuned key is varied elsewhere.
+                ``replicates`` do not tune exactly one key.
         """
         kinds = [name for name in ("task", "tasks", "table") if getattr(self, name)]
         settings = (self.base, *self.tasks.values(), *self.include, *self.exclude)

@@ -162,7 +162,7 @@ class ScriptExperiment(Experiment):
 def _script_name(command: str) -> str:
     """Return the name of a command's script, without its ending.
 
-    Without a word that names a script: the program's name. For an empty command, or an open quote: "script".
+    If no word names a script, it is the program's name. For an empty command, or an open quote, it is "script".
     """
     try:
         words = shlex.split(command)
