@@ -203,7 +203,7 @@ def foreign_announcements() -> list[list[Announcement]]:
 @functools.cache
 def misnamed() -> tuple[Announcement, ...]:
     """Return the announcements with invalid names; registries ignore them."""
-    return tuple(announcement for announcement in _all_announcements() if not NAME.fullmatch(announcement.point.name))
+    return tuple(announcement for announcement in all_announcements() if not NAME.fullmatch(announcement.point.name))
 
 
 @functools.cache
@@ -213,7 +213,7 @@ def _announcements() -> dict[str, dict[str, list[Announcement]]]:
     Invalid names are left out; the same announcement of one distribution counts once.
     """
     groups: dict[str, dict[str, list[Announcement]]] = {}
-    for announcement in _all_announcements():
+    for announcement in all_announcements():
         point = announcement.point
         if NAME.fullmatch(point.name):
             same = groups.setdefault(point.group, {}).setdefault(point.name, [])
@@ -224,7 +224,7 @@ def _announcements() -> dict[str, dict[str, list[Announcement]]]:
 
 
 @functools.cache
-def _all_announcements() -> tuple[Announcement, ...]:
+def all_announcements() -> tuple[Announcement, ...]:
     """Return the entry points in phmrun's groups, its own first.
 
     In a checkout, phmrun's own are read from ``pyproject.toml``, because the metadata of an editable install may be

@@ -71,7 +71,7 @@ def forget(*names):
     for name in names:
         sys.modules.pop(name, None)
         STRUCTURES._registered.pop(name, None)
-    for cached in (registry._announcements, registry._all_announcements, registry.misnamed):
+    for cached in (registry._announcements, registry.all_announcements, registry.misnamed):
         cached.cache_clear()
     for cached in (code._checksum, code._package_checksum):
         cached.cache_clear()

@@ -147,5 +147,5 @@ def test_an_entry_point_of_the_checkout_needs_no_reinstall(monkeypatch, tmp_path
     project = tmp_path / "pyproject.toml"
     project.write_text('[project]\nname = "phmrun"\n[project.entry-points."phmrun.tasks"]\nnew = "here:TASK"\n')
     monkeypatch.setattr(registry, "_PROJECT", project)
-    announced = registry._all_announcements.__wrapped__()
+    announced = registry.all_announcements.__wrapped__()
     assert [item.point.name for item in announced if item.distribution == "phmrun"] == ["new"]

@@ -50,6 +50,7 @@ class RunSummary:
         metrics: Scores by name; empty if they are missing or damaged.
         damage: Reason why a file cannot be read; ``None`` if the run is whole.
         broken: Error of a failed checksum.
+        checked: True if :meth:`require_unbroken` has passed.
     """
 
     id: str
@@ -58,18 +59,21 @@ class RunSummary:
     metrics: dict[str, Any] = field(default_factory=dict)
     damage: str | None = None
     broken: PhmrunError | None = None
+    checked: bool = False
 
     def require_unbroken(self) -> None:
         """Check the run's identity and the checksums of its files.
 
-        Checkpoints, predictions, vocabulary and history are left out: tables do not read them.
+        Checkpoints, predictions, vocabulary and history are left out: tables do not read them. A summary that is marked
+        as checked passes.
 
         Raises:
             PhmrunError: (exit 3) A checksum or the identity differs, or a file is missing; names the file.
         """
         if self.broken is not None:
             raise self.broken
-        Manifest(self.path).check_all(without=("checkpoints", "predictions", "vocabulary", HISTORY))
+        if not self.checked:
+            Manifest(self.path).check_all(without=("checkpoints", "predictions", "vocabulary", HISTORY))
 
     @property
     def state(self) -> str:
@@ -158,7 +162,8 @@ def summarise(path: Path) -> RunSummary | None:
     manifest = Manifest(path)
     try:
         content = read_regular(path / STATUS)
-        manifest.check(path / STATUS, content)
+        record = manifest.read()
+        manifest.check(path / STATUS, content, record)
         status = Status.from_json(parse_json(content))
     except PhmrunError as error:
         return RunSummary(path.name, path, None, damage=error.what, broken=error)
@@ -173,7 +178,7 @@ def summarise(path: Path) -> RunSummary | None:
     status = as_found(status, path)
     try:
         content = read_regular(path / METRICS)
-        manifest.check(path / METRICS, content)
+        manifest.check(path / METRICS, content, record)
         metrics = parsed(content)
     except PhmrunError as error:
         return RunSummary(path.name, path, status, damage=error.what, broken=error)

@@ -164,7 +164,7 @@ class Manifest:
         now = sha256_of(path) if path.is_file() else None
         self._write(replace(record, files={**record.files, name: (_sha256(content), now)}))
 
-    def check(self, path: Path, content: bytes | None = None) -> None:
+    def check(self, path: Path, content: bytes | None = None, record: Record | None = None) -> None:
         """Check a file of the run against its checksum.
 
         Files that are not on record pass, and all files without a record.
@@ -172,11 +172,12 @@ class Manifest:
         Args:
             path: Path of the file.
             content: Content that was read from it. Default: the file is read.
+            record: Record that has just been read. Default: it is read.
 
         Raises:
             PhmrunError: (exit 3) The checksum differs, or the file is missing or unreadable.
         """
-        if (record := self.read()) is None or self._accepts(record, path, content):
+        if (record := record or self.read()) is None or self._accepts(record, path, content):
             return
         # Another process may have written file and manifest meanwhile.
         again = self.read()

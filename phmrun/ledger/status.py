@@ -81,7 +81,7 @@ class Status:
                 raise ValueError(f"{name} is {getattr(status, name)!r:.80}")
         if not (0 <= status.step < 2**63 and 0 <= status.seconds < 2**63):
             raise ValueError("step or seconds is out of range")
-        json.dumps(asdict(status), ensure_ascii=False).encode("utf-8")  # raises on a lone surrogate
+        json.dumps(vars(status), ensure_ascii=False).encode("utf-8")  # raises on a lone surrogate
         return status
 
     def to_json(self) -> dict[str, Any]:

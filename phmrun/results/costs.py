@@ -2,12 +2,18 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from phmrun.checksums import Stamp, stamp_of
+from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError, unknown
+from phmrun.files import read_regular
 from phmrun.ledger import Run, RunSummary
 from phmrun.ledger.card import duration
+from phmrun.ledger.run import PARAMETERS
 from phmrun.ledger.wording import row_name
 from phmrun.results.entries import Entry
 from phmrun.results.table import Figure, ResultTable
@@ -121,11 +127,8 @@ def _training_parameters(run: RunSummary) -> float | None:
     If that is not on record, return the number of all. It is above those kept if a dense matrix guides a structure.
     ``None`` if neither is on record.
     """
-    try:
-        counts = Run(run.path).parameters()
-    except PhmrunError:
-        return None
-    count = counts.get("trained_total", counts.get("total"))
+    sizes = _sizes(run)
+    count = sizes.get("trained_total", sizes.get("total"))
     return float(count) if isinstance(count, int) else None
 
 
@@ -134,11 +137,23 @@ def _multiplications(run: RunSummary) -> float | None:
 
     The result is ``None`` if not on record.
     """
-    try:
-        count = Run(run.path).parameters().get("multiplications")
-    except PhmrunError:
-        return None
+    count = _sizes(run).get("multiplications")
     return float(count) if isinstance(count, int) else None
+
+
+def _sizes(run: RunSummary) -> Mapping[str, Any]:
+    """Return the whole-number sizes in a run's ``parameters.json``; empty if it is missing or damaged."""
+    try:
+        return _sizes_once(stamp_of(run.path / PARAMETERS))
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+@lru_cache(maxsize=8192)
+def _sizes_once(stamp: Stamp) -> Mapping[str, Any]:
+    """Return the whole-number sizes in the file with this stamp; a process reads it once."""
+    content = parse_json(read_regular(Path(stamp[0])))  # the table has checked its checksum
+    return {name: value for name, value in content.items() if isinstance(value, int)}
 
 
 def _step_time(run: RunSummary) -> float | None:

@@ -43,6 +43,7 @@ class Entry:
     at_edge: tuple[str, ...] = ()  # tuned keys whose value is the least or greatest tried
     chose_settings: bool = False  # True if the row's tuned values were chosen with this seed
     choices: int = 0  # number of values among which its seed chose by itself; 0 unless it is a replicate
+    indexed_dense: bool | None = None  # value of `dense` in the index of the runs; ``None`` if it is not from there
     diverged: bool = False  # True if training stopped at a loss or weight that is NaN or infinite
 
     def label(self, key: str) -> str:
@@ -114,6 +115,8 @@ class Entry:
     @property
     def dense(self) -> bool:
         """True if all parts of its network are dense matrices."""
+        if self.indexed_dense is not None:
+            return self.indexed_dense
         return all(_dense(section) for section in self.config.values() if isinstance(section, Mapping))
 
     def matches(self, where: Mapping[str, Any]) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError
 from phmrun.files import read_regular
@@ -16,6 +18,7 @@ from phmrun.ledger.listing import OTHER_FILE
 from phmrun.ledger.manifest import Manifest
 from phmrun.ledger.record import ITEMS
 from phmrun.metric import OF, find_metric, metric_of, part_of
+from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.items import Items
 from phmrun.metrics.packing import packed, unpacked
 
@@ -29,16 +32,23 @@ class RunItems:
     def of(self, runs: Sequence[Path], score: str) -> list[Items]:
         """Return the counts of all runs, in order.
 
-        The result is empty if those of any run cannot be read.
+        The result is empty if those of any run cannot be read. Counts have the smallest type that holds them.
 
         Raises:
             PhmrunError: (exit 3) Predictions differ from a run's manifest.
         """
         for path in runs:
             if (path, score) not in self._read:
-                self._read[path, score] = _counts(path, score)
+                items = _counts(path, score)
+                self._read[path, score] = items and items._replace(counts=_compact(items.counts))
         counts = [self._read[path, score] for path in runs]
         return [items for items in counts if items is not None] if all(items is not None for items in counts) else []
+
+
+def _compact(counts: Counts) -> Counts:
+    """Return counts in the smallest type of natural numbers, or unchanged if they are none."""
+    smallest: Counts = counts.astype(np.min_scalar_type(int(max(counts.max(initial=0), 0))))
+    return smallest if np.array_equal(smallest, counts) else counts
 
 
 def items_of(run: Run) -> dict[str, dict[str, Any]]:

@@ -7,6 +7,7 @@ Imports no torch.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +23,7 @@ from phmrun.ledger.status import State
 from phmrun.results import render
 from phmrun.results.comparison import RowComparison, differences
 from phmrun.results.entries import SEED, Entry, entry_of_run, telling_keys
+from phmrun.results.index import RunIndex
 from phmrun.results.layout import lay_out, plain_rows
 from phmrun.results.table import Heading, ResultTable, score_headings, tabulate
 
@@ -52,12 +54,17 @@ class Results:
     restored: "TemporaryDirectory[str] | None" = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def load(cls, source: "Path | str | Iterable[RunSummary]", options_of: OptionsOf | None = None) -> "Results":
+    def load(
+        cls,
+        source: "Path | str | Iterable[RunSummary]",
+        options_of: OptionsOf | None = None,
+        index: RunIndex | None = None,
+    ) -> "Results":
         """Load the results of a folder, or of runs.
 
         The folder has runs or small results. A folder without runs is read as small results, which are restored into a
         temporary directory. Without ``options_of``, options of a structure that are at their defaults count as
-        settings.
+        settings. An index is read and updated.
 
         Raises:
             PhmrunError: (exit 3) There is no such folder, or a small result is damaged.
@@ -72,7 +79,8 @@ class Results:
                 runs = list_runs(Path(place.name))
         else:
             runs = list(source)
-        entries = tuple(entry_of_run(run, options_of) for run in runs)
+        make = partial(entry_of_run, options_of=options_of)
+        entries = index.entries(runs, make) if index else tuple(map(make, runs))
         varied = [key for key in ("task", "data") if len({entry.label(key) for entry in entries}) > 1]
         return cls(entries, ("layer", *varied), restored=place)
 

@@ -230,7 +230,7 @@ def _scores(run: Run, record: Record | None) -> Link | str:
         kept += 1
         if not counts:
             continue
-        computed = float(metric.measure(counts[0].counts.sum(0)[None])[0])
+        computed = float(metric.measure(counts[0].counts.sum(0, dtype=float)[None])[0])
         if abs(computed - value) > TOLERANCE * max(abs(value), 1.0):
             return _broken(f"{name} is {value!r} on record, and {computed!r} recomputed from its items")
         again += 1

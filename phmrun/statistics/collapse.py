@@ -7,7 +7,8 @@ The j worst of n seeds have collapsed if every one of them lies further below th
 
     t(1 - 0.01 / C(n, j), n - j - 1) · s · √(1 + 1 / (n - j))
 
-with s the standard deviation of the others. At most half of the seeds can collapse, and at least three must remain. At
+with s the standard deviation of the others. The tail's probability is compared, since no float is that close to 1 for
+more than about 50 seeds. At most half of the seeds can collapse, and at least three must remain. At
 most 1 % of the rows of normal scores are flagged for each j. A seed with a score that is not finite has diverged, and
 counts as collapsed.
 
@@ -16,11 +17,12 @@ Sources: Grubbs 1969 (outliers, with the studentized distance of a new observati
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, stdev
 
-from phmrun.statistics.student import t_quantile
+from phmrun.statistics.student import t_cdf
 
 FALSE_FLAGS = 0.01  # share of rows of normal scores in which seeds are flagged
+_LEAST = 1e-300
+"""Least probability of a tail; those of thousands of seeds are smaller than any float."""
 
 
 def collapsed(scores: Sequence[float], *, lower_is_better: bool = False) -> list[int]:
@@ -32,14 +34,19 @@ def collapsed(scores: Sequence[float], *, lower_is_better: bool = False) -> list
     gains = [(-score if lower_is_better else score, place) for place, score in enumerate(scores) if place not in broken]
     gains.sort()
     count, flagged = len(gains), 0
-    for worst in range(1, count // 2 + 1):
-        others = [gain for gain, _ in gains[worst:]]
-        if len(others) < 3:
-            break
-        distance = fmean(others) - gains[worst - 1][0]
-        quantile = t_quantile(1 - FALSE_FLAGS / math.comb(count, worst), len(others) - 1)
-        if distance > quantile * stdev(others) * math.sqrt(1 + 1 / len(others)) and distance > 0:
-            flagged = worst
+    mean = squares = 0.0  # of the others: mean and sum of squared deviations from it (Welford 1962)
+    for worst in range(count - 1, 0, -1):
+        others, gain = count - worst, gains[worst][0]
+        step = (gain - mean) / others
+        squares += (gain - mean) * (gain - mean - step)
+        mean += step
+        distance = mean - gains[worst - 1][0]
+        if worst > count // 2 or others < 3 or distance <= 0:
+            continue
+        spread = math.sqrt(squares / (others - 1) * (1 + 1 / others))
+        rare = max(math.exp(math.log(FALSE_FLAGS) - math.log(math.comb(count, worst))), _LEAST)
+        if not spread or t_cdf(-distance / spread, others - 1) < rare:
+            flagged = max(flagged, worst)
     return sorted([*broken, *(place for _, place in gains[:flagged])])
 
 

@@ -11,8 +11,9 @@ items has its variance in closed form; another measure (BLEU, F1) is resampled.
 Sources: Sellam et al. 2022, "The MultiBERTs", section 4; Koehn 2004.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,8 @@ Array = NDArray[np.float64]
 Measure = Callable[[Array], Array]  # a corpus score from sums of counts, ``[sets, kinds] -> [sets]``
 DRAWS = 1000
 SEED = 12345
+_MOST = 2**22
+"""Most numbers in a block of resampled test sets, or of runs."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +81,14 @@ def variance_of_means(system: Sequence[Array], reference: Sequence[Array]) -> It
 
 
 def resampled_variance(
-    system: Sequence[Array], reference: Sequence[Array], measure: Measure, draws: int = DRAWS
+    system: Sequence[NDArray[Any]], reference: Sequence[NDArray[Any]], measure: Measure, draws: int = DRAWS
 ) -> ItemVariance:
     """Return the variance of a corpus score over items.
 
     It is bootstrapped with a fixed seed.
 
     Args:
-        system: Counts ``[items, kinds]`` of each seed.
+        system: Counts ``[items, kinds]`` of each seed, natural numbers of any type.
         reference: The same of the reference.
         measure: Corpus scores ``[sets]`` from sums of counts ``[sets, kinds]``.
         draws: Number of resamples.
@@ -93,15 +96,17 @@ def resampled_variance(
     Raises:
         ValueError: The runs have different numbers of items.
     """
-    sides = [np.stack(side) for side in (system, reference)]
+    sides = [list(system), list(reference)]
     count = _same_items(sides)
-    on_all = [np.asarray(measure(side.sum(axis=1)), dtype=np.float64) for side in sides]
+    on_all = [_scores(np.ones((1, count)), side, measure)[0] for side in sides]
     stream = np.random.default_rng(SEED)
     drawn = [np.empty((draws, len(side))) for side in sides]
-    for place in range(draws):
-        weights = np.bincount(stream.integers(count, size=count), minlength=count).astype(np.float64)
+    together = max(1, _MOST // count)
+    for place in range(0, draws, together):
+        sets = [stream.integers(count, size=count) for _ in range(min(together, draws - place))]
+        weights = np.stack([np.bincount(items, minlength=count).astype(np.float64) for items in sets])
         for scores, side in zip(drawn, sides, strict=True):
-            scores[place] = measure(np.einsum("i,rik->rk", weights, side))
+            scores[place : place + together] = _scores(weights, side, measure)
     of_items = float((drawn[0].mean(axis=1) - drawn[1].mean(axis=1)).var(ddof=1))
     in_both = 0.0
     for scores in drawn:
@@ -112,13 +117,33 @@ def resampled_variance(
     return ItemVariance(of_items, in_both, count, (first, second))
 
 
-def _same_items(sides: Sequence[Array]) -> int:
-    """Return the number of items, axis 1 of both sides.
+def _scores(weights: Array, side: Sequence[NDArray[Any]], measure: Measure) -> Array:
+    """Return the scores ``[sets, runs]`` of resampled test sets.
+
+    Counts are natural numbers, so their sums are exact in any order, and come from a product of matrices.
+
+    Args:
+        weights: Number of times that each set has each item, ``[sets, items]``.
+        side: Counts ``[items, kinds]`` of each run.
+        measure: Corpus scores of sums of counts.
+    """
+    block = max(1, _MOST // max(side[0].size, 1))
+    scores = []
+    for place in range(0, len(side), block):
+        runs = side[place : place + block]
+        sums = weights @ np.concatenate(runs, axis=1, dtype=np.float64)
+        of_runs = np.asarray(measure(sums.reshape(-1, side[0].shape[1])), dtype=np.float64)
+        scores.append(of_runs.reshape(len(weights), len(runs)))
+    return np.concatenate(scores, axis=1)
+
+
+def _same_items(sides: Iterable[Iterable[NDArray[Any]]]) -> int:
+    """Return the number of items, axis 0 of every run.
 
     Raises:
-        ValueError: The sides have different numbers of items.
+        ValueError: The runs have different numbers of items.
     """
-    counts = {side.shape[1] for side in sides}
+    counts = {len(run) for side in sides for run in side}
     if len(counts) != 1:
         raise ValueError(f"a comparison needs the same items of every run, not {sorted(counts)}")
     return counts.pop()

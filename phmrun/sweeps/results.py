@@ -11,8 +11,10 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.listing import RunSummary, list_runs, summarise
 from phmrun.ledger.status import State
+from phmrun.registry import Option
 from phmrun.results.comparison import differences, withheld
 from phmrun.results.entries import Entry, recorded_marks, settings_of
+from phmrun.results.index import RunIndex
 from phmrun.results.layout import Differences
 from phmrun.results.long_table import PaperShape, Results, done
 from phmrun.results.printed import PrintedColumn
@@ -98,10 +100,15 @@ def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> Vi
             f"no run in {runs_dir} is done",
             hint="`phmrun train TASK` makes one; --runs-dir names another directory of runs.",
         )
-    from phmrun.layers import options_of  # imports torch, and only now is it needed
-
-    results = Results.load(runs, options_of)
+    results = Results.load(runs, _options_of, None if names else RunIndex(runs_dir))
     return View(results, results.pivot(asked.rows, asked.columns, asked.scores))
+
+
+def _options_of(name: str, *, table: bool = False) -> tuple[Option, ...]:
+    """Return the options of a structure; see :func:`phmrun.layers.options_of`."""
+    from phmrun.layers import options_of  # imports torch, which runs in the index do not need
+
+    return options_of(name, table=table)
 
 
 def view_of_sweep(file: str, runs_dir: Path, asked: Asked) -> tuple[View, Plan]:

@@ -113,6 +113,13 @@ def test_collapsed_seeds_get_no_verdict_on_means_but_an_exact_test():
     assert (lost.verdict, lost.collapsed) == (Verdict.UNTRAINED, (6, 0))
 
 
+@pytest.mark.parametrize("count", [60, 1500])
+def test_collapsed_seeds_among_many_are_flagged(count):
+    scores = [float(value) for value in np.random.default_rng(1).normal(size=count)]
+    assert collapsed(scores) == []
+    assert collapsed([*scores[1:], -40.0]) == [count - 1]
+
+
 def test_few_rows_of_normal_scores_are_flagged_as_collapsed():
     stream = np.random.default_rng(3)
     for count in (5, 6, 10):

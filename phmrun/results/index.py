@@ -1,0 +1,148 @@
+"""Index of a directory of runs: what tables need of each run, cached in ``.index.json``.
+
+Without it, a table of thousands of runs resolves every config and computes every checksum again. An entry is used only
+if the run's files have the same names, sizes, inodes and times of change as when it was made, and phmrun, the packages
+with plug-ins and the plug-in files are the same. Files changed within two seconds before are not entered, since file
+systems have coarse clocks. Scores and states are not in the index: they are read and checked every time.
+
+The index has a checksum of its own, and may be deleted at any time. Imports no torch.
+"""
+
+import hashlib
+import importlib.util
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from phmrun.files import read_regular, write_text
+from phmrun.ledger.listing import RunSummary
+from phmrun.registry import all_announcements
+from phmrun.results.entries import SEED, Entry
+
+INDEX = ".index.json"
+_SETTLED = 2_000_000_000
+"""Nanoseconds since the last change of a file after which its times identify its content."""
+
+
+class RunIndex:
+    """Cached entries of the runs of a directory.
+
+    A missing, damaged or outdated index is an empty one; one that cannot be written is not written.
+    """
+
+    def __init__(self, runs_dir: Path) -> None:
+        self.path = runs_dir / INDEX
+
+    def entries(self, runs: Iterable[RunSummary], make: Callable[[RunSummary], Entry]) -> tuple[Entry, ...]:
+        """Return the entry of each run, from the index or by ``make``, and update the index.
+
+        The runs of entries are marked as checked: their files agree with their manifests.
+
+        Raises:
+            PhmrunError: (exit 3) A run that is not in the index differs from its manifest.
+        """
+        code = code_key()
+        before = self._read(code)
+        entries, kept, changed = [], {}, False
+        for run in runs:
+            stamp = _stamp_of(run.path)
+            entry = _restored(before, run, stamp)
+            if entry is None:
+                run.require_unbroken()
+                entry, changed = make(replace(run, checked=True)), True
+            entries.append(entry)
+            if stamp and stamp == _stamp_of(run.path):
+                kept[run.id] = (stamp, entry)
+        if changed or kept.keys() != before.get("runs", {}).keys():
+            with suppress(OSError):  # a read-only or full disk
+                write_text(self.path, _text(code, kept))
+        return tuple(entries)
+
+    def _read(self, code: str) -> dict[str, Any]:
+        """Return the content of the index; empty if it is missing, damaged, or of other code."""
+        with suppress(OSError, ValueError):
+            digest, _, text = read_regular(self.path).partition(b"\n")
+            content = json.loads(text) if digest == hashlib.sha256(text).hexdigest().encode() else None
+            if isinstance(content, dict) and content["code"] == code:
+                return content
+        return {}
+
+
+def _text(code: str, entries: Mapping[str, tuple[str, Entry]]) -> str:
+    """Return the text of an index: its checksum, and JSON in which equal parts occur once."""
+    parts: dict[str, int] = {}
+    runs = {}
+    for name, (stamp, entry) in entries.items():
+        config = {key: value for key, value in entry.config.items() if key != SEED}
+        texts = (json.dumps(part) for part in (config, dict(entry.settings), dict(entry.marks)))
+        runs[name] = [
+            stamp,
+            entry.config.get(SEED),
+            entry.dense,
+            *(parts.setdefault(text, len(parts)) for text in texts),
+        ]
+    text = json.dumps({"code": code, "runs": runs, "parts": [json.loads(part) for part in parts]})
+    return f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}"
+
+
+def _restored(content: Mapping[str, Any], run: RunSummary, stamp: str) -> Entry | None:
+    """Return a run's entry; ``None`` if the index has none with this stamp."""
+    former, seed, dense, *places = content.get("runs", {}).get(run.id, [None, None, None])
+    if not stamp or former != stamp:
+        return None
+    config, settings, marks = (content["parts"][place] for place in places)
+    return Entry({}, {**config, SEED: seed}, replace(run, checked=True), settings, marks, indexed_dense=dense)
+
+
+def _stamp_of(folder: Path) -> str:
+    """Return a checksum of the names, sizes, inodes and times of a run's files.
+
+    It is empty if a file has changed within the last two seconds, in the future, or meanwhile. Checkpoints,
+    predictions and vocabularies are left out, since tables do not read their manifests' entries.
+    """
+    rows: list[tuple[str, int, int, int, int]] = []
+    try:
+        for place in (folder, folder / "plugins"):
+            if place == folder or place.is_dir():
+                rows += sorted(_files_of(place))
+    except OSError:
+        return ""
+    newest = max((max(row[3:]) for row in rows), default=0)
+    return hashlib.sha256(repr(rows).encode()).hexdigest() if newest < time.time_ns() - _SETTLED else ""
+
+
+def _files_of(folder: Path) -> Iterator[tuple[str, int, int, int, int]]:
+    with os.scandir(folder) as items:
+        for item in items:
+            if item.is_file():
+                facts = item.stat()
+                yield item.name, facts.st_size, facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns
+
+
+def code_key() -> str:
+    """Return a checksum of the code from which entries follow: files of phmrun, of plug-ins and their packages.
+
+    Sizes and times stand for contents.
+    """
+    announcements = all_announcements()  # phmrun's own are among them
+    tops = {announcement.point.value.partition(":")[0].partition(".")[0] for announcement in announcements}
+    files = [path for top in sorted(tops) for path in _sources_of(top)]
+    names = sorted(name for name in sys.modules if name.startswith("phmrun_plugin_"))
+    files += [Path(str(sys.modules[name].__file__)) for name in names]
+    stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files if path.is_file()]
+    return hashlib.sha256(repr((sys.version, announcements, stamps)).encode()).hexdigest()
+
+
+def _sources_of(top: str) -> list[Path]:
+    """Return the Python files of a package or module; none without a source. Nothing is imported."""
+    spec = importlib.util.find_spec(top)
+    source = Path(spec.origin) if spec and spec.origin else None
+    if source is None:
+        return []
+    return sorted(source.parent.rglob("*.py")) if source.name == "__init__.py" else [source]
