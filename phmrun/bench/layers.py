@@ -125,10 +125,8 @@ def measure(
     """Yield the times of each candidate and of its reference.
 
     Each setting gives one result: training on each batch, inference with hot weights, and, for kinds that have it,
-    inference with cold weights. Times are medians over rounds.
-
-    Candidates and reference alternate within a round. Below single precision, training runs under autocast and
-    inference uses weights of that type.
+    inference with cold weights. Times are medians over rounds. Candidates and reference alternate within a round. Below
+    single precision, training runs under autocast and inference uses weights of that type.
 
     Args:
         candidates: Cases to measure.

@@ -144,7 +144,7 @@ class Unloaded(Verbs):
     """Group of verbs that are imported when they are called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the name, imported command and remaining arguments of the verb called.
+        """Return name, imported command and remaining arguments of a verb.
 
         Raises:
             PhmrunError: The verb is unknown.
@@ -195,7 +195,7 @@ for _verb in VERBS:
 
 
 def whole() -> TyperGroup:
-    """Return the command line with all verbs imported, to iterate over it."""
+    """Return the command line with all verbs imported."""
     group = typer.main.get_group(app)
     group.commands = {verb.name: verb.load() for verb in VERBS}
     return group
@@ -249,9 +249,9 @@ def _interruption(end: SystemExit) -> KeyboardInterrupt | None:
 
 
 def _listen_to_sigterm() -> None:
-    """Make SIGTERM raise :class:`Interrupted`, so that a run ends as by Ctrl-C.
+    """Make SIGTERM raise :class:`Interrupted`.
 
-    Only in the main thread, and if SIGTERM has its default action.
+    A run then ends as by Ctrl-C. Only in the main thread, and if SIGTERM has its default action.
     """
 
     def end(which: int, frame: object) -> NoReturn:
@@ -293,7 +293,7 @@ def _lost_interruptions_repeated() -> Iterator[None]:
 
 
 def _report(error: BaseException, arguments: Sequence[str]) -> int:
-    """Print an error for the user on standard error, and return the exit code.
+    """Print an error on standard error, and return the exit code.
 
     A :class:`PhmrunError` has its own code. Interruptions give 130 or that of their signal, with the command that
     continues if there is progress. A closed pipe prints nothing and gives 0. Too long names give 2, disk errors 3, lack
@@ -345,5 +345,8 @@ def _flushed(code: str | int | None) -> str | int | None:
 
 
 def _discard_output() -> None:
-    """Redirect standard output to the null device for the interpreter's last flush."""
+    """Redirect standard output to the null device.
+
+    So the interpreter's last flush does not fail.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -183,7 +183,7 @@ def bench_run(
 
 
 def _keep(report: "Report") -> None:
-    """Write the phases of a report into the run's directory, and log their rates.
+    """Write a report's phases into the run's directory; log their rates.
 
     So a later failure loses nothing.
     """
@@ -194,7 +194,7 @@ def _keep(report: "Report") -> None:
 
 
 def _print_run(report: "Report") -> None:
-    """Print rates of the run's model and its opponents, peak memory, then profiles."""
+    """Print rates, peak memory and profiles of a run and its opponents."""
     measuring.print_machine(report.machine)
     others = list(dict.fromkeys(name for phase in report.phases for name in phase.ratios))
     columns = ["", "per second", report.layer, *(part for name in others for part in (name, "ratio")), "peak memory"]

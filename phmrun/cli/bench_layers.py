@@ -154,7 +154,7 @@ def bench_layers(
 
 
 def _batch(text: str, flag: str) -> tuple[int, ...]:
-    """Return the sizes of a batch: (640,) for "640", (256, 30) for "256x30".
+    """Return the sizes of a batch, (256, 30) for "256x30".
 
     Raises:
         PhmrunError: A size is not a positive integer; ``flag`` names the option.
@@ -163,7 +163,7 @@ def _batch(text: str, flag: str) -> tuple[int, ...]:
 
 
 def print_module(name: str, rows: Sequence["Measured"]) -> None:
-    """Print the rows of a kind of module: a table of training, one of inference.
+    """Print a kind of module: a table of training, one of inference.
 
     Each has the time of the torch module, and ratios to it.
     """
@@ -255,7 +255,7 @@ def bench_rates(
 
 
 def _print_rates_of_run(runs_dir: Path, name: str, as_json: bool) -> None:
-    """Print how far the first step moves the outputs of a run's maps.
+    """Print how far a first step moves a run's outputs.
 
     Raises:
         PhmrunError: (exit 2) The run has no maps but dense ones.

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 def choose_run(runs_dir: Path, reference: str) -> "Run":
-    """Return the run that the user names, and print its name and state on standard error.
+    """Return the run that the user names.
 
-    For "latest", running runs that are newer are named, too.
+    Its name and state are printed on standard error. For "latest", running runs that are newer are named, too.
 
     Raises:
         PhmrunError: No run fits, or more than one (exit 2); its status is damaged (exit 3).

@@ -37,7 +37,7 @@ def layers(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def columns(context: typer.Context, incomplete: str) -> list[str]:
-    """Return columns of the list of runs and names of their scores.
+    """Return columns of the list of runs, and names of scores.
 
     A typed minus, which reverses the order, is put before each. There are no scores if the directory of runs does not
     exist.
@@ -92,7 +92,7 @@ def networks(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def keys(context: typer.Context, incomplete: str) -> list[str]:
-    """Return configuration keys of the typed task, each with "=" at its end.
+    """Return configuration keys of the typed task, with "=" at the end.
 
     An empty list without a task.
     """
@@ -121,9 +121,9 @@ def _task(context: typer.Context) -> str | None:
 
 
 def runs(context: typer.Context, incomplete: str) -> list[str]:
-    """Return run ids in the directory of ``--runs-dir`` or ``PHMRUN_RUNS``, else ``runs``.
+    """Return run ids in the directory of runs.
 
-    An empty list if the directory does not exist.
+    It is that of ``--runs-dir``, else ``PHMRUN_RUNS``, else ``runs``. An empty list if the directory does not exist.
     """
     folder = _runs_folder(context)
     if not folder.is_dir():

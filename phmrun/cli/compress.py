@@ -209,7 +209,7 @@ def compress(
 
 
 def _show(plan: "Plan") -> None:
-    """Print each kind of matrix with its mean energy kept, and totals of the plan."""
+    """Print each kind of matrix with its mean energy kept, then totals."""
     from phmrun.compression.maps import by_kind
 
     rows = []
@@ -229,7 +229,10 @@ def _show(plan: "Plan") -> None:
 
 
 def _label(layer: Mapping[str, Any]) -> str:
-    """Return a structure with its order and non-default options, as in ``phm n=4``."""
+    """Return a structure with its non-default options, such as ``phm n=4``.
+
+    Its order is named even if it is the default.
+    """
     from phmrun.compression.compress import ORDERS
     from phmrun.layers import options_of
     from phmrun.ledger.recorded_config import layer_label

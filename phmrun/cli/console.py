@@ -40,7 +40,10 @@ class _StandardError(logging.Handler):
 
 
 def set_verbosity(verbosity: Verbosity) -> None:
-    """Set the level of phmrun's loggers, and print their messages on standard error."""
+    """Set the level of phmrun's loggers.
+
+    Their messages are printed on standard error.
+    """
     levels = {Verbosity.QUIET: logging.WARNING, Verbosity.NORMAL: logging.INFO, Verbosity.VERBOSE: logging.DEBUG}
     logger = logging.getLogger("phmrun")
     logger.setLevel(levels[verbosity])
@@ -139,7 +142,7 @@ def preparing() -> Iterator[None]:
 
 
 def print_scores(metrics: Mapping[str, Any]) -> None:
-    """Print the scores of a run with intervals, as a table on standard output.
+    """Print the scores of a run with intervals, as a table.
 
     Numbered signatures and explanations follow it; warnings go to standard error. A shortfall against a trivial
     baseline is printed last.
@@ -174,7 +177,10 @@ def print_scores(metrics: Mapping[str, Any]) -> None:
 
 
 def print_outcome(run_id: str, state: str) -> None:
-    """Print the state of a run on standard output, with a hint if it is interrupted."""
+    """Print the state of a run, with a hint if it is interrupted.
+
+    It goes to standard output.
+    """
     further = "; the same command continues it" if state == "interrupted" else ""
     stdout().print(f"run {run_id} is {state}{further}", markup=False, soft_wrap=True)
 
@@ -201,7 +207,7 @@ def print_error(error: PhmrunError) -> None:
 
 
 def _cell(value: Any) -> tuple[str, bool]:
-    """Return the text of a cell, and True if the value is a number.
+    """Return the text of a cell, and whether it is a number.
 
     None is –, True yes; numbers have separators, and floats two decimals, or four digits below 1.
     """

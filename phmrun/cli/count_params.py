@@ -90,7 +90,10 @@ def count_params(
 
 
 def _print_text(rows: list[tuple[Any, ...]], memory: list[tuple[Any, ...]]) -> None:
-    """Print a table of scopes and totals, then of modules and of memory if there are any."""
+    """Print a table of scopes and totals.
+
+    Tables of modules and of memory follow if there are any.
+    """
     modules = [row[1:-1] for row in rows if row[0] == "module"]
     others = [row for row in rows if row[0] != "module"]
     scopes = [(scope_in_words(name) if kind == "scope" else kind, *figures) for kind, name, *figures in others]
@@ -104,7 +107,7 @@ def _print_text(rows: list[tuple[Any, ...]], memory: list[tuple[Any, ...]]) -> N
 
 
 def _audit(paper: str, style: Format, as_json: bool) -> None:
-    """Print the counts that one paper or all ("all") print, next to computed ones.
+    """Print the counts in one paper, or in "all", next to computed ones.
 
     Raises:
         PhmrunError: The paper is unknown.

@@ -178,9 +178,8 @@ def import_dataset(
 def check_dataset(name: Name, split: Splits = None, as_json: Json = False) -> None:
     """Compare checksums and counts of a dataset's files with the published ones.
 
-    Exit code 3 if a file has a wrong checksum or a split is too small.
-
-    Missing splits are listed as "not here". If none is here, the error says how to bring them.
+    Exit code 3 if a file has a wrong checksum or a split is too small. Missing splits are listed as "not here". If none
+    is here, the error says how to bring them.
     """
     from phmrun.datasets.reading import compare, count
 
@@ -262,7 +261,10 @@ def formats(
 
 
 def _summary(dataset: Dataset) -> dict[str, Any]:
-    """Return name, presence, splits, sizes, license and folder of a dataset, for JSON."""
+    """Return a dataset's facts for JSON, such as name, sizes and folder.
+
+    Others are presence, splits, tasks, license and format.
+    """
     return {
         "name": dataset.name,
         "here": is_here(dataset),
@@ -314,6 +316,9 @@ def _on_disk(dataset: Dataset) -> str:
 
 
 def _sizes(dataset: Dataset) -> str:
-    """Return the size of each split in its first unit: "train 29,000 pairs, dev …"."""
+    """Return the size of each split: "train 29,000 pairs, dev …".
+
+    The unit is the split's first.
+    """
     first = {split: next(iter(counts.items())) for split, counts in dataset.sizes.items() if counts}
     return ", ".join(f"{split} {count:,} {unit}" for split, (unit, count) in first.items())

@@ -106,7 +106,7 @@ def decide(
 
 
 def _numbers(text: str | None) -> list[int]:
-    """Return the numbers of seeds at the looks, from a list such as "5,8,10".
+    """Return the numbers of seeds in a list such as "5,8,10".
 
     Empty for None.
 
@@ -125,7 +125,7 @@ def _numbers(text: str | None) -> list[int]:
 
 
 def _show(decision: "Decision") -> None:
-    """Print a table of verdicts, then the estimand and the reasons, line by line."""
+    """Print a table of verdicts, then estimand and reasons by line."""
     facts, print_line = decision.as_dict(), console.stdout().print
     reference, rows = facts["reference"], []
     rows.append([reference["name"], _number(reference["mean"]), _number(reference["std"]), reference["seeds"]])

@@ -136,7 +136,7 @@ def _load() -> Check:
 
 
 def _bf16() -> Check:
-    """Return a check for bfloat16 on the processor, with advice on ``--precision``.
+    """Return a check for bfloat16, with advice on ``--precision``.
 
     The status is always "ok".
     """
@@ -211,7 +211,7 @@ def _machine(runs_dir: Path) -> Iterator[Check]:
 
 
 def _writable(name: str, folder: Path, advice: str, code: ExitCode, *, fatal: bool = True) -> Check:
-    """Return a check that a directory is writable, or can be created.
+    """Return a check that a directory can be written or created.
 
     Nothing is created. If it is not, the check has failed, or is a warning without ``fatal``.
     """

@@ -73,7 +73,7 @@ def import_model(
 
 
 def _show(compared: "Verification") -> None:
-    """Print the numbers of equal and unequal outputs, and the first unequal ones."""
+    """Print how many outputs are equal, and the first unequal ones."""
     rows = [
         ("equal", f"{compared.equal:,}"),
         ("cut by phmrun's length limit", f"{compared.cut:,}"),

@@ -114,9 +114,9 @@ def _facts(name: str) -> dict[str, Any]:
 
 
 def _share(example: dict[str, int] | None, count: str) -> str:
-    """Return a count of the example relative to a dense matrix's, with two decimals.
+    """Return a count of the example relative to a dense matrix's.
 
-    "" without an example.
+    It has two decimals. "" without an example.
     """
     return f"{example[count] / (example['out_features'] * example['in_features']):.2f}" if example else ""
 

@@ -19,7 +19,7 @@ Repeats = Annotated[int, measured(min=1, help="Rounds, each of which measures al
 
 
 def prepare_process(threads: int) -> None:
-    """Set the number of CPU threads, and keep freed memory as in training.
+    """Set the number of CPU threads, and keep freed memory.
 
     0 leaves their number unchanged.
     """
@@ -33,7 +33,7 @@ def prepare_process(threads: int) -> None:
 
 
 def listed(values: Sequence[str] | None) -> list[str]:
-    """Return the entries of comma-separated lists, without empty ones; [] for None."""
+    """Return the non-empty entries of comma-separated lists; [] for None."""
     return [part.strip() for value in values or [] for part in value.split(",") if part.strip()]
 
 

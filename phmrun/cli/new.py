@@ -134,7 +134,7 @@ def new(
 
 
 def _in_package(recipe: Recipe, names: dict[str, str], project: Path) -> list[Path]:
-    """Write the files into the checkout, and add the entry point to ``project``.
+    """Write the files into the checkout, with an entry point in ``project``.
 
     Returns:
         Paths of the files written, ``project`` last.
@@ -200,9 +200,10 @@ def _filled(template: str, parts: dict[str, str]) -> str:
 
 
 def _joined(sources: list[str], package: str, module: str) -> str:
-    """Return modules of a package as one file: imports first, without those of each other.
+    """Return modules of a package as one file.
 
-    The docstring is that of the last source; names ``package:…`` become ``module:…``.
+    Imports come first, without those of each other. The docstring is that of the last source; names ``package:…``
+    become ``module:…``.
     """
     imports: dict[str, None] = {}
     bodies = []
@@ -225,7 +226,7 @@ def _joined(sources: list[str], package: str, module: str) -> str:
 
 
 def _write(written: dict[Path, str]) -> None:
-    """Write all files with their folders, or none if one of them exists.
+    """Write all files with their folders, or none if one exists.
 
     Raises:
         PhmrunError: A file exists already.

@@ -201,7 +201,7 @@ FLAGS = tuple(Flag(panel, *row) for panel, rows in _TABLE.items() for row in row
 
 
 def spread(verb: Callable[..., None]) -> Callable[..., None]:
-    """Return a verb with the fields of each dataclass parameter as its own parameters.
+    """Return a verb with the fields of dataclass parameters as parameters.
 
     All become keyword-only. The verb is called with instances of the dataclasses.
     """
@@ -266,7 +266,7 @@ class ExperimentOptions(_Given):  # type: ignore[misc, valid-type]
     """Options of an experiment: ``task``, and a field for each of :data:`FLAGS`."""
 
     def explicit(self) -> dict[str, tuple[str, Any]]:
-        """Return the options that the user set: (option, value) by configuration key.
+        """Return (option, value) by configuration key, of options that are set.
 
         Options without a key are left out. A structure in the form of a mapping, ``{structure: phm, n: 4}``, sets a key
         for each of its entries.
@@ -288,7 +288,7 @@ class ExperimentOptions(_Given):  # type: ignore[misc, valid-type]
 
 
 def _mapping(text: str, option: str) -> Iterable[tuple[Any, Any]]:
-    """Return the entries of a structure with its options, ``{structure: phm, n: 4}``.
+    """Return the entries of a structure with options: ``{structure: phm, n: 4}``.
 
     Raises:
         PhmrunError: The text is no such mapping.

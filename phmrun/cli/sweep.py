@@ -38,7 +38,7 @@ class _RunByDefault(TyperGroup):
     """Group whose default verb is run: `sweep FILE` is `sweep run FILE`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, after the verb run is inserted if there is none.
+        """Parse the arguments; without a verb, run is inserted.
 
         Raises:
             PhmrunError: A misspelled verb stands before a file.
@@ -271,9 +271,7 @@ def search(
 def cancel(file: File, seeds: Seeds = None, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
     """Interrupt a sweep's runs on this machine and cancel its SLURM jobs.
 
-    All of them can continue later.
-
-    The commands that run the sweep on this machine end, too.
+    All of them can continue later. The commands that run the sweep on this machine end, too.
     """
     from phmrun.cli import sweep_work
     from phmrun.sweeps.cell_status import survey

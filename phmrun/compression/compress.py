@@ -58,7 +58,7 @@ class Plan:
         return 1 - (self.dense_parameters - self.parameters) / self.model_parameters
 
     def config_of(self, parent: Experiment, layer: LayerConfig, training: TrainingConfig) -> Experiment:
-        """Return the child's config, with ``layer`` and an entry in ``maps`` for each exception.
+        """Return the child's config, with ``layer`` and exceptions in ``maps``.
 
         All else is the parent's, except ``training``. If ``layer`` does not fit every map inside the blocks, the
         config's layer is dense instead, and each map that has another structure gets an entry. Maps of embedding and
@@ -82,7 +82,7 @@ class Plan:
 
 
 def layer_of(name: str, options: Mapping[str, Any], scope: str = "layer") -> LayerConfig:
-    """Return the config section of a structure with all options, defaults included.
+    """Return a structure's config section with all its options.
 
     ``scope`` is the option that an error names.
 
@@ -110,7 +110,7 @@ def make_plan(
     tables: Mapping[str, LayerConfig] | None = None,
     config: Experiment | None = None,
 ) -> Plan:
-    """Fit a structure to every dense map inside the blocks of a trained network.
+    """Fit a structure to every dense map inside a network's blocks.
 
     The network is left as it was, in eval mode. A map that the structure does not fit stays dense.
 
@@ -215,7 +215,7 @@ def derivation(trained: TrainedModel, plan: Plan, weights: str, batches: int, *,
     """
 
     def start(child: TrainingModule) -> None:
-        """Copy the parent's weights and the fitted structures into ``child``, in place."""
+        """Copy the parent's weights and fitted structures into ``child``, in place."""
         state = child.network.state_dict()
         parent = trained.module.network.state_dict()
         with torch.no_grad():
@@ -262,7 +262,7 @@ def _candidates(layer: LayerConfig) -> list[dict[str, Any]]:
 
 
 def _fitting(old: Structure, layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return those candidates whose structures fit the sizes of a map, in their order."""
+    """Return the candidates that fit a map's sizes, in their order."""
     return [layer for layer in layers if not _misfit(layer, old.out_features, old.in_features)]
 
 
@@ -320,7 +320,7 @@ def _room(
     total: int,
     tables: Mapping[str, LayerConfig],
 ) -> int:
-    """Return the largest number of parameters of the replaced maps under a budget.
+    """Return the most parameters of the replaced maps under a budget.
 
     Args:
         dense: Maps to replace.
@@ -355,13 +355,16 @@ def _size(structures: Mapping[str, Structure]) -> int:
 
 
 def _count(old: Structure, layer: Mapping[str, Any]) -> int:
-    """Return the parameters of a structure with the sizes of ``old``, temporary ones included."""
+    """Return a structure's parameters with the sizes of ``old``.
+
+    Temporary ones are included.
+    """
     with torch.device("meta"):
         return sum(parameter.numel() for parameter in made_for(old, layer).parameters())
 
 
 def _misfit(layer: Mapping[str, Any], out_features: int, in_features: int) -> str | None:
-    """Return the reason why a map of these sizes cannot have the layer.
+    """Return why a map of these sizes cannot have the layer.
 
     None if it can.
     """

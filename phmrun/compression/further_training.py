@@ -44,7 +44,7 @@ def further_training(
 
 
 def in_words(training: TrainingConfig) -> str:
-    """Return the length, schedule and rate of a further training in one line.
+    """Return length, schedule and rate of a training in one line.
 
     The rate is left out if the schedule fixes it.
     """

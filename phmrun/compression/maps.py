@@ -50,7 +50,7 @@ def kind_of(name: str) -> str:
 
 @torch.no_grad()
 def fitted_map(name: str, weight: Tensor, structure: Structure, covariance: Tensor | None) -> FittedMap:
-    """Describe a fitted structure, with the energy of ``weight`` that it keeps.
+    """Describe a fitted structure, with the energy it keeps of ``weight``.
 
     ``output_energy`` is None if ``covariance`` is None; ``damage`` stays None.
     """
@@ -90,7 +90,7 @@ def spread(choices: Mapping[str, Sequence[FittedMap]], most: int) -> dict[str, F
     """
 
     def taken(price: float) -> dict[str, FittedMap]:
-        """Return each map's candidate with the least damage + price · parameters.
+        """Return each map's candidate of least damage + price · parameters.
 
         Of equals, the smaller one.
         """

@@ -194,9 +194,8 @@ def train(
 ) -> TrainResult:
     """Train a model and score it; return the scores.
 
-    An interrupted training of the same experiment is continued.
-
-    Warnings in the log name doubts about the data, and changes of code or environment since the run began.
+    An interrupted training of the same experiment is continued. Warnings in the log name doubts about the data, and
+    changes of code or environment since the run began.
 
     Args:
         config: Resolved config.
@@ -423,9 +422,8 @@ def _begin(
 ) -> Mirror:
     """Write the records that are complete before training.
 
-    They are status, vocabulary, plug-ins, parameter counts and the prepared data. Return the opened mirror.
-
-    The log gets the run's id, parameters and directory.
+    They are status, vocabulary, plug-ins, parameter counts and the prepared data. Return the opened mirror. The log
+    gets the run's id, parameters and directory.
     """
     from phmrun.engine.fit import processes
 
@@ -472,9 +470,8 @@ def _begin(
 def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mirror: Mirror) -> TrainResult:
     """Score the trained model and close run and mirror.
 
-    At a time limit, nothing is scored. The test set is scored last, because samples of the last split are kept.
-
-    The log says why training ended, and where the run is mirrored. A mirror that fails is only a warning.
+    At a time limit, nothing is scored. The test set is scored last, because samples of the last split are kept. The log
+    says why training ended, and where the run is mirrored. A mirror that fails is only a warning.
 
     Raises:
         Interrupted: A signal has stopped training.
@@ -513,9 +510,8 @@ def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mi
 def _close_unfinished(run: Run, fitted: "Fitted", mirror: Mirror) -> TrainResult:
     """Close run and mirror at the time limit, without test scores.
 
-    The state becomes interrupted, and the run's card is written. The result has no scores.
-
-    The log has the command that scores the run.
+    The state becomes interrupted, and the run's card is written. The result has no scores. The log has the command that
+    scores the run.
     """
     run.set_state(State.INTERRUPTED, fitted.reason, step=fitted.step, seconds=fitted.seconds)
     mirror.finish()

@@ -131,9 +131,8 @@ def merge(model: Model) -> Model:
     """Return a copy with updates added to their matrices.
 
     The sums are plain ``torch.nn`` modules. Maps of other structures stay as they are. Tied matrices stay tied. The
-    merged matrices have no gradient. The training mode stays.
-
-    The report of a conversion keeps the other structures; without any, it is removed.
+    merged matrices have no gradient. The training mode stays. The report of a conversion keeps the other structures;
+    without any, it is removed.
     """
     duplicate = copy.deepcopy(model)
     tables: dict[int, nn.Parameter] = {}

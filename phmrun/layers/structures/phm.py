@@ -234,9 +234,7 @@ def unit_mixers(a: Tensor) -> None:
     """Draw A ``[r, p, q]`` in place, a random unit vector for each block.
 
     The r numbers of a block are the vector. Every block of W then has the variance of S for any r. Independent numbers
-    of variance 1/r would achieve this only on average over blocks.
-
-    A meta tensor stays as it is.
+    of variance 1/r would achieve this only on average over blocks. A meta tensor stays as it is.
     """
     if a.is_meta:
         return  # nothing to draw; the norm of a meta tensor takes most of the time of a count
