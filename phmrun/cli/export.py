@@ -1,4 +1,4 @@
-"""``phmrun export``: a trained run for other tools, with structures folded into dense layers."""
+"""``phmrun export``: a trained run for other tools, with dense layers or the factors of its structures."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from phmrun.export.formats import Exported
     from phmrun.ledger import Run
 
+PRECISIONS = ("int8", "bfloat16")  # roundings of safetensors and onnx
 EPILOG = """Examples:
 
 phmrun export latest --format onnx
+
+phmrun export latest --format safetensors --factored --quantization bfloat16
 
 phmrun export latest --format ctranslate2 --quantization int8
 
@@ -41,8 +44,18 @@ def export(
         Path | None,
         typer.Option("--out", help="Output file or directory (default: in exports/ of the run directory)."),
     ] = None,
+    factored: Annotated[
+        bool,
+        typer.Option(
+            "--factored", help="Keep the factors of structures, in a file of 1/n of the size; default: dense matrices."
+        ),
+    ] = False,
     quantization: Annotated[
-        str, typer.Option(help="Quantization of ctranslate2: none, int8, int8_float32, bfloat16, float16.")
+        str,
+        typer.Option(
+            help="Rounding of the weights: none; int8, bfloat16 (safetensors, onnx, ctranslate2); int8_float32, "
+            "float16 (ctranslate2).",
+        ),
     ] = "none",
     split: Annotated[
         str,
@@ -68,9 +81,12 @@ def export(
     JSON.
     """
     load_plugins(plugin)
-    if quantization != "none" and kind != "ctranslate2":
-        what = f"the format {kind!r} has no quantization"
-        raise PhmrunError(what, where="--quantization", valid=("--format ctranslate2",))
+    if kind != "ctranslate2" and quantization not in (*PRECISIONS, "none"):
+        what = f"the format {kind!r} has no quantization {quantization!r}"
+        raise PhmrunError(what, where="--quantization", valid=("none", *PRECISIONS))
+    if kind == "ctranslate2" and factored:
+        hint = "Use --format safetensors or onnx with --factored, or ctranslate2 without it."
+        raise PhmrunError("CTranslate2 knows dense matrices only", where="--factored", hint=hint)
     source = choose_run(runs_dir, run)
     with waiting("preparing"):
         from phmrun.engine.trained_model import open_run
@@ -83,7 +99,8 @@ def export(
             _write_card(source, path)
         return
     with waiting(f"writing and checking {kind}"):
-        exported = exporting.export(trained, out, kind, checkpoint=checkpoint, average=average)
+        form: dict[str, Any] = {"factored": factored, "precision": quantization}
+        exported = exporting.export(trained, out, kind, **form, checkpoint=checkpoint, average=average)
     if model_card:
         # Several parts have their own directory; a single file is in a shared one.
         _write_card(source, exported.path if exported.parts else exported.path.parent)

@@ -31,6 +31,8 @@ class ExportGraph:
         facts: Metadata for the exported file, such as the id of the padding token.
         untraceable: Reason why only weights can be exported; empty if there is a graph.
         parts: Functions of single search steps by name; ONNX files have them instead of the whole.
+        trained: Trained network, for exports with factors; None: folded exports only.
+        around: Builds ``function`` from a network; None: no program with factors.
     """
 
     network: nn.Module
@@ -43,6 +45,8 @@ class ExportGraph:
     facts: Mapping[str, str] = field(default_factory=dict)
     untraceable: str = ""
     parts: Mapping[str, "ExportGraph"] = field(default_factory=dict)
+    trained: nn.Module | None = None
+    around: Callable[[nn.Module], nn.Module] | None = None
 
 
 def outputs_of(run: Run, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -1,9 +1,10 @@
-"""Export of a trained model to safetensors, torch.export and ONNX, with structures folded into dense matrices.
+"""Export of a trained model to safetensors, torch.export and ONNX, with dense matrices or the factors of structures.
 
 The task's module defines the exported function (:class:`~phmrun.engine.export_graph.ExportGraph`). Every file is run
 once after writing, and its outputs are compared with the trained model's.
 """
 
+import copy
 import inspect
 import json
 import logging
@@ -15,13 +16,17 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from phmrun.config import decoding_section
 from phmrun.engine.export_graph import ExportGraph, Run, outputs_of
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import ExitCode, PhmrunError, unknown
+from phmrun.export.factored import factored_copy
+from phmrun.export.rounding import write_rounded
 from phmrun.files import replacing, replacing_directory, write_json
+from phmrun.layers import folded, load, save
+from phmrun.layers.factored_file import Precision
 from phmrun.text.token_names import token_names, write_models
 from phmrun.text.vocabularies import Vocabularies
 
@@ -37,6 +42,20 @@ TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
+class Form:
+    """Form of the weights in an exported file."""
+
+    kind: str  # a format of ``FORMATS``
+    factored: bool = False  # True: factors of structures; False: their dense matrices
+    precision: Precision = "none"  # rounding
+
+    @property
+    def suffix(self) -> str:
+        """End of a file's name, empty for dense matrices in single precision."""
+        return ("-factored" if self.factored else "") + ("" if self.precision == "none" else f"-{self.precision}")
+
+
+@dataclass(frozen=True)
 class Exported:
     """An exported file."""
 
@@ -49,16 +68,24 @@ class Exported:
     parts: Mapping[str, "Exported"] = field(default_factory=dict)  # files of a directory by name; empty for a file
 
 
-def export(trained: TrainedModel, path: Path | None, kind: str, **weights: Any) -> Exported:
-    """Write a trained run in another format, and check its outputs.
-
-    They must equal the trained model's up to ``TOLERANCE``.
+def export(
+    trained: TrainedModel,
+    path: Path | None,
+    kind: str,
+    *,
+    factored: bool = False,
+    precision: Precision = "none",
+    **weights: Any,
+) -> Exported:
+    """Write a trained run in another format and check that the file gives the same outputs.
 
     Args:
         trained: The opened run.
         path: File to write, or directory for ``onnx`` of a translator; None for ``exports/model<ending>`` or
-            ``exports/onnx`` in the run directory.
-        kind: "safetensors" (folded weights), "torch-export" (a program for ``torch.export.load``) or "onnx".
+            ``exports/onnx`` in the run directory, with ``-factored`` and the precision in the name.
+        kind: "safetensors" (weights), "torch-export" (a program for ``torch.export.load``) or "onnx".
+        factored: Write the factors of structures; else their dense matrices.
+        precision: Rounding of the weights; outputs of rounded weights are compared, but may differ.
         **weights: Choice of weights: the arguments of ``TrainedModel.load``.
 
     Raises:
@@ -67,34 +94,44 @@ def export(trained: TrainedModel, path: Path | None, kind: str, **weights: Any) 
     """
     if kind not in FORMATS:
         raise unknown("export format", kind, (*FORMATS, "ctranslate2"), where="--format")
+    if precision != "none" and kind == "torch-export":
+        what = f"the format {kind!r} has no {precision}"
+        raise PhmrunError(what, where="--quantization", valid=("safetensors", "onnx"))
     label = trained.load(**weights)
     program = trained.module.export_graph()
     if kind != "safetensors" and program.untraceable:
         hint = f"phmrun export {trained.run.id} --format safetensors writes the folded weights."
         raise PhmrunError(f"this network cannot be traced: {program.untraceable}", where=trained.run.id, hint=hint)
+    form = Form(kind, factored, precision)
+    if factored and (program.trained is None or (program.around is None and kind != "safetensors")):
+        what = f"{kind} holds no factors of this network"
+        raise PhmrunError(what, where="--factored", hint="Export without --factored, or with --format safetensors.")
     facts = {"run": trained.run.id, "weights": label}
+    folder = trained.run.path / "exports"
     if kind == "onnx" and program.parts:
-        return _export_parts(program, path or trained.run.path / "exports" / kind, trained, facts)
-    return _export_file(program, path or trained.run.path / "exports" / f"model{ENDINGS[kind]}", kind, facts)
+        return _export_parts(program, path or folder / f"onnx{form.suffix}", form, trained, facts)
+    return _export_file(program, path or folder / f"model{form.suffix}{ENDINGS[kind]}", form, facts)
 
 
-def _export_file(program: ExportGraph, path: Path, kind: str, facts: Mapping[str, str]) -> Exported:
+def _export_file(program: ExportGraph, path: Path, form: Form, facts: Mapping[str, str]) -> Exported:
     """Write one file, and compare its outputs with the trained model's.
 
     Raises:
-        PhmrunError: (exit 1) An output differs by more than ``TOLERANCE``; nothing is written.
+        PhmrunError: (exit 1) An output differs by more than ``TOLERANCE``, without rounding; nothing is written.
     """
-    write = {"safetensors": _write_safetensors, "torch-export": _write_torch_export, "onnx": _write_onnx}[kind]
+    write = {"safetensors": _write_safetensors, "torch-export": _write_torch_export, "onnx": _write_onnx}[form.kind]
     with replacing(path) as temporary:
-        run = write(program, temporary, {**facts, **program.facts})
+        run = write(program, temporary, {**facts, **program.facts}, form)
         difference = largest_difference(program, run)
-        if difference > TOLERANCE:
+        if difference > TOLERANCE and form.precision == "none":
             what = f"the exported model's outputs differ from the trained model's by {difference:.1e}"
             raise PhmrunError(what, hint="Nothing was written. Try another format.", code=ExitCode.BUG)
-    return Exported(path, kind, path.stat().st_size, difference, program.inputs, program.outputs)
+    return Exported(path, form.kind, path.stat().st_size, difference, program.inputs, program.outputs)
 
 
-def _export_parts(program: ExportGraph, directory: Path, trained: TrainedModel, facts: Mapping[str, str]) -> Exported:
+def _export_parts(
+    program: ExportGraph, directory: Path, form: Form, trained: TrainedModel, facts: Mapping[str, str]
+) -> Exported:
     """Write the graphs that a search calls, as ONNX files of a directory.
 
     The directory also gets vocabularies, token names and search settings. It replaces an earlier one when complete.
@@ -107,7 +144,8 @@ def _export_parts(program: ExportGraph, directory: Path, trained: TrainedModel, 
     search = {name: getattr(decoding, name) for name in SEARCH if hasattr(decoding, name)}
     with replacing_directory(directory) as beside:
         parts = {
-            name: _export_file(part, beside / f"{name}.onnx", "onnx", facts) for name, part in program.parts.items()
+            name: _export_file(replace(part, trained=program.trained), beside / f"{name}.onnx", form, facts)
+            for name, part in program.parts.items()
         }
         write_models(vocabularies, beside)
         names = {"source": token_names(vocabularies.source), "target": token_names(vocabularies.target)}
@@ -136,36 +174,40 @@ def largest_difference(program: ExportGraph, run: Run) -> float:
     return worst
 
 
-def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> Run:
-    """Write folded weights by name.
+def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str], form: Form) -> Run:
+    """Write weights by name, and return the exported function with the weights of the file.
 
-    Return the network that has read them. A tied table is stored once, and its other names in the metadata. The file is
-    loaded into ``program.network``.
+    A tied table is stored once, and its other names in the metadata.
     """
-    from safetensors.torch import load_file, save
-
-    weights: dict[str, Tensor] = {}
-    aliases: dict[str, str] = {}
+    factored = form.factored and program.trained is not None
+    written = factored_copy(cast(nn.Module, program.trained), program.network) if factored else program.network
     owners: dict[int, str] = {}
-    for name, weight in program.network.state_dict(keep_vars=True).items():
-        owner = owners.setdefault(id(weight), name)
-        if owner == name:
-            weights[name] = weight.detach().contiguous()
-        else:
-            aliases[name] = owner
-    path.write_bytes(save(weights, {**facts, "tied": json.dumps(aliases)}))  # save_file would set mode 0600
-    read = load_file(path)
-    read.update({name: read[owner] for name, owner in aliases.items()})
-    program.network.load_state_dict(read)
+    names = {name: owners.setdefault(id(value), name) for name, value in written.state_dict(keep_vars=True).items()}
+    tied = json.dumps({name: owner for name, owner in names.items() if name != owner})
+    save(written, path, precision=form.precision, facts={**facts, "tied": tied})
+    program.network.load_state_dict(read_weights(program, path).state_dict())
     return program.function
 
 
-def _write_torch_export(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> Run:
-    """Write a program for ``torch.export.load``.
+def read_weights(program: ExportGraph, path: Path) -> nn.Module:
+    """Return the folded network of ``program`` with the weights of a safetensors file, in single precision."""
+    return folded(load(lambda: copy.deepcopy(program.network), path).float())
 
-    Return the program read from the file.
+
+def _function(program: ExportGraph, form: Form) -> nn.Module:
+    """Return the function to trace: the folded one, or one that computes with the trained network's factors.
+
+    The graph assembles W from the factors; onnxruntime does so once, when it loads the file.
     """
-    exported = torch.export.export(program.function, program.examples[0], dynamic_shapes=_free_sizes(program))
+    if not form.factored or program.trained is None or program.around is None:
+        return program.function
+    return program.around(copy.deepcopy(program.trained).eval().requires_grad_(False)).eval()
+
+
+def _write_torch_export(program: ExportGraph, path: Path, facts: Mapping[str, str], form: Form) -> Run:
+    """Write a program for ``torch.export.load``; return the program read from the file."""
+    function = _function(program, form)
+    exported = torch.export.export(function, program.examples[0], dynamic_shapes=_free_sizes(program))
     # torch.export.save requires the ending .pt2.
     beside = path.with_suffix(".pt2")
     try:
@@ -178,10 +220,8 @@ def _write_torch_export(program: ExportGraph, path: Path, facts: Mapping[str, st
     return run
 
 
-def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> Run:
-    """Write an ONNX graph.
-
-    Return a function that runs the file in onnxruntime.
+def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str], form: Form) -> Run:
+    """Write an ONNX graph; return a function that runs the file in onnxruntime.
 
     Raises:
         PhmrunError: A package is missing (exit 2), or torch cannot export the model (exit 1).
@@ -197,21 +237,28 @@ def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> R
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         exported = torch.onnx.export(
-            program.function,
+            _function(program, form),
             program.examples[0],
             dynamo=True,
             verbose=False,
             input_names=list(program.inputs),
             output_names=list(program.outputs),
             dynamic_shapes=_free_sizes(program),
+            optimize=not form.factored,  # torch's optimizer would store products of small factors
         )
     if exported is None:
         raise PhmrunError("torch could not export this model to ONNX", code=ExitCode.BUG)
     proto = exported.model_proto
+    for node in proto.graph.node:  # the lines of source code that each node comes from
+        del node.metadata_props[:]
     for key, value in facts.items():
         entry = proto.metadata_props.add()
         entry.key, entry.value = key, value
-    onnx.save(proto, path)
+    if form.precision != "none":
+        computed = form.precision == "int8" and not form.factored
+        write_rounded(proto, path, form.precision, computed=computed)
+    else:
+        onnx.save(proto, path)
     # Loaded from the file, so that the reported difference is that of the written model.
     session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
 

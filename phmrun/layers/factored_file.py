@@ -5,6 +5,10 @@ The metadata entry ``phmrun`` is JSON::
     {"format": 1, "steps": [{"structure": "phm", "options": {"n": 4, …}, "places": ["encoder.0", …]}],
      "tied": {"output.structure.a": "table.structure.a"}}
 
+``"shapes": {"encoder.0": [rows, columns], …}`` are the sizes of each W, for readers other than :func:`load`. The
+optional key ``"int8": {"encoder.0.structure.s": "encoder.0.structure.s.scale", …}`` names 8-bit tensors and their
+scales: the product of both is the tensor. Other metadata are the writer's.
+
 A file of updates of frozen weights (structure ``added``) holds no frozen tensors. Its recipe has the further key
 ``"base": {"names": […], "sha256": …}``: the tensors that the factory's model must have, and their checksum.
 
@@ -15,7 +19,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -32,9 +36,17 @@ KEY = "phmrun"
 """Metadata entry with the recipe."""
 FORMAT = 1
 """Version of the recipe."""
+Precision = Literal["none", "bfloat16", "int8"]
+"""Rounding of stored numbers: "none"; "bfloat16", all of them; "int8", those of large tensors."""
+SMALLEST = 1024
+"""Numbers of the smallest tensor that is stored in 8 bits."""
+GROUP = 32
+"""Least numbers that have a scale in common, if the tensor has them below its first dimension."""
 
 
-def save(model: nn.Module, path: str | Path) -> Path:
+def save(
+    model: nn.Module, path: str | Path, *, precision: Precision = "none", facts: Mapping[str, str] | None = None
+) -> Path:
     """Write a converted model as one safetensors file.
 
     Return the path. The file holds its factors, other tensors and the recipe. Tied tensors are stored once. Parameters
@@ -44,6 +56,9 @@ def save(model: nn.Module, path: str | Path) -> Path:
     Args:
         model: Result of :func:`phmrun.layers.convert`, or a module that holds such results.
         path: File to write; it is replaced as a whole.
+        precision: Rounding of the numbers. With "int8", vectors and tensors with fewer than ``SMALLEST`` numbers keep
+            their type.
+        facts: Further metadata of the file; None: none.
 
     Raises:
         PhmrunError: A converted layer has no structure any more, or the model's state is not all tensors.
@@ -78,10 +93,14 @@ def save(model: nn.Module, path: str | Path) -> Path:
         address = values.untyped_storage().data_ptr()
         tensors[name] = values.clone() if address in memory else values  # the format refuses shared memory
         memory.add(address)
-    recipe = {"format": FORMAT, "steps": list(steps.values()), "tied": tied}
+    recipe: dict[str, Any] = {"format": FORMAT, "steps": list(steps.values()), "tied": tied, "shapes": _shapes(model)}
     if base:
         recipe["base"] = {"names": list(base), "sha256": _digest(base)}
-    content = library.save(tensors, metadata={KEY: json.dumps(recipe, separators=(",", ":"))})
+    if precision == "int8":
+        recipe["int8"] = to_int8(tensors)
+    elif precision == "bfloat16":
+        tensors = {name: value.bfloat16() if value.is_floating_point() else value for name, value in tensors.items()}
+    content = library.save(tensors, metadata={**(facts or {}), KEY: json.dumps(recipe, separators=(",", ":"))})
     with disk_errors(), replacing(path) as unfinished:
         unfinished.write_bytes(content)
     return path
@@ -90,8 +109,10 @@ def save(model: nn.Module, path: str | Path) -> Path:
 def load(factory: Callable[[], Model], path: str | Path) -> Model:
     """Build the plain model, convert it by the recipe, and load the factors.
 
-    Names and shapes must be equal. The model is on the factory's devices, with the types of the file. Parameters of
-    training only start anew and have no effect.
+    Names and shapes must be equal.
+
+    The model is on the factory's devices, with the types of the file; numbers of 8 bits become single precision.
+    Parameters of training only start anew and have no effect.
 
     Args:
         factory: Builds the model as it was before the conversion; called once. For updates of frozen weights, with
@@ -113,7 +134,9 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
     try:
         with library.safe_open(path, framework="pt") as file:
             recipe = _recipe(path, file.metadata())
-            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            scales: dict[str, str] = recipe.get("int8", {})
+            names = [name for name in file.keys() if name not in scales.values()]  # noqa: SIM118
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
             model = _built(plain, recipe, path, shapes)
             state = model.state_dict(keep_vars=True)
             base = recipe.get("base", {"names": []})
@@ -124,6 +147,8 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
                 raise _fault(path, "the factory's model has other frozen weights than the file updates", hint)
             for name in shapes:
                 values = file.get_tensor(name)
+                if name in scales:
+                    values = values.float() * file.get_tensor(scales[name])
                 if values.is_floating_point() != state[name].is_floating_point():
                     raise _fault(path, f"{name} is {values.dtype}, in the model {state[name].dtype}")
                 state[name].data = values.to(state[name].device, copy=True)  # not a view of the mapped file
@@ -141,6 +166,39 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
             if module.temporary:
                 module.set_progress(1.0)
     return model
+
+
+def _shapes(model: nn.Module) -> dict[str, list[int]]:
+    """Return rows and columns of W for all maps and tables, by place."""
+    return {
+        name.removesuffix(".structure"): [module.out_features, module.in_features]
+        for name, module in model.named_modules(remove_duplicate=False)
+        if isinstance(module, Structure) and name.endswith(".structure")
+    }
+
+
+def to_int8(tensors: dict[str, Tensor]) -> dict[str, str]:
+    """Replace large tensors in place by 8-bit integers, and add their scales, which broadcast to them.
+
+    A scale belongs to a row, or to as many trailing dimensions as have ``GROUP`` numbers. Numbers are rounded to the
+    nearest integer; the largest is 127 times its scale.
+
+    Returns:
+        Names of the scales, by tensor.
+    """
+    scales = {}
+    for name, values in list(tensors.items()):
+        if not values.is_floating_point() or values.dim() < 2 or values.numel() < SMALLEST:
+            continue
+        first = values.dim() - 1
+        while first > 1 and values[(0,) * first].numel() < GROUP:
+            first -= 1
+        greatest = values.float().abs().amax(tuple(range(first, values.dim())), keepdim=True)
+        scale = greatest.div(127).clamp(min=torch.finfo(torch.float32).tiny)
+        tensors[name] = (values.float() / scale).round().to(torch.int8)
+        scales[name] = f"{name}.scale"
+        tensors[scales[name]] = scale
+    return scales
 
 
 def _built(model: Model, recipe: Mapping[str, Any], path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Model:
@@ -250,6 +308,8 @@ def _is_recipe(recipe: Any) -> bool:
         and isinstance(recipe.get("tied"), dict)
         and all(isinstance(name, str) for name in recipe["tied"].values())
         and (base is None or is_base(base))
+        and isinstance(recipe.get("int8", {}), dict)
+        and all(isinstance(name, str) for name in recipe.get("int8", {}).values())
     )
 
 

@@ -322,10 +322,11 @@ class CrossProjections(nn.Module):
         weight = joint.weight.split([self.inner, 2 * self.inner])
         biases = (None, None) if joint.bias is None else joint.bias.split([self.inner, 2 * self.inner])
         self.memory = plain_linear(weight[1], biases[1])
-        first = cast(Linear, attention.project[0])
-        # Factors of a joint map also compute keys and values, which are dropped: only faster if smaller than W_q.
-        factors = sum(parameter.numel() for parameter in first.structure.parameters())
-        smaller = application != "dense" and factors < weight[0].numel()
+        first = attention.project[0]
+        smaller = False  # an exported file's dense maps are plain modules
+        if application != "dense" and isinstance(first, Linear):
+            # Factors of a joint map also compute keys and values, which are dropped: only faster if smaller than W_q.
+            smaller = sum(parameter.numel() for parameter in first.structure.parameters()) < weight[0].numel()
         self.query = for_inference(first, application) if smaller else plain_linear(weight[0], biases[0])
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:

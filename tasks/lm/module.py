@@ -230,6 +230,7 @@ def language_model_graph(network: LSTMLanguageModel | TransformerXL) -> ExportGr
             outputs=outputs,
             largest={"batch": MOST, "length": LONGEST},
             examples=[(torch.randint(words, size, generator=generator),) for size in ((2, 7), (1, 1), (3, 21))],
+            trained=network,
         )
     lstms = enumerate(cast(list[LSTM], network.context))
     sizes = {f"{kind}{number}": lstm.hidden_size for number, lstm in lstms for kind in "hc"}
@@ -245,4 +246,5 @@ def language_model_graph(network: LSTMLanguageModel | TransformerXL) -> ExportGr
         outputs=[*outputs, *(f"{name}_after" for name in sizes)],
         largest={"batch": MOST},
         examples=examples,
+        trained=network,
     )

@@ -150,6 +150,7 @@ def parser_graph(network: BiaffineParser) -> ExportGraph:
         # Lengths include the root, so the second example is one word of one character.
         examples=[_parsed(network, *sizes) for sizes in ((2, 7, 5), (1, 2, 1), (3, 21, 12))],
         untraceable=UNROLLED,
+        trained=network,
     )
 
 

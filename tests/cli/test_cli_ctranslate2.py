@@ -63,7 +63,8 @@ def test_other_tasks_are_referred_to_onnx(phmrun, tmp_path):
     assert "--format onnx" in result.err
     for arguments, messages in (
         (("eval", "latest", "--engine", "ctranslate2"), "CTranslate2 translates, and sva"),
-        (("export", "latest", "--quantization", "int8"), "'safetensors' has no quantization"),
+        (("export", "latest", "--quantization", "int4"), "'safetensors' has no quantization 'int4'"),
+        (("export", "latest", "--format", "ctranslate2", "--factored"), "dense matrices only"),
         (("export", "latest", "--format", "ctranslate3"), "'ctranslate2'"),
     ):
         refused = phmrun(*arguments, "--runs-dir", str(tmp_path / "runs"))

@@ -149,4 +149,6 @@ def classification_graph(network: nn.Module, sentences: int = 1) -> ExportGraph:
         examples=examples,
         facts={"pad": str(PAD), "eos": str(EOS)},
         untraceable=UNROLLED if any(isinstance(part, LSTM) for part in network.modules()) else "",
+        trained=network,
+        around=ScoresOfClasses,
     )

@@ -1,0 +1,78 @@
+"""Rounding of the weights in ONNX graphs to bfloat16 or 8 bits."""
+
+import logging
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from phmrun.layers.factored_file import Precision, to_int8
+
+
+def write_rounded(proto: Any, path: Path, precision: Precision, *, computed: bool) -> None:
+    """Write an ONNX graph with rounded weights.
+
+    Args:
+        proto: The graph; changed in place.
+        path: File to write.
+        precision: "bfloat16" or "int8".
+        computed: True to compute products in 8 bits, too, by ``onnxruntime.quantization.quantize_dynamic`` (int8 only).
+            False to store rounded weights only: the graph converts them to single precision, which onnxruntime does
+            once, when it loads the file.
+    """
+    import onnx
+
+    if not computed:
+        _store_rounded(proto, precision)
+        onnx.save(proto, path)
+        return
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    logging.getLogger().addFilter(_without_advice)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        exact = Path(folder) / "exact.onnx"
+        onnx.save(proto, exact)
+        try:
+            quantize_dynamic(exact, path, weight_type=QuantType.QInt8, per_channel=True)
+        finally:
+            logging.getLogger().removeFilter(_without_advice)
+
+
+def _without_advice(record: logging.LogRecord) -> bool:
+    """Drop onnxruntime's advice to pre-process a graph, which torch's exporter has done."""
+    return "pre-processing" not in record.getMessage()
+
+
+def _store_rounded(proto: Any, precision: Precision) -> None:
+    """Replace large weights by rounded ones and nodes that convert them to single precision, in place."""
+    import onnx
+    from onnx import numpy_helper
+
+    graph, single = proto.graph, onnx.TensorProto.FLOAT
+    weights = {
+        item.name: torch.from_numpy(numpy_helper.to_array(item).copy())
+        for item in graph.initializer
+        if item.data_type == single
+    }
+    scales = to_int8(weights) if precision == "int8" else {}
+    nodes = []
+    for item in list(graph.initializer):
+        if item.name not in (scales if precision == "int8" else weights):
+            continue
+        values, stored = weights[item.name], f"{item.name}.stored"
+        if precision == "int8":
+            factor, whole = f"{item.name}.factor", f"{item.name}.whole"
+            graph.initializer.append(numpy_helper.from_array(values.numpy(), stored))
+            graph.initializer.append(numpy_helper.from_array(weights[scales[item.name]].numpy(), factor))
+            nodes.append(onnx.helper.make_node("Cast", [stored], [whole], to=single))
+            nodes.append(onnx.helper.make_node("Mul", [whole, factor], [item.name]))
+        else:
+            raw = values.bfloat16().contiguous().view(torch.int16).numpy().tobytes()
+            kind, shape = onnx.TensorProto.BFLOAT16, values.shape
+            graph.initializer.append(onnx.helper.make_tensor(stored, kind, shape, raw, raw=True))
+            nodes.append(onnx.helper.make_node("Cast", [stored], [item.name], to=single))
+        graph.initializer.remove(item)
+    old = list(graph.node)
+    del graph.node[:]
+    graph.node.extend([*nodes, *old])
