@@ -25,7 +25,7 @@ def set_threads(threads: int = 0, segments: Sequence[Mapping[str, Any]] = ()) ->
 
     Args:
         threads: Number set by the user. 0 chooses one; if ``OMP_NUM_THREADS`` is set, torch's number stays.
-        segments: Entries of the run's processes so far; the last one's number is kept.
+        segments: Entries of the run's processes so far; if neither is set, the last one's number is kept.
     """
     if not threads and "OMP_NUM_THREADS" not in os.environ:
         threads = int((segments[-1].get("threads") if segments else 0) or _free_threads())
@@ -54,8 +54,8 @@ def kernels_of(
 ) -> Choice:
     """Return the library of a run's float32 matrix products.
 
-    A run without float32 products on the CPU keeps torch's. The library is logged unless it is torch's default; a
-    refused request for oneDNN is a warning.
+    A run without float32 products on the CPU keeps torch's. For other runs the library is logged unless it is torch's
+    default; a refused request for oneDNN is a warning.
 
     Args:
         config: Resolved config.
