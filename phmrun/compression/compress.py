@@ -320,7 +320,7 @@ def _room(
     total: int,
     tables: Mapping[str, LayerConfig],
 ) -> int:
-    """Return the most parameters of the replaced maps under a budget.
+    """Return the largest number of parameters for the maps under a budget.
 
     Args:
         dense: Maps to replace.
@@ -350,12 +350,12 @@ def _room(
 
 
 def _size(structures: Mapping[str, Structure]) -> int:
-    """Return the parameters of dense matrices of these sizes."""
+    """Return the number of parameters of dense matrices of these sizes."""
     return sum(structure.out_features * structure.in_features for structure in structures.values())
 
 
 def _count(old: Structure, layer: Mapping[str, Any]) -> int:
-    """Return a structure's parameters with the sizes of ``old``.
+    """Return a structure's number of parameters with the sizes of ``old``.
 
     Temporary ones are included.
     """

@@ -269,7 +269,10 @@ def write_record(dataset: Dataset, path: str, sha256: str) -> None:
 
 
 def dropped(dataset: Dataset) -> dict[str, int]:
-    """Return the number of pairs left out at assembly, by split."""
+    """Return the number of pairs left out at assembly, by split.
+
+    Empty if none are recorded.
+    """
     return {split: int(count) for split, count in _read(dataset, DROPPED).items()}
 
 

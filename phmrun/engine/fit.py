@@ -81,7 +81,8 @@ class Fitted:
 def total_steps(training: TrainingConfig, hardware: HardwareConfig, data: DataModule) -> int:
     """Return the maximum number of optimizer steps.
 
-    Logs a warning if ``max_epochs`` is reached before ``max_steps``.
+    It is the smaller of ``max_steps`` and the steps in ``max_epochs``, or the one that is set. Logs a warning if
+    ``max_epochs`` is reached first.
 
     Raises:
         PhmrunError: (exit 2) Neither ``max_steps`` nor ``max_epochs`` is set.
@@ -100,7 +101,7 @@ def total_steps(training: TrainingConfig, hardware: HardwareConfig, data: DataMo
 
 
 def processes(training: TrainingConfig, hardware: HardwareConfig) -> int:
-    """Return the number of processes of a training on this machine."""
+    """Return the number of processes of a training, over all devices and machines."""
     return build_trainer(training, hardware, [], Path(), -1).world_size
 
 

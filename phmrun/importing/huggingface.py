@@ -186,7 +186,7 @@ def _renumbered(
 ) -> tuple[PieceVocabulary, list[int]]:
     """Return a vocabulary with our special tokens first, and its order.
 
-    Order: => The order holds the checkpoint's token id of each entry.
+    The order holds the checkpoint's token id of each entry.
 
     Args:
         checkpoint: Source of the special tokens' ids.
