@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from phmrun.cli import completion, console
-from phmrun.cli.options import DecidedSeeds, Json, RunsDirectory
+from phmrun.cli.options import DecidedSeeds, Horizons, Json, RunsDirectory, horizons_of
 from phmrun.errors import PhmrunError, unknown
 
 EPILOG = """Example:
@@ -30,6 +30,7 @@ def report(
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Seeds per cell (default: the file's).")] = None,
     max_seeds: DecidedSeeds = None,
+    horizons: Horizons = None,
     significance: Annotated[
         bool,
         typer.Option(
@@ -63,7 +64,9 @@ def report(
             where=file,
             hint=f"`phmrun runs show {file}` prints it, `phmrun table {file} OTHER…` compares it with others.",
         )
-    selection, plan = view_of_sweep(file, runs_dir, Asked(seeds=seeds, max_seeds=max_seeds))
+    selection, plan = view_of_sweep(
+        file, runs_dir, Asked(seeds=seeds, max_seeds=max_seeds, horizons=horizons_of(horizons))
+    )
     tell_faults(selection.statuses)
     summary = None
     if checklist is None:

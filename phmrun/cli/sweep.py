@@ -1,6 +1,7 @@
 """``phmrun sweep``: many experiments from one file; interrupted sweeps continue."""
 
 import time
+from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from phmrun.cli import completion, console
-from phmrun.cli.options import HARDWARE, Json, RunsDirectory
+from phmrun.cli.options import HARDWARE, Horizons, Json, RunsDirectory, horizons_of
 from phmrun.errors import PhmrunError, nearest, unknown
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ phmrun sweep sweep.yaml --seeds 5 --only layer=phm --only layer=dense
 phmrun sweep search sweep.yaml --only layer=phm --vary training.optimizer.lr=1e-4..1e-2 --trials 20
 
 phmrun sweep sweep.yaml --until-decided --max-seeds 10 --hours 8
+
+phmrun sweep sweep.yaml --horizons 1,3 && phmrun table sweep.yaml --horizons 1,3
 
 phmrun sweep configs/papers/phm/table2.yaml --executor slurm --sbatch partition=gpu --sbatch gres=gpu:1
 
@@ -103,6 +106,7 @@ def run(
     ] = False,
     only: Only = None,
     seeds: Seeds = None,
+    horizons: Horizons = None,
     until_decided: Annotated[
         bool,
         of_a_decision(
@@ -153,6 +157,7 @@ def run(
     same command continues it, and runs that are still training finish. Several such commands share the cells. Exit code
     5 if a run failed or the data of a cell are missing.
     """
+    lengths = horizons_of(horizons)
     if until_decided:
         from phmrun.cli import sweep_decision
         from phmrun.sweeps.sequential import Terms
@@ -163,6 +168,7 @@ def run(
                 where="--executor, --script, --seeds, --limit",
             )
         work: dict[str, Any] = {"jobs": jobs, "threads": threads, "hours": hours, "retry_failed": retry_failed}
+        work["horizons"] = lengths
         terms = Terms(max_seeds, margin)
         raise typer.Exit(
             sweep_decision.decide(file, runs_dir, only=only, terms=terms, plan=plan, as_json=as_json, **work)
@@ -172,14 +178,14 @@ def run(
     from phmrun.cli import sweep_output, sweep_work
 
     if plan:
-        sweep_output.show(*_standing(file, only, seeds, runs_dir), jobs or 1, as_json)
+        sweep_output.show(*_standing(file, only, seeds, runs_dir, lengths), jobs or 1, as_json)
         return
     from phmrun.sweeps.cell_status import survey
     from phmrun.sweeps.executors.slurm import Slurm
     from phmrun.sweeps.planning import chosen, planned
 
     deadline = None if hours is None else time.monotonic() + 3600 * hours
-    sweep_plan = planned(file, only, seeds)
+    sweep_plan = planned(file, only, seeds, horizons=lengths)
     # Tuning trials run on this machine only; a cluster gets the values that were chosen so far.
     if script or executor is not ExecutorName.LOCAL:
         sweep_plan = chosen(sweep_plan, runs_dir)
@@ -216,6 +222,7 @@ def status(
     file: File,
     only: Only = None,
     seeds: Seeds = None,
+    horizons: Horizons = None,
     jobs: Jobs = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
@@ -227,7 +234,7 @@ def status(
     from phmrun.cli import sweep_output
     from phmrun.sweeps.cell_status import CellState
 
-    sweep_plan, statuses = _standing(file, only, seeds, runs_dir)
+    sweep_plan, statuses = _standing(file, only, seeds, runs_dir, horizons_of(horizons))
     sweep_output.show(sweep_plan, statuses, jobs or 1, as_json)
     if not as_json:
         sweep_output.tell_failures([status for status in statuses if status.state is CellState.FAILED], {})
@@ -295,7 +302,9 @@ def cancel(file: File, seeds: Seeds = None, runs_dir: RunsDirectory = Path("runs
         console.stdout().print(line, markup=False, soft_wrap=True)
 
 
-def _standing(file: str, only: list[str] | None, seeds: int | None, runs_dir: Path) -> "tuple[Plan, list[CellStatus]]":
+def _standing(
+    file: str, only: list[str] | None, seeds: int | None, runs_dir: Path, horizons: Sequence[float] = ()
+) -> "tuple[Plan, list[CellStatus]]":
     """Return a sweep's plan and the states of its cells.
 
     Cells whose data are not on this machine have the state on record, if there is a run.
@@ -303,10 +312,11 @@ def _standing(file: str, only: list[str] | None, seeds: int | None, runs_dir: Pa
     from phmrun.sweeps.cell_status import CellState, survey
     from phmrun.sweeps.planning import chosen, planned
 
-    sweep_plan = chosen(planned(file, only, seeds), runs_dir)
+    lengths = list(horizons)
+    sweep_plan = chosen(planned(file, only, seeds, horizons=lengths), runs_dir)
     statuses = survey(sweep_plan, runs_dir)
     if any(status.state is CellState.BLOCKED for status in statuses):
-        recorded = survey(chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir), runs_dir)
+        recorded = survey(chosen(planned(file, only, seeds, ledger=runs_dir, horizons=lengths), runs_dir), runs_dir)
         statuses = [
             record if status.state is CellState.BLOCKED and record.run else status
             for status, record in zip(statuses, recorded, strict=True)

@@ -30,6 +30,7 @@ def decide(
     retry_failed: bool,
     plan: bool,
     as_json: bool,
+    horizons: Sequence[float] = (),
 ) -> ExitCode:
     """Run seeds, look by look, until each row is decided.
 
@@ -44,7 +45,7 @@ def decide(
             fixed before.
     """
     deadline = time.monotonic() + 3600 * hours if hours is not None else None
-    asked = planned(file, only, terms.max_seeds)
+    asked = planned(file, only, terms.max_seeds, horizons=horizons)
     if asked.sweep.file.replicates:
         raise PhmrunError(
             "replicates train all seeds before the first look", where="--until-decided", hint="Give --seeds instead."

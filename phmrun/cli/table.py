@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from phmrun.cli import completion, console
-from phmrun.cli.options import DecidedSeeds, Json, Plugin, RunsDirectory
+from phmrun.cli.options import DecidedSeeds, Horizons, Json, Plugin, RunsDirectory, horizons_of
 from phmrun.errors import PhmrunError, unknown
 from phmrun.registry import load_plugins
 
@@ -98,6 +98,7 @@ def table(
     ] = None,
     max_seeds: DecidedSeeds = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Sweep: number of seeds per cell.")] = None,
+    horizons: Horizons = None,
     style: Annotated[TableFormat, typer.Option("--format", help="Format of the table.")] = TableFormat.TEXT,
     plugin: Plugin = None,
     runs_dir: RunsDirectory = Path("runs"),
@@ -119,7 +120,8 @@ def table(
 
     shown = [require_cost(name, "--costs") for name in _listed(costs)]
     front = None if pareto is None else require_cost(pareto, "--pareto")
-    asked = Asked(only, seeds, _listed(rows), _listed(cols), score or [], max_seeds, margin)
+    lengths = horizons_of(horizons)
+    asked = Asked(only, seeds, _listed(rows), _listed(cols), score or [], max_seeds, margin, lengths)
     selection = view(what or [], runs_dir, asked)
     tell_faults(selection.statuses)
     table = selection.table

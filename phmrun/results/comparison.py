@@ -15,6 +15,7 @@ from typing import Any
 from phmrun.metric import OF, floors_of, metric_of
 from phmrun.progress import progress
 from phmrun.results.baselines import has_diverged
+from phmrun.results.horizons import LateGain, late_gain, validation_curve, with_turns
 from phmrun.results.items import RunItems
 from phmrun.results.table import Figure, ResultTable
 from phmrun.statistics.items import ItemVariance, resampled_variance
@@ -35,6 +36,8 @@ class RowComparison:
         dropped: Seeds that chose the settings and are not counted.
         open: True if a planned look is still to come.
         choices: Number of values among which each seed chose itself; 0 if the settings are fixed.
+        late_gain: Gain of the dense cell's validation in the last third of training; ``None`` if unknown.
+        turns: Lengths of training at which the difference has the other sign, if any of these is significant.
     """
 
     judgement: Judgement
@@ -44,6 +47,8 @@ class RowComparison:
     dropped: int = 0
     open: bool = False
     choices: int = 0
+    late_gain: LateGain | None = None
+    turns: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -105,7 +110,7 @@ def differences(
         for (score, _), (dense, figures) in groups.items():
             compared |= compare_cells(figures, dense, score, margin, reader)
             advance(len(figures))
-    return compared
+    return with_turns(table, compared)
 
 
 def compare_cells(
@@ -143,6 +148,7 @@ def compare_cells(
     floors = floor_scores(dense, score)
     judged = judge(rows, reference.values, question, floors=list(floors.values()), items=items)
     best = best_floor(floors, lower_is_better=metric.lower_is_better)
+    gain = late_gain(*validation_curve(dense, score), question.margin)
     return {
         place: RowComparison(
             judged[name],
@@ -151,6 +157,7 @@ def compare_cells(
             best,
             max(row.dropped, reference.dropped),
             choices=max(row.choices, reference.choices),
+            late_gain=gain,
         )
         for name, (place, row) in kept.items()
     }

@@ -17,6 +17,7 @@ from phmrun.results.baselines import BaselineRow, baseline_rows, has_diverged
 from phmrun.results.comparison import withheld
 from phmrun.results.costs import COSTS, Point, cost_of, frontier, meanings
 from phmrun.results.entries import Entry
+from phmrun.results.horizons import validation_curve
 from phmrun.results.table import Figure, Numbers, ResultTable, rounded
 from phmrun.results.verdicts import COLLAPSED, HEADINGS, MARKS, Comparisons, collapsed_cell, facts, verdict_cells
 from phmrun.results.verdicts import notes as verdict_notes
@@ -191,6 +192,7 @@ def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, A
                         "delta": numbers.delta,
                         "comparable": figure.comparable,
                         "reduced": table.reduced or None,
+                        "validation": _curve(figure, score) if difference else None,
                         **facts(difference),
                         "not_compared": reasons.get((number, place)),
                         "states": [entry.run.state for entry in figure.entries if entry.run],
@@ -200,6 +202,12 @@ def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, A
                     }
                 )
     return cells
+
+
+def _curve(figure: Figure, score: str) -> dict[str, Any]:
+    """Return the name of a cell's validation score, and steps and means over its runs."""
+    name, curve = validation_curve(figure, score)
+    return {"score": name or None, "curve": curve}
 
 
 def _shown(numbers: Numbers, how: str) -> str:

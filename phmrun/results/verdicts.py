@@ -4,10 +4,12 @@ Imports no torch.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from phmrun.errors import counted
 from phmrun.results.comparison import RowComparison
+from phmrun.results.horizons import late_gain_sentence
 from phmrun.results.table import ResultTable
 from phmrun.statistics.verdict import Verdict
 
@@ -23,6 +25,7 @@ COLLAPSED = "collapsed: row, dense; p"
 FACTS = (
     *("verdict", "better", "difference", "interval", "p", "margin", "detectable", "interval_over_items", "looks"),
     *("reason", "collapsed", "compared_seeds", "p_collapsed", "trained", "floor", "seeds_needed", "estimand"),
+    *("late_gain", "turns"),
 )
 Comparisons = Mapping[tuple[int, int], RowComparison]
 """Comparisons with the dense cells, by row and column."""
@@ -36,7 +39,8 @@ def verdict_words(comparison: RowComparison) -> str:
     """
     judgement, margin = comparison.judgement, comparison.question.margin
     if judgement.verdict is Verdict.DIFFERENT:
-        return f"different, {'better' if judgement.better else 'worse'}"
+        turns = f"; turns at {', '.join(comparison.turns)}" if comparison.turns else ""
+        return f"different, {'better' if judgement.better else 'worse'}{turns}"
     if judgement.verdict is Verdict.NOT_WORSE:
         return f"not worse by more than {margin:g}"
     if judgement.verdict is Verdict.EQUIVALENT:
@@ -114,6 +118,8 @@ def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) ->
     }
     marks = dict.fromkeys(MARKS[comparison.verdict] for comparison in comparisons.values())
     lines.append("; ".join([f"{mark} {meanings[mark]}" for mark in marks if mark] or ["no verdict but undecided"]))
+    gains = dict.fromkeys(comparison.late_gain for comparison in comparisons.values())
+    lines += [late_gain_sentence(gain) for gain in gains if gain is not None and gain.matters]
     for (row, column), comparison in sorted(comparisons.items()):
         under = f", {table.headings[column].name}" if len(table.headings) > 1 else ""
         lines += [f"{names[row]}{under}: {line}" for line in _remarks(comparison)]
@@ -126,6 +132,8 @@ def _remarks(comparison: RowComparison) -> list[str]:
     They are reason, interval over items, and seeds needed.
     """
     judgement, remarks = comparison.judgement, []
+    if comparison.turns:
+        remarks.append(f"the difference has the other sign at the length {', '.join(comparison.turns)}")
     if judgement.reason:
         floor = comparison.floor
         named = f" ({floor[0]}: {floor[1]:.2f})" if floor and "floor" in judgement.reason else ""
@@ -170,4 +178,6 @@ def facts(comparison: RowComparison | None) -> dict[str, Any]:
         "floor": list(comparison.floor) if comparison.floor else None,
         "seeds_needed": judgement.needed,
         "estimand": f"difference of means over seeds, test set fixed; {comparison.settings}",
+        "late_gain": asdict(comparison.late_gain) if comparison.late_gain else None,
+        "turns": list(comparison.turns),
     }

@@ -68,6 +68,11 @@ class SweepFile(Section):
         description="With tune: the first seed is a pilot; it fixes three values for each row and is not counted. "
         "Every further seed trains with all three and keeps the one with the best validation score.",
     )
+    horizons: list[Annotated[float, Field(gt=0)]] = Field(
+        [],
+        description="Multiples of the length of training, such as [1, 3]: every cell is trained for each of them, and "
+        "verdicts that turn between two lengths are reported.",
+    )
     plugins: list[str] = Field([], description="Python files that register custom layers.")
     command: str | None = Field(
         None, description="Task script: command with placeholders {key} or {key|default}, {seed} and {run}."

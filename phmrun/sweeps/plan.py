@@ -21,6 +21,7 @@ from phmrun.documents import parse_yaml
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger.recorded_config import layer_label
 from phmrun.registry import TASKS
+from phmrun.results.horizons import HORIZON
 from phmrun.sweeps.file import Sweep
 from phmrun.sweeps.paper_table import PaperRow, PaperTable
 
@@ -124,7 +125,7 @@ def plan(
     """
     file, numbers, only = sweep.file, sweep.seeds(seeds), only or {}
     count = prod(len(values) for values in file.grid.values()) + len(file.include)
-    count *= max(len(file.tasks), 1) * len(numbers)
+    count *= max(len(file.tasks), 1) * len(numbers) * max(len(file.horizons), 1)
     if count > MOST_CELLS:  # refused before the product is built
         raise PhmrunError(
             f"{'10^' + str(len(str(count)) - 1) if count > 10**15 else f'{count:,}'} cells are more than the "
@@ -147,7 +148,7 @@ def plan(
     remembered: OptionsOf = cache(options_of)  # options_of reads package metadata at each call
     cells: list[Cell] = []
     names: dict[str, None] = {}
-    for cell in _without_seeds(sweep, remembered):
+    for cell in _at_horizons(sweep, remembered):
         names |= dict.fromkeys((*cell.at, SEED))
         if fits(cell.at, cell.config, wanted) and not any(fits(cell.at, cell.config, pattern) for pattern in left_out):
             cells += _with_seeds(cell, kept_seeds, inspect)
@@ -236,6 +237,34 @@ def _resolved(
         ours, theirs = (getattr(config.model, "network", None) for config in (resolved.config, paper))
         departs = "" if ours == theirs else f"{ours} for the paper's {theirs}"
     return Cell(at, resolved.config, origin, None, None, None, departs=departs)
+
+
+def _at_horizons(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
+    """Yield each cell without its seed, once for each of the sweep's multiples of its length.
+
+    Without multiples, cells are those of :func:`_without_seeds`.
+
+    Raises:
+        PhmrunError: (exit 2) As :func:`_without_seeds`.
+    """
+    for cell in _without_seeds(sweep, options_of):
+        if not sweep.file.horizons:
+            yield cell
+        for factor in sweep.file.horizons:
+            at = {**cell.at, HORIZON: f"{factor:g}"}
+            training = cell.config.training if cell.config else None
+            values = {
+                f"training.{name}": max(1, round(limit * factor))
+                for name in ("max_steps", "max_epochs")
+                if (limit := getattr(training, name, None))
+            }
+            if cell.config is None or factor == 1 or not values:
+                yield replace(cell, at=at)
+                continue
+            sources = [Source(cell.label, cell.config.model_dump(mode="json")), Source("horizons", nested(values))]
+            longer = _resolved(at, cell.config.task, sources, options_of)
+            changed = {key: longer.origin[key] for key in values if key in longer.origin}
+            yield replace(longer, origin={**cell.origin, **changed}, departs=cell.departs)
 
 
 def _without_seeds(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:

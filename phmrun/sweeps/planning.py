@@ -22,7 +22,12 @@ from phmrun.sweeps.tuning import Tuned, settled, with_choices
 
 
 def planned(
-    file: str, only: Sequence[str] | None = None, seeds: int | None = None, *, ledger: Path | None = None
+    file: str,
+    only: Sequence[str] | None = None,
+    seeds: int | None = None,
+    *,
+    ledger: Path | None = None,
+    horizons: Sequence[float] = (),
 ) -> Plan:
     """Return the plan of a sweep's file.
 
@@ -33,11 +38,14 @@ def planned(
         only: ``key=value`` of the cells to keep.
         seeds: Number of seeds; the file's if not given.
         ledger: Directory of runs: has the checksums of missing data, and runs of earlier versions that replace cells.
+        horizons: Multiples of the length of training; the file's if empty.
 
     Raises:
         PhmrunError: (exit 2) The file or a selection is invalid, or no cell is left.
     """
     sweep, wanted = load_sweep(file), read_selection(only or [])
+    if horizons:
+        sweep = replace(sweep, file=sweep.file.model_copy(update={"horizons": list(horizons)}))
     with waiting("preparing"):
         inspect, options_of = by_torch(sweep, ledger)
     current = plan(sweep, inspect, options_of, seeds=seeds, only=wanted)
@@ -125,13 +133,20 @@ def chosen(made: Plan, runs_dir: Path) -> Plan:
     return with_choices(made, rows, maker(made, runs_dir)) if rows else made
 
 
-def recorded(file: str, runs_dir: Path, only: Sequence[str] | None = None, seeds: int | None = None) -> Plan:
+def recorded(
+    file: str,
+    runs_dir: Path,
+    only: Sequence[str] | None = None,
+    seeds: int | None = None,
+    *,
+    horizons: Sequence[float] = (),
+) -> Plan:
     """Return the plan with tuned values from the runs alone.
 
     Data may be missing. Without ``seeds``, all seeds that have a run are added to the file's, except in a sweep with
-    replicates.
+    replicates. Without ``horizons``, the file's hold.
     """
-    plan_so_far = chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir)
+    plan_so_far = chosen(planned(file, only, seeds, ledger=runs_dir, horizons=horizons), runs_dir)
     return (
         plan_so_far
         if seeds is not None or plan_so_far.sweep.file.replicates

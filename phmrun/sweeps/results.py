@@ -41,6 +41,7 @@ class Asked:
     scores: Keys = ()  # names of the scores; the main ones if empty
     max_seeds: int | None = None  # of a sequential sweep, if not on record
     margin: float | None = None  # δ of a sequential sweep, if not on record
+    horizons: Sequence[float] = ()  # multiples of the length of training; the file's if empty
 
 
 @dataclass(frozen=True)
@@ -120,14 +121,14 @@ def view_of_sweep(file: str, runs_dir: Path, asked: Asked) -> tuple[View, Plan]:
     folder = Workplace(runs_dir, load_sweep(file).name).path
     terms = terms_of(folder, asked.max_seeds, asked.margin, asked.seeds, file)
     seeds = terms.max_seeds if terms else asked.seeds
-    plan = recorded(file, runs_dir, asked.only, seeds)
+    plan = recorded(file, runs_dir, asked.only, seeds, horizons=asked.horizons)
     statuses = everything = survey(plan, runs_dir)
     for status in statuses:
         if status.run is not None and status.run.broken is not None:
             raise status.run.broken
     if terms:
         if asked.only:
-            everything = survey(recorded(file, runs_dir, None, seeds), runs_dir)
+            everything = survey(recorded(file, runs_dir, None, seeds, horizons=asked.horizons), runs_dir)
         statuses = without_spared(statuses, terms)
     results = results_of(plan, statuses)
     table = results.pivot(asked.rows, asked.columns, asked.scores)

@@ -6,7 +6,7 @@ change after the first look, since the boundaries were computed for it.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from phmrun.documents import parse_json
@@ -15,8 +15,9 @@ from phmrun.files import write_json
 from phmrun.ledger.wording import row_name
 from phmrun.metric import floors_of, metric_of
 from phmrun.results.baselines import has_diverged
-from phmrun.results.comparison import RowComparison, best_floor
+from phmrun.results.comparison import RowComparison, best_floor, pairs
 from phmrun.results.entries import Entry
+from phmrun.results.horizons import HORIZON, late_gain, validation_curve, with_turns
 from phmrun.results.table import ResultTable
 from phmrun.statistics.verdict import DECIDED, Judgement, Question, judge
 from phmrun.sweeps.cell_status import NOT_BEGUN, CellState, CellStatus
@@ -206,7 +207,7 @@ def _fixed_before(kept: Terms, folder: Path) -> PhmrunError:
 
 
 def families(statuses: Iterable[CellStatus]) -> list[Family]:
-    """Group the rows of a sweep by task and data.
+    """Group the rows of a sweep by task, data and length.
 
     A row has cells that differ in the seed only, sorted by it. The first dense row of a group is its baseline, ``None``
     without one.
@@ -214,7 +215,8 @@ def families(statuses: Iterable[CellStatus]) -> list[Family]:
     rows: dict[str, dict[tuple[tuple[str, str], ...], list[CellStatus]]] = {}
     for status in statuses:
         entry = _entry(status.cell)
-        family = " ".join(filter(None, (entry.label("task"), entry.label("data"))))
+        length = f"{HORIZON} {status.cell.labels[HORIZON]}" if HORIZON in status.cell.labels else ""
+        family = " ".join(filter(None, (entry.label("task"), entry.label("data"), length)))
         labels = tuple((key, text) for key, text in status.cell.labels.items() if key != SEED)
         rows.setdefault(family, {}).setdefault(labels, []).append(status)
     grouped = []
@@ -291,7 +293,11 @@ def replayed(table: ResultTable, statuses: Sequence[CellStatus], terms: Terms) -
             runs = [entry.run.id for entry in figure.entries if entry.run]
             if table.headings[column].scores[0] == score and runs and runs[0] in by_run:
                 compared[row, column] = by_run[runs[0]]
-    return compared
+    for place, _, dense, _ in pairs(table):
+        if place in compared:
+            gain = late_gain(*validation_curve(dense, score), compared[place].question.margin)
+            compared[place] = replace(compared[place], late_gain=gain)
+    return with_turns(table, compared)
 
 
 def without_spared(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
