@@ -230,7 +230,8 @@ def train(
         runs_dir: Directory of the runs.
         config: Configuration files; later ones override earlier ones.
         plugins: Python files that register your own layers, tasks, metrics …
-        extend: Run whose last checkpoint and configuration the new run starts from; requires ``max_steps``.
+        extend: Run whose last checkpoint and configuration the new run starts from; requires ``max_steps``. With the
+            layer ``added``, its weights are frozen and updates of them are trained.
         restart: Delete the existing run of this experiment, without a question.
         settings: Further configuration keys: ``{"model.width": 64}``.
         **arguments: Arguments in :data:`ARGUMENTS`: ``layer="phm", n=8, data="multi30k", seed=2``; ``None`` is ignored.

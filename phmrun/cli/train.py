@@ -37,7 +37,8 @@ def train(
         str | None,
         typer.Option(
             metavar="RUN",
-            help="Start a new run from this run's last checkpoint and configuration; requires --max-steps.",
+            help="Start a new run from this run's last checkpoint and configuration; requires --max-steps. "
+            "With --layer added, freeze the run's weights and train updates of them.",
             rich_help_panel=RUNS,
             autocompletion=completion.runs,
         ),
@@ -90,7 +91,8 @@ def train(
         by_runner(request, runs_dir, asking if restart else None, dry_run, as_json)
         return
     if dry_run:
-        _show(request, experiment.dry_run(request.resolved.config), as_json)
+        parent = Run.find(runs_dir, extend) if extend else None
+        _show(request, experiment.dry_run(request.resolved.config, parent=parent), as_json)
         return
     result = experiment.train(
         request.resolved.config,

@@ -130,6 +130,9 @@ def make_plan(
         PhmrunError: (exit 2) No map, or no table of a named part, can have its structure; the budget is too small or
             lacks calibration batches; or the data have another vocabulary. Sizes are checked before the fit.
     """
+    if trained.config.adapts or STRUCTURES.get(layer.structure).adapter:
+        what = "updates of frozen weights are no compression, and a run that has them cannot be compressed"
+        raise PhmrunError(what, where=trained.run.id, hint=f"Update it: phmrun train … --extend {trained.run.id}")
     tables = tables or {}
     module = trained.module.eval()
     present = structures_of(module.network)

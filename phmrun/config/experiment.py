@@ -58,6 +58,11 @@ class Experiment(Section):
     model: ModelConfig = Field(ModelConfig(), description="Architecture and sizes of the network.")
     batch: BatchConfig = Field(BatchConfig(), description="Size of a micro-batch.")
     training: TrainingConfig = Field(TrainingConfig(), description="Length, optimizer, validation, checkpoints.")
+    adapts: Annotated[Path | None, Unhashed()] = Field(
+        None,
+        description="Folder of the trained run whose weights are frozen and updated by layers of structure added; "
+        "--extend sets it.",
+    )
     distillation: DistillationConfig = Field(
         DistillationConfig(), description="Knowledge distillation; used only if the run has a teacher."
     )
@@ -159,7 +164,10 @@ def with_absolute_paths(config: Config) -> Config:
                 tuple(_absolute(item, has_user_files) for item in value) if many else _absolute(value, has_user_files)
             )
             changes |= {name: changed} if changed != value else {}
-    return config.model_copy(update={"data": data.model_copy(update=changes)}) if changes else config
+    update: dict[str, Any] = {"data": data.model_copy(update=changes)} if changes else {}
+    if config.adapts and not config.adapts.is_absolute():
+        update["adapts"] = config.adapts.resolve()
+    return config.model_copy(update=update) if update else config
 
 
 def _absolute(value: Any, prefixes: bool) -> Any:

@@ -205,17 +205,22 @@ def weights_of(checkpoint: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
     return dict(weights)
 
 
+def checksum_of(weights: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 of weights: names, types, shapes and bits."""
+    digest = hashlib.sha256()
+    for name, weight in sorted(weights.items()):
+        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
+        digest.update(weight.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
 def weights_checksum(path: Path) -> str:
     """Return the SHA-256 of a checkpoint's weights: names, types, shapes and bits.
 
     Raises:
         PhmrunError: (exit 3) The file is missing or damaged, or has no weights.
     """
-    digest = hashlib.sha256()
-    for name, weight in sorted(weights_of(load_checkpoint(path), path).items()):
-        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
-        digest.update(weight.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
+    return checksum_of(weights_of(load_checkpoint(path), path))
 
 
 def load_weights(module: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:

@@ -1,6 +1,6 @@
 """Parameter counts of a configured model, built on the meta device."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from phmrun.config import EmbeddingConfig, Experiment, LayerConfig
 from phmrun.engine.module import build_module
 from phmrun.engine.optimizers import optimizer_kind
 from phmrun.layers import Embedding, Linear, Structure
+from phmrun.layers.adapters import adapters_of, freeze_base
 from phmrun.layers.network import scope_of
 from phmrun.layers.structure import Application
 from phmrun.registry import EMBEDDINGS
@@ -33,6 +34,8 @@ def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -
 
         - ``total``: parameters of the trained model.
         - ``trained_total``: trainable parameters, with those that only training needs.
+        - ``stored_total``, ``served_total``: with updates of frozen weights only. Parameters in a checkpoint, and
+          parameters of the network after the updates are merged. ``total`` counts matrices and updates.
         - ``dense_total``: parameters of the same model with dense maps, and one table for a structured embedding.
         - ``by_scope``, ``modules``: ``count`` and ``dense`` of each part and of each module.
         - ``block_matrices``: ``count`` and ``dense`` of the structured matrices except embedding and output.
@@ -59,7 +62,10 @@ def network_without_weights(config: Experiment, sizes: tuple[int, ...] | None) -
     ``sizes`` of None are those of the config.
     """
     with torch.device("meta"):
-        return build_module(config, *(sizes or config.sizes)).network
+        network = build_module(config, *(sizes or config.sizes)).network
+    if config.adapts:
+        freeze_base(network)
+    return network
 
 
 def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]:
@@ -81,9 +87,12 @@ def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]
     total = sum(entry["count"] for entry in scopes.values())
     # Matrices of the section "layer": embeddings and output have their own structures.
     blocks = [module for module in modules if module["structure"] and module["scope"] not in ("embedding", "output")]
+    adapters = adapters_of(network)
+    held = sum(adapter.out_features * adapter.in_features for adapter in adapters)
     return {
         "total": total,
         "trained_total": trained,
+        **(_separate(network, adapters, total, held) if adapters else {}),
         "dense_total": sum(entry["dense"] for entry in scopes.values()),
         "multiplications": sum(multiplications.values()),
         "by_scope": scopes,
@@ -92,12 +101,25 @@ def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]
             "dense": sum(module["dense"] for module in blocks),
         },
         "memory": {
-            "weights": BYTES * sum(parameter.numel() for parameter in network.parameters()),
+            "weights": BYTES * (sum(parameter.numel() for parameter in network.parameters()) + held),
             "gradients": BYTES * trained,
             "optimizer": state * BYTES * trained,
         },
         "modules": modules,
     }
+
+
+def _separate(network: nn.Module, adapters: Sequence[Structure], total: int, held: int) -> dict[str, int]:
+    """Return ``stored_total`` and ``served_total`` of a network with updates.
+
+    ``total`` counts all its parameters, ``held`` the entries of the matrices that are updated.
+    """
+    inside = {id(parameter): parameter for adapter in adapters for parameter in adapter.parameters()}
+    updates = sum(parameter.numel() for parameter in inside.values())
+    outside = [parameter for parameter in network.parameters() if id(parameter) not in inside]
+    stored = updates + sum(parameter.numel() for parameter in outside if parameter.requires_grad)
+    frozen = sum(adapter.frozen_count() for adapter in adapters)
+    return {"stored_total": stored, "served_total": total - updates - frozen + held}
 
 
 def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
@@ -117,6 +139,7 @@ def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
         ]
         seen.update(id(parameter) for parameter in parameters)
         count = sum(parameter.numel() for parameter in parameters)
+        count += module.frozen_count() if isinstance(module, Structure) else 0
         if not count:
             continue
         structured = isinstance(module, Structure)
@@ -126,9 +149,14 @@ def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
             "structure": module.name if isinstance(module, Structure) else None,
             "kind": "matrix" if structured else "norm" if isinstance(module, nn.LayerNorm | nn.RMSNorm) else "other",
             "count": count,
-            "dense": module.out_features * module.in_features if isinstance(module, Structure) else count,
+            "dense": _dense(module) if isinstance(module, Structure) else count,
             "shape": [module.out_features, module.in_features] if structured else [list(p.shape) for p in parameters],
         }
+
+
+def _dense(structure: Structure) -> int:
+    """Return k·d; of an update's wrapper 0, because the structure inside has its own entry."""
+    return 0 if structure.adapter else structure.out_features * structure.in_features
 
 
 def _multiplications(network: nn.Module) -> dict[str, int]:

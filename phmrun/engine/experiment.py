@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from phmrun.config import Experiment, Task, run_id, semantic_values, to_yaml, with_absolute_paths
 from phmrun.config.identity import canonical_identity
 from phmrun.datasets.reading import verify_sizes
+from phmrun.engine.adaptation import EXTENDS, code_marks, with_base, with_base_vocabulary
 from phmrun.engine.arithmetic import kernels_of, set_threads
 from phmrun.engine.bookkeeping import (
     keep_data,
@@ -19,14 +20,14 @@ from phmrun.engine.bookkeeping import (
     tell_validation,
 )
 from phmrun.engine.checkpoints import LAST, save_start
-from phmrun.engine.code import code_of, foreign_marks
+from phmrun.engine.code import code_of
 from phmrun.engine.counting import count_parameters, network_without_weights
 from phmrun.engine.data import DataModule, contents, doubts
 from phmrun.engine.module import Teacher, TrainingModule, build_module, seed_everything
 from phmrun.engine.movement import BATCHES, balance, movements
 from phmrun.engine.optimizers import Rate, rate_table
 from phmrun.engine.processes import ending_with, leader_died
-from phmrun.engine.trained_model import TrainedModel, evaluate_run, open_run
+from phmrun.engine.trained_model import TrainedModel, evaluate_run, open_run, take_over_base
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.files import cache_dir, disk_errors, remove_unfinished, write_text
 from phmrun.kernels import tf32_products
@@ -138,19 +139,22 @@ def check_extension(parent: Run, config: Experiment) -> None:
         )
 
 
-def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None) -> DryRun:
+def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None, parent: Run | None = None) -> DryRun:
     """Prepare the data and count the parameters, without training.
 
     Args:
         config: Resolved config.
         plugins: SHA-256 of the user's plug-in files, by file.
+        parent: Run to extend or adapt.
 
     Raises:
         PhmrunError: The data are missing or malformed (exit 3), or the model cannot be built (exit 2).
     """
+    config, parent = with_base(config, parent)
     data = build_data(config)
     data.require("train")
-    name = run_id(config, fingerprints={**data.fingerprints(), **plugin_marks(plugins or {}), **foreign_marks(config)})
+    marks = {**data.fingerprints(), **plugin_marks(plugins or {}), **code_marks(config)}
+    name = run_id(config, fingerprints=marks | ({EXTENDS: parent.id} if parent else {}))
     _prepare(config, data)
     sizes, optimizer = data.vocabulary.sizes, config.training.optimizer
     measured = None
@@ -204,7 +208,8 @@ def train(
         plugins: SHA-256 of the user's plug-in files, by file.
         restart: Delete the run's files and train from the start. It is called before a run that has optimizer steps
             is deleted, and may raise to prevent it. None: continue.
-        extend: Reference of a run whose last checkpoint becomes this run's first.
+        extend: Reference of a run whose last checkpoint becomes this run's first. If a layer is ``added``, the run's
+            weights are frozen instead, and steps are counted from 0; unless that run has frozen weights itself.
         derivation: Another run to start or learn from.
         verbosity: 1 or more shows Lightning's messages.
 
@@ -220,14 +225,14 @@ def train(
     quiet_lightning(verbosity > 0)
     check_hardware(config.training, config.hardware)
     _check_steps(config, derivation)
-    config = with_absolute_paths(config)
+    config, parent = with_base(config, Run.find(runs_dir, extend) if extend else None)
+    config = with_base_vocabulary(with_absolute_paths(config))
     data = build_data(config)
     data.require("train")
-    marks = {**data.fingerprints(), **plugin_marks(plugins or {}), **foreign_marks(config)}
-    parent = Run.find(runs_dir, extend) if extend else None
+    marks = {**data.fingerprints(), **plugin_marks(plugins or {}), **code_marks(config)}
     if parent:
         check_extension(parent, config)
-        marks["extends"] = parent.id
+        marks[EXTENDS] = parent.id
     if derivation:
         marks |= derivation.marks
     _prepare(config, data)
@@ -263,7 +268,11 @@ def train(
 
 
 def build_data(config: Experiment) -> DataModule:
-    """Return the task's data module for a config, not yet prepared."""
+    """Return the task's data module for a config, not yet prepared.
+
+    With a base run, the data have its vocabulary if the task can read one from a folder.
+    """
+    config = with_base_vocabulary(config)
     task: Task = TASKS.get(config.task)
     data: DataModule = task.load("data")(config, cache_dir())
     return data
@@ -322,6 +331,8 @@ def _train(
             derivation.start(module)
             if not config.training.max_steps:
                 save_start(run.checkpoints, module)
+    if config.adapts:
+        take_over_base(module, run, config)
     if config.training.optimizer.rates == "measured":
         module.measured = _kept_rates(run, parent) or measure_rates(module, data, config)
     mirror = _begin(config, data, module, run, plugins) if leader else None

@@ -132,12 +132,14 @@ class TrainingModule(nn.Module):
         trainer: Lightning's trainer during training, else ``None``.
         teacher: Teacher for distillation; ``None`` without one.
         measured: Multipliers of learning rates by parameter of the network; ``None`` if nothing was measured.
+        frozen: Names of weights that come from another run; the state dict leaves them out.
     """
 
     counted: tuple[str, ...] = ()
     trainer: Any = None
     teacher: Teacher | None = None
     measured: Mapping[str, float] | None = None
+    frozen: frozenset[str] = frozenset()
 
     def __init__(self, network: nn.Module, optimizer: OptimizerBuilder, schedule: Schedule) -> None:
         super().__init__()
@@ -151,6 +153,20 @@ class TrainingModule(nn.Module):
     def device(self) -> torch.device:
         """Device of the weights."""
         return next(self.parameters()).device
+
+    def state_dict(self, *arguments: Any, **keywords: Any) -> dict[str, Any]:  # type: ignore[override]
+        """Return torch's state dict without the weights in ``frozen``."""
+        state: dict[str, Any] = super().state_dict(*arguments, **keywords)
+        for name in self.frozen:
+            state.pop(name, None)
+        return state
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Load a state dict as torch does; weights in ``frozen`` that it lacks stay as they are."""
+        if self.frozen:
+            present = super().state_dict()
+            state_dict = {**{name: present[name] for name in self.frozen}, **state_dict}
+        return super().load_state_dict(state_dict, strict, assign)
 
     def loss(self, batch: Any) -> Loss:
         """Return the summed loss of a batch. Tasks implement it.

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from phmrun.config import Experiment, HardwareConfig, run_id, with_absolute_paths
 from phmrun.documents import parsed
+from phmrun.engine.adaptation import EXTENDS, code_marks
 from phmrun.engine.agreement import Agreement, agreement
 from phmrun.engine.checkpoints import BEST, LAST, load_checkpoint, weights_checksum
-from phmrun.engine.code import foreign_marks
 from phmrun.engine.experiment import build_data, train
 from phmrun.engine.trained_model import config_of
 from phmrun.errors import ExitCode, PhmrunError
@@ -26,8 +26,6 @@ from phmrun.ledger.listing import OTHER_FILE, score_value
 from phmrun.ledger.record import WEIGHTS
 from phmrun.registry import TASKS, plugin_marks
 from phmrun.task import Runner, Task
-
-EXTENDS = "extends"
 
 
 class WeightDifference(NamedTuple):
@@ -190,9 +188,10 @@ def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> 
     record = run.data()
     kept = dict(record.fingerprints) if record else {}
     runner = _runner_of(config)
-    data = runner.fingerprints(config) if runner else {**build_data(config).fingerprints(), **foreign_marks(config)}
+    data = runner.fingerprints(config) if runner else {**build_data(config).fingerprints(), **code_marks(config)}
     marks = {**data, **plugin_marks(plugins)}
-    parent = Run.find(run.path.parent, kept[EXTENDS]) if EXTENDS in kept else None
+    extends = EXTENDS in kept and kept[EXTENDS] != (config.adapts and config.adapts.name)
+    parent = Run.find(run.path.parent, kept[EXTENDS]) if extends else None
     if parent is not None:
         marks[EXTENDS] = parent.id
     # The id depends on all of them; single checksums are compared for the message only.

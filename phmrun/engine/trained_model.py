@@ -11,6 +11,7 @@ import torch
 from phmrun.config import Experiment, Task, decoding_section, load_run_config, with_decoding
 from phmrun.config.identity import canonical_identity, changed_versions, digits_of, without_versions
 from phmrun.config.sections import NO_DATA, is_hashed
+from phmrun.engine.adaptation import adapt, base_run
 from phmrun.engine.arithmetic import kernels_of
 from phmrun.engine.checkpoints import (
     BEST,
@@ -338,7 +339,20 @@ def open_run(run: Run) -> TrainedModel:
         raise PhmrunError("the run has not been trained yet", where=str(run.path), code=ExitCode.DATA)
     vocabulary = task.load("vocabulary").load(run.vocabulary)
     module = build_module(config, *vocabulary.sizes)
+    if config.adapts:
+        take_over_base(module, run, config)
     return TrainedModel(run, config, vocabulary, module)
+
+
+def take_over_base(module: TrainingModule, run: Run, config: Experiment) -> None:
+    """Load the weights of the base run of an adaptation into a module, in place, and freeze them: see :func:`adapt`.
+
+    Raises:
+        PhmrunError: The base run is missing, damaged or changed (exit 3), or has another network (exit 2).
+    """
+    base = open_run(base_run(config, run.path.parent))
+    weights = base.load()
+    adapt(module, run, base.run, base.module, weights)
 
 
 def evaluate_run(

@@ -24,7 +24,7 @@ from phmrun.files import read_regular, sha256_of, write_json
 
 MANIFEST = "manifest.json"
 FORMAT = "phmrun-manifest-1"
-FIXED = ("config.yaml", "data.json", "parameters.json", "imported.json")
+FIXED = ("config.yaml", "data.json", "parameters.json", "imported.json", "base.json")
 """Files that do not change during training."""
 FILES = (
     *(*FIXED, "status.json", "metrics.json", "history.jsonl", "environment.json"),

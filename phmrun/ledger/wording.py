@@ -105,6 +105,8 @@ _FACTS = {
     "total": "parameters",
     "dense_total": "parameters of the dense network",
     "trained_total": "parameters in training",
+    "stored_total": "parameters stored in a checkpoint",
+    "served_total": "parameters served, updates merged",
     "multiplications": "multiplications per vector",
     "steps_per_epoch": "optimizer steps per epoch",
 }

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from phmrun.config import Experiment
 from phmrun.config.layering import OptionsOf
-from phmrun.engine.code import foreign_marks
+from phmrun.engine.adaptation import code_marks
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.data import DataModule
 from phmrun.engine.experiment import build_data
@@ -84,11 +84,11 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
         try:
             shared = {key: value for key, value in values.items() if key not in LAYERS}
             marks, learnt = once(lambda: data_of(config), ["data", shared])
-            marks = {**marks, **foreign_marks(config)}
+            marks = {**marks, **code_marks(config)}
         except PhmrunError as error:
             checksums = recorded(config) if recorded and error.code == ExitCode.DATA else None
             absent = error if checksums is None else None
-            marks, learnt = {**(checksums or {}), **plugin_marks(plugins), **foreign_marks(config)}, None
+            marks, learnt = {**(checksums or {}), **plugin_marks(plugins), **code_marks(config)}, None
         sizes = learnt or config.sizes
         about = {name: value for name, value in values.items() if name != "data"} | {"sizes": sizes}
         count = once(lambda: int(count_parameters(config, sizes)["total"]), ["network", about])

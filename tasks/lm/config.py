@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from phmrun.config import BatchConfig, Experiment, ModelConfig, Section, SplitFilesConfig, TrainingConfig, Unhashed
 from phmrun.config.names import Registered
-from phmrun.config.sections import MOST_LAYERS
+from phmrun.config.sections import MOST_LAYERS, FilePath
 from phmrun.registry import networks
 
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -35,6 +35,9 @@ class StreamVocabularyConfig(Section):
     )
     multiple_of: int = Field(
         1, ge=1, description="The vocabulary is padded to a multiple of this, so that n divides it."
+    )
+    path: FilePath = Field(
+        None, description="Folder `vocabulary` of a run, used instead of the words of the training text."
     )
 
 

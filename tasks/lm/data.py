@@ -114,6 +114,7 @@ class StreamData(DataModule[StreamVocabulary]):
         seed: Seed of random lengths.
         workers: Loader processes.
         cache: Directory of prepared corpora.
+        vocabulary: Vocabulary to use; None: the words of the training text.
     """
 
     unit = "words"
@@ -133,8 +134,12 @@ class StreamData(DataModule[StreamVocabulary]):
         seed: int,
         workers: int,
         cache: Path,
+        vocabulary: StreamVocabulary | None = None,
     ) -> None:
+        if vocabulary is not None:
+            fingerprints = {**fingerprints, "vocabulary": vocabulary.sha256}
         super().__init__(files, fingerprints)
+        self.given = vocabulary
         self.settings, self.cache, self.workers = settings, cache, workers
         self.streams, self.length, self.random_length = streams, length, random_length
         self.evaluation_streams, self.evaluation_length = evaluation_streams, evaluation_length
@@ -143,7 +148,8 @@ class StreamData(DataModule[StreamVocabulary]):
     @cached_property
     def prepared(self) -> Prepared[StreamVocabulary, StreamStore]:
         """Encoded text, prepared on first use."""
-        return prepare_stream({split: self.files[split] for split in ("train", "dev")}, self.settings, cache=self.cache)
+        files = {split: self.files[split] for split in ("train", "dev")}
+        return prepare_stream(files, self.settings, cache=self.cache, vocabulary=self.given)
 
     def prepare(self) -> None:
         """Encode the text unless it is cached.
@@ -245,6 +251,7 @@ def build_data(config: LanguageModelExperiment, cache: Path) -> StreamData:
         seed=config.seed,
         workers=config.hardware.workers,
         cache=cache,
+        vocabulary=StreamVocabulary.load(config.data.vocabulary.path) if config.data.vocabulary.path else None,
     )
 
 

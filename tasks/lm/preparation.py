@@ -96,7 +96,7 @@ def write_stream(
 
 
 def prepare_stream(
-    files: Mapping[str, Path], settings: StreamSettings, *, cache: Path
+    files: Mapping[str, Path], settings: StreamSettings, *, cache: Path, vocabulary: StreamVocabulary | None = None
 ) -> Prepared[StreamVocabulary, StreamStore]:
     """Build the vocabulary of a corpus and encode it.
 
@@ -106,6 +106,7 @@ def prepare_stream(
         files: Text by split, UTF-8, plain or gzip; has "train".
         settings: Tokenization settings.
         cache: Directory of prepared corpora.
+        vocabulary: Vocabulary to use; ``settings`` are then ignored. None: learn it.
 
     Raises:
         PhmrunError: (exit 3) A file is missing or malformed, or "train" is not among them.
@@ -113,8 +114,12 @@ def prepare_stream(
     if TRAIN not in files:
         raise PhmrunError("there is no training split to take words from", code=ExitCode.DATA)
     content = {"kind": "stream", "version": VERSION, "files": dict(files), "settings": asdict(settings)}
+    if vocabulary is not None:
+        content["vocabulary"] = vocabulary.sha256
 
     def learn() -> StreamVocabulary:
+        if vocabulary is not None:
+            return vocabulary
         """Build the vocabulary of the training text."""
         lines = text_lines(files[TRAIN], "counting words")
         return count_words(lines, where=str(files[TRAIN]), **asdict(settings))

@@ -24,6 +24,7 @@ PAGES = [
     "re-run-a-table",
     "reading-a-table",
     "python",
+    "adapters",
     "run-directory",
 ]
 

@@ -1,0 +1,177 @@
+"""Adaptation: training of small updates (structure ``added``) of a trained run whose weights are frozen.
+
+The config's key ``adapts`` names the base run. The module takes over its weights and freezes them, and checkpoints hold
+the updates alone. ``base.json`` has the base run's id, the name of its weights, and their checksum.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from phmrun.config import Experiment, LayerConfig, Section
+from phmrun.documents import parse_json
+from phmrun.engine.checkpoints import checksum_of
+from phmrun.engine.code import foreign_marks
+from phmrun.engine.module import TrainingModule
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import json_text, read_regular
+from phmrun.layers.adapters import freeze_base
+from phmrun.layers.network import structures_of
+from phmrun.layers.structures.added import Added
+from phmrun.ledger import Run
+from phmrun.ledger.outcome import is_leader
+from phmrun.registry import STRUCTURES
+
+BASE = "base.json"
+EXTENDS = "extends"
+"""Name of the mark with the id of the run that a run extends or adapts."""
+
+
+def adapter_layers(section: Section) -> Iterator[LayerConfig]:
+    """Yield the layers of a config whose structures are updates of frozen weights."""
+    structure = section.structure if isinstance(section, LayerConfig) else ""
+    if isinstance(section, LayerConfig) and structure in STRUCTURES and STRUCTURES.get(structure).adapter:
+        yield section
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Section):
+                yield from adapter_layers(item)
+
+
+def check_adaptation(config: Experiment) -> None:
+    """Check that a config has a base run if and only if one of its layers needs it.
+
+    Raises:
+        PhmrunError: (exit 2) The base run is missing, or no layer updates its weights.
+    """
+    layers = list(adapter_layers(config))
+    if config.adapts and not layers:
+        what = "a base run is named, but no layer updates its weights"
+        raise PhmrunError(what, where="adapts", hint="Use --layer added, or leave adapts out.")
+    frozen = [layer for layer in layers if STRUCTURES.get(layer.structure).updates(**layer.options)]
+    if frozen and not config.adapts:
+        raise PhmrunError(
+            f"the layer {frozen[0].structure!r} with base=frozen updates the weights of a run, and none is named",
+            where="layer.base",
+            hint="Name it with --extend RUN, or draw the weights: --set layer.base=random.",
+        )
+
+
+def with_base(config: Experiment, parent: Run | None) -> tuple[Experiment, Run | None]:
+    """Return the config of a run that extends another, and the run that its training continues.
+
+    If a layer updates frozen weights and the config names no base run, the base run is ``parent``, and no training is
+    continued. Otherwise both are returned unchanged.
+
+    Raises:
+        PhmrunError: (exit 2) The base run is missing, or no layer updates its weights.
+    """
+    if parent is not None and not config.adapts and any(adapter_layers(config)):
+        config, parent = config.model_copy(update={"adapts": parent.path.resolve()}), None
+    check_adaptation(config)
+    return config, parent
+
+
+def code_marks(config: Experiment) -> dict[str, str]:
+    """Return the checksums of third-party code and the id of a base run, for an experiment's identity."""
+    return {**foreign_marks(config), **({EXTENDS: config.adapts.name} if config.adapts else {})}
+
+
+def with_base_vocabulary(config: Experiment) -> Experiment:
+    """Return a config whose data use the vocabulary of the base run.
+
+    The config itself is returned without a base run, if the task's vocabulary cannot be read from a folder, or if a
+    folder is set.
+    """
+    data: Any = config.data
+    words: Any = getattr(data, "vocabulary", None)
+    if config.adapts is None or getattr(words, "path", config) is not None:
+        return config
+    words = words.model_copy(update={"path": config.adapts / "vocabulary"})
+    return config.model_copy(update={"data": data.model_copy(update={"vocabulary": words})})
+
+
+def base_run(config: Experiment, runs_dir: Path) -> Run:
+    """Return the base run of a config: the folder ``adapts``, or one of its name in ``runs_dir``.
+
+    Raises:
+        PhmrunError: (exit 3) Neither is a run.
+    """
+    path = cast(Path, config.adapts)
+    for folder in (path, runs_dir / path.name):
+        if (folder / "config.yaml").is_file():
+            return Run(folder)
+    hint = f"Put the run {path.name} into {runs_dir}, or name it: --set adapts=FOLDER."
+    raise PhmrunError("the run whose weights are updated is missing", where=str(path), hint=hint, code=ExitCode.DATA)
+
+
+def adapt(module: TrainingModule, run: Run, base: Run, theirs: TrainingModule, weights: str) -> None:
+    """Load the weights of the base run into a module, in place, and freeze them.
+
+    Its checkpoints then hold the updates alone. If the run has a ``base.json``, the weights must have its checksum;
+    otherwise it is written.
+
+    Args:
+        module: Module of the run, with new updates.
+        run: The run.
+        base: The base run.
+        theirs: Module of the base run, with its weights.
+        weights: Name of these weights: "best@400".
+
+    Raises:
+        PhmrunError: The base run has other weights than recorded (exit 3), or another network (exit 2).
+    """
+    facts = {"run": base.id, "weights": weights, "sha256": checksum_of(theirs.network.state_dict())}
+    path = run.path / BASE
+    recorded = parse_json(read_regular(path)) if path.is_file() else None
+    if recorded is not None and recorded != facts:
+        raise PhmrunError(
+            "the run whose weights are updated has other weights than at the beginning",
+            where=str(base.path),
+            hint="Put its old checkpoints back, or train anew: phmrun train … --restart.",
+            code=ExitCode.DATA,
+        )
+    if missing := _take_over(module, theirs):
+        what = f"the base run has no weights of this shape for {', '.join(missing[:3])}"
+        hint = "Change only layers to added, and keep the sizes of the model and its vocabulary."
+        raise PhmrunError(what, where=str(base.path), hint=hint)
+    freeze_base(module.network)
+    inside = {id(weight) for update in _updates(module).values() for weight in update.parameters()}
+    named = module.named_parameters(remove_duplicate=False)
+    module.frozen = frozenset(name for name, weight in named if id(weight) not in inside)
+    if recorded is None and is_leader():
+        run.write(path, json_text(facts))
+
+
+@torch.no_grad()
+def _take_over(module: TrainingModule, theirs: TrainingModule) -> list[str]:
+    """Copy the base run's matrices to W₀ of the updates, and all its other weights by name.
+
+    Return the names of weights that it lacks, or has in another shape.
+    """
+    updates, matrices = _updates(module), structures_of(theirs.network)
+    state, weights = module.network.state_dict(), theirs.network.state_dict()
+    missing = []
+    for name, update in updates.items():
+        weight = matrices[name].materialize() if name in matrices else None
+        if weight is None or weight.shape != update.base.shape:
+            missing.append(name)
+        elif update.options["base"] == "frozen":
+            update.take_over(weight)
+    inside = {tensor.data_ptr() for update in updates.values() for tensor in update.state_dict().values()}
+    for name, value in state.items():
+        if value.data_ptr() in inside:
+            continue
+        if name in weights and weights[name].shape == value.shape:
+            value.copy_(weights[name])
+        else:
+            missing.append(name)
+    return missing
+
+
+def _updates(module: TrainingModule) -> dict[str, Added]:
+    structures = structures_of(module.network)
+    return {name: structure for name, structure in structures.items() if isinstance(structure, Added)}
