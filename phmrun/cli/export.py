@@ -77,8 +77,8 @@ def export(
 
     --format ctranslate2 compares translations of --split instead.
 
-    A larger difference than the format allows is an error. Files, sizes and differences are printed, as a table or
-    JSON.
+    Without rounding of the weights, a difference above 0.0001 is an error. Files, sizes and differences are printed, as
+    a table or JSON.
     """
     load_plugins(plugin)
     if kind != "ctranslate2" and quantization not in (*PRECISIONS, "none"):

@@ -91,7 +91,10 @@ def sides(text: str) -> tuple[int, int]:
 
 
 def print_machine(machine: dict[str, Any]) -> None:
-    """Print processor or GPU, threads and torch version on one line."""
+    """Print processor or GPU, libraries, threads and torch version on one line.
+
+    Libraries are the instruction set and BLAS, if known.
+    """
     processor = machine["gpu"] if machine["device"].startswith("cuda") else machine["processor"]
     libraries = [str(machine[name]) for name in ("instruction_set", "blas") if name in machine]
     text = " · ".join([processor, *libraries, counted(machine["threads"], "thread"), f"torch {machine['torch']}"])

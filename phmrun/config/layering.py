@@ -438,8 +438,8 @@ def _check_layer(merged: _Merged, name: str, default: LayerConfig, options_of: O
 def _option_value(key: str, option: Option, value: Any, origin_label: str | None, problems: list[Problem]) -> Any:
     """Return a value converted to its option's type.
 
-    A value that does not fit, such as a truth value for a number or too large an integer, is returned unchanged, and a
-    problem is added to ``problems``. ``origin_label`` is its origin. Options of custom types are not checked.
+    A value that does not fit is returned unchanged, and a problem is added to ``problems``. Examples are a truth value
+    for a number, and too large an integer. ``origin_label`` is its origin. Options of custom types are not checked.
     """
     problem = Problem(key, f"must be a number, not {str(value).lower()}", origin_label)
     if option.annotation not in (int, float) or not isinstance(value, bool):

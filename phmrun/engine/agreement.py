@@ -71,8 +71,8 @@ class Agreement:
 def agreement(run: Run, again: Run, *, identical: bool) -> Agreement:
     """Return the verdict on a run and its repetition.
 
-    Histories and main scores are compared. The outcome is "rounding" if no loss differs and the scores are close,
-    "noise" if the scores differ by no more than the noise, otherwise "different", also without a main score in both.
+    Histories and main scores are compared. The outcome is "rounding" if no loss differs and the scores are close. It is
+    "noise" if the scores differ by no more than the noise. Otherwise, or if a run has no main score, it is "different".
 
     Args:
         run: Original run.

@@ -20,8 +20,8 @@ LOG = logging.getLogger("phmrun.engine")
 def set_threads(threads: int = 0, segments: Sequence[Mapping[str, Any]] = ()) -> int:
     """Set and return the number of CPU threads.
 
-    Torch uses all cores by default. Threads that wait for a busy core take up to four times as long as one thread
-    alone, so fewer threads are chosen if other processes keep cores busy.
+    Torch uses all cores by default. Fewer are chosen if other processes keep cores busy. Threads that wait for a busy
+    core take up to four times as long as one thread alone.
 
     Args:
         threads: Number set by the user. 0 chooses one; if ``OMP_NUM_THREADS`` is set, torch's number stays.

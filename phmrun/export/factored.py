@@ -17,11 +17,12 @@ from phmrun.layers.structure import Structure
 
 @torch.no_grad()
 def factored_copy(network: nn.Module, plain: nn.Module) -> nn.Module:
-    """Return a copy of ``plain`` with the factors of ``network`` in its linear maps, tables and LSTMs.
+    """Return a copy of ``plain`` with the factors of ``network``.
 
-    Dense maps stay plain modules. A map stays dense, too, if its plain form is not ``nn.Linear``, ``nn.Embedding`` or
-    ``nn.LSTM`` at the same place, or if that LSTM has other gates or options than ``phmrun.layers.convert`` gives it.
-    The same holds for a map whose plain weight is tied to one that stays dense.
+    Factors are those of linear maps, tables and LSTMs; dense maps stay plain modules. A map stays dense, too, if its
+    plain form is not ``nn.Linear``, ``nn.Embedding`` or ``nn.LSTM`` at the same place. So does an LSTM that has other
+    gates or options than ``phmrun.layers.convert`` gives it. The same holds for a map whose plain weight is tied to one
+    that stays dense.
 
     Args:
         network: Trained network.
@@ -64,19 +65,28 @@ def factored_copy(network: nn.Module, plain: nn.Module) -> nn.Module:
 
 
 def _structure_of(module: nn.Module) -> Structure | None:
-    """Return the structure of a linear map or table, or of an LSTM's first gate; None for other modules."""
+    """Return the structure of a linear map or table.
+
+    For an LSTM it is that of its first gate, for other modules None.
+    """
     if isinstance(module, Linear | Embedding):
         return module.structure
     return cast(Structure, cast(GateMaps, module.cells[0]).input[0]) if isinstance(module, LSTM) else None
 
 
 def _options(structure: Structure) -> dict[str, object]:
-    """Return the options of a structure without ``freeze``, which matters in training only."""
+    """Return the options of a structure without ``freeze``.
+
+    That one matters in training only.
+    """
     return {name: value for name, value in structure.options.items() if name != "freeze"}
 
 
 def _same_gates(lstm: LSTM, plain: nn.Module, structure: Structure) -> bool:
-    """True if a conversion of ``plain`` has the factors of ``lstm``, by name and shape; biases may differ."""
+    """Return whether a conversion of ``plain`` has the factors of ``lstm``.
+
+    Names and shapes are compared; biases may differ. False if ``plain`` is no ``nn.LSTM``.
+    """
     if type(plain) is not nn.LSTM:
         return False
     copied = copy.deepcopy(plain)
@@ -89,7 +99,10 @@ def _same_gates(lstm: LSTM, plain: nn.Module, structure: Structure) -> bool:
 
 
 def _copy_factors(source: nn.Module, target: nn.Module) -> None:
-    """Copy the factors and biases of a map or LSTM, in place."""
+    """Copy the factors and biases of a map or LSTM into ``target``, in place.
+
+    If an LSTM has one bias per gate and ``target`` two, the second becomes 0.
+    """
     if not isinstance(source, LSTM):
         target.load_state_dict(source.state_dict())
         return

@@ -77,7 +77,9 @@ def export(
     precision: Precision = "none",
     **weights: Any,
 ) -> Exported:
-    """Write a trained run in another format and check that the file gives the same outputs.
+    """Write a trained run in another format, and check its outputs.
+
+    Without rounding, they must equal the trained model's up to ``TOLERANCE``.
 
     Args:
         trained: The opened run.
@@ -89,8 +91,8 @@ def export(
         **weights: Choice of weights: the arguments of ``TrainedModel.load``.
 
     Raises:
-        PhmrunError: The format is unknown, the network cannot be traced or a library is missing (exit 2), or the file's
-            outputs differ (exit 1).
+        PhmrunError: The format is unknown or lacks the precision or factors (exit 2). Or the network cannot be traced,
+            a library is missing (exit 2), or the file's outputs differ (exit 1).
     """
     if kind not in FORMATS:
         raise unknown("export format", kind, (*FORMATS, "ctranslate2"), where="--format")
@@ -175,9 +177,10 @@ def largest_difference(program: ExportGraph, run: Run) -> float:
 
 
 def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str], form: Form) -> Run:
-    """Write weights by name, and return the exported function with the weights of the file.
+    """Write weights by name.
 
-    A tied table is stored once, and its other names in the metadata.
+    Return the exported function with the weights of the file. A tied table is stored once, and its other names in the
+    metadata. The file is read back into ``program.network``.
     """
     factored = form.factored and program.trained is not None
     written = factored_copy(cast(nn.Module, program.trained), program.network) if factored else program.network
@@ -190,14 +193,18 @@ def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str
 
 
 def read_weights(program: ExportGraph, path: Path) -> nn.Module:
-    """Return the folded network of ``program`` with the weights of a safetensors file, in single precision."""
+    """Return the folded network with the weights of a safetensors file.
+
+    It is a copy of that of ``program``, in single precision.
+    """
     return folded(load(lambda: copy.deepcopy(program.network), path).float())
 
 
 def _function(program: ExportGraph, form: Form) -> nn.Module:
-    """Return the function to trace: the folded one, or one that computes with the trained network's factors.
+    """Return the function to trace.
 
-    The graph assembles W from the factors; onnxruntime does so once, when it loads the file.
+    It is the folded one, or with ``form.factored`` one that computes with the trained network's factors. The graph
+    assembles W from the factors; onnxruntime does so once, when it loads the file.
     """
     if not form.factored or program.trained is None or program.around is None:
         return program.function
@@ -205,7 +212,10 @@ def _function(program: ExportGraph, form: Form) -> nn.Module:
 
 
 def _write_torch_export(program: ExportGraph, path: Path, facts: Mapping[str, str], form: Form) -> Run:
-    """Write a program for ``torch.export.load``; return the program read from the file."""
+    """Write a program for ``torch.export.load``.
+
+    Return the program read from the file.
+    """
     function = _function(program, form)
     exported = torch.export.export(function, program.examples[0], dynamic_shapes=_free_sizes(program))
     # torch.export.save requires the ending .pt2.
@@ -221,7 +231,9 @@ def _write_torch_export(program: ExportGraph, path: Path, facts: Mapping[str, st
 
 
 def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str], form: Form) -> Run:
-    """Write an ONNX graph; return a function that runs the file in onnxruntime.
+    """Write an ONNX graph.
+
+    Return a function that runs the file in onnxruntime.
 
     Raises:
         PhmrunError: A package is missing (exit 2), or torch cannot export the model (exit 1).

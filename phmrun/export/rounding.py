@@ -40,12 +40,19 @@ def write_rounded(proto: Any, path: Path, precision: Precision, *, computed: boo
 
 
 def _without_advice(record: logging.LogRecord) -> bool:
-    """Drop onnxruntime's advice to pre-process a graph, which torch's exporter has done."""
+    """Return False for onnxruntime's advice to pre-process a graph.
+
+    Torch's exporter has done so. True for other messages.
+    """
     return "pre-processing" not in record.getMessage()
 
 
 def _store_rounded(proto: Any, precision: Precision) -> None:
-    """Replace large weights by rounded ones and nodes that convert them to single precision, in place."""
+    """Replace weights by rounded ones, in place.
+
+    Further nodes convert them to single precision. With "int8", only large tensors are rounded
+    (:func:`phmrun.layers.factored_file.to_int8`).
+    """
     import onnx
     from onnx import numpy_helper
 

@@ -109,10 +109,8 @@ def save(
 def load(factory: Callable[[], Model], path: str | Path) -> Model:
     """Build the plain model, convert it by the recipe, and load the factors.
 
-    Names and shapes must be equal.
-
-    The model is on the factory's devices, with the types of the file; numbers of 8 bits become single precision.
-    Parameters of training only start anew and have no effect.
+    Names and shapes must be equal. The model is on the factory's devices, with the types of the file; numbers of 8 bits
+    become single precision. Parameters of training only start anew and have no effect.
 
     Args:
         factory: Builds the model as it was before the conversion; called once. For updates of frozen weights, with
@@ -178,10 +176,11 @@ def _shapes(model: nn.Module) -> dict[str, list[int]]:
 
 
 def to_int8(tensors: dict[str, Tensor]) -> dict[str, str]:
-    """Replace large tensors in place by 8-bit integers, and add their scales, which broadcast to them.
+    """Replace large tensors by 8-bit integers, in place, and add their scales.
 
-    A scale belongs to a row, or to as many trailing dimensions as have ``GROUP`` numbers. Numbers are rounded to the
-    nearest integer; the largest is 127 times its scale.
+    Scales broadcast to the integers. Vectors, integers and tensors with fewer than ``SMALLEST`` numbers stay. A scale
+    belongs to a row, or to as many trailing dimensions as have ``GROUP`` numbers. Numbers are rounded to the nearest
+    integer; the largest is 127 times its scale.
 
     Returns:
         Names of the scales, by tensor.

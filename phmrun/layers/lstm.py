@@ -58,8 +58,8 @@ class GateMaps(nn.Module):
     def reset_parameters(self) -> None:
         """Draw weights and biases with the variance of U(-1/√hidden, 1/√hidden), like ``nn.LSTM``.
 
-        Doubled gates start as in Parser-v2: biases and state are 0. Dense maps of all gates share one matrix
-        ``[hidden, input + hidden]`` with orthonormal rows, negated for the forget gate, so that f = 1 - i.
+        Doubled gates start as in Parser-v2: biases and state are 0. Dense maps of all gates share one matrix ``[hidden,
+        input + hidden]`` with orthonormal rows. It is negated for the forget gate, so that f = 1 - i.
         """
         if self.state is not None:
             self._reset_doubled()

@@ -132,7 +132,10 @@ class CrossFactors:
         return self.attention.split(keys), self.attention.split(values)
 
     def _part(self, inputs: Tensor, begin: int, end: int) -> Tensor:
-        """Return the outputs of the parts ``begin`` to ``end`` of queries, keys and values."""
+        """Return the outputs of the parts ``begin`` to ``end`` of queries, keys and values.
+
+        If each part has a map of its own, it is that of ``begin`` alone.
+        """
         maps = cast(list[Linear], list(self.attention.project))
         if len(maps) == 3:
             return cast(Tensor, maps[begin](inputs))
