@@ -72,7 +72,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 def nearest(name: str, candidates: Iterable[str], *, most: int = 3) -> list[str]:
-    """Return the candidates most similar to ``name``, best first.
+    """Return at most ``most`` candidates similar to ``name``, best first.
 
     The result is empty if none is similar. Case is ignored; dashes and underscores are equal.
     """

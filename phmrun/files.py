@@ -30,9 +30,10 @@ _HOUR = 3600.0
 def replacing(path: Path, before_renaming: Callable[[], None] | None = None) -> Iterator[Path]:
     """Replace a file atomically.
 
-    Yield a temporary path, then flush it to disk and rename it to ``path``. A reader sees the old or the new file,
-    never a part, even after ``kill -9`` or a power cut. ``before_renaming`` is called before the rename and may raise
-    to prevent it. An ``OSError`` names ``path``.
+    Yield a temporary path, then flush it to disk and rename it to ``path``. A missing parent directory is created. A
+    reader sees the old or the new file, never a part, even after ``kill -9`` or a power cut. After an error, the old
+    file stays. ``before_renaming`` is called before the rename and may raise to prevent it. An ``OSError`` names
+    ``path``.
     """
     with _temporary(path) as temporary:
         yield temporary
@@ -91,7 +92,11 @@ def sync_directory(folder: Path) -> None:
 
 
 def is_name(text: str) -> bool:
-    """True if a text can name an entry directly below a folder, on any system."""
+    r"""True if a text can name an entry directly below a folder.
+
+    It is neither empty nor "." or "..", is printable, and has none of the characters ``/ \ : * ? " < > |``, so that it
+    is a name on any system.
+    """
     return text.isprintable() and text not in ("", ".", "..") and not set(text) & set('/\\:*?"<>|')
 
 

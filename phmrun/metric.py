@@ -81,9 +81,9 @@ class Metric:
 
     @property
     def result_name(self) -> str:
-        """Name in the results of a model card.
+        """Name in the results of a model card, with a capital.
 
-        If it is empty, the metric is not in the card.
+        It is ``hub_name``, or the name in text if that is None. If it is empty, the metric is not in the card.
         """
         text = self.words if self.hub_name is None else self.hub_name
         return text[:1].upper() + text[1:]
@@ -142,7 +142,11 @@ def metric_of(score: str, task: str | None = None) -> Metric:
 
 
 def metrics_of(task: str) -> list[Metric]:
-    """Return the metrics of a task: its own, then those that name it."""
+    """Return the metrics of a task: its own, then those that name it.
+
+    Raises:
+        PhmrunError: (exit 2) The task is unknown.
+    """
     metrics = list(TASKS.get(task).metrics)
     others = (METRICS.get(name) for name in METRICS.names())
     return metrics + [metric for metric in others if task in metric.tasks and metric not in metrics]

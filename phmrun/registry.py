@@ -282,7 +282,10 @@ def load_plugins(paths: Iterable[Path] | None) -> dict[Path, str]:
 
 
 def plugin_marks(plugins: Mapping[Path, str]) -> dict[str, str]:
-    """Return the checksums of the user's plug-ins, for an experiment's identity."""
+    """Return the checksums of plug-in files by "plugin FILENAME".
+
+    They are part of an experiment's identity.
+    """
     return {f"plugin {path.name}": digest for path, digest in plugins.items()}
 
 
@@ -300,6 +303,10 @@ FREEZE = Option("freeze", str, "none", "Parameters that are not trained, by name
 
 
 def load(place: str) -> Any:
-    """Import and return the object at ``module:name``."""
+    """Import and return the object at ``module:name``.
+
+    Raises:
+        ImportError, AttributeError: There is no such module, or no such name in it.
+    """
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(module), name)

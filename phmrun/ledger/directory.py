@@ -47,7 +47,7 @@ def is_run(path: Path) -> bool:
 def latest(paths: Sequence[Path]) -> Path:
     """Return the run directory that ended last, done or interrupted.
 
-    Directories without a readable status are skipped. Ties are broken by the file's time.
+    Directories without a readable status are skipped. Ties are broken by the time of the status file's last change.
 
     Raises:
         PhmrunError: (exit 2) No run is done or interrupted.

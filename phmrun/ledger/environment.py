@@ -55,7 +55,7 @@ def now() -> str:
 def usable_cores() -> int:
     """Return the number of processor cores that this process may use.
 
-    It is the number of all cores if the system does not tell, else 1.
+    If the system does not tell, it is the number of all cores; if that is unknown, too, it is 1.
     """
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

@@ -264,6 +264,7 @@ class Manifest:
         return path.relative_to(self.folder).as_posix()
 
     def _write(self, record: Record) -> None:
+        """Write a record as the manifest, atomically."""
         write_json(self.path, record.to_json())
 
     def _broken(self, link: str, why: str) -> PhmrunError:
@@ -293,6 +294,7 @@ def changed_code(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapp
 
 
 def _sha256(content: bytes) -> str:
+    """Return the SHA-256 of bytes, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 

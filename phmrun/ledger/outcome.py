@@ -19,7 +19,10 @@ LOG = logging.getLogger("phmrun.ledger")
 
 
 def is_leader() -> bool:
-    """True if this process is the first on all machines, which writes."""
+    """True if this process is the first on all machines, which writes.
+
+    ``LOCAL_RANK``, ``NODE_RANK`` and ``GROUP_RANK`` are each 0 or not set.
+    """
     return all(os.environ.get(name, "0") == "0" for name in ("LOCAL_RANK", "NODE_RANK", "GROUP_RANK"))
 
 
@@ -27,9 +30,9 @@ def is_leader() -> bool:
 def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> Iterator[None]:
     """Write the state and its reason into the status if the block raises.
 
-    The exception is raised again.
-    Interrupts and broken pipes give ``interrupted``, errors give ``failed``. A run that is no longer ``running`` is
-    left unchanged.
+    The exception is raised again. Interrupts ("by SIGTERM", else "by the user") and broken pipes give ``interrupted``.
+    A `PhmrunError` gives ``failed`` with its message, another error also with its type. A run that is no longer
+    ``running`` is left unchanged.
 
     Args:
         run: Run in training.
@@ -70,7 +73,10 @@ class _LogFile(logging.FileHandler):
     """Log file that is closed with one warning if it cannot be written."""
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Remove this handler and log a warning, instead of a traceback per line."""
+        """Remove this handler and log a warning, instead of a traceback per line.
+
+        Once it is removed, nothing is done.
+        """
         if self in (logger := logging.getLogger("phmrun")).handlers:
             logger.removeHandler(self)
             logger.warning("%s cannot be written to: %s", self.baseFilename, sys.exception())
@@ -80,7 +86,9 @@ class _LogFile(logging.FileHandler):
 def log_file(run: Run) -> Iterator[None]:
     """Append phmrun's messages within the block to the run's ``train.log``.
 
-    An error that ends the block is appended, too. It does nothing on processes other than the leader.
+    An error that ends the block is appended, too, with its traceback unless it is a `PhmrunError` or an interrupt; it
+    is raised again. Nothing is written on processes other than the leader, or once another process has taken the run
+    over.
     """
     if not is_leader():
         yield

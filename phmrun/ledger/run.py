@@ -203,7 +203,7 @@ class Run:
     def write_config(self, config_yaml: str) -> bool:
         """Write the resolved config if it differs from the stored one.
 
-        Return ``True`` if it did.
+        Return True if it did.
         """
         if self.config_path.read_text(encoding="utf-8") == config_yaml:
             return False
@@ -249,6 +249,9 @@ class Run:
         """Return the scores by name; empty before they are written.
 
         The best validation of an early release is converted to percent.
+
+        Raises:
+            PhmrunError: (exit 3) The file is damaged, or has a wrong checksum.
         """
         return in_test_units(self._read_object(self.metrics_path), self.config_path)
 
@@ -294,9 +297,10 @@ class Run:
             raise PhmrunError(str(error), where=str(self.data_path), code=ExitCode.DATA) from error
 
     def fingerprints(self) -> dict[str, str]:
-        """Return the checksums of data and plug-ins in the run id.
+        """Return the checksums of data and plug-ins in the run id, by name.
 
-        The result may be empty for early releases.
+        They are those of ``data.json``; for runs of release 0.1, those beside the parameter counts. The result may be
+        empty for early releases.
         """
         record = self.data()
         marks = record.fingerprints if record else self.parameters().get("fingerprints", {})  # release 0.1
@@ -327,6 +331,9 @@ class Run:
         """Return the latest measurements of ``phmrun bench`` by name.
 
         The result is empty if there are none.
+
+        Raises:
+            PhmrunError: (exit 3) The file is damaged.
         """
         measurements = self._read_object(self.path / BENCH)
         if not all(isinstance(measurement, dict) for measurement in measurements.values()):

@@ -136,6 +136,7 @@ class Mirror:
         """
 
         def send(segment: Any) -> None:
+            """Log the table to a segment, with the last step if there is one."""
             import wandb
 
             table = wandb.Table(columns=list(columns), data=[list(row) for row in rows])

@@ -103,7 +103,7 @@ def attachment_scores(
 def is_punctuation(form: str) -> bool:
     """True if all characters of a word are punctuation.
 
-    An empty word is punctuation.
+    These are Unicode's categories P. An empty word is punctuation.
     """
     return all(unicodedata.category(character).startswith("P") for character in form)
 
@@ -148,13 +148,13 @@ def sentence_counts(
 
 
 def _content(labels: Sequence[str]) -> NDArray[np.bool_]:
-    """Return for each label if it is one of content words.
+    """Return an array with True for each label of content words.
 
-    Subtypes are ignored.
+    They are :data:`CONTENT_LABELS`; subtypes are ignored.
     """
     return np.array([universal(label) in CONTENT_LABELS for label in labels], dtype=np.bool_)
 
 
 def _flat(heads: Iterable[Sequence[int]]) -> NDArray[np.int64]:
-    """Return the heads of all sentences as one array."""
+    """Return the heads of all sentences as one array of int64."""
     return np.fromiter(chain.from_iterable(heads), dtype=np.int64)

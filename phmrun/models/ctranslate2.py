@@ -185,9 +185,9 @@ def _set_map(spec: Any, weight: Tensor, bias: Tensor | None) -> None:
 
 
 def _joined(linears: Iterable[nn.Module]) -> tuple[Tensor, Tensor | None]:
-    """Concatenate the weights and the biases of linear maps by outputs.
+    """Return the concatenated weights and biases of linear maps.
 
-    The bias may be ``None``.
+    They are concatenated by outputs. The bias is ``None`` if the first map has none.
     """
     parts = cast(list[nn.Linear], list(linears))
     bias = None if parts[0].bias is None else torch.cat([part.bias for part in parts])

@@ -79,6 +79,8 @@ def group_maps(start: int, widest: float, end: int, depth: int, max_groups: int)
 def block_scales(blocks: int, depths: tuple[int, int], width_multiplier: float) -> list[tuple[int, float]]:
     """Return N and w of each block.
 
+    N grows evenly from the first to the last block; w grows evenly by N_last / N_first - 1 in all.
+
     Args:
         blocks: Number of blocks (B).
         depths: N of the first and of the last block.
@@ -135,7 +137,10 @@ class DeLighTTransformation(nn.Module):
             linear.reset_parameters(glorot_std(linear.in_features, linear.out_features), zero_bias=True)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Apply the transformation, ``[…, in_features] -> […, out_features]``."""
+        """Apply the transformation: ``[…, in_features] -> […, out_features]``.
+
+        Each group map after the first reads the outputs before it and, group by group, the entered features.
+        """
         start = self._activated(self.enter_norm(self.enter(inputs)))
         hidden = start
         for number, (linear, norm, sizes) in enumerate(zip(self.maps, self.norms, self.plan, strict=True)):
@@ -166,7 +171,10 @@ class DeLighTEmbedding(nn.Module):
         self.words, self.transform, self.dropout = words, transform, dropout
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return the embeddings of token numbers, ``[…] -> […, width]``."""
+        """Return the embeddings of token numbers, ``[…] -> […, width]``.
+
+        Word vectors are scaled by the root of their width and transformed; in training dropout applies.
+        """
         vectors = self.words(tokens) * math.sqrt(self.words.embedding_dim)
         outputs: Tensor = self.transform(F.dropout(vectors, self.dropout, self.training))
         return outputs

@@ -289,6 +289,7 @@ def _norms(sublayer: Sublayer) -> tuple[Map, Map]:
     """
 
     def same(hidden: Tensor) -> Tensor:
+        """Return the argument unchanged."""
         return hidden
 
     norm, before = direct(sublayer.norm), sublayer.before
@@ -330,9 +331,9 @@ class CrossProjections(nn.Module):
         self.query = for_inference(first, application) if smaller else plain_linear(weight[0], biases[0])
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Return keys and values of the encoded source.
+        """Return the keys and the values of the encoded source.
 
-        Each is ``[batch, heads, source, head_width]``.
+        Shapes: ``[batch, source, width]`` to ``[batch, heads, source, head_width]`` each.
         """
         both = self.memory(memory).chunk(2, dim=-1)
         keys, values = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2).contiguous() for part in both)

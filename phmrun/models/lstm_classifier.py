@@ -74,6 +74,9 @@ class LSTMClassifier(nn.Module):
     def forward(self, *sentences: Sentences) -> Tensor:
         """Return the logits of the classes, ``[batch, classes]``.
 
+        With "full" matching, the summaries u and v of a pair become u, v, abs(u - v), u · v; else they are
+        concatenated.
+
         Args:
             *sentences: First sentence of each item, then the second one of pairs.
         """

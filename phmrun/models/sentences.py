@@ -101,7 +101,10 @@ class ClassScores(nn.Module):
         self.maps = nn.ModuleList(Linear(wide, narrow, **layer) for wide, narrow in itertools.pairwise(sizes))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the class scores, ``[batch, in_features] -> [batch, classes]``."""
+        """Return the class scores, ``[batch, in_features] -> [batch, classes]``.
+
+        ReLU is between the maps, dropout before each. Further outputs of the last map are cut off.
+        """
         hidden = inputs
         for number, linear in enumerate(self.maps):
             if number:

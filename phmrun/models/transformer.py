@@ -144,7 +144,11 @@ class RelativePositions(nn.Module):
         nn.init.zeros_(self.table)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Return the biases of positions ``queries [length]`` and ``keys [memory_length]``.
+        """Return the biases of each query's position to each key's.
+
+        Args:
+            queries: Positions of queries, ``[length]``.
+            keys: Positions of keys, ``[memory_length]``.
 
         Returns:
             ``[1, heads, length, memory_length]``.
@@ -192,10 +196,10 @@ class EncoderLayer(nn.Module):
         self.feedforward = feedforward
 
     def forward(self, inputs: Tensor, mask: Tensor | None) -> Tensor:
-        """Apply the layer: ``[batch, source, width] -> [batch, source, width]``.
+        """Apply self-attention, then the feed-forward block.
 
         Args:
-            inputs: ``[batch, source, width]``.
+            inputs: ``[batch, source, width]``, as the outputs.
             mask: ``[batch, 1, 1, source]``, True at tokens; or scores to add, ``[batch, heads, source, source]``;
                 ``None``: no mask.
         """
@@ -212,10 +216,10 @@ class DecoderLayer(nn.Module):
         self.feedforward = feedforward
 
     def forward(self, inputs: Tensor, memory: Tensor, mask: Tensor | None, positions: Tensor | None = None) -> Tensor:
-        """Apply the layer: ``[batch, target, width] -> [batch, target, width]``.
+        """Apply self-attention, attention to the source, feed-forward block.
 
         Args:
-            inputs: ``[batch, target, width]``.
+            inputs: ``[batch, target, width]``, as the outputs.
             memory: Encoded source ``[batch, source, width]``.
             mask: Mask of the source ``[batch, 1, 1, source]``, True at tokens; ``None``: no padding.
             positions: Scores to add in self-attention, ``[1, heads, target, target]``, -inf in the future; ``None``:
@@ -292,9 +296,9 @@ class EncoderDecoder(nn.Module):
         return self.decoder_norm(hidden)
 
     def embed(self, embedding: nn.Module, tokens: Tensor) -> Tensor:
-        """Return scaled embeddings plus positions (if any), with dropout.
+        """Return scaled embeddings plus positions (if any).
 
-        Shapes: ``[batch, length] -> [batch, length, width]``.
+        In training, dropout applies. Shapes: ``[batch, length] -> [batch, length, width]``.
         """
         vectors = embedding(tokens) * self.scale
         if self.positions is not None:
@@ -399,7 +403,10 @@ def with_tables(network: EncoderDecoder) -> EncoderDecoder:
 
 
 def build_norm(normalization: Normalization, width: int) -> nn.Module:
-    """Build a layer norm, or a root-mean-square norm with T5's ε of 1e-6."""
+    """Build the layer norm, or root-mean-square norm, of a width.
+
+    The latter has T5's ε of 1e-6.
+    """
     return nn.LayerNorm(width) if normalization == "layer" else nn.RMSNorm(width, eps=1e-6)
 
 

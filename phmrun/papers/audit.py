@@ -186,7 +186,7 @@ class _Networks:
         return Printed.parse(row.published[heading], self.table.columns[heading].unit, row.digits.get(heading))
 
     def agree(self, cells: Sequence[tuple[PaperRow, str]]) -> bool:
-        """True if printed counts equal the networks', rounded or cut."""
+        """True if each printed count is the network's, rounded or cut."""
         return all(
             judge(self.printed(row, heading), self.count(row, heading)) is not Match.NONE for row, heading in cells
         )
@@ -257,7 +257,7 @@ def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
 def _fitted(row: PaperRow, heading: str) -> str:
     """Return a note if an option was chosen to meet the printed number.
 
-    Else, return an empty text.
+    Otherwise, the note is empty.
     """
     return f"chosen to meet the printed number: {row.inferred[heading]}" if heading in row.inferred else ""
 

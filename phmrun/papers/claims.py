@@ -306,7 +306,7 @@ class Evidence:
         return difference(sides[0].values, sides[1].values, Design()), seeds
 
     def share_of(self, file: str, claim: Claim) -> float:
-        """Return the parameters of a claim's row / the other's.
+        """Return the parameters of a claim's row divided by the other row's.
 
         They are counted on the networks.
         """
@@ -320,7 +320,7 @@ class Evidence:
 
 
 def _unseen(config: Experiment) -> Inspected:
-    """Raise an error instead of inspecting data.
+    """Raise a `PhmrunError` (exit 3) instead of inspecting data.
 
     It is passed to the planner, which needs no data here.
     """

@@ -50,7 +50,7 @@ def judge(printed: Printed, computed: Fraction | int) -> Match:
 def headline(verdicts: Sequence[str]) -> str:
     """Return a one-line count of verdicts.
 
-    Figures that follow from the settings come first, then other verdicts that occur.
+    "12 of 14 figures follow from the settings; 1 rounded, 1 differs": other verdicts are named only if they occur.
     """
     counts = {name: verdicts.count(name) for name in (str(verdict) for verdict in Verdict)}
     others = ", ".join(f"{count} {name}" for name, count in counts.items() if count and name != Verdict.FOLLOWS)

@@ -93,7 +93,10 @@ class Answer:
         return next((reason for begin, reason in self._asked.withdrawn.items() if name.startswith(begin)), "")
 
     def _comparisons(self) -> Iterator[Compared]:
-        """Yield the comparisons that have an interval, by row and score."""
+        """Yield each difference that has an interval, sorted by row and column.
+
+        A comparison without an interval is left out.
+        """
         for (row, column), comparison in sorted(self._differences.items()):
             shown = comparison.judgement.difference
             if shown is not None:
@@ -117,7 +120,10 @@ class Answer:
 
     @property
     def reference(self) -> str:
-        """Score of the dense row with its deviation and seeds; a dash without runs."""
+        """First score of the dense row: "76.40 ± 0.31, 3 seeds".
+
+        Without a deviation, "± …" is left out; without runs or a dense row, the text is a dash.
+        """
         dense = next((f[0] for f in self._table.figures if f[0].entries and f[0].entries[0].dense), None)
         numbers = dense.numbers[0] if dense else None
         if numbers is None or numbers.mean is None:

@@ -84,8 +84,9 @@ def _pareto(table: ResultTable, path: Path) -> Iterable[Picture]:
 def _curves(statuses: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
     """Draw training curves, one picture per task.
 
-    They are those of finished cells' first seeds. At most :data:`MOST_CURVES` cells are drawn. A task whose histories
-    have no common score is skipped. Writes an SVG file beside ``path`` for each picture, and yields it.
+    They are those of finished cells' first seeds. At most :data:`MOST_CURVES` cells are drawn. A task is skipped if its
+    histories have no common score, or one of an early release is damaged. Writes an SVG file beside ``path`` for each
+    picture, and yields it.
 
     Raises:
         PhmrunError: (exit 3) A history differs from its manifest.
@@ -114,7 +115,8 @@ def _curves(statuses: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
 def _runs(statuses: Iterable[CellStatus]) -> Listing:
     """Return a table of cells.
 
-    Columns: cell, state, parameters, main score, training time, run id, and the reason why it is not done.
+    Columns: cell, state, parameters, main score, training time, run id, and the reason why it is not done. What is not
+    on record is empty.
     """
     rows = []
     for status in statuses:

@@ -164,10 +164,10 @@ def compare_cells(
 
 
 def scored(figure: Figure, score: str) -> Scored:
-    """Return the scores of a cell's counted seeds.
+    """Return the scores of a cell's counted seeds, sorted by seed.
 
-    They are sorted by seed. Seeds that chose its settings are left out. A diverged run is NaN; other runs without a
-    score are left out.
+    Seeds that chose its settings are left out and counted in ``dropped``. A diverged run, or one past the divergence
+    floor, is NaN and has no path among the runs; other runs without a score are left out.
     """
     values: dict[str, tuple[float, Path | None]] = {}
     dropped = 0
@@ -262,7 +262,8 @@ def pairs(table: ResultTable, baseline: Mapping[str, Any] | None = None) -> Iter
 def withheld(table: ResultTable) -> dict[Place, str]:
     """Return the reasons, by place, of cells not compared.
 
-    They were trained for another length. All of their baselines were trained for another length.
+    These are the cells whose baselines were all trained for another length: "not compared: trained for 500 steps, dense
+    for 1,000 steps".
     """
     return {
         place: f"not compared: trained for {_listed(figure)}, dense for {_listed(candidates[0])}"
@@ -295,7 +296,10 @@ def _candidates(
 
 
 def _listed(figure: Figure) -> str:
-    """Return a cell's training lengths joined by "and"."""
+    """Return a cell's training lengths joined by "and".
+
+    An empty one is "an unknown number of steps".
+    """
     return " and ".join(length or "an unknown number of steps" for length in figure.lengths)
 
 
@@ -308,5 +312,5 @@ def _is_baseline(figure: Figure, where: Mapping[str, Any] | None) -> bool:
 
 
 def _data(figure: Figure) -> set[str]:
-    """Return the tasks and data of a cell's experiments."""
+    """Return the distinct texts "TASK DATA" of a cell's experiments."""
     return {f"{entry.label('task')} {entry.label('data')}" for entry in figure.entries}

@@ -149,7 +149,10 @@ def _costs(entries: Sequence[Entry], names: Sequence[str]) -> list[str]:
 
 
 def _front(table: ResultTable, column: int, cost: str) -> set[int]:
-    """Return the indices of rows on the Pareto front of a column's first score."""
+    """Return the indices of rows on the Pareto front of a cost.
+
+    The score is the column's first. Rows without the cost or the score are left out.
+    """
     points = []
     for number, figures in enumerate(table.figures):
         size, mean = cost_of(figures[column].entries, cost), figures[column].numbers[0].mean

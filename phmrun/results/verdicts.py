@@ -51,9 +51,10 @@ def verdict_words(comparison: RowComparison) -> str:
 
 
 def verdict_cells(comparison: RowComparison) -> list[str]:
-    """Return the cells of a verdict below :data:`HEADINGS`.
+    """Return the six cells of a verdict below :data:`HEADINGS`.
 
-    Without a difference, all but the last are empty.
+    They are the difference, "low to high", p-value, detectable difference, seeds (of both if they differ), and the
+    verdict in words. Without a difference, all but the last are empty.
     """
     judgement = comparison.judgement
     shown = judgement.difference
@@ -66,9 +67,9 @@ def verdict_cells(comparison: RowComparison) -> list[str]:
 
 
 def collapsed_cell(comparison: RowComparison) -> str:
-    """Return the shares of collapsed seeds with Fisher's exact test: "2 of 6, 0 of 6; 0.45".
+    """Return the shares of collapsed seeds of row and reference.
 
-    Without collapsed seeds, the p-value is left out.
+    Fisher's p-value follows them: "2 of 6, 0 of 6; 0.45". Without collapsed seeds, it is left out.
     """
     judgement = comparison.judgement
     shares = (f"{lost} of {all_of}" for lost, all_of in zip(judgement.collapsed, judgement.seeds, strict=True))

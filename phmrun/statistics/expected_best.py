@@ -15,7 +15,8 @@ from collections.abc import Sequence
 def expected_best(scores: Sequence[float], *, lower_is_better: bool = False) -> list[float]:
     """Return the expected best score for 1, 2, … N trials.
 
-    The result is empty without scores.
+    For k trials: Σ_i v_i · ((i / N)^k - ((i - 1) / N)^k), with the scores v_i from the worst (i = 1) to the best. The
+    result is empty without scores.
     """
     ordered = sorted(scores, reverse=lower_is_better)
     count = len(ordered)

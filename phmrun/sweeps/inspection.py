@@ -64,7 +64,10 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
     def data_of(config: Experiment) -> tuple[dict[str, str], tuple[int, ...] | None]:
         """Return the checksums of data and plug-ins, and vocabulary sizes.
 
-        See `_learnt_sizes`.
+        The sizes are ``None`` for large data.
+
+        Raises:
+            PhmrunError: (exit 3) The training data are missing or malformed.
         """
         data = build_data(config)
         data.require("train")
@@ -103,7 +106,7 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
 def _learnt_sizes(data: DataModule) -> tuple[int, ...] | None:
     """Return the sizes of the vocabulary built from the data.
 
-    The result is ``None`` above :data:`SMALL` bytes.
+    The result is ``None`` if the training files have more than :data:`SMALL` bytes.
     """
     size = sum(path.stat().st_size for path in data.sources("train"))
     return data.vocabulary.sizes if size <= SMALL else None
@@ -168,6 +171,6 @@ _READ: dict[tuple[Path, int, OptionsOf], tuple[str, str]] = {}
 
 
 def _key(settings: Mapping[str, object]) -> str:
-    """Return the task and the data settings as JSON."""
+    """Return the task and the data settings as JSON, with sorted keys."""
     chosen = {key: value for key, value in settings.items() if key == "task" or key.partition(".")[0] == DATA}
     return json.dumps(chosen, sort_keys=True, default=str)

@@ -102,23 +102,23 @@ class PaperRow(Section):
     note: str | dict[str, str] = Field("", description="Reason why a count is not exact; for all counts, or by column.")
 
     def missing_in(self, column: str) -> str:
-        """Return the facts that the paper does not state.
+        """Return the facts behind a column's count that the paper leaves open.
 
-        They are those behind this column's count. The result is empty if none.
+        If ``missing`` is a text, it holds for all columns. The result is empty if there are none.
         """
         return self.missing if isinstance(self.missing, str) else self.missing.get(column, "")
 
     def quoted_in(self, column: str) -> str:
         """Return the source of a quoted cell.
 
-        The result is empty for the paper's own.
+        If ``quoted`` is a text, it holds for all columns. The result is empty for the paper's own numbers.
         """
         return self.quoted if isinstance(self.quoted, str) else self.quoted.get(column, "")
 
     def note_on(self, column: str) -> str:
         """Return the note on a cell.
 
-        The result is empty if there is none.
+        If ``note`` is a text, it holds for all columns. The result is empty if there is none.
         """
         return self.note if isinstance(self.note, str) else self.note.get(column, "")
 
@@ -155,12 +155,12 @@ class PaperTable(Section):
         return self
 
     def _check_row(self, row: PaperRow) -> None:
-        """Check a row.
+        """Check a row: references to rows and columns, numbers, readings.
 
-        Its references to rows and columns, printed numbers, and readings are checked.
+        A row with missing facts needs another reading, unless the whole row is quoted.
 
         Raises:
-            ValueError: One of them is invalid.
+            ValueError: A reference leads nowhere, a printed number cannot be parsed, or another reading is missing.
         """
         if row.against is not None and row.against not in [other.name for other in self.rows]:
             raise ValueError(f"row {row.name}: there is no row {row.against!r} to compare with")

@@ -97,7 +97,10 @@ class Plan:
 
     @property
     def runs(self) -> dict[str, Cell]:
-        """Cells that can be run, by run id (the first of each)."""
+        """Cells that can be run, by run id (the first of each).
+
+        Cells without a run id are left out.
+        """
         by_id: dict[str, Cell] = {}
         for cell in self.cells:
             if cell.run_id is not None:
@@ -222,8 +225,11 @@ def _resolved(
 ) -> Cell:
     """Return a cell that is not inspected yet.
 
-    Invalid settings become its fault. ``published`` are the sources of a paper's row without the sweep's own; the cell
-    departs from the paper if they give another network.
+    Invalid settings become its fault, and it has no configuration. ``published`` are the sources of a paper's row
+    without the sweep's own; the cell departs from the paper if they give another ``model.network``.
+
+    Raises:
+        PhmrunError: (exit 2) The task is unknown.
     """
     schema = TASKS.get(task).load("schema")
     try:

@@ -116,7 +116,7 @@ def maker(made: Plan, ledger: Path | None = None) -> Callable[[Cell, Mapping[str
 
 
 def tuned_rows(made: Plan, runs_dir: Path) -> list[Tuned]:
-    """Return the rows of a sweep with their trials.
+    """Return the rows of a sweep with their trials, from recorded runs.
 
     The result is empty if the sweep tunes nothing.
     """

@@ -36,7 +36,11 @@ class Interval:
     high: float  # greatest value
 
     def suggest(self, trial: Any) -> float:
-        """Return the value that an Optuna trial suggests."""
+        """Return the value that an Optuna trial suggests within the range.
+
+        It is an integer if the bounds are. The scale is logarithmic if the upper bound is at least ten times the lower,
+        positive one.
+        """
         logarithmic = 0 < self.low * 10 <= self.high
         if isinstance(self.low, int):
             return int(trial.suggest_int(self.key, self.low, self.high, log=logarithmic))
@@ -60,7 +64,7 @@ class Choice:
     values: tuple[Any, ...]  # numbers, texts, booleans
 
     def suggest(self, trial: Any) -> Any:
-        """Return the value that an Optuna trial suggests, one of the list."""
+        """Return the value of the list that an Optuna trial suggests."""
         return trial.suggest_categorical(self.key, list(self.values))
 
     def rounded(self, value: Any) -> Any:

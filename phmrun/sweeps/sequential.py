@@ -259,7 +259,8 @@ def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
 def wanted(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
     """Return the unfinished cells up to the next look.
 
-    They are of rows that are open, and of their baselines. Diverged cells are not among them.
+    They are of rows that are open, and of their baselines; families without a baseline have none. Diverged cells are
+    not among them.
     """
     chosen: list[CellStatus] = []
     for family in families(statuses):

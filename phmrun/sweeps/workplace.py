@@ -52,7 +52,8 @@ class Workplace:
     def job(self, cell: Cell, threads: int = 0) -> Job:
         """Return the job of a cell.
 
-        Its configuration is written, and its run directory created. An existing run is left unchanged.
+        Its configuration is written, and its run directory created. An existing run is left unchanged. The command is
+        ``phmrun train`` with the configuration and the sweep's plug-ins.
 
         Args:
             cell: A cell that can be run.

@@ -222,10 +222,10 @@ def _body(line: str) -> str:
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield each sentence's first line number and lines.
+    """Yield the number of each sentence's first line, and its lines.
 
-    The blank line is included. Extra blank lines begin the next sentence's block; at the end of the file they form a
-    block.
+    The blank line after it is included. Extra blank lines begin the next sentence's block; at the end of the file they
+    form a block.
     """
     block: list[str] = []
     begun, number = False, 0

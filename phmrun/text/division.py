@@ -76,7 +76,10 @@ def without_empty(files: tuple[Path, Path], cache: Path) -> tuple[Path, Path]:
 
 
 def fraction(text: str) -> float:
-    """Return a number from 0 to 1 that depends on the text alone (its SHA-256)."""
+    """Return a number from 0 to below 1 that depends on the text alone.
+
+    It is the first 64 bits of the text's SHA-256, divided by 2^64.
+    """
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
 
 
@@ -105,7 +108,8 @@ def _made(
 ) -> Path:
     """Return a cached directory with lines sorted into parts.
 
-    It is made if it is missing. Lines for which ``part`` returns None are left out.
+    It is built if it is missing. ``part`` returns the name of a line's part from its number (from 0) and its texts;
+    lines for which it returns None are left out. Files are named ``part.side``.
 
     Raises:
         PhmrunError: (exit 3) A part would be empty, or a file is malformed.

@@ -148,9 +148,10 @@ class PairReader(Iterator[Pair]):
         raise PhmrunError(what, where=where, valid=sorted(self.names), hint=hint, code=ExitCode.DATA)
 
     def _counts(self) -> Counter[str]:
-        """Return the number of pairs by label.
+        """Return the number of pairs by label in the file, without its mapping.
 
-        Reading ends at the first line that cannot be read. Pairs without a gold label are left out.
+        Reading ends at the first line that cannot be read. Pairs without a gold label, or whose label is no text, are
+        left out.
         """
         counts = Counter[str]()
         with suppress(PhmrunError):
@@ -213,7 +214,7 @@ def read_pairs(path: str | PathLike[str], format: str, names: Mapping[str, str] 
 
 
 def _sentence(text: Any, place: str, where: str) -> str:
-    """Return a sentence with single spaces.
+    """Return a sentence with single spaces, without surrounding ones.
 
     ``place`` is "first" or "second".
 
@@ -245,7 +246,7 @@ def _dnli(path: Path) -> Iterator[Row]:
 def _quora(path: Path) -> Iterator[Row]:
     """Yield the rows of Quora's release or Wang et al.'s division.
 
-    The header tells the release.
+    A header that begins with "id" tells the release; the division has four columns without quoting.
     """
     if _first_line(path).lstrip().startswith("id\t"):
         yield from _quoted_table(path, ("question1", "question2", "is_duplicate"))

@@ -36,7 +36,10 @@ class SubwordVocabulary(Vocabulary):
         super().__init__(kind, pieces, size=size, requested=requested)
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of one line, without beginning and end tokens."""
+        """Return the token ids of one line, without beginning and end tokens.
+
+        Characters that the model lacks become unknown tokens.
+        """
         ids: list[int] = self._processor.encode(text)
         return ids
 
@@ -178,7 +181,7 @@ class PieceVocabulary(Vocabulary):
         self._numbers = {piece: number for number, piece in enumerate(pieces) if number >= len(SPECIALS)}
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of one line's pieces, without beginning and end tokens.
+        """Return the ids of one line's pieces, without beginning and end.
 
         Pieces that are not in the vocabulary are unknown.
         """

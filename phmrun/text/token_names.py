@@ -23,9 +23,10 @@ def token_names(vocabulary: Vocabulary) -> list[str]:
 
 
 def write_models(vocabularies: Vocabularies, directory: Path) -> None:
-    """Write the SentencePiece models of a pair of vocabularies, if any.
+    """Write the SentencePiece models of a pair of vocabularies.
 
-    Files: ``subwords.model`` if joint, else ``source.model`` and ``target.model``.
+    Files: ``subwords.model`` if joint, else ``source.model`` and ``target.model``. Vocabularies of another kind are
+    skipped.
     """
     for name, vocabulary in sides(vocabularies).items():
         if has_model(vocabulary):

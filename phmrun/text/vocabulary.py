@@ -187,7 +187,10 @@ class WordVocabulary(Vocabulary):
         self._ids = {word: index for index, word in enumerate(words) if index >= len(SPECIALS)}
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of the words of one line, without beginning and end tokens."""
+        """Return the ids of one line's words, without beginning and end.
+
+        Words are split at white space; those not in the vocabulary are unknown.
+        """
         ids = self._ids
         return [ids.get(word, UNK) for word in text.split()]
 
@@ -204,7 +207,12 @@ class WordVocabulary(Vocabulary):
 
     @classmethod
     def of(cls, content: bytes, description: Mapping[str, Any]) -> Self:
-        """Build the vocabulary from a list of words."""
+        """Build the vocabulary from a list of words, one a line.
+
+        Raises:
+            ValueError: The text is not UTF-8, or holds no valid list.
+            LookupError: The description lacks a key.
+        """
         words = content.decode().split("\n")[:-1]
         return cls(words, size=description["size"], requested=description["requested"])
 

@@ -47,7 +47,10 @@ class CodebookEmbedding(nn.Module):
         self.register_buffer("codewords", codewords)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Look up the vectors of token ids: ``[…] -> […, width]``."""
+        """Look up the vectors of token ids: ``[…] -> […, width]``.
+
+        Each is the sum of its M codewords.
+        """
         return _decoded(self.codes[tokens], self.codewords)
 
     @property
@@ -57,7 +60,10 @@ class CodebookEmbedding(nn.Module):
 
     @property
     def bytes(self) -> int:
-        """Size in bytes, with the codes packed to bits."""
+        """Size in bytes of the codes, packed to bits, and the codewords.
+
+        A code takes log₂ K bits, rounded up.
+        """
         books, size, _ = self.codewords.shape
         bits = self.num_embeddings * books * math.ceil(math.log2(size))
         return math.ceil(bits / 8) + self.codewords.numel() * self.codewords.element_size()
@@ -72,7 +78,9 @@ class CodebookEmbedding(nn.Module):
 def compress(
     table: Tensor, codebooks: int, codewords: int, *, rounds: int = ROUNDS, seed: int = 0
 ) -> CodebookEmbedding:
-    """Approximate a table by sums of codewords, by alternating least squares.
+    """Approximate a table by sums of codewords.
+
+    Codewords and codes alternate: least squares, then the nearest codeword in each codebook.
 
     Args:
         table: Vectors ``[words, width]``; unchanged.
@@ -123,7 +131,11 @@ class CodeLearner(nn.Module):
     def forward(self, vectors: Tensor, noise: Tensor) -> Tensor:
         """Return vectors rebuilt from soft codes, ``[words, width]``.
 
-        ``noise [words, M, K]`` is drawn from Gumbel(0, 1).
+        Codes are softmax(log α + noise).
+
+        Args:
+            vectors: ``[words, width]``.
+            noise: ``[words, M, K]``, drawn from Gumbel(0, 1).
         """
         return torch.einsum("vmk,mkd->vd", (self.strengths(vectors) + noise).softmax(-1), self.books)
 
@@ -133,9 +145,18 @@ def learn_codes(
 ) -> CodebookEmbedding:
     """Approximate a table, with codes learned by gradient descent.
 
-    The result is that of :func:`compress`. ``steps`` is the number of steps of Adam. Runs on the CPU and shows
-    progress; the result is on the table's device. ``rate`` is Adam's learning rate. The global random state is
-    unchanged.
+    Runs on the CPU and shows progress. The global random state is unchanged.
+
+    Args:
+        table: Vectors ``[words, width]``; unchanged.
+        codebooks: M.
+        codewords: K.
+        steps: Steps of Adam.
+        rate: Adam's learning rate.
+        seed: Seed of the initial weights, batches and noise.
+
+    Returns:
+        An embedding as of :func:`compress`, on the table's device.
 
     Raises:
         PhmrunError: (exit 2) There are no codebooks, or fewer than two codewords.

@@ -225,9 +225,9 @@ class LanguageModelExperiment(Experiment):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Vocabulary entries, padded.
+        """Number of vocabulary entries, padded, as a tuple of length 1.
 
-        They are as configured, else those of the corpus (10,000 if unknown).
+        It is as configured, else that of the corpus (10,000 if unknown).
         """
         vocabulary = self.data.vocabulary
         size = vocabulary.size or ENTRIES.get(self.data.name, ENTRIES["ptb"])

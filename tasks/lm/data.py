@@ -256,10 +256,10 @@ def build_data(config: LanguageModelExperiment, cache: Path) -> StreamData:
 
 
 def stream_settings(data: StreamDataConfig, files: Files) -> StreamSettings:
-    """Return the tokenization settings.
+    """Return the settings of tokenization and vocabulary.
 
     The user's own untokenized text is split at punctuation, and its words that occur once are unknown, unless
-    configured otherwise.
+    configured otherwise. Other texts are split as configured, and no word is unknown by default.
     """
     words = data.vocabulary
     raw = data.name == "files" and data.splitting == "auto" and "train" in files and is_raw(files["train"])
@@ -270,7 +270,7 @@ def stream_settings(data: StreamDataConfig, files: Files) -> StreamSettings:
 def is_raw(path: Path) -> bool:
     """True if over 1 % of words end with attached punctuation.
 
-    Only a text's first :data:`LINES` lines are read.
+    Only a text's first :data:`LINES` lines are read. Marks are , ; : ! ? behind a letter or digit.
     """
     words = [word for _, line in islice(numbered_lines(path, longest=LONGEST_LINE), LINES) for word in line.split()]
     attached = sum(len(word) > 1 and word[-1] in ",;:!?" and word[-2].isalnum() for word in words)

@@ -86,7 +86,8 @@ class LSTMLanguageModel(nn.Module):
     def _words(self, tokens: Tensor) -> Tensor:
         """Return the first LSTM's inputs, ``[…, width]``.
 
-        In training, whole words are dropped.
+        In training, each word of the vocabulary is dropped as a whole with probability ``word_dropout``; others are
+        scaled up.
         """
         vectors: Tensor = self.embedding(tokens) if self.define is None else self.define(tokens)
         if self.training and self.word_dropout:

@@ -51,9 +51,10 @@ class KneserNey:
         self._add(keys, np.bincount(ends[real], minlength=len(keys)))  # type: ignore[index]
 
     def _add(self, keys: Ids, counts: Ids) -> None:
-        """Append the next order.
+        """Append the next order, with smoothed counts of its sequences.
 
-        Its histories are the sequences of the order before.
+        Keys are index of the history (in the order before) · words + word; ``counts`` are theirs. Each sequence keeps
+        its discounted share of its history; the rest of a history goes to the order before.
         """
         histories = len(self.orders[-1].keys) if self.orders else 1
         histories_of = keys // self.words
@@ -97,7 +98,7 @@ class KneserNey:
 def discounts(counts: Ids) -> tuple[float, float, float]:
     """Return D for counts of 1, 2 and more.
 
-    ½, 1, 1½ if a count of counts is 0 or a discount would be out of range.
+    They are Chen and Goodman's estimates; ½, 1, 1½ if a count of counts is 0 or a discount would be out of range.
     """
     n1, n2, n3, n4 = (int((counts == number).sum()) for number in (1, 2, 3, 4))
     if not all((n1, n2, n3, n4)):

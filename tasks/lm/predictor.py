@@ -266,7 +266,10 @@ class LanguageModelPredictor:
         return f"{self._unit()}|streams:{scoring.streams}|length:{scoring.length}|memory:{self.reach}{codes}"
 
     def _read(self, tokens: Sequence[int], state: State | None) -> tuple[Tensor, State]:
-        """Return the hidden vectors ``[length, width]`` of further words, and the new state."""
+        """Return hidden vectors ``[length, width]`` of further words, and the state.
+
+        The state is that after the words. ``state`` is None at the beginning of a text.
+        """
         reading = self.network(torch.tensor([list(tokens)], device=self.device), state)
         return reading.hidden[0], reading.state
 
@@ -294,7 +297,8 @@ class LanguageModelPredictor:
     def _continuations(self, lines: Iterable[str]) -> Iterator[Answer]:
         """Yield the continuations of each line, with the line itself in front.
 
-        The continuations of a line are separated by newlines.
+        The random numbers of line k have the seed ``prompting.seed`` + k. The continuations of a line are separated by
+        newlines; the answer's "prediction" is a text, or a list of several.
         """
         for number, line in enumerate(lines):
             generator = torch.Generator().manual_seed(self.prompting.seed + number)
@@ -331,7 +335,14 @@ def build_predictor(
 ) -> LanguageModelPredictor:
     """Build the predictor of a trained module.
 
-    ``options`` are ``weights`` and ``device``. ``batch_size`` replaces the configured number of parts read at a time.
+    The vectors are compressed if ``decoding.codebooks`` is set.
+
+    Args:
+        config: The experiment.
+        module: Its trained module.
+        vocabulary: Its vocabulary.
+        batch_size: Number of parts read at a time; the configured one if ``None``.
+        **options: ``weights`` and ``device``.
     """
     decoding = config.decoding
     choice = Choice(decoding.choice, decoding.temperature, decoding.top_k, decoding.top_p)

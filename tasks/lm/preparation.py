@@ -125,7 +125,11 @@ def prepare_stream(
         return count_words(lines, where=str(files[TRAIN]), **asdict(settings))
 
     def encode(split: str, vocabulary: StreamVocabulary, path: Path) -> dict[str, Any]:
-        """Write the store of a split, and return its statistics."""
+        """Write the store of a split, and return its statistics.
+
+        Keys: lines, characters, tokens, unknown, types, unknown_rate (0–1). A note on stderr follows the training
+        split.
+        """
         tally = Tally(text_lines(files[split], f"encoding {split}"))
         words, size = chunks_of_words(tally, vocabulary.splitting), len(vocabulary)
         stored = write_stream(path, words, vocabulary.ids, unknown=vocabulary.unknown, vocabulary_size=size)

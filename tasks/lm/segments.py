@@ -93,7 +93,10 @@ class SegmentPlan:
         return len(self.starts(epoch))
 
     def steps_in_epochs(self, epochs: int) -> int:
-        """Return the optimizer steps that complete this many epochs, rounded up."""
+        """Return the optimizer steps that complete this many epochs.
+
+        A last, partial step counts as one.
+        """
         total = sum(self.batches_in(epoch) for epoch in range(epochs)) if self.random else epochs * self.batches_in(0)
         return -(-total // self.accumulate)
 

@@ -49,6 +49,8 @@ class RelativeAttention(nn.Module):
     ) -> Tensor:
         """Attend from ``inputs`` to ``memory`` and to earlier inputs.
 
+        An input also attends to itself; later inputs are masked.
+
         Args:
             inputs: ``[batch, length, width]``.
             memory: ``[batch, memory, width]``.
@@ -109,7 +111,11 @@ class XLLayer(nn.Module):
     def forward(
         self, inputs: Tensor, memory: Tensor, distances: Tensor, bias: SharedBias, reach: int | None = None
     ) -> Tensor:
-        """Map ``[batch, length, width] -> [batch, length, width]``; see :class:`RelativeAttention`."""
+        """Apply attention, then the feed-forward block.
+
+        Each has a residual connection, a norm behind it and dropout in training. Shapes: ``[batch, length, width] ->
+        [batch, length, width]``; arguments are those of :class:`RelativeAttention`.
+        """
         hidden = self.attention_norm(inputs + self._drop(self.attention(inputs, memory, distances, bias, reach)))
         return cast(Tensor, self.feedforward_norm(hidden + self._drop(self.feedforward(hidden))))
 

@@ -41,11 +41,14 @@ class StreamVocabulary(Vocabulary):
 
     @property
     def sizes(self) -> tuple[int]:
-        """Sizes that the network is built for."""
+        """Rows of the embedding, padding included, as a tuple of length 1."""
         return (len(self),)
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a line's words, without its end."""
+        """Return the ids of a line's words, without its end.
+
+        Words that are not in the vocabulary have the id of the unknown word.
+        """
         ids, unknown = self.ids, self.unknown
         return [ids.get(word, unknown) for word in split_line(text, self.splitting)]
 
@@ -63,11 +66,14 @@ class StreamVocabulary(Vocabulary):
         return "".join(text)
 
     def content(self) -> bytes:
-        """Return words and counts, one word per line."""
+        """Return UTF-8 lines of a word, a tab and its count."""
         return "".join(f"{word}\t{count}\n" for word, count in zip(self.tokens, self.counts, strict=True)).encode()
 
     def description(self) -> dict[str, Any]:
-        """Return the content of ``vocabulary.json``, without the checksum."""
+        """Return the content of ``vocabulary.json``, without the checksum.
+
+        Keys: kind, size, entries, splitting.
+        """
         return {"kind": self.kind, "size": len(self), "entries": self.entries, "splitting": self.splitting}
 
     @classmethod
@@ -85,7 +91,7 @@ class StreamVocabulary(Vocabulary):
 def split_line(line: str, splitting: Splitting) -> list[str]:
     """Return the words of a line, without its end.
 
-    "punctuation" also splits off marks and clitics.
+    "space" splits at white space; "punctuation" also splits off marks and clitics. Case is kept.
     """
     return line.split() if splitting == "space" else spaced(line, False, splitting).split()
 

@@ -95,9 +95,9 @@ def read(path: Path, format: str, labels: Mapping[str, str] | None = None) -> It
 
 
 def find_vectors(path: Path) -> Path:
-    """Return the path of word vectors.
+    """Return the path of a file of word vectors.
 
-    It is relative to here or to the data directory.
+    It is relative to the working directory, else to the data directory.
 
     Raises:
         PhmrunError: (exit 3) The file is in neither place.
@@ -111,7 +111,10 @@ def find_vectors(path: Path) -> Path:
 
 
 def _readers(config: NLIExperiment, paths: Mapping[str, Path]) -> dict[str, Reader]:
-    """Return a reader for each split's file."""
+    """Return a reader for each split's file, by split.
+
+    It reads the experiment's format and mapping of labels.
+    """
     return {split: partial(read, path, config.format, config.data.labels) for split, path in paths.items()}
 
 
@@ -155,9 +158,10 @@ def _parts(readers: Mapping[str, Reader]) -> Iterator[Item | LeftOut]:
 
 
 def words_of_pair(premise: str, hypothesis: str) -> Iterator[str]:
-    """Yield the features of a pair.
+    """Yield the features of a pair: "p:dog", "h:dog", "both:dog", "h-alone:dog".
 
-    They are words of the premise, of the hypothesis, of both, of the hypothesis only.
+    They are words of the premise, of the hypothesis, of both, and of the hypothesis only; each once, in lower case,
+    without attached punctuation, sorted within a kind.
     """
     first, second = (set(spaced(text, True, "punctuation").split()) for text in (premise, hypothesis))
     for place, words in (("p", first), ("h", second), ("both", first & second), ("h-alone", second - first)):

@@ -36,10 +36,12 @@ def build_data(config: TranslationExperiment, cache: Path) -> ParallelData:
 
 
 def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
-    """Return the built-in corpus, unpacked into ``cache``, with the dictionary baseline.
+    """Return the built-in corpus, unpacked into ``cache``.
+
+    It has the dictionary baseline, and parts of the test set.
 
     Raises:
-        PhmrunError: (exit 2) The languages are not English and German.
+        PhmrunError: (exit 2) The languages are not English and German, in either direction.
     """
     require_languages(data, ("en", "de"))
     directory = builtin.unpack("translation", cache)
@@ -107,7 +109,7 @@ def dictionary_baseline(train: Iterable[tuple[str, str]], sources: Sequence[str]
 def tokens(text: str) -> list[str]:
     """Return words and the marks ``. , ?`` of a sentence.
 
-    Its first letter is in lower case.
+    Its first letter is in lower case. The result is empty without words.
     """
     pieces = _TOKEN.findall(text)
     return [pieces[0][0].lower() + pieces[0][1:], *pieces[1:]] if pieces else []

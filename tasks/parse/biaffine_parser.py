@@ -22,7 +22,7 @@ Group = tuple[int, int, int]
 
 
 def spelling_groups(counts: Sequence[int]) -> tuple[Group, ...]:
-    """Return groups of spellings of similar length.
+    """Return groups of spellings of similar length: start, end, longest.
 
     They keep the padding small. In a group, no spelling is twice as long as another.
 

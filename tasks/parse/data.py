@@ -157,6 +157,9 @@ class TreebankData(BucketedData[TreebankVocabulary]):
     def sentences(self, split: str) -> Sequence[Sentence]:
         """Return the trees of a split in the order of its files.
 
+        With ``hold_out``, "dev" is a share of the training trees. "train" has the others, without sentences that are
+        too long and only the configured share.
+
         Raises:
             PhmrunError: (exit 3) A file is malformed, or no training sentence is left.
         """
@@ -218,7 +221,11 @@ class TreebankData(BucketedData[TreebankVocabulary]):
             self.sentences(split)
 
     def statistics(self) -> dict[str, Any]:
-        """Return the vocabulary's sizes, and sentences and words by split."""
+        """Return the vocabulary's sizes, and facts of each split.
+
+        These are sentences, words, mean and greatest length (words), and the share (0–1) of unknown words, for "train"
+        and "dev".
+        """
         sizes = dict(zip(("words", "tags", "characters", "labels"), self.vocabulary.sizes, strict=True))
         splits = {}
         for split, encoded in self._encoded.items():

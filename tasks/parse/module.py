@@ -75,7 +75,7 @@ class ParserModule(TrainingModule):
     def _of(self, scores: ParserScores, batch: TreeBatch) -> list[Prediction]:
         """Return the predictions of a batch's words.
 
-        They are the logits of heads and labels, without an output map.
+        They are the logits of all possible heads, and of labels given the gold heads, without an output map.
         """
         arcs = possible_arcs(scores.arcs, batch.inputs[-1]).flatten(0, 1).index_select(0, batch.positions)
         labels = self.parser.label_scores(scores, batch.heads, batch.positions)
@@ -98,7 +98,10 @@ def possible_arcs(arcs: Tensor, lengths: Tensor) -> Tensor:
 def build_module(config: ParsingExperiment, words: int, tags: int, characters: int, labels: int) -> ParserModule:
     """Build the module of an experiment.
 
-    Arguments are the rows of its tables, and the number of labels.
+    ``words``, ``tags`` and ``characters`` are rows of tables, ``labels`` is the number of labels.
+
+    Raises:
+        PhmrunError: (exit 2) Sizes and structures do not match.
     """
     training = config.training
     network = BiaffineParser(config.model, (words, tags, characters, labels), config.structures)

@@ -62,7 +62,7 @@ class Settings(OpenSection):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Values by dotted key."""
+        """Values of the settings by dotted key; empty mappings vanish."""
         return flat(self.__pydantic_extra__ or {})
 
 
@@ -108,12 +108,12 @@ class ScriptExperiment(Experiment):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """No vocabulary sizes."""
+        """Empty: a script has no vocabulary sizes for phmrun."""
         return ()
 
     @property
     def folder(self) -> Path:
-        """Working directory of the script, absolute."""
+        """Absolute working directory of the script; by default the current one."""
         return (self.directory or Path()).absolute()
 
     @classmethod

@@ -140,7 +140,11 @@ class Recording:
             self.segment.write()
 
     def begin(self, plugins: Mapping[Path, str]) -> None:
-        """Mark the run as running, keep the sources of plug-ins, and open the mirror."""
+        """Mark the run as running and prepare its folder.
+
+        Its script folder is created, the sources of plug-ins are copied into ``plugins``, the config is entered into
+        the manifest, and the W&B mirror is opened.
+        """
         self.run.set_state(State.RUNNING)
         self.directory.mkdir(exist_ok=True)
         for path in plugins:

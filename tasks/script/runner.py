@@ -29,7 +29,7 @@ class ScriptRunner:
         """Return the checksums of the script's input files, by "input PATH".
 
         Raises:
-            PhmrunError: The command and the settings do not fit, or (exit 3) an input file is missing.
+            PhmrunError: (exit 2) Command and settings do not fit. (exit 3) An input file is missing.
         """
         check(config)
         return input_checksums(config)

@@ -159,5 +159,5 @@ def _fault(what: str, hint: str | None, where: str | None = None) -> PhmrunError
 
 
 def _is_number(value: Any) -> bool:
-    """True for finite numbers; truth values are none."""
+    """True for finite numbers; False for booleans and other values."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -38,10 +38,10 @@ def build_data(config: StyleExperiment, cache: Path) -> ParallelData:
 
 
 def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
-    """Return the built-in corpus, unpacked into ``cache``.
+    """Return the built-in corpus, unpacked into ``cache``, with test parts.
 
     Raises:
-        PhmrunError: (exit 2) The sides are not modern and original.
+        PhmrunError: (exit 2) The sides are not modern and original, in either direction.
     """
     require_languages(data, STYLES)
     directory = builtin.unpack("style", cache)

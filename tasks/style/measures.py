@@ -38,7 +38,7 @@ def unchanged(sources: Sequence[str], outputs: Sequence[str]) -> Score:
 def _style(classifier: Callable[[], Callable[[Sequence[str]], int]], _: Sequence[str], outputs: Sequence[str]) -> Score:
     """Return the percentage of outputs in the target style.
 
-    A classifier decides.
+    The classifier, trained at the first call, decides. Sources are not read.
 
     Raises:
         ModuleNotFoundError: scikit-learn is not installed.
@@ -52,9 +52,10 @@ def _share(name: str, hits: int, n: int, signature: str) -> Score:
 
 
 def _classifier(train: Pairs) -> Callable[[Sequence[str]], int]:
-    """Train the classifier.
+    """Train a classifier of styles.
 
-    Return a function that counts sentences in the target style. Pairs of equal sentences are left out.
+    Return a function that counts the sentences in the target style. It is logistic regression on words and pairs of
+    words; pairs of equal sentences are left out. A note on stderr names its size.
 
     Raises:
         ModuleNotFoundError: scikit-learn is not installed.

@@ -16,7 +16,10 @@ from phmrun.tasks.sva.config import AgreementExperiment, AgreementOptions
 def build_module(config: AgreementExperiment, words: int, classes: int) -> ClassificationModule:
     """Build the module of an experiment.
 
-    Arguments are the numbers of vocabulary entries and classes.
+    Its network is that of ``model.network``, with ``words`` vocabulary entries and ``classes`` outputs.
+
+    Raises:
+        PhmrunError: (exit 2) The network is unknown, or sizes and structures do not match.
     """
     training = config.training
     return ClassificationModule(

@@ -98,7 +98,8 @@ def choose_score(runs: Sequence[Run], asked: str | None) -> str:
 def curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
     """Return the course of a score in each run.
 
-    Shares are in percent, time is in minutes.
+    Rows of the history without the score are left out. Shares are in percent; the axis is optimizer steps, epochs or
+    minutes.
 
     Raises:
         PhmrunError: (exit 2) The axis is epochs, and a run has no number of steps per epoch on record.
@@ -152,7 +153,8 @@ class Pace(NamedTuple):
 def pace_of(run: Run, label: str) -> Pace:
     """Return the speed of a run.
 
-    The result is ``None`` for a speed that is not on record.
+    That of training is the median of the history, that of prediction the score on record. Each is ``None`` if it is not
+    on record.
     """
     rates = [row[TRAINING] for row in run.history.rows(TRAINING) if TRAINING in row]
     return Pace(label, median(rates) if rates else None, score_value(run.metrics().get(PREDICTION)))

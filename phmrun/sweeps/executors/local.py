@@ -33,6 +33,8 @@ class LocalExecutor:
     def submit(self, jobs: Sequence[Job]) -> None:
         """Start the jobs, each in the lowest free slot.
 
+        If there are devices, the job sees that of its slot only (``CUDA_VISIBLE_DEVICES``).
+
         Raises:
             IndexError: There are more jobs than free slots.
         """
@@ -44,7 +46,10 @@ class LocalExecutor:
             self._running[job.run_id] = slot, start(job, where, environment)
 
     def poll(self) -> list[Ended]:
-        """Return the jobs whose processes have ended since the last call."""
+        """Return the jobs whose processes have ended since the last call.
+
+        Their slots become free.
+        """
         ended = []
         for run_id, (slot, process) in list(self._running.items()):
             code = process.poll()
