@@ -25,7 +25,7 @@ def search_around(
     Returns a search for each cell. Earlier trials on disk count. The progress is logged.
 
     Raises:
-        PhmrunError: No cell can run, a value is invalid for its key, or a trial was interrupted.
+        PhmrunError: No cell can run, a value is invalid for its key, or a trial was interrupted (exit 5).
     """
     sweep_work.require_cells([look(cell, runs_dir) for cell in made.cells])
     workers = sweep_work.local_workers(made, runs_dir, jobs, threads)

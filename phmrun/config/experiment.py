@@ -148,10 +148,10 @@ Config = TypeVar("Config", bound=Experiment)
 
 
 def with_absolute_paths(config: Config) -> Config:
-    """Return a copy whose data paths are absolute.
+    """Return a copy whose paths of data and base run are absolute.
 
-    A relative path is looked up in the working directory, then in the data directory. It stays unchanged if neither
-    has it. Without changes, the result is ``config`` itself.
+    A relative path of data is looked up in the working directory, then in the data directory. It stays unchanged if
+    neither has it. Without changes, the result is ``config`` itself.
     """
     data = config.data
     has_user_files = data.name == "files"

@@ -42,7 +42,9 @@ def adapter_layers(section: Section) -> Iterator[LayerConfig]:
 
 
 def check_adaptation(config: Experiment) -> None:
-    """Check that a config has a base run if and only if one of its layers needs it.
+    """Check that a config has a base run only if a layer updates it.
+
+    And that it has one if a layer needs it.
 
     Raises:
         PhmrunError: (exit 2) The base run is missing, or no layer updates its weights.
@@ -76,7 +78,10 @@ def with_base(config: Experiment, parent: Run | None) -> tuple[Experiment, Run |
 
 
 def code_marks(config: Experiment) -> dict[str, str]:
-    """Return the checksums of third-party code and the id of a base run, for an experiment's identity."""
+    """Return the marks of code and base run in an experiment's identity.
+
+    They are the checksums of third-party code, and the base run's id if there is one.
+    """
     return {**foreign_marks(config), **({EXTENDS: config.adapts.name} if config.adapts else {})}
 
 
@@ -95,7 +100,9 @@ def with_base_vocabulary(config: Experiment) -> Experiment:
 
 
 def base_run(config: Experiment, runs_dir: Path) -> Run:
-    """Return the base run of a config: the folder ``adapts``, or one of its name in ``runs_dir``.
+    """Return the base run of a config.
+
+    It is the folder ``adapts``, else the folder of its name in ``runs_dir``.
 
     Raises:
         PhmrunError: (exit 3) Neither is a run.
@@ -148,9 +155,10 @@ def adapt(module: TrainingModule, run: Run, base: Run, theirs: TrainingModule, w
 
 @torch.no_grad()
 def _take_over(module: TrainingModule, theirs: TrainingModule) -> list[str]:
-    """Copy the base run's matrices to W₀ of the updates, and all its other weights by name.
+    """Copy the base run's weights into the module, in place.
 
-    Return the names of weights that it lacks, or has in another shape.
+    Its matrices become W₀ of the updates with ``base="frozen"``; all other weights are copied by name. Return the names
+    of weights that it lacks, or has in another shape.
     """
     updates, matrices = _updates(module), structures_of(theirs.network)
     state, weights = module.network.state_dict(), theirs.network.state_dict()
@@ -173,5 +181,6 @@ def _take_over(module: TrainingModule, theirs: TrainingModule) -> list[str]:
 
 
 def _updates(module: TrainingModule) -> dict[str, Added]:
+    """Return the updates in a module's network by name."""
     structures = structures_of(module.network)
     return {name: structure for name, structure in structures.items() if isinstance(structure, Added)}

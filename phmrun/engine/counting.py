@@ -59,7 +59,7 @@ def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -
 def network_without_weights(config: Experiment, sizes: tuple[int, ...] | None) -> nn.Module:
     """Return the network of an experiment on the meta device.
 
-    ``sizes`` of None are those of the config.
+    ``sizes`` of None are those of the config. With a base run, its weights are frozen.
     """
     with torch.device("meta"):
         network = build_module(config, *(sizes or config.sizes)).network
@@ -112,7 +112,8 @@ def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]
 def _separate(network: nn.Module, adapters: Sequence[Structure], total: int, held: int) -> dict[str, int]:
     """Return ``stored_total`` and ``served_total`` of a network with updates.
 
-    ``total`` counts all its parameters, ``held`` the entries of the matrices that are updated.
+    They are the parameters in a checkpoint, and those after the updates are merged. ``total`` counts all its
+    parameters, ``held`` the entries of the matrices that are updated.
     """
     inside = {id(parameter): parameter for adapter in adapters for parameter in adapter.parameters()}
     updates = sum(parameter.numel() for parameter in inside.values())
@@ -155,7 +156,7 @@ def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
 
 
 def _dense(structure: Structure) -> int:
-    """Return k·d; of an update's wrapper 0, because the structure inside has its own entry."""
+    """Return k·d; 0 for an update, because the structure inside has its own entry."""
     return 0 if structure.adapter else structure.out_features * structure.in_features
 
 

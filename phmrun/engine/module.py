@@ -162,7 +162,10 @@ class TrainingModule(nn.Module):
         return state
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Load a state dict as torch does; weights in ``frozen`` that it lacks stay as they are."""
+        """Load a state dict as torch does.
+
+        Weights in ``frozen`` that it lacks stay as they are.
+        """
         if self.frozen:
             present = super().state_dict()
             state_dict = {**{name: present[name] for name in self.frozen}, **state_dict}

@@ -316,8 +316,9 @@ def open_run(run: Run) -> TrainedModel:
     Plug-ins of the run must be loaded: see :func:`config_of`.
 
     Raises:
-        PhmrunError: The run is not trained, was restored from a record without weights, or is damaged; its code or
-            mathematics has changed; or it names a layer that is not loaded.
+        PhmrunError: The run is not trained, was restored from a record without weights, or is damaged (exit 3); its
+            code or mathematics has changed; or it names a layer that is not loaded. Or its task has no network that
+            phmrun can load (exit 2).
     """
     require_unbroken(run)
     config = config_of(run)
@@ -345,7 +346,9 @@ def open_run(run: Run) -> TrainedModel:
 
 
 def take_over_base(module: TrainingModule, run: Run, config: Experiment) -> None:
-    """Load the weights of the base run of an adaptation into a module, in place, and freeze them: see :func:`adapt`.
+    """Load the base run's weights into a module, in place, and freeze them.
+
+    See :func:`phmrun.engine.adaptation.adapt`.
 
     Raises:
         PhmrunError: The base run is missing, damaged or changed (exit 3), or has another network (exit 2).

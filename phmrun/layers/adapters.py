@@ -58,7 +58,11 @@ class Adapter(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw D and U by Glorot and Bengio (2010), then set U and the biases to zero."""
+        """Draw D by Glorot and Bengio (2010), and set U and the biases to zero.
+
+        Raises:
+            PhmrunError: No trained parameters of U's structure make it zero.
+        """
         std = glorot_std(self.down.in_features, self.down.out_features)
         for linear in (self.down, self.up):
             linear.reset_parameters(std, zero_bias=True)
