@@ -5,6 +5,7 @@ from test_sweeps_file import TABLE
 
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
+from phmrun.results.comparison import differences
 from phmrun.results.layout import lay_out
 from phmrun.results.long_table import Results
 from phmrun.sweeps.cell_status import survey
@@ -47,6 +48,18 @@ def test_a_grid(filled):
         ["dense", None, "81.00 ± 1.41", "70.00", "1 of 2, 2"],
         ["phm", None, "60.50 ± 0.71", "–", "0 of 2, 2"],
     ]
+
+
+def test_the_rows_of_a_sweep_are_compared_with_its_dense_row(filled):
+    created, statuses = filled(
+        {"task": "toy", "grid": {"layer": ["dense", "phm"]}, "seeds": 3}, [80, 82, 81, 60, 61, 59]
+    )
+    results = results_of(created, statuses)
+    assert [entry.dense for entry in results.entries] == [True] * 3 + [False] * 3
+    assert not any(entry.diverged for entry in results.entries)
+    (compared,) = differences(results.pivot()).values()
+    assert compared.judgement.difference.value == pytest.approx(-21)
+    assert str(compared.verdict) == "different"
 
 
 def test_the_shape_that_is_asked_for(filled):
