@@ -131,6 +131,22 @@ def resolve_request(
     return Request(definition, resolved, sums)
 
 
+class Prediction(str):
+    """Prediction as text, with its values by name.
+
+    Attributes:
+        values: Content of the line that ``phmrun predict --json`` prints: labels, probabilities, heads …
+    """
+
+    values: dict[str, Any]
+
+    def __new__(cls, text: str, values: Mapping[str, Any]) -> "Prediction":
+        """Create the text with its values; the mapping is copied."""
+        prediction = super().__new__(cls, text)
+        prediction.values = dict(values)
+        return prediction
+
+
 @dataclass(eq=False)
 class TrainedRun:
     """Run in its directory."""
@@ -194,8 +210,10 @@ class TrainedRun:
         trained = trained_model.open_run(self.run)
         return trained_model.evaluate_run(trained, split=split, decoding=decoding, files=[Path(path) for path in files])
 
-    def predict(self, lines: Iterable[str], **decoding: Any) -> list[str]:
-        """Return the predictions for lines of text, as ``phmrun predict`` prints them.
+    def predict(self, lines: Iterable[str], **decoding: Any) -> list[Prediction]:
+        """Return the predictions for lines of text.
+
+        Each is the text that ``phmrun predict`` prints, with the values of ``--json`` in its ``values``.
 
         Args:
             lines: Inputs, one per line.
@@ -207,7 +225,7 @@ class TrainedRun:
         from phmrun.engine import trained_model
 
         predictor = trained_model.open_run(self.run).predictor(decoding=decoding)
-        return [answer.text for answer in predictor.predict(lines)]
+        return [Prediction(answer.text, answer.values) for answer in predictor.predict(lines)]
 
 
 def train(

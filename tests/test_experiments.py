@@ -59,6 +59,7 @@ def test_a_run_is_opened_evaluated_and_asked(run):
     assert again.id == run.id
     assert "dev/accuracy" in again.evaluate("dev")
     (answer,) = again.predict(["n1s w2"])
+    assert answer.values["prediction"] == answer.split()[0]
     assert answer.split("\t")[0] in ("singular", "plural")
 
 

@@ -8,6 +8,7 @@ import typer
 from phmrun.cli import completion, console
 from phmrun.cli.options import Json, RunsDirectory
 from phmrun.errors import ExitCode, PhmrunError, counted
+from phmrun.files import write_text
 
 if TYPE_CHECKING:
     from phmrun.ledger import Run
@@ -21,9 +22,18 @@ app = typer.Typer(
     "phmrun results build results --out RESULTS.md --check",
 )
 
+SWEEP = "sweep.yaml"
+
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="Folder with a subfolder for each sweep: sweep.yaml, <run-id>.json.")
 ]
+
+
+BUILD_EPILOG = """questions.yaml has the keys title, about and questions; a question has question (its heading), about,
+sweeps and missing; a sweep has name (its folder), max_seeds, margin, scores, rows, costs and withdrawn.
+Only title, questions, question and name are required. docs/run-directory.md shows an example.
+
+phmrun results build results --out RESULTS.md"""
 
 
 @app.command("add")
@@ -41,7 +51,7 @@ def add(
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Write a file <run-id>.json for each finished run.
+    """Write a file <run-id>.json for each finished run, and the sweep's file beside them.
 
     It contains settings, data checksums, environment, scores and histories.
     """
@@ -73,13 +83,17 @@ def add(
 
 
 def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
-    """Write the design of a sweep that was stopped by its looks.
+    """Write a sweep's file, unless there is one, and the design of a sweep that was stopped by its looks.
 
     Returns:
-        A list with the file; empty for other sweeps and for runs.
+        The files written; none for runs.
     """
     if len(what) != 1 or not what[0].endswith((".yaml", ".yml")):
         return []
+    written = []
+    if not (copy := to / SWEEP).exists() and Path(what[0]).is_file():
+        write_text(copy, Path(what[0]).read_text(encoding="utf-8"))
+        written.append(copy)
     from phmrun.sweeps import load_sweep
     from phmrun.sweeps.cell_status import survey
     from phmrun.sweeps.planning import recorded
@@ -88,8 +102,8 @@ def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
 
     terms = kept_terms(Workplace(runs_dir, load_sweep(what[0]).name).path, what[0])
     if terms is None:
-        return []
-    return [write_design(to, terms, survey(recorded(what[0], runs_dir, None, terms.max_seeds), runs_dir))]
+        return written
+    return [*written, write_design(to, terms, survey(recorded(what[0], runs_dir, None, terms.max_seeds), runs_dir))]
 
 
 def _finished(what: list[str], runs_dir: Path, seeds: int) -> "tuple[list[Run], list[Run]]":
@@ -134,7 +148,7 @@ def restore(folder: Folder, runs_dir: RunsDirectory = Path("runs"), as_json: Jso
     console.stdout().print(f"{counted(len(restored), 'run')} in {runs_dir}", markup=False)
 
 
-@app.command("build")
+@app.command("build", epilog=BUILD_EPILOG)
 def build(
     folder: Folder = Path("results"),
     out: Annotated[
@@ -146,7 +160,8 @@ def build(
 ) -> None:
     """Write the page of all results, and DIR/SWEEP/README.md for each sweep.
 
-    Both are made of DIR/questions.yaml and the results. No data or runs are needed.
+    Both are made of DIR/questions.yaml and the results. Without questions.yaml, each sweep is a section. No data or
+    runs are needed.
     """
     from phmrun.report.results_page import page_of, save_pictures
 

@@ -92,12 +92,12 @@ class RunSummary:
         """Parts of the network that are not dense: ``phm n=8, output circulant``.
 
         ``dense`` for a dense network; ``None`` if unknown. It is read from the config if the status, by an earlier
-        release, names the layer alone, and is that layer if the config cannot be read.
+        release, names the layer alone or numbers that a budget chooses, and is that text if the config cannot be read.
         """
         network, layer = self.about("network"), self.about("layer")
-        if network is None and layer is not None:
+        if (network is None and layer is not None) or "=0" in str(network):
             with suppress(OSError, UnicodeDecodeError):
-                network = about_config((self.path / CONFIG).read_text(encoding="utf-8")).get("network")
+                network = about_config((self.path / CONFIG).read_text(encoding="utf-8")).get("network") or network
         return str(network or layer) if network or layer else None
 
     def entry(self, name: str) -> Any:

@@ -8,6 +8,7 @@ from phmrun.documents import parse_yaml
 from phmrun.errors import ExitCode, PhmrunError
 
 PLAIN = "dense"
+BUDGET = "budget"  # option of structures whose other numbers may be 0: as large as it allows
 
 
 def about_config(config_yaml: str) -> dict[str, Any]:
@@ -57,15 +58,18 @@ def layer_label(layer: Any, *, words: bool = False) -> str | None:
 
     Returns:
         The label; the name alone if ``layer`` is a name; ``None`` if ``layer`` is empty and not a section. A section
-        without a structure is ``dense``.
+        without a structure is ``dense``. Without ``words``, a number before ``budget`` that is 0 is left out, and the
+        budget that it is chosen for is named: ``low-rank budget=1/4``.
     """
     if not isinstance(layer, Mapping):
         return str(layer) if layer else None
-    named = [
-        f"{key}={str(value).lower() if isinstance(value, bool) else value}"
-        for key, value in layer.items()
-        if key != "structure" and (words or (isinstance(value, int | float) and not isinstance(value, bool)))
-    ]
+    options = {key: value for key, value in layer.items() if key != "structure"}
+    if not words:
+        place = list(options).index(BUDGET) if BUDGET in options else 0
+        chosen = [key for key in list(options)[:place] if options[key] == 0 and not isinstance(options[key], bool)]
+        shown = {key for key, value in options.items() if type(value) in (int, float)} | ({BUDGET} if chosen else set())
+        options = {key: value for key, value in options.items() if key in shown and key not in chosen}
+    named = [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in options.items()]
     return " ".join([str(layer.get("structure", PLAIN)), *named])
 
 

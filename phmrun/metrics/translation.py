@@ -26,6 +26,7 @@ from phmrun.metrics.score import Score
 
 RESAMPLES = 1000  # resampled test sets of a confidence interval
 ORDER = 4
+TOKENIZED = 100  # outputs ending in a separate period, from which on text counts as tokenized
 FIRST = 500  # sentences that the reproduction of the PHM paper scores; an extra of both sentence scores
 _WORD = re.compile(r"\w+")
 _NLTK_K = 5
@@ -39,7 +40,8 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int
 
     Settings: 13a tokens, cased, exponential smoothing, one detokenized reference per output. The confidence interval is
     that of sacreBLEU: mean of the resampled scores ± half the width of their central 95 %. Its seed is
-    ``SACREBLEU_SEED`` or 12345. Warnings name empty outputs, a missing interval, and those that sacreBLEU logs.
+    ``SACREBLEU_SEED`` or 12345. Warnings name empty outputs, tokenized ones, a missing interval, and those that
+    sacreBLEU logs.
 
     Args:
         hypotheses: Outputs, one per sentence.
@@ -52,8 +54,9 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int
     Raises:
         PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
     """
-    metric = BLEU()
+    metric = BLEU(force=True)  # without its advice on tokenized text, which names options that phmrun has not
     result, ci, warnings = _measure(metric, hypotheses, references, resamples)
+    warnings += _tokenized(hypotheses, references)
     extras = {
         "precisions": [float(precision) for precision in result.precisions],
         "brevity_penalty": float(result.bp),
@@ -137,6 +140,16 @@ def _mean(values: Sequence[float], signature: str) -> Score:
     extras = {f"first_{FIRST}": math.fsum(first) / len(first)} if len(values) > FIRST else {}
     mean = math.fsum(values) / len(values)
     return Score("sentence BLEU", mean, f"{signature}|mean:sentences", len(values), extras=extras)
+
+
+def _tokenized(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[str, ...]:
+    """Return a warning if at least 100 outputs end in a separate period (sacreBLEU's rule), else none."""
+    ends, theirs = (sum(line.endswith(" .") for line in lines) for lines in (hypotheses, references))
+    if ends < TOKENIZED:
+        return ()
+    if theirs >= TOKENIZED:
+        return (f'outputs and references are tokenized (" ." ends {ends:,}): this is no BLEU of detokenized text',)
+    return (f'{ends:,} outputs end in " ." and the references do not: BLEU is of detokenized text',)
 
 
 def bleu_counts(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:

@@ -7,22 +7,26 @@ questions are in our words. Items without a record stay blank for the authors.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from phmrun.config import semantic_values
+from phmrun.config import Experiment, LayerConfig, semantic_values
 from phmrun.datasets import CATALOGUE
 from phmrun.ledger import Run, RunSummary
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.environment import summary
 from phmrun.ledger.history import BEST
+from phmrun.ledger.recorded_config import layer_label
 from phmrun.ledger.segment import read_segments
 from phmrun.report.document import Document, Listing, Section, Text
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import CellState, CellStatus
+from phmrun.sweeps.plan import label_of
 from phmrun.sweeps.tuning import Tuned
 
 BLANK = "✎ to be filled in by the authors"
 _MOST = 12
+BUILTIN = "builtin"
 
 
 class Item(NamedTuple):
@@ -112,9 +116,9 @@ def _of_runs(done: Sequence[tuple[str, RunSummary]], segments: Sequence[Mapping[
     packages = [entry.get("packages") or {} for entry in segments]
     return {
         "machines": _lines(summary(entry) for entry in segments),
-        "times": _lines(f"{label}: {duration(seconds)}" for label, seconds in times),
+        "times": _lines(f"{row}: {duration(sum(some) / len(some))} on average" for row, some in _by_row(times).items()),
         "budget": budget,
-        "parameters": _lines(f"{label}: {count:,}" for label, count in counts if isinstance(count, int)),
+        "parameters": _lines(f"{_row(label)}: {count:,}" for label, count in counts if isinstance(count, int)),
         "validation": _lines(scores),
         "metrics": _lines(metrics),
         "packages": _lines(
@@ -133,7 +137,7 @@ def _of_settings(
     """
     search = []
     for key, values in plan.sweep.file.grid.items():
-        search.append(f"{key} in {{{', '.join(dict.fromkeys(map(str, values)))}}}")
+        search.append(f"{key} in {{{', '.join(dict.fromkeys(map(label_of, values)))}}}")
     if not tuned:
         search.append(f"no value was searched for: all settings are in {plan.sweep.where}")
     for row in tuned:
@@ -142,11 +146,10 @@ def _of_settings(
         space = ", ".join(f"{key} in {{{', '.join(values)}}}" for key, values in tried.items())
         best = ", ".join(f"{key} = {value}" for key, value in (row.values or {}).items()) or "not yet chosen"
         search.append(f"{row.label}: {len(row.trials)} trials on validation, {space}: {best}")
-    configs = [semantic_values(status.cell.config) for status in statuses if status.cell.config]
-    settings = [", ".join(f"{key}={value}" for key, value in config.items() if key != "seed") for config in configs]
-    # A row is a cell's label without its seed, so that the seeds of a row can be counted.
-    rows = [" · ".join(part for part in label.split(" · ") if not part.startswith("seed ")) for label, _ in done]
-    seeds = Counter(rows)
+    settings = [_settings(status.cell.config) for status in statuses if status.cell.config]
+    shared = [text for text in settings[0] if all(text in others for others in settings)] if settings else []
+    further = [", ".join(text for text in texts if text not in shared) for texts in settings]
+    seeds = Counter(_row(label) for label, _ in done)
     trials = [f"{row.label}: {len(row.trials)} trials" for row in tuned]
     repeated = _lines([*trials, *(f"{row or 'all'}: {count}" for row, count in seeds.items())])
     spread = f"mean and standard deviation over seeds ({repeated})"
@@ -154,10 +157,40 @@ def _of_settings(
         spread += "; each run's score has a 95 % interval over test items"
     return {
         "search": _lines(search),
-        "settings": _lines(settings),
+        "settings": _lines([f"all: {', '.join(shared)}" if shared else "", *further]),
         "trials": repeated,
         "spread": spread if any(count > 1 for count in seeds.values()) else "",
     }
+
+
+def _row(label: str) -> str:
+    """Return a cell's label without its seed."""
+    return " · ".join(part for part in label.split(" · ") if not part.startswith("seed "))
+
+
+def _by_row(values: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
+    """Group values by their cells' labels without seeds."""
+    grouped: dict[str, list[float]] = {}
+    for label, value in values:
+        grouped.setdefault(_row(label), []).append(value)
+    return grouped
+
+
+def _settings(config: Experiment) -> list[str]:
+    """Return the settings that differ from their defaults, the seed left out.
+
+    Structures have all of their options, defaults included: ``layer=phm n=4 variant=…``.
+    """
+    values = semantic_values(config)
+    texts = {}
+    for key, value in values.items():
+        part = key.partition(".")[0]
+        section = getattr(config, part)
+        if isinstance(section, LayerConfig):
+            texts[part] = f"{part}={layer_label(section.arguments, words=True)}"
+        elif key != "seed":
+            texts[key] = f"{key}={label_of(value)}"
+    return list(texts.values())
 
 
 def _of_data(statuses: Sequence[CellStatus], done: Sequence[tuple[str, RunSummary]]) -> dict[str, str]:
@@ -172,12 +205,24 @@ def _of_data(statuses: Sequence[CellStatus], done: Sequence[tuple[str, RunSummar
         for split, facts in splits.items() if isinstance(splits, dict) else ():
             figures = [f"{value:,} {key}" for key, value in facts.items() if type(value) is int]
             counts.append(f"{run.about('data')} {split}: {', '.join(figures)}")
+        for name, score in run.metrics.items():
+            split, _, metric = name.partition("/")
+            if isinstance(score, Mapping) and "n" in score and metric and "-" not in split and split not in splits:
+                counts.append(f"{run.about('data')} {split}: {score['n']:,} {score.get('unit', 'items')}")
+                break
         record = Run(run.path).data()
         for name, part in (record.splits if record else {}).items():
-            checksums.append(f"{run.about('data')} {name}: SHA-256 {part.sha256}")
+            files = [f"{Path(file.path).name} {file.sha256}" for file in part.files]
+            several = f" ({', '.join(files)})" if len(files) > 1 else ""
+            checksums.append(f"{run.about('data')} {name}: SHA-256 {part.sha256}{several}")
     names = dict.fromkeys(status.cell.config.data.name for status in statuses if status.cell.config)
     datasets = [CATALOGUE.get(name) for name in names if name in CATALOGUE.names()]
-    fetched = [f"phmrun data fetch {dataset.name} ({dataset.homepage or 'see its entry'})" for dataset in datasets]
+    fetched = [
+        f"phmrun data fetch {dataset.name} ({dataset.homepage or 'see its entry'})"
+        if dataset.name != BUILTIN
+        else "builtin: comes with phmrun"
+        for dataset in datasets
+    ]
     return {
         "statistics": _lines(counts),
         "splits": _lines(checksums),

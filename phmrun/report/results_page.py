@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from phmrun.documents import parse_yaml
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.progress import note
 from phmrun.report.answers import PAGE, Answer, SweepOfQuestion
 from phmrun.report.document import Code, Document, Links, Listing, Part, Picture, Section, Text, to_markdown
 from phmrun.results.long_table import restore_folder
@@ -108,15 +109,27 @@ def page_of(folder: Path) -> Page:
 def _load_questions(folder: Path) -> Questions:
     """Read ``questions.yaml`` of a folder.
 
+    Without the file, each folder of a sweep is a question, and a note names the file. ``phmrun results build --help``
+    shows an example.
+
     Raises:
-        PhmrunError: (exit 3) The file cannot be read, or a value is not valid; names the key. (exit 2) It is not YAML.
+        PhmrunError: (exit 3) The file cannot be read, or a value is not valid; names the key. It is missing, and no
+            folder has a sweep. (exit 2) It is not YAML.
     """
     path = folder / QUESTIONS
+    if not path.exists() and (sweeps := sorted(folder.glob(f"*/{SWEEP}"))):
+        note(f"{path} does not exist: one section for each sweep, in alphabetical order")
+        titles = [str(parse_yaml(file.read_text(encoding="utf-8"), str(file)).get("title") or "") for file in sweeps]
+        sections = [
+            Question(question=title or file.parent.name, sweeps=(SweepOfQuestion(name=file.parent.name),))
+            for file, title in zip(sweeps, titles, strict=True)
+        ]
+        return Questions(title=f"Results in {folder}", questions=tuple(sections))
     try:
         return Questions.model_validate(parse_yaml(path.read_text(encoding="utf-8"), str(path)))
     except OSError as error:
         above = folder.parent
-        hint = "Its keys: title and questions; a question has sweeps, each with the name of a folder of results add."
+        hint = f"Run: phmrun results add sweep.yaml --to {folder}/NAME. Without {QUESTIONS}, each NAME is a section."
         if (above / QUESTIONS).is_file():
             hint = f"phmrun results build {above}"
         what = f"it cannot be read: {error.strerror}"

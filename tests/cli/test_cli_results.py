@@ -108,7 +108,7 @@ def test_a_wrong_folder_or_run_says_what_goes_on(phmrun, clone):
     assert "no such folder\n`phmrun results add" in phmrun("results", "restore", "none").err
     assert phmrun("results", "build", f"results/{SWEEP}").err.endswith("phmrun results build results\n")
     (clone / "mine").mkdir()
-    assert "Its keys: title and questions" in phmrun("results", "build", "mine").err
+    assert "phmrun results add sweep.yaml --to mine/NAME" in phmrun("results", "build", "mine").err
     for path in (clone / "results" / SWEEP).glob("*.json"):
         if path.name != sorted(item.name for item in path.parent.glob("*.json"))[0]:
             path.unlink()
@@ -118,10 +118,20 @@ def test_a_wrong_folder_or_run_says_what_goes_on(phmrun, clone):
     assert "README.md\n`phmrun runs show latest`" in refused.err
 
 
+def test_a_folder_without_questions_has_a_section_for_each_sweep(phmrun, clone):
+    for folder in (clone / "results").iterdir():
+        if folder.is_dir() and folder.name != SWEEP:
+            shutil.rmtree(folder)
+    (clone / "results" / "questions.yaml").unlink()
+    built = phmrun("results", "build", "--out", "mine.md")
+    assert (built.code, "questions.yaml does not exist" in built.err) == (0, True)
+    page = Path("mine.md").read_text()
+    assert "Reduced Linzen: PHM with n = 2, 4 and 8 beside dense at equal steps" in page
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda folder: (folder / "questions.yaml").unlink(), "it cannot be read"),
         (lambda folder: (folder / "questions.yaml").write_text("title: t\nqestions: []\n"), "questions"),
         (lambda folder: (folder / SWEEP / "sva-x-1-0123456789ab.json").write_text("[1]"), "no result of a run"),
     ],

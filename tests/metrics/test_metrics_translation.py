@@ -89,7 +89,11 @@ def test_one_right_word_among_wrong_ones():
 def test_tokenised_text_is_reported(capfd):
     hypotheses = ["the cat sees the dog ."] * 120
     score = bleu(hypotheses, ["the cat sees the dog."] * 120, resamples=0)
-    assert any("detokenize" in warning for warning in score.warnings)
+    (warning,) = score.warnings
+    assert warning.startswith('120 outputs end in " ."')
+    (warning,) = bleu(hypotheses, hypotheses, resamples=0).warnings
+    assert warning.startswith("outputs and references are tokenized")
+    assert "force" not in warning
     assert bleu(hypotheses[:50], ["the cat sees the dog."] * 50, resamples=0).warnings == ()
     assert bleu(["a", " "], ["a", "b"], resamples=0).warnings == ("1 of 2 outputs is empty",)
     assert capfd.readouterr().err == ""

@@ -3,7 +3,9 @@
 import pytest
 
 from phmrun.config import to_yaml
+from phmrun.files import sha256_of
 from phmrun.ledger import Run, State
+from phmrun.ledger.environment import DataRecord, Split
 from phmrun.ledger.segment import Segment
 from phmrun.report import checklist
 from phmrun.report.content import write_report
@@ -93,3 +95,28 @@ def test_a_checklist_is_filled_from_the_record_and_blanks_are_marked(name, stood
         assert f"{row.label}: 2 trials" in output["R7"]
     text = to_markdown(checklist.document(name, created, items))
     assert text.count(checklist.BLANK) == sum(not item.answer for item in items) > 0
+
+
+def test_a_checklist_names_sizes_options_and_checksums_without_python(stood):
+    created, statuses = stood
+    answers = {item.number: item.answer for item in checklist.fill("acl", created, statuses)}
+    assert "layer in {dense, phm n=2, phm n=5}" in answers["R6"]
+    assert "layer=phm n=2" in answers["R8"]
+    assert "model.width=12" in answers["R8"].partition(";")[0]  # shared settings stand once
+    assert answers["R2"].count("on average") == 2  # a row each, not a run each
+    assert answers["R3"] == "layer dense: 144; layer phm n=2: 72"
+    assert not any("{'" in answer for answer in answers.values())
+
+
+def test_a_checklist_has_the_size_of_the_test_set_and_the_checksum_of_each_file(stood, tmp_path):
+    created, statuses = stood
+    run = Run(statuses[0].run.path)
+    run.update_metrics("test/accuracy", {"value": 80.0, "signature": "labels:a+b", "n": 2500, "unit": "items"})
+    files = [tmp_path / name for name in ("test.en", "test.de")]
+    for path in files:
+        path.write_text(path.name)
+    run.write_data(DataRecord({"test": Split.of(files)}))
+    again = survey(created, tmp_path / "runs")
+    answers = {item.number: item.answer for item in checklist.fill("acl", created, again)}
+    assert "test: 2,500 items" in answers["R9"]
+    assert all(f"{path.name} {sha256_of(path)}" in answers["R10"] for path in files)

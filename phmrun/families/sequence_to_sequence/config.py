@@ -125,7 +125,12 @@ class DecodingConfig(Section):
     batch: Annotated[int, Unhashed()] = Field(64, ge=1, description="Sentences translated at a time.")
     nbest: Annotated[int, Unhashed()] = Field(1, ge=1, description="Hypotheses written per sentence.")
     sentence_bleu: Annotated[bool, Unhashed()] = Field(
-        False, description="Also score the mean BLEU of single sentences, which some papers report, in two definitions."
+        False, description="Also score the mean BLEU of single sentences, by sacreBLEU."
+    )
+    sentence_bleu_nltk: Annotated[bool, Unhashed()] = Field(
+        False,
+        description="Also score the mean BLEU of single sentences as Demir and Barutçu's notebooks do, for their "
+        "tables only: repeated words score high.",
     )
 
     @model_validator(mode="after")

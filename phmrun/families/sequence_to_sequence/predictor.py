@@ -31,6 +31,7 @@ Measure = Callable[[Sequence[str], Sequence[str]], Score]
 Engine = Literal["torch", "ctranslate2"]
 Kernels = Literal["measured", "fixed"]
 
+SENTENCES: dict[str, Measure] = {"sentence-bleu": sentence_bleu, "sentence-bleu-nltk": sentence_bleu_nltk}
 SAMPLES = 8
 CHUNK = 512
 """Lines of a stream sorted by length and translated together."""
@@ -101,7 +102,8 @@ class Translator:
         search: Settings of the search.
         weights: Name of the run's weights, for the signature of scores.
         device: Device of the network.
-        sentence_bleu: Score the mean BLEU of single sentences too.
+        sentence_bleu: Score the mean BLEU of single sentences, too.
+        sentence_bleu_nltk: Score their mean as in Demir and Barutçu's notebooks, too.
         exports: Directory of models that are converted for another engine.
     """
 
@@ -115,13 +117,15 @@ class Translator:
         weights: str = "given",
         device: torch.device | str = "cpu",
         sentence_bleu: bool = False,
+        sentence_bleu_nltk: bool = False,
         exports: Path = Path("exports"),
     ) -> None:
         self.vocabularies = vocabularies
         self.weights = weights
         self.search = search.resolved()
         self.device = device
-        self.sentence_bleu = sentence_bleu
+        asked = {"sentence-bleu": sentence_bleu, "sentence-bleu-nltk": sentence_bleu_nltk}
+        self.measures: dict[str, Measure] = {"bleu": bleu, **{key: SENTENCES[key] for key in asked if asked[key]}}
         self.directory = exports / search.directory
         self.decoder: IncrementalTransformer | CTranslate2Model
         if self.search.engine == "torch":
@@ -199,9 +203,9 @@ class Translator:
         """Translate a split and score it.
 
         Returns:
-            Scores "bleu", "chrf", "bleu-<part>" and "bleu-of-<baseline>"; with ``sentence_bleu`` also "sentence-bleu",
-            "sentence-bleu-nltk" and those of the baselines; and the task's reference-free scores of outputs, baselines
-            and references.
+            Scores "bleu", "chrf", "bleu-<part>" and "bleu-of-<baseline>"; "sentence-bleu" and "sentence-bleu-nltk" with
+            those of the baselines, if asked for; and the task's reference-free scores of outputs, baselines and
+            references.
         """
         pairs = list(read_parallel(*data.files[split]))
         sources, references = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
@@ -212,7 +216,7 @@ class Translator:
         scores = self._scores(outputs, references, data.parts.get(split))
         beside = {name: baseline(sources) for name, baseline in data.baselines.items()}
         for name, unlearnt in beside.items():
-            scores |= {f"{key}-of-{name}": measure(unlearnt, references) for key, measure in self._measures.items()}
+            scores |= {f"{key}-of-{name}": measure(unlearnt, references) for key, measure in self.measures.items()}
         scores |= self._source_scores(data, sources, {"": outputs, **beside, "reference": references})
         return Evaluation(
             scores,
@@ -232,7 +236,7 @@ class Translator:
         With ``sentence_bleu``, sentence BLEU is added, and with ``parts`` BLEU of each part. ``parts`` is a file with
         the part of each line, or None. Signatures include search and weights.
         """
-        measures = {**self._measures, "chrf": chrf}
+        measures = {**self.measures, "chrf": chrf}
         scores = {key: measure(outputs, references) for key, measure in measures.items()}
         names = parts.read_text(encoding="utf-8").split("\n")[: len(outputs)] if parts else []
         for part in sorted(set(names)):
@@ -260,12 +264,6 @@ class Translator:
             scores |= {f"{key}-of-{name}": score for name, score in measured.items() if name}
             scores[key] = replace(measured[""], signature=signature)
         return scores
-
-    @property
-    def _measures(self) -> dict[str, Measure]:
-        """Measures of both the model and the baselines, by name."""
-        sentences: dict[str, Measure] = {"sentence-bleu": sentence_bleu, "sentence-bleu-nltk": sentence_bleu_nltk}
-        return {"bleu": bleu, **(sentences if self.sentence_bleu else {})}
 
 
 def converted_model(
@@ -296,7 +294,7 @@ def search_from(decoding: DecodingConfig, batch_size: int | None = None) -> Sear
 
     ``batch_size`` replaces its batch, unless it is None.
     """
-    values = decoding.model_dump(exclude={"sentence_bleu"})
+    values = decoding.model_dump(exclude={"sentence_bleu", "sentence_bleu_nltk"})
     return Search(**{**values, "batch": batch_size or decoding.batch})
 
 
@@ -314,5 +312,14 @@ def build_translator(
 
     ``batch_size`` overrides the config unless it is None.
     """
-    search, sentence_bleu = search_from(config.decoding, batch_size), config.decoding.sentence_bleu
-    return Translator(cast(EncoderDecoder, module.network), vocabulary, search, weights, device, sentence_bleu, exports)
+    decoding = config.decoding
+    return Translator(
+        cast(EncoderDecoder, module.network),
+        vocabulary,
+        search_from(decoding, batch_size),
+        weights,
+        device,
+        decoding.sentence_bleu,
+        decoding.sentence_bleu_nltk,
+        exports,
+    )
