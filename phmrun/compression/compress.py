@@ -12,7 +12,8 @@ from torch import Tensor
 
 from phmrun.compression.maps import FittedMap, fitted_map, spread
 from phmrun.config import Experiment
-from phmrun.config.sections import LayerConfig, MapConfig, TrainingConfig
+from phmrun.config.sections import LayerConfig, MapConfig
+from phmrun.config.training import TrainingConfig
 from phmrun.engine.calibration import input_covariances, mean_loss
 from phmrun.engine.data import contents
 from phmrun.engine.experiment import Derivation, build_data

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from typing import Any
 
-from phmrun.config.sections import ScheduleConfig, TrainingConfig
+from phmrun.config.training import ScheduleConfig, TrainingConfig
 
 RATE = 0.3
 """Default peak rate, as a share of the highest rate of the parent's training."""

@@ -13,6 +13,7 @@ from phmrun.config.experiment import (
 )
 from phmrun.config.identity import run_id, semantic_values
 from phmrun.config.json_schema import json_schema
+from phmrun.config.keys import FilePath
 from phmrun.config.layering import (
     Option,
     Resolved,
@@ -27,24 +28,17 @@ from phmrun.config.layering import (
     task_defaults,
 )
 from phmrun.config.problems import ConfigError, Problem
+from phmrun.config.section import Formerly, OpenSection, Section, Unhashed
 from phmrun.config.sections import (
-    BatchConfig,
     DataConfig,
     EmbeddingConfig,
-    FilePath,
-    Formerly,
     HardwareConfig,
     LayerConfig,
     LoggingConfig,
     ModelConfig,
-    OpenSection,
-    OptimizerConfig,
-    ScheduleConfig,
-    Section,
     SplitFilesConfig,
-    TrainingConfig,
-    Unhashed,
 )
+from phmrun.config.training import BatchConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 from phmrun.task import Task
 
 __all__ = [

@@ -9,23 +9,17 @@ import yaml
 from pydantic import Field, ValidationError
 
 from phmrun.config.problems import ConfigError, from_validation, unknown_key
+from phmrun.config.section import Formerly, OpenSection, Section, Unhashed, is_hashed
 from phmrun.config.sections import (
-    BatchConfig,
     DataConfig,
-    DistillationConfig,
     EmbeddingConfig,
-    Formerly,
     HardwareConfig,
     LayerConfig,
     LoggingConfig,
     MapConfig,
     ModelConfig,
-    OpenSection,
-    Section,
-    TrainingConfig,
-    Unhashed,
-    is_hashed,
 )
+from phmrun.config.training import BatchConfig, DistillationConfig, TrainingConfig
 from phmrun.documents import Dumper
 from phmrun.errors import PhmrunError
 from phmrun.escaping import printable

@@ -19,15 +19,8 @@ from phmrun.config.experiment import Experiment, leaves
 from phmrun.config.identity import semantic_values
 from phmrun.config.problems import ConfigError, Problem, advise, choices, from_validation, unknown_key
 from phmrun.config.provenance import spread
-from phmrun.config.sections import (
-    LARGEST_NUMBER,
-    EmbeddingConfig,
-    LayerConfig,
-    OpenSection,
-    Section,
-    former_name,
-    is_section,
-)
+from phmrun.config.section import LARGEST_NUMBER, OpenSection, Section, former_name, is_section
+from phmrun.config.sections import EmbeddingConfig, LayerConfig
 from phmrun.documents import LARGEST, parse_yaml_lines
 from phmrun.errors import ExitCode, PhmrunError, nearest
 from phmrun.registry import FREEZE, TASKS, Option

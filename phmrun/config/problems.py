@@ -8,7 +8,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import ValidationError
 
 from phmrun.config.names import registered_names
-from phmrun.config.sections import Section, is_section
+from phmrun.config.section import Section, is_section
 from phmrun.documents import cut
 from phmrun.errors import PhmrunError, nearest
 

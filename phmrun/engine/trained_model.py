@@ -10,7 +10,8 @@ import torch
 
 from phmrun.config import Experiment, Task, decoding_section, load_run_config, with_decoding
 from phmrun.config.identity import canonical_identity, changed_versions, digits_of, without_versions
-from phmrun.config.sections import NO_DATA, is_hashed
+from phmrun.config.section import is_hashed
+from phmrun.config.sections import NO_DATA
 from phmrun.engine.adaptation import adapt, base_run
 from phmrun.engine.arithmetic import kernels_of
 from phmrun.engine.checkpoints import (

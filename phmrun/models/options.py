@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from phmrun.config.names import Registered
-from phmrun.config.sections import MOST_LAYERS, ModelConfig, Unhashed
+from phmrun.config.section import Unhashed
+from phmrun.config.sections import MOST_LAYERS, ModelConfig
 from phmrun.registry import networks
 
 _BASE: dict[str, Any] = {"width": 512, "feedforward": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6}

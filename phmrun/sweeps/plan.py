@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from phmrun.config import Experiment, LayerConfig, Source, Task, config_source, nested, resolve, run_id, task_defaults
 from phmrun.config.layering import OptionsOf
-from phmrun.config.sections import Section
+from phmrun.config.section import Section
 from phmrun.documents import parse_yaml
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger.recorded_config import layer_label

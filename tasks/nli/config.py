@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from phmrun.config.sections import FilePath
+from phmrun.config.keys import FilePath
 from phmrun.families.sentence_classification.config import ClassificationDataConfig, ClassificationExperiment
 from phmrun.models.options import LSTMClassifierOptions
 

@@ -17,7 +17,10 @@ from phmrun.config import (
     Section,
     Unhashed,
 )
-from phmrun.config.sections import Clock, DistillationConfig, MapConfig, is_section, seconds_of
+from phmrun.config.keys import Clock, seconds_of
+from phmrun.config.section import is_section
+from phmrun.config.sections import MapConfig
+from phmrun.config.training import DistillationConfig
 from phmrun.documents import flat
 
 SCRIPTS = (".py", ".sh", ".R", ".jl", ".pl", ".rb", ".js", ".ipynb")

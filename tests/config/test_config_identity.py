@@ -9,7 +9,8 @@ from pydantic import Field
 
 from phmrun.config import Experiment, Section, Source, identity, leaves, resolve, run_id, semantic_values, task_defaults
 from phmrun.config.identity import canonical_json, earlier_identities
-from phmrun.config.sections import SHARED_VERSION, TrainingConfig
+from phmrun.config.sections import SHARED_VERSION
+from phmrun.config.training import TrainingConfig
 from phmrun.registry import TASKS
 
 SEMANTIC = [

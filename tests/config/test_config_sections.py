@@ -2,7 +2,8 @@ import pytest
 from pydantic import ValidationError
 
 from phmrun.config import Experiment, LayerConfig, Section, TrainingConfig
-from phmrun.config.sections import HardwareConfig, is_section
+from phmrun.config.section import is_section
+from phmrun.config.sections import HardwareConfig
 
 
 @pytest.mark.parametrize(

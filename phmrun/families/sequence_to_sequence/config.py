@@ -6,7 +6,10 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from phmrun.config.experiment import Experiment
-from phmrun.config.sections import ClassTrainingConfig, DataConfig, FilePath, Section, Unhashed
+from phmrun.config.keys import FilePath
+from phmrun.config.section import Section, Unhashed
+from phmrun.config.sections import DataConfig
+from phmrun.config.training import ClassTrainingConfig
 from phmrun.models.options import TransformerOptions
 
 _FILES = tuple(f"{split}_{side}" for split in ("train", "dev", "test") for side in ("source", "target"))

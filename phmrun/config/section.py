@@ -1,0 +1,127 @@
+"""Base class of all sections of a configuration, and marks of their keys."""
+
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeGuard, Union, get_args, get_origin
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ValidationInfo,
+    field_validator,
+)
+
+LARGEST_NUMBER = 2**32 - 1  # bound of all integers in a configuration
+
+
+@dataclass(frozen=True)
+class Unhashed:
+    """Annotation of a key or section outside the run id.
+
+    Use it as in ``Annotated[int, Unhashed()]``.
+    """
+
+
+@dataclass(frozen=True)
+class Formerly:
+    """Annotation of a renamed key.
+
+    The former name is still valid, and is the one in the run id.
+    """
+
+    name: str
+
+
+class Section(BaseModel):
+    """Group of keys.
+
+    Give each field a description with its unit, its bounds, and a default.
+
+    A section with a field ``preset`` or ``network`` lists the values that each choice sets in ``presets``, by name.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+    presets: ClassVar[dict[str, dict[str, Any]]] = {}
+    versions: ClassVar[Mapping[str, int]] = {}
+    """Versions of changed mathematics, by ``"key=value"`` or ``"key"``; see :mod:`phmrun.config.identity`."""
+
+    @classmethod
+    def all_versions(cls) -> dict[str, int]:
+        """Return the versions of changed mathematics, by ``"key=value"`` or ``"key"``.
+
+        Versions of base classes are included; the class's own override them.
+        """
+        versions: dict[str, int] = {}
+        for kind in reversed(cls.__mro__):
+            versions |= vars(kind).get("versions", {})
+        return versions
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_value_as_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Reject ``true`` and ``false`` for keys of other types.
+
+        Otherwise return the value. Python reads them as the numbers 1 and 0. Elements of lists are not checked.
+
+        Raises:
+            ValueError: The value is boolean, and the key is not.
+        """
+        if isinstance(value, bool) and info.field_name in cls.model_fields:
+            kind = cls.model_fields[info.field_name].annotation
+            kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+            if not any(option in (bool, Any) or True in get_args(option) for option in kinds):
+                raise ValueError(f"must not be {str(value).lower()}")
+        return value
+
+    @field_validator("*")
+    @classmethod
+    def _of_32_bits(cls, value: Any) -> Any:
+        """Reject integers above 2³² − 1 in absolute value.
+
+        Otherwise return the value. Elements of lists are not checked.
+
+        Raises:
+            ValueError: The integer is too large.
+        """
+        if type(value) is int and abs(value) > LARGEST_NUMBER:
+            raise ValueError(f"must be no larger than {LARGEST_NUMBER:,}")
+        return value
+
+
+def former_name(section: type[Section], name: str) -> str:
+    """Return the former name of a renamed key.
+
+    It is ``name`` if the key was never renamed.
+    """
+    marks = section.model_fields[name].metadata
+    return next((mark.name for mark in marks if isinstance(mark, Formerly)), name)
+
+
+def is_section(annotation: Any) -> TypeGuard[type[Section]]:
+    """Return True if a field's annotation is a subclass of :class:`Section`."""
+    return isinstance(annotation, type) and issubclass(annotation, Section)
+
+
+def is_hashed(section: type[Section], name: str) -> bool:
+    """Return True if a key is part of the run id.
+
+    That is so unless it is marked :class:`Unhashed`.
+    """
+    return not any(isinstance(mark, Unhashed) for mark in section.model_fields[name].metadata)
+
+
+class OpenSection(Section):
+    """Section that takes further keys besides its fields."""
+
+    model_config = ConfigDict(extra="allow")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Further keys and their values, a copy."""
+        return dict(self.__pydantic_extra__ or {})
+
+    @property
+    def option_defaults(self) -> dict[str, Any]:
+        """Defaults of further keys; those without one are always hashed."""
+        return {}
