@@ -136,7 +136,12 @@ class TransformerOptions(ModelConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        """Check that the options fit the network: heads and width, or DeLighT's fixed options."""
+        """Check that the options fit the network.
+
+        Raises:
+            ValueError: For the Transformer, the heads do not divide the width, and ``head_width`` is not set. For
+                DeLighT, an option of the Transformer is set, or ``min_depth`` is more than ``max_depth``.
+        """
         if self.network == "transformer":
             if self.head_width is None and self.width % self.heads:
                 raise ValueError(f"{self.heads} heads do not divide the width {self.width}")

@@ -106,9 +106,10 @@ class SinusoidalPositions(nn.Module):
 
 
 def sinusoids(length: int, width: int, *, paper: bool = False) -> Tensor:
-    """Compute position vectors ``[length, width]`` in double precision; see :class:`SinusoidalPositions`.
+    """Compute position vectors ``[length, width]``.
 
-    The result has the default type. An odd width loses one feature. On the meta device only the shape is computed.
+    They are computed in double precision and have the default type; see :class:`SinusoidalPositions`. An odd width
+    loses one feature. On the meta device only the shape is computed.
     """
     if torch.get_default_device().type == "meta":  # computing shapes would import torch's compiler
         return torch.empty(length, 2 * (width // 2))
@@ -171,7 +172,9 @@ class RelativePositions(nn.Module):
     def bucket_of(self, offset: Tensor) -> Tensor:
         """Return the bucket of each ``offset``, the key's position minus the query's.
 
-        Keys after the query have the second half of the buckets if ``both_ways``, else the bucket of distance 0.
+        The first half of the buckets has a distance each; the others widen logarithmically up to ``furthest``, and the
+        last has all beyond. Keys after the query have the second half of the buckets if ``both_ways``, else the bucket
+        of distance 0.
         """
         buckets = self.buckets
         if self.both_ways:

@@ -55,7 +55,11 @@ class Claim(Section):
 
     @model_validator(mode="after")
     def _two_cells(self) -> Self:
-        """Check that the claim names two cells, and a share if and only if it is on size."""
+        """Check that a claim has two cells, and a share for sizes.
+
+        Raises:
+            ValueError: It names one cell, or a share is set for another claim than one on size, or missing.
+        """
         if self.against is None and self.against_column is None:
             raise ValueError(f"the claim {self.name} names one cell: give against or against_column")
         if (self.claim == "size") != (self.share is not None):
@@ -163,8 +167,8 @@ def examine(paper: str, claim: Claim, measured: Measured, share_of: Callable[[st
     """Check a claim of a paper.
 
     A claim on size is counted: it holds if the share is at most the claim's. Another is decided by :func:`outcome_of`
-    on the table's sweep, or on its reduced version if that alone has runs. It is untestable if no run has the figure,
-    or the figure is a time, and "not run" without runs.
+    on the table's sweep, or on its reduced version if that alone has runs. It is untestable if the table has no task,
+    no run has the figure, or the figure is a time, and "not run" without runs.
 
     Args:
         paper: Short name of the paper.

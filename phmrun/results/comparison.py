@@ -90,7 +90,8 @@ def differences(
 
     The comparisons with one dense cell are simultaneous. The baseline of a cell is the first dense cell of its column,
     or of its row if the column has none. Both need the same score and data. Cells with other test items or another
-    length of training are left out, as are cells without runs. Shows progress on stderr.
+    length of training are left out, as are cells without runs. Verdicts that turn between lengths are marked. Shows
+    progress on stderr.
 
     Args:
         table: The table.
@@ -122,7 +123,8 @@ def compare_cells(
 ) -> dict[Place, RowComparison]:
     """Compare cells with one dense cell, simultaneously.
 
-    Cells scored on other items are left out. The intervals over items are added if they are known.
+    Cells scored on other items are left out. Intervals over items are added if they are known, and the dense cell's
+    gain of validation in the last third of training.
 
     Args:
         figures: Cells by place.
@@ -130,6 +132,9 @@ def compare_cells(
         score: Name of the score.
         margin: δ in units of the score; the metric's default if not given; 0 tests for differences only.
         reader: Cache of items' counts; a new one if not given.
+
+    Returns:
+        Comparisons by place.
     """
     metric = metric_of(score)
     question = Question((metric.margin if margin is None else margin) or None, metric.lower_is_better)

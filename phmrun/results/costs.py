@@ -142,7 +142,10 @@ def _multiplications(run: RunSummary) -> float | None:
 
 
 def _sizes(run: RunSummary) -> Mapping[str, Any]:
-    """Return the whole-number sizes in a run's ``parameters.json``; empty if it is missing or damaged."""
+    """Return the whole-number sizes in a run's ``parameters.json``.
+
+    The result is empty if the file is missing or damaged.
+    """
     try:
         return _sizes_once(stamp_of(run.path / PARAMETERS))
     except (OSError, ValueError, AttributeError):
@@ -151,7 +154,13 @@ def _sizes(run: RunSummary) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=8192)
 def _sizes_once(stamp: Stamp) -> Mapping[str, Any]:
-    """Return the whole-number sizes in the file with this stamp; a process reads it once."""
+    """Return the whole-number sizes in the file with this stamp.
+
+    A process reads it once.
+
+    Raises:
+        OSError, ValueError, AttributeError: The file cannot be read, or is no JSON object.
+    """
     content = parse_json(read_regular(Path(stamp[0])))  # the table has checked its checksum
     return {name: value for name, value in content.items() if isinstance(value, int)}
 

@@ -50,9 +50,10 @@ class Entry:
         """Return its value at a key of sweep or configuration, as text.
 
         The sweep's value goes first. Keys of the configuration are dotted. "layer" covers all parts of the network that
-        are not dense. "data" of the user's own files is the first file's name and six digits of a checksum of all. A
-        section gives its layer's label, else its name. A key that the configuration lacks is looked up in checksums,
-        then settings, and cut to 40 characters; the result is empty if none has it.
+        are not dense. "data" of the user's own files is the first training file's name with six digits of a checksum of
+        all, or with "(no checksum on record)". A section gives its layer's label, else its name. A key that the
+        configuration lacks is looked up in checksums, then settings, and cut to 40 characters; the result is empty if
+        none has it.
         """
         if key in self.at:
             return self.at[key]
@@ -114,7 +115,10 @@ class Entry:
 
     @property
     def dense(self) -> bool:
-        """True if all parts of its network are dense matrices."""
+        """True if all parts of its network are dense matrices.
+
+        For an entry of an index, the recorded answer is returned.
+        """
         if self.indexed_dense is not None:
             return self.indexed_dense
         return all(_dense(section) for section in self.config.values() if isinstance(section, Mapping))

@@ -45,15 +45,16 @@ class LateGain:
 
     @property
     def matters(self) -> bool:
-        """True if the gain is larger than the limit."""
+        """True if the gain is above the limit."""
         return self.value > self.limit
 
 
 def validation_curve(figure: "Figure", score: str) -> tuple[str, list[tuple[int, float]]]:
-    """Return the name of a cell's validation score and its mean over runs, by step.
+    """Return the name of a cell's validation score, and its curve.
 
-    It is the validation of ``score`` if the runs have one, else the loss. Shares are in percent. Steps that not all
-    runs have are left out. The curve is empty without validations on record.
+    The curve is the mean over runs, by step. The score is the validation of ``score`` if all runs have one, else the
+    loss. Shares are in percent. Steps that not all runs have are left out, as are runs without validations. Without a
+    common score, name and curve are empty.
     """
     histories = [rows for entry in figure.entries if entry.run and (rows := _validations(Run(entry.run.path)))]
     names = set[str]().intersection(*histories[:1]) if not histories else set.intersection(*map(set, histories))
@@ -66,7 +67,10 @@ def validation_curve(figure: "Figure", score: str) -> tuple[str, list[tuple[int,
 
 
 def _validations(run: Run) -> dict[str, list[tuple[int, float]]]:
-    """Return steps and values of each validation score of a run; empty if its history cannot be read."""
+    """Return steps and values of each validation score of a run.
+
+    Values that are not finite are left out. The result is empty if the history cannot be read.
+    """
     curves: dict[str, list[tuple[int, float]]] = {}
     try:
         for row in run.history.rows("val/"):
@@ -79,10 +83,13 @@ def _validations(run: Run) -> dict[str, list[tuple[int, float]]]:
 
 
 def late_gain(name: str, curve: Sequence[tuple[int, float]], margin: float | None) -> LateGain | None:
-    """Return the gain of a validation curve in its last third; ``None`` if a part of it has no validation.
+    """Return the gain of a validation curve in its last third.
+
+    It is the best value of the last third against the best before, at least 0. The limit is ``margin``; for a loss, or
+    without a margin, it is :data:`RELATIVE` of the best before. ``None`` if either part has no validation.
 
     Args:
-        name: Name of the validation score.
+        name: Name of the validation score; its metric decides whether lower is better.
         curve: Steps and values.
         margin: Margin of the score, in its unit; not used for a loss, which has another unit.
     """
@@ -111,10 +118,10 @@ def late_gain_sentence(gain: LateGain) -> str:
 
 
 def with_turns(table: "ResultTable", compared: Mapping[Place, "RowComparison"]) -> dict[Place, "RowComparison"]:
-    """Return comparisons in which verdicts that turn between lengths are marked.
+    """Return the comparisons with their turns between lengths of training.
 
-    Rows that differ only in their length are one system. Its verdict turns if it is different at one length and its
-    difference has the other sign at another.
+    Rows that differ only in their length are one system. Its verdict turns if the difference is significant at one
+    length and has the other sign at another; both name the other's length. Without a key of length, nothing is marked.
     """
     lengths = [place for place, key in enumerate(table.keys) if key in LENGTHS]
     marked = dict(compared)
@@ -137,6 +144,6 @@ def with_turns(table: "ResultTable", compared: Mapping[Place, "RowComparison"]) 
 
 
 def _sign(comparison: "RowComparison") -> float:
-    """Return 1, -1 or 0: the sign of a difference, 0 without one."""
+    """Return the sign of a difference: 1 or -1; 0 without one."""
     shown_difference = comparison.judgement.difference
     return math.copysign(1, shown_difference.value) if shown_difference and shown_difference.value else 0

@@ -40,9 +40,10 @@ class RunIndex:
         self.path = runs_dir / INDEX
 
     def entries(self, runs: Iterable[RunSummary], make: Callable[[RunSummary], Entry]) -> tuple[Entry, ...]:
-        """Return the entry of each run, from the index or by ``make``, and update the index.
+        """Return the entry of each run, and update the index.
 
-        The runs of entries are marked as checked: their files agree with their manifests.
+        An entry is from the index if the run's files are unchanged, else by ``make``. The runs of entries are marked as
+        checked: their files agree with their manifests. An index that cannot be written is left as it is.
 
         Raises:
             PhmrunError: (exit 3) A run that is not in the index differs from its manifest.
@@ -65,7 +66,10 @@ class RunIndex:
         return tuple(entries)
 
     def _read(self, code: str) -> dict[str, Any]:
-        """Return the content of the index; empty if it is missing, damaged, or of other code."""
+        """Return the content of the index.
+
+        The result is empty if it is missing, damaged, or of other code.
+        """
         with suppress(OSError, ValueError):
             digest, _, text = read_regular(self.path).partition(b"\n")
             content = json.loads(text) if digest == hashlib.sha256(text).hexdigest().encode() else None
@@ -75,7 +79,10 @@ class RunIndex:
 
 
 def _text(code: str, entries: Mapping[str, tuple[str, Entry]]) -> str:
-    """Return the text of an index: its checksum, and JSON in which equal parts occur once."""
+    """Return the text of an index: its checksum, and JSON.
+
+    In the JSON, equal parts occur once. ``entries`` are stamp and entry by run id.
+    """
     parts: dict[str, int] = {}
     runs = {}
     for name, (stamp, entry) in entries.items():
@@ -92,7 +99,10 @@ def _text(code: str, entries: Mapping[str, tuple[str, Entry]]) -> str:
 
 
 def _restored(content: Mapping[str, Any], run: RunSummary, stamp: str) -> Entry | None:
-    """Return a run's entry; ``None`` if the index has none with this stamp."""
+    """Return a run's entry from the index, marked as checked.
+
+    The result is ``None`` if the index has none with this stamp, or the stamp is empty.
+    """
     former, seed, dense, *places = content.get("runs", {}).get(run.id, [None, None, None])
     if not stamp or former != stamp:
         return None
@@ -101,10 +111,11 @@ def _restored(content: Mapping[str, Any], run: RunSummary, stamp: str) -> Entry 
 
 
 def _stamp_of(folder: Path) -> str:
-    """Return a checksum of the names, sizes, inodes and times of a run's files.
+    """Return a checksum of the facts of a run's files.
 
-    It is empty if a file has changed within the last two seconds, in the future, or meanwhile. Checkpoints,
-    predictions and vocabularies are left out, since tables do not read their manifests' entries.
+    Facts are names, sizes, inodes and times of the files in its directory and in ``plugins``. Other directories
+    (checkpoints, predictions, vocabularies) are left out, since tables do not read them. The result is empty if a file
+    has changed within the last two seconds or has a time in the future, or if the directory cannot be read.
     """
     rows: list[tuple[str, int, int, int, int]] = []
     try:
@@ -118,6 +129,10 @@ def _stamp_of(folder: Path) -> str:
 
 
 def _files_of(folder: Path) -> Iterator[tuple[str, int, int, int, int]]:
+    """Yield name, size, inode, and times (ns) of each file in a folder.
+
+    The times are those of the last change of content and of facts. Directories are left out.
+    """
     with os.scandir(folder) as items:
         for item in items:
             if item.is_file():
@@ -126,9 +141,10 @@ def _files_of(folder: Path) -> Iterator[tuple[str, int, int, int, int]]:
 
 
 def code_key() -> str:
-    """Return a checksum of the code from which entries follow: files of phmrun, of plug-ins and their packages.
+    """Return a checksum of the code from which entries follow.
 
-    Sizes and times stand for contents.
+    It is that of Python's version and the files of phmrun, of plug-ins and of their packages. Sizes and times stand for
+    contents.
     """
     announcements = all_announcements()  # phmrun's own are among them
     tops = {announcement.point.value.partition(":")[0].partition(".")[0] for announcement in announcements}
@@ -140,7 +156,10 @@ def code_key() -> str:
 
 
 def _sources_of(top: str) -> list[Path]:
-    """Return the Python files of a package or module; none without a source. Nothing is imported."""
+    """Return the Python files of a package or module.
+
+    The result is empty without a source. Nothing is imported.
+    """
     spec = importlib.util.find_spec(top)
     source = Path(spec.origin) if spec and spec.origin else None
     if source is None:

@@ -30,7 +30,7 @@ class RunItems:
         self._read: dict[tuple[Path, str], Items | None] = {}
 
     def of(self, runs: Sequence[Path], score: str) -> list[Items]:
-        """Return the counts of all runs, in order.
+        """Return the counts of all runs, in order; each is read once.
 
         The result is empty if those of any run cannot be read. Counts have the smallest type that holds them.
 
@@ -46,7 +46,10 @@ class RunItems:
 
 
 def _compact(counts: Counts) -> Counts:
-    """Return counts in the smallest type of natural numbers, or unchanged if they are none."""
+    """Return counts in the smallest type of natural numbers that fits.
+
+    Counts that are no natural numbers are returned unchanged.
+    """
     smallest: Counts = counts.astype(np.min_scalar_type(int(max(counts.max(initial=0), 0))))
     return smallest if np.array_equal(smallest, counts) else counts
 

@@ -165,8 +165,8 @@ def _front(table: ResultTable, column: int, cost: str) -> set[int]:
 def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, Any]]:
     """Return one object per cell and score, for JSON and spreadsheets.
 
-    It has labels, statistics over seeds, intervals, costs, published values, comparison, and runs. Numbers are not
-    rounded; missing ones are ``None``.
+    It has labels, statistics over seeds, intervals, costs, published values, the validation curve (of compared cells),
+    comparison, and runs. Numbers are not rounded; missing ones are ``None``.
     """
     cells, reasons = [], withheld(table)
     for number, labels in enumerate(table.rows):
@@ -208,7 +208,10 @@ def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, A
 
 
 def _curve(figure: Figure, score: str) -> dict[str, Any]:
-    """Return the name of a cell's validation score, and steps and means over its runs."""
+    """Return a cell's validation score and curve, for JSON.
+
+    The curve has steps and means over runs; without one, the score is ``None`` and the curve empty.
+    """
     name, curve = validation_curve(figure, score)
     return {"score": name or None, "curve": curve}
 

@@ -34,8 +34,9 @@ Comparisons = Mapping[tuple[int, int], RowComparison]
 def verdict_words(comparison: RowComparison) -> str:
     """Return a verdict in words.
 
-    "different, better", "different, worse", "not worse by more than 0.5", "equivalent within 0.5", else its name. An
-    undecided verdict with a look still to come is "open".
+    "different, better", "different, worse", "not worse by more than 0.5", "equivalent within 0.5", else its name.
+    Lengths at which a difference has the other sign follow: "; turns at 3". An undecided verdict with a look still to
+    come is "open".
     """
     judgement, margin = comparison.judgement, comparison.question.margin
     if judgement.verdict is Verdict.DIFFERENT:
@@ -95,8 +96,8 @@ def sentence(comparison: RowComparison) -> str:
 def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) -> list[str]:
     """Return the notes below verdicts.
 
-    They are estimand, level, marks, and remarks on rows. ``names`` are the rows' names. The result is empty without
-    comparisons.
+    They are estimand, level, marks, gain of the dense cell at the end of training (if it matters), and remarks on rows.
+    ``names`` are the rows' names. The result is empty without comparisons.
     """
     if not comparisons:
         return []
@@ -130,7 +131,7 @@ def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) ->
 def _remarks(comparison: RowComparison) -> list[str]:
     """Return further facts of a row, if any.
 
-    They are reason, interval over items, and seeds needed.
+    They are turns between lengths, reason, interval over items, and seeds needed.
     """
     judgement, remarks = comparison.judgement, []
     if comparison.turns:

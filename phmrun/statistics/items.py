@@ -120,7 +120,7 @@ def resampled_variance(
 def _scores(weights: Array, side: Sequence[NDArray[Any]], measure: Measure) -> Array:
     """Return the scores ``[sets, runs]`` of resampled test sets.
 
-    Counts are natural numbers, so their sums are exact in any order, and come from a product of matrices.
+    Sums of natural numbers are exact in any order, and come from a product of matrices.
 
     Args:
         weights: Number of times that each set has each item, ``[sets, items]``.

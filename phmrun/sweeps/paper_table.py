@@ -51,7 +51,12 @@ class Column(Section):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        """Check that the column is of one kind, and that its other keys belong to that kind."""
+        """Check that the column is of one kind, and its keys belong to it.
+
+        Raises:
+            ValueError: It is not exactly one of counts, derived, metric; a derived column lacks ``of`` or ``against``;
+                or a key of scores stands without a score or metric.
+        """
         kinds = [kind for kind in ("counts", "derived", "metric") if getattr(self, kind)]
         if len(kinds) != 1:
             raise ValueError(f"a column is exactly one of counts, derived, metric; given: {', '.join(kinds) or 'none'}")
@@ -140,7 +145,12 @@ class PaperTable(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        """Check that the table names a task or a network, and its references."""
+        """Check that the table names a task or a network, and its references.
+
+        Raises:
+            ValueError: It names both or none, two rows have the same name, a derived column refers to nothing, or a row
+                is invalid.
+        """
         if (self.task is None) == (self.network is None):
             raise ValueError("a table names either a task or a network")
         names = [row.name for row in self.rows]

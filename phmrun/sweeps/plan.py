@@ -246,9 +246,10 @@ def _resolved(
 
 
 def _at_horizons(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
-    """Yield each cell without its seed, once for each of the sweep's multiples of its length.
+    """Yield each cell without its seed, once per multiple of its length.
 
-    Without multiples, cells are those of :func:`_without_seeds`.
+    Multiples of ``max_steps`` and ``max_epochs`` are rounded, at least 1. Without multiples, cells are those of
+    :func:`_without_seeds`. A cell without a limit or a configuration only gets the label.
 
     Raises:
         PhmrunError: (exit 2) As :func:`_without_seeds`.

@@ -144,7 +144,7 @@ def recorded(
     """Return the plan with tuned values from the runs alone.
 
     Data may be missing. Without ``seeds``, all seeds that have a run are added to the file's, except in a sweep with
-    replicates. Without ``horizons``, the file's hold.
+    replicates. ``horizons`` are multiples of the length of training; the file's if empty.
     """
     plan_so_far = chosen(planned(file, only, seeds, ledger=runs_dir, horizons=horizons), runs_dir)
     return (

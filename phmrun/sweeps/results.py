@@ -106,7 +106,7 @@ def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> Vi
 
 
 def _options_of(name: str, *, table: bool = False) -> tuple[Option, ...]:
-    """Return the options of a structure; see :func:`phmrun.layers.options_of`."""
+    """Return the options of a structure; torch is imported at the first call."""
     from phmrun.layers import options_of  # imports torch, which runs in the index do not need
 
     return options_of(name, table=table)

@@ -207,7 +207,7 @@ def _fixed_before(kept: Terms, folder: Path) -> PhmrunError:
 
 
 def families(statuses: Iterable[CellStatus]) -> list[Family]:
-    """Group the rows of a sweep by task, data and length.
+    """Group the rows of a sweep by task, data and length of training.
 
     A row has cells that differ in the seed only, sorted by it. The first dense row of a group is its baseline, ``None``
     without one.
@@ -282,8 +282,9 @@ def wanted(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
 def replayed(table: ResultTable, statuses: Sequence[CellStatus], terms: Terms) -> dict[tuple[int, int], RowComparison]:
     """Return the sequential comparisons by row and column of a table.
 
-    A cell has that of its first run; only columns of the main score have them. ``statuses`` are all cells of the sweep,
-    since rows outside the table share the level, too.
+    A cell has that of its first run; only columns of the main score have them. The dense cell's gain at the end of
+    training and turns between lengths are added. ``statuses`` are all cells of the sweep, since rows outside the table
+    share the level, too.
     """
     score, compared = main_score(statuses), {}
     by_run = {

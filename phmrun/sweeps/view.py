@@ -105,9 +105,9 @@ View = Callable[[Event | None], None]  # shows an event; None: time has passed
 
 @contextmanager
 def shown(tracker: Tracker, console: Console) -> Iterator[View]:
-    """Yield a view of a sweep.
+    """Yield a view of a sweep: a function that takes events.
 
-    It is a live table on a terminal, else lines on stderr.
+    It shows a live table on a terminal, else lines on stderr, the first of which is a summary.
     """
     looked = time.monotonic()
 
@@ -151,8 +151,8 @@ def shown(tracker: Tracker, console: Console) -> Iterator[View]:
 def said(event: Event) -> str:
     """Return the text of an event, one line.
 
-    "started", cell and run id; or the state, duration ("elsewhere" without a process of ours), cell, and its main score
-    if it is done, else the reason or signal.
+    "started CELL (ID)"; or the state ("not begun" for cells without a run), the duration ("elsewhere" without a process
+    of ours), and the cell. Its main score follows if it is done, else the reason or the signal that killed it.
     """
     status = event.status
     if status.state is CellState.RUNNING:
@@ -186,7 +186,8 @@ def pace_of(run: RunSummary | None) -> float | None:
 def _running(tracker: Tracker, statuses: Sequence[CellStatus]) -> Table:
     """Return the table of the running cells.
 
-    Columns: step, share, pace, time left. At most :data:`MOST_SHOWN` are shown, then the number of others.
+    Columns: cell, step, share, pace, time left; what is unknown is empty. At most :data:`MOST_SHOWN` are shown, then
+    the number of others.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("running", "step", "", "units/s", "left"):

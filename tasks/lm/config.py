@@ -241,7 +241,11 @@ class LanguageModelExperiment(Experiment):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        """Check the monitored score, and that several continuations are sampled."""
+        """Check monitored score and continuations.
+
+        Raises:
+            ValueError: The monitored score is not the loss, or several continuations are not sampled.
+        """
         if self.training.monitor != "loss":
             raise ValueError(f"training.monitor={self.training.monitor} is not among the scores of lm: loss")
         if self.decoding.nbest > 1 and self.decoding.choice == "greedy":

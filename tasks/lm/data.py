@@ -147,7 +147,10 @@ class StreamData(DataModule[StreamVocabulary]):
 
     @cached_property
     def prepared(self) -> Prepared[StreamVocabulary, StreamStore]:
-        """Encoded text, prepared on first use."""
+        """Encoded text of training and validation, prepared on first use.
+
+        The user's vocabulary is used if one is given; otherwise it is learned.
+        """
         files = {split: self.files[split] for split in ("train", "dev")}
         return prepare_stream(files, self.settings, cache=self.cache, vocabulary=self.given)
 
@@ -225,10 +228,11 @@ def build_data(config: LanguageModelExperiment, cache: Path) -> StreamData:
     """Build the data module of an experiment.
 
     Prepared corpora are in ``cache``. With ``hold_out``, the end of the training text is the validation text. A
-    splitting that was detected from the text is part of the checksums.
+    splitting that was detected from the text is part of the checksums. A vocabulary of the user's
+    (``data.vocabulary.path``) is loaded instead of learned.
 
     Raises:
-        PhmrunError: (exit 3) A file or dataset is not on this machine.
+        PhmrunError: (exit 3) A file or dataset is not on this machine, or the vocabulary is damaged.
     """
     files, fingerprints = corpus(config.data, cache)
     if config.data.hold_out:

@@ -118,9 +118,9 @@ def prepare_stream(
         content["vocabulary"] = vocabulary.sha256
 
     def learn() -> StreamVocabulary:
+        """Return the given vocabulary, else build that of the training text."""
         if vocabulary is not None:
             return vocabulary
-        """Build the vocabulary of the training text."""
         lines = text_lines(files[TRAIN], "counting words")
         return count_words(lines, where=str(files[TRAIN]), **asdict(settings))
 

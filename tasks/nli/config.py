@@ -41,7 +41,11 @@ class NLIDataConfig(ClassificationDataConfig):
 
     @model_validator(mode="after")
     def _of_own_files(self) -> Self:
-        """Check that labels belong to the user's own files, and name at least two classes."""
+        """Check the mapping of labels.
+
+        Raises:
+            ValueError: Labels are set for data that are not the user's own files, or name fewer than two classes.
+        """
         if self.labels is not None and self.name != "files":
             raise ValueError(f"labels are those of your own files (name=files), not of name={self.name}")
         if self.labels is not None and len(set(self.labels.values())) < 2:
@@ -107,7 +111,11 @@ class NLIExperiment(ClassificationExperiment):
 
     @model_validator(mode="after")
     def _vectors_have_a_table(self) -> Self:
-        """Check that the embedding is a table if there are pretrained vectors."""
+        """Check that the embedding is a table if there are pretrained vectors.
+
+        Raises:
+            ValueError: Its structure is neither "dense" nor "projective".
+        """
         if self.data.vectors is not None and self.embedding.structure not in ("dense", "projective"):
             raise ValueError(
                 f"data.vectors needs embedding.structure=dense, or projective, not {self.embedding.structure}"

@@ -71,7 +71,10 @@ class TreebankDataConfig(DataConfig):
     @model_validator(mode="before")
     @classmethod
     def _files_imply_their_name(cls, value: Any) -> Any:
-        """Set the name "files" if files are given without a name."""
+        """Set the name "files" if files are given without a name.
+
+        Files are ``dev``, ``test``, or an entry of ``train`` that is no split. Other values are returned unchanged.
+        """
         if not isinstance(value, dict) or "name" in value:
             return value
         trees = _listed(value.get("train") or ())
@@ -106,7 +109,12 @@ class TreebankDataConfig(DataConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        """Check that files, splits and held-out sentences fit together."""
+        """Check that files, splits and held-out sentences fit together.
+
+        Raises:
+            ValueError: Own files lack training or validation trees, or have validation trees beside ``hold_out``. Files
+                are set for a dataset. ``train`` names no split, or takes "dev" without ``hold_out``.
+        """
         if self.name == "files":
             self.check_validation([key for key in ("train", "dev") if getattr(self, key)])
             return self
@@ -232,7 +240,11 @@ class ParsingExperiment(Experiment):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        """Check that the monitored score exists: loss, uas or las."""
+        """Check that the monitored score is loss, uas or las.
+
+        Raises:
+            ValueError: It is another one.
+        """
         if self.training.monitor not in ("loss", "uas", "las"):
             raise ValueError(
                 f"training.monitor={self.training.monitor} is not among the scores of parse: loss, uas, las"

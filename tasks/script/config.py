@@ -123,8 +123,8 @@ class ScriptExperiment(Experiment):
     def placed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return values with keys without a field moved below ``settings``.
 
-        Unknown keys within a section move, too, nested as they were. Existing settings win over moved ones. If
-        ``settings`` is no mapping, it is unchanged and moved keys are lost.
+        Unknown keys within a section move, too, nested as they were, as does a section whose value is no mapping.
+        Existing settings win over moved ones. If ``settings`` is no mapping, it is unchanged and moved keys are lost.
         """
         fields: dict[str, Any] = {}
         free: dict[str, Any] = {}

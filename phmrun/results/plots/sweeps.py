@@ -19,8 +19,8 @@ from phmrun.statistics.expected_best import expected_best
 def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters", heading: str = "") -> Figure:
     """Return a figure of a score by cost (logarithmic).
 
-    Each point has a color, its spread, and an entry in the legend; a line joins the Pareto front. Up to six sizes are
-    labeled.
+    Each point has a color, its spread (if known), and an entry in the legend; a line joins the Pareto front. The sizes
+    of the points are labeled if there is room for all and they are at most six; else the axis has its usual labels.
     """
     figure = new_figure(7.0, 4.6)
     figure.suptitle(fill(words(heading), 90), fontsize=10)

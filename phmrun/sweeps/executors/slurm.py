@@ -65,9 +65,10 @@ class Slurm:
     options: Sequence[str] = ()
 
     def write(self, jobs: Sequence[Job]) -> Path:
-        """Write the script of one array job.
+        """Write the script of one array job, and return the script's path.
 
-        It is in a new numbered folder. Return its path. Lists of its commands and runs are written beside it.
+        It is in a new numbered folder, with lists of the job's commands and runs beside it. Each command appends its
+        output to the job's log.
 
         Raises:
             PhmrunError: (exit 2) An option has a line end or another unprintable character.
