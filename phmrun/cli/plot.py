@@ -119,6 +119,7 @@ def plot_pareto(
     with waiting("preparing"):
         from phmrun.cli.sweep_output import tell_faults
         from phmrun.ledger import Run
+        from phmrun.results.baselines import baseline_rows
         from phmrun.results.costs import points_of, require_cost
         from phmrun.results.plots.runs import heading as heading_of
         from phmrun.results.plots.sweeps import draw_pareto
@@ -137,7 +138,9 @@ def plot_pareto(
         )
     path = out or Path(f"pareto-{Path(what[0]).stem}.png")
     about = what[0] if Path(what[0]).suffix else heading_of([Run.find(runs_dir, run) for run in what])
-    _save(draw_pareto(points, chosen, size=over, heading=table.title or about), path)
+    place = names.index(chosen)
+    baselines = {row.label: value for row in baseline_rows(table) if (value := row.values[place]) is not None}
+    _save(draw_pareto(points, chosen, size=over, heading=table.title or about, baselines=baselines), path)
 
 
 @app.command("speed")

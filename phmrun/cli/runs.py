@@ -59,13 +59,14 @@ def list_runs(
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """List runs with state, layer, parameters, step and scores.
+    """List runs with state, layer, parameters, step and scores, then the trivial systems scored beside them.
 
     Damaged runs are listed, too; their damage is printed on standard error.
 
     If none fits, a message on standard error names the runs that there are.
     """
     from phmrun.ledger import listing
+    from phmrun.results.baselines import listed_baselines
 
     all_runs = listing.list_runs(runs_dir)
     chosen = listing.sort(listing.select(all_runs, task=task, layer=layer, data=data, state=state), sort)
@@ -93,6 +94,7 @@ def list_runs(
         step = run.status.step if run.status else None
         figures = [run.score(name) for name in shown]
         rows.append([run.id, run.state, run.network, run.about("parameters"), step, *figures])
+    rows += [[name, "", "", None, None, *values] for name, values in listed_baselines(chosen, shown)]
     console.print_table(("run", "state", "layer", "parameters", "step", *shown), rows)
     for run in chosen:
         if run.damage:

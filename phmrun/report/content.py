@@ -11,6 +11,7 @@ from phmrun.ledger import Run, environment, segment
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.wording import row_name
 from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, write
+from phmrun.results.baselines import baseline_rows
 from phmrun.results.costs import points_of
 from phmrun.results.layout import Differences, lay_out
 from phmrun.results.plots.canvas import save_figure
@@ -77,7 +78,8 @@ def _pareto(table: ResultTable, path: Path) -> Iterable[Picture]:
         points = points_of(table, place)
         if len(points) > 1:
             file = path.with_name(f"{path.stem}-pareto-{place + 1}.svg")
-            save_figure(draw_pareto(points, heading.scores[0]), file)
+            baselines = {row.label: value for row in baseline_rows(table) if (value := row.values[place]) is not None}
+            save_figure(draw_pareto(points, heading.scores[0], baselines=baselines), file)
             yield Picture(file, f"{heading.name} against parameters; mean and deviation over seeds")
 
 

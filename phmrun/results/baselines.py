@@ -1,6 +1,6 @@
 """Baselines as rows of a table: trivial systems on the same items."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -45,14 +45,18 @@ def baseline_rows(table: ResultTable) -> list[BaselineRow]:
 
 
 def _of_column(table: ResultTable, column: int) -> dict[str, float]:
-    """Return each registered baseline's mean score in a column.
+    """Return each registered baseline's mean score in a column; its first score counts."""
+    runs = [entry.run for figures in table.figures for entry in figures[column].entries if entry.run]
+    return baseline_scores(runs, table.headings[column].scores[0])
 
-    The mean is over runs. The first score of the column counts. The result is empty if that is a baseline itself.
+
+def baseline_scores(runs: Sequence[RunSummary], score: str) -> dict[str, float]:
+    """Return the mean over runs of each registered baseline of a score, by the baseline's name.
+
+    The result is empty if the score is a baseline's itself.
     """
-    score = table.headings[column].scores[0]
     if OF in score:
         return {}
-    runs = [entry.run for figures in table.figures for entry in figures[column].entries if entry.run]
     part = part_of(score, metric_of(score))
     prefix, ending = f"{score.removesuffix(f'-{part}') if part else score}{OF}", f"-{part}" if part else ""
     means: dict[str, float] = {}
@@ -63,6 +67,24 @@ def _of_column(table: ResultTable, column: int) -> dict[str, float]:
         values: Sequence[float | None] = [run.score(full) for run in runs]
         means[name] = fmean(value for value in values if value is not None)
     return means
+
+
+def listed_baselines(runs: Sequence[RunSummary], scores: Sequence[str]) -> Iterator[tuple[str, list[float | None]]]:
+    """Yield the baselines of listed runs: name with kind, task and data, then its value of each score, or ``None``.
+
+    Runs of the same task and data share them. Floors come first.
+    """
+    groups: dict[str, list[RunSummary]] = {}
+    for run in runs:
+        groups.setdefault(f"{run.about('task')} {run.about('data')}", []).append(run)
+    for label, members in groups.items():
+        columns = [baseline_scores(members, score) for score in scores]
+        rows = []
+        for name in dict.fromkeys(name for column in columns for name in column):
+            is_floor = any(name in metric_of(score).floors for score in scores)
+            rows.append(BaselineRow(name, tuple(column.get(name) for column in columns), is_floor))
+        for row in sorted(rows, key=lambda row: not row.is_floor):
+            yield f"{row.label}, {label}", list(row.values)
 
 
 def has_diverged(run: RunSummary | None, score: str) -> bool:

@@ -50,6 +50,13 @@ def test_list_shows_scores_in_order(runs_dir: Path) -> None:
     assert err == ""
 
 
+def test_list_ends_with_the_trivial_systems_beside_the_runs(runs_dir: Path) -> None:
+    Run(runs_dir / PHM).update_metrics("test/bleu-of-copy", {"value": 0.5, "signature": ""})
+    lines = phmrun(runs_dir, "runs", "list")[0].splitlines()
+    assert lines[-1].split() == ["copy", "(floor),", "nmt", "builtin", "–", "–", "0.5"]
+    assert len(lines) == 4
+
+
 def test_list_shows_the_main_score_unless_others_are_named(runs_dir: Path) -> None:
     run = Run(runs_dir / PHM)
     run.update_metrics("test/bleu-of-copy", {"value": 0.5, "signature": ""})

@@ -76,3 +76,12 @@ def test_pictures(tmp_path, ending):
     for name in ("pareto", "speed"):
         written = (tmp_path / f"{name}.{ending}").read_bytes()
         assert written.startswith(b"\x89PNG" if ending == "png" else b"<?xml")
+
+
+def test_baselines_are_lines_with_names():
+    points = [Point("dense", 7.5e6, 36.7, 0.4), Point("phm n=4", 3.4e6, 37.1, None)]
+    axes = draw_pareto(points, "test/bleu", baselines={"copy (floor)": 12.0, "dictionary (floor)": 20.0}).axes[0]
+    level = [line for line in axes.lines if len(set(line.get_ydata())) == 1 and len(line.get_ydata()) == 2]
+    assert {line.get_ydata()[0] for line in level} == {12.0, 20.0}
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert {"copy (floor)", "dictionary (floor)"} <= set(labels)

@@ -1,8 +1,9 @@
 """Plots of a sweep: scores by cost, differences, value of trials."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import fill
+from types import MappingProxyType
 from typing import NamedTuple
 
 from matplotlib.figure import Figure
@@ -16,11 +17,19 @@ from phmrun.results.table import Effect
 from phmrun.statistics.expected_best import expected_best
 
 
-def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters", heading: str = "") -> Figure:
+def draw_pareto(
+    points: Sequence[Point],
+    score: str,
+    *,
+    size: str = "parameters",
+    heading: str = "",
+    baselines: Mapping[str, float] = MappingProxyType({}),
+) -> Figure:
     """Return a figure of a score by cost (logarithmic).
 
     Each point has a color, its spread (if known), and an entry in the legend; a line joins the Pareto front. The sizes
     of the points are labeled if there is room for all and they are at most six; else the axis has its usual labels.
+    Baselines are dashed lines across the figure, by the name in the legend.
     """
     figure = new_figure(7.0, 4.6)
     figure.suptitle(fill(words(heading), 90), fontsize=10)
@@ -30,6 +39,9 @@ def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters"
     for number, point in enumerate(points):
         color, label = PALETTE[number % 6], words(point.label)
         axes.errorbar(point.size, point.score, yerr=point.spread, fmt="o", color=color, capsize=3, label=label)
+    for number, (name, value) in enumerate(baselines.items()):
+        style = ("--", ":", "-.")[number % 3]
+        axes.axhline(value, color=PALETTE[7], linestyle=style, linewidth=1.0, label=words(name), zorder=0)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
     # On a short logarithmic axis Matplotlib labels minor ticks, too, which would overlap these labels.
