@@ -7,7 +7,6 @@ metric's floors are scores of the dense runs.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -15,72 +14,13 @@ from typing import Any
 from phmrun.metric import OF, floors_of, metric_of
 from phmrun.progress import progress
 from phmrun.results.baselines import has_diverged
-from phmrun.results.horizons import LateGain, late_gain, validation_curve, with_turns
+from phmrun.results.horizons import with_turns
 from phmrun.results.items import RunItems
+from phmrun.results.late_gain import late_gain, validation_curve
+from phmrun.results.row_comparison import Place, RowComparison, Scored
 from phmrun.results.table import Figure, ResultTable
 from phmrun.statistics.items import ItemVariance, resampled_variance
-from phmrun.statistics.verdict import Judgement, Question, Verdict, judge
-
-Place = tuple[int, int]  # row and column
-
-
-@dataclass(frozen=True)
-class RowComparison:
-    """Comparison of a cell's score with its baseline, by default the dense cell.
-
-    Attributes:
-        judgement: Verdict with its interval.
-        question: Margin, direction, level and looks.
-        rows: Number of rows that share the level.
-        floor: Name and value of the score's best floor; ``None`` if the runs have none.
-        dropped: Seeds that chose the settings and are not counted.
-        open: True if a planned look is still to come.
-        choices: Number of values among which each seed chose itself; 0 if the settings are fixed.
-        late_gain: Gain of the dense cell's validation in the last third of training; ``None`` if unknown.
-        turns: Lengths of training at which the difference has the other sign, if any of these is significant.
-    """
-
-    judgement: Judgement
-    question: Question
-    rows: int
-    floor: tuple[str, float] | None = None
-    dropped: int = 0
-    open: bool = False
-    choices: int = 0
-    late_gain: LateGain | None = None
-    turns: tuple[str, ...] = ()
-
-    @property
-    def verdict(self) -> Verdict:
-        """Verdict of the judgement."""
-        return self.judgement.verdict
-
-    @property
-    def settings(self) -> str:
-        """Settings for which the verdict holds, in words.
-
-        They were chosen within seeds, or are "at these settings".
-        """
-        if self.choices:
-            return f"after choosing among {self.choices} values by validation within each seed"
-        return "at these settings" + ("; seeds that chose them are not counted" if self.dropped else "")
-
-
-@dataclass(frozen=True)
-class Scored:
-    """Scores of a cell's counted seeds.
-
-    Attributes:
-        values: Scores in the order of the seeds; NaN for a diverged run.
-        runs: Directories of the runs that have the score.
-        dropped: Number of runs whose seed chose the settings.
-        choices: Number of values among which each seed chose itself.
-    """
-
-    values: tuple[float, ...]
-    runs: tuple[Path, ...]
-    dropped: int
-    choices: int
+from phmrun.statistics.verdict import Question, judge
 
 
 def differences(

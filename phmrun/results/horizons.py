@@ -1,123 +1,24 @@
-"""Length of training: gain of the dense cell in its last third, and verdicts that turn between lengths.
+"""Verdicts that turn between two lengths of training.
 
-A verdict holds for one length. If dense still gains more than the margin in the last third, or the sign of a difference
-turns between two lengths of ``--horizons``, the table says so. Imports no torch.
+A verdict holds for one length. If the sign of a difference turns between two lengths of ``--horizons``, the table says
+so. Imports no torch.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from statistics import fmean
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import replace
 
-from phmrun.errors import PhmrunError
-from phmrun.ledger import Run
-from phmrun.ledger.history import shown
-from phmrun.metric import find_metric, metric_of
+from phmrun.results.row_comparison import Place, RowComparison
+from phmrun.results.table import ResultTable
 from phmrun.statistics.verdict import Verdict
 
-if TYPE_CHECKING:
-    from phmrun.results.comparison import RowComparison
-    from phmrun.results.table import Figure, ResultTable
-
-Place = tuple[int, int]  # row and column
 HORIZON = "horizon"
 """Key of a sweep's cells for the multiple of the configured length."""
 LENGTHS = (HORIZON, "training.max_steps", "training.max_epochs")
 """Keys that only change the length of training."""
-RELATIVE = 0.01
-"""Gain that counts, as a share of the value, for a score without a margin."""
 
 
-@dataclass(frozen=True)
-class LateGain:
-    """Gain of a cell's validation in the last third of training, a mean over seeds.
-
-    Attributes:
-        metric: Name of the validation score.
-        value: Gain of the best value over the best of the first two thirds; 0 or more.
-        limit: Gain that counts: the margin, or 1 % of the value without one.
-    """
-
-    metric: str
-    value: float
-    limit: float
-
-    @property
-    def matters(self) -> bool:
-        """True if the gain is above the limit."""
-        return self.value > self.limit
-
-
-def validation_curve(figure: "Figure", score: str) -> tuple[str, list[tuple[int, float]]]:
-    """Return the name of a cell's validation score, and its curve.
-
-    The curve is the mean over runs, by step. The score is the validation of ``score`` if all runs have one, else the
-    loss. Shares are in percent. Steps that not all runs have are left out, as are runs without validations. Without a
-    common score, name and curve are empty.
-    """
-    histories = [rows for entry in figure.entries if entry.run and (rows := _validations(Run(entry.run.path)))]
-    names = set[str]().intersection(*histories[:1]) if not histories else set.intersection(*map(set, histories))
-    name = next((name for name in (f"val/{metric_of(score).name}", "val/loss") if name in names), "")
-    if not name:
-        return "", []
-    steps = set.intersection(*({step for step, _ in rows[name]} for rows in histories))
-    values = [dict(rows[name]) for rows in histories]
-    return name, [(step, shown(name, fmean(by_step[step] for by_step in values))) for step in sorted(steps)]
-
-
-def _validations(run: Run) -> dict[str, list[tuple[int, float]]]:
-    """Return steps and values of each validation score of a run.
-
-    Values that are not finite are left out. The result is empty if the history cannot be read.
-    """
-    curves: dict[str, list[tuple[int, float]]] = {}
-    try:
-        for row in run.history.rows("val/"):
-            for name, value in row.items():
-                if name.startswith("val/") and isinstance(value, int | float) and math.isfinite(value):
-                    curves.setdefault(name, []).append((int(row["step"]), float(value)))
-    except PhmrunError:
-        return {}
-    return curves
-
-
-def late_gain(name: str, curve: Sequence[tuple[int, float]], margin: float | None) -> LateGain | None:
-    """Return the gain of a validation curve in its last third.
-
-    It is the best value of the last third against the best before, at least 0. The limit is ``margin``; for a loss, or
-    without a margin, it is :data:`RELATIVE` of the best before. ``None`` if either part has no validation.
-
-    Args:
-        name: Name of the validation score; its metric decides whether lower is better.
-        curve: Steps and values.
-        margin: Margin of the score, in its unit; not used for a loss, which has another unit.
-    """
-    last = max((step for step, _ in curve), default=0)
-    early = [value for step, value in curve if 3 * step <= 2 * last]
-    late = [value for step, value in curve if 3 * step > 2 * last]
-    if not early or not late:
-        return None
-    metric = find_metric(name)
-    lower = metric.lower_is_better if metric else False
-    best = min if lower else max
-    before = best(early)
-    gain = (before - best(late)) if lower else (best(late) - before)
-    limit = margin if margin and not name.endswith("/loss") else RELATIVE * abs(before)
-    return LateGain(name, max(gain, 0.0), limit)
-
-
-def late_gain_sentence(gain: LateGain) -> str:
-    """Return the note on a dense cell that still gains."""
-    metric = metric_of(gain.metric)
-    unit = f" {metric.unit}" if metric.unit and metric.unit != "%" else ""
-    return (
-        f"the dense cell still gains {gain.value:.2f}{unit} of validation {metric.words} in the last third of "
-        f"training, more than {gain.limit:.2g}: differences may change with its length, see --horizons 1,3"
-    )
-
-
-def with_turns(table: "ResultTable", compared: Mapping[Place, "RowComparison"]) -> dict[Place, "RowComparison"]:
+def with_turns(table: ResultTable, compared: Mapping[Place, RowComparison]) -> dict[Place, RowComparison]:
     """Return the comparisons with their turns between lengths of training.
 
     Rows that differ only in their length are one system. Its verdict turns if the difference is significant at one
@@ -143,7 +44,7 @@ def with_turns(table: "ResultTable", compared: Mapping[Place, "RowComparison"]) 
     return marked
 
 
-def _sign(comparison: "RowComparison") -> float:
+def _sign(comparison: RowComparison) -> float:
     """Return the sign of a difference: 1 or -1; 0 without one."""
     shown_difference = comparison.judgement.difference
     return math.copysign(1, shown_difference.value) if shown_difference and shown_difference.value else 0

@@ -17,7 +17,7 @@ from phmrun.results.baselines import BaselineRow, baseline_rows, has_diverged
 from phmrun.results.comparison import withheld
 from phmrun.results.costs import COSTS, Point, cost_of, frontier, meanings
 from phmrun.results.entries import Entry
-from phmrun.results.horizons import validation_curve
+from phmrun.results.late_gain import validation_curve
 from phmrun.results.table import Figure, Numbers, ResultTable, rounded
 from phmrun.results.verdicts import COLLAPSED, HEADINGS, MARKS, Comparisons, collapsed_cell, facts, verdict_cells
 from phmrun.results.verdicts import notes as verdict_notes

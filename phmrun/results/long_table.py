@@ -21,10 +21,11 @@ from phmrun.ledger.listing import RunSummary, list_runs
 from phmrun.ledger.record import restore
 from phmrun.ledger.status import State
 from phmrun.results import render
-from phmrun.results.comparison import RowComparison, differences
+from phmrun.results.comparison import differences
 from phmrun.results.entries import SEED, Entry, entry_of_run, telling_keys
 from phmrun.results.index import RunIndex
 from phmrun.results.layout import lay_out, plain_rows
+from phmrun.results.row_comparison import RowComparison
 from phmrun.results.table import Heading, ResultTable, score_headings, tabulate
 
 Keys = Sequence[str]

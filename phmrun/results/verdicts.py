@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from phmrun.errors import counted
-from phmrun.results.comparison import RowComparison
-from phmrun.results.horizons import late_gain_sentence
+from phmrun.results.late_gain import late_gain_sentence
+from phmrun.results.row_comparison import RowComparison
 from phmrun.results.table import ResultTable
 from phmrun.statistics.verdict import Verdict
 

@@ -15,9 +15,11 @@ from phmrun.files import write_json
 from phmrun.ledger.wording import row_name
 from phmrun.metric import floors_of, metric_of
 from phmrun.results.baselines import has_diverged
-from phmrun.results.comparison import RowComparison, best_floor, pairs
+from phmrun.results.comparison import best_floor, pairs
 from phmrun.results.entries import Entry
-from phmrun.results.horizons import HORIZON, late_gain, validation_curve, with_turns
+from phmrun.results.horizons import HORIZON, with_turns
+from phmrun.results.late_gain import late_gain, validation_curve
+from phmrun.results.row_comparison import RowComparison
 from phmrun.results.table import ResultTable
 from phmrun.statistics.verdict import DECIDED, Judgement, Question, judge
 from phmrun.sweeps.cell_status import NOT_BEGUN, CellState, CellStatus

@@ -6,7 +6,7 @@ from phmrun.ledger import Run, State
 from phmrun.ledger.listing import summarise
 from phmrun.results.comparison import differences
 from phmrun.results.entries import Entry
-from phmrun.results.horizons import late_gain
+from phmrun.results.late_gain import late_gain
 from phmrun.results.layout import lay_out, plain_rows
 from phmrun.results.table import Heading, tabulate
 

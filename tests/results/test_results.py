@@ -4,9 +4,10 @@ import pytest
 
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import summarise
-from phmrun.results.comparison import RowComparison, differences
+from phmrun.results.comparison import differences
 from phmrun.results.entries import Entry
 from phmrun.results.layout import lay_out, plain_rows
+from phmrun.results.row_comparison import RowComparison
 from phmrun.results.table import Heading, score_headings, tabulate
 from phmrun.statistics.verdict import Question, judge
 from phmrun.sweeps.paper_table import Column, PaperRow, PaperTable
