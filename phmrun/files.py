@@ -49,8 +49,9 @@ def replacing(path: Path, before_renaming: Callable[[], None] | None = None) -> 
 def replacing_directory(path: Path) -> Iterator[Path]:
     """Replace a directory.
 
-    Yield an empty one beside ``path``, and rename it to ``path`` on a clean exit. The old one is removed just before; a
-    kill in between leaves neither. After an error, the old one stays.
+    Yield an empty one beside ``path``, and rename it to ``path`` on a clean exit. A missing parent directory is
+    created. The old directory is removed just before; a kill in between leaves neither. After an error, the old one
+    stays.
     """
     with _temporary(path) as temporary:
         temporary.mkdir()
@@ -63,7 +64,7 @@ def replacing_directory(path: Path) -> Iterator[Path]:
 def staging(path: Path) -> Iterator[Path]:
     """Yield an empty directory beside ``path`` for staging files.
 
-    It is removed at the end.
+    A missing parent directory is created. The staging directory is removed at the end, even after an error.
     """
     with _temporary(path) as temporary:
         temporary.mkdir()

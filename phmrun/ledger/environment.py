@@ -296,7 +296,10 @@ class DataRecord:
         return "test" if "test" in names else next(iter(names), None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the record as a JSON object."""
+        """Return the record as a JSON object.
+
+        Keys: "fingerprints", and "splits" with checksum and files of each.
+        """
         splits = {name: {"sha256": split.sha256, **asdict(split)} for name, split in self.splits.items()}
         return {"fingerprints": dict(self.fingerprints), "splits": splits}
 

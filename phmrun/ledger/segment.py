@@ -79,7 +79,8 @@ class Segment:
 def facts(run: Run) -> dict[str, Any]:
     """Return the environment of this process, without facts of torch.
 
-    A diff of uncommitted changes of the code is written into the run directory. The memory is ``None`` if unknown.
+    These are command, versions of Python and packages, code, system, host, processor, cores, and memory in bytes
+    (``None`` if unknown). A diff of uncommitted changes of the code is written into the run directory.
     """
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -14,6 +14,8 @@ from phmrun.metrics.items import Items
 def packed(items: Items) -> dict[str, Any]:
     """Return the items as a JSON object.
 
+    Keys: "items" (their number), "mark", "file", and "columns", the counts as compressed texts.
+
     Raises:
         ValueError: A count is no natural number.
     """

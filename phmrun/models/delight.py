@@ -79,7 +79,7 @@ def group_maps(start: int, widest: float, end: int, depth: int, max_groups: int)
 def block_scales(blocks: int, depths: tuple[int, int], width_multiplier: float) -> list[tuple[int, float]]:
     """Return N and w of each block.
 
-    N grows evenly from the first to the last block; w grows evenly by N_last / N_first - 1 in all.
+    N grows evenly from the first to the last block, rounded down; w grows evenly by N_last / N_first - 1 in all.
 
     Args:
         blocks: Number of blocks (B).

@@ -109,12 +109,9 @@ def page_of(folder: Path) -> Page:
 def _load_questions(folder: Path) -> Questions:
     """Read ``questions.yaml`` of a folder.
 
-    Without the file, each folder of a sweep is a question, and a note names the file. ``phmrun results build --help``
-    shows an example.
-
     Raises:
-        PhmrunError: (exit 3) The file cannot be read, or a value is not valid; names the key. It is missing, and no
-            folder has a sweep. (exit 2) It is not YAML.
+        PhmrunError: (exit 3) The file cannot be read, or a value is not valid; names the first such key. (exit 2) It is
+            not YAML.
     """
     path = folder / QUESTIONS
     if not path.exists() and (sweeps := sorted(folder.glob(f"*/{SWEEP}"))):

@@ -62,7 +62,11 @@ class Decision:
     estimand: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all numbers for JSON."""
+        """Return all numbers for JSON.
+
+        Keys: metric, estimand, the fields of the question, the numbers of the reference and the trivial system
+        (``None`` without one), and those of each system by name.
+        """
         reference = _numbers(self.reference) | {"trained": self.trained}
         return {
             "metric": self.metric,
@@ -76,7 +80,9 @@ class Decision:
     def _of(self, name: str) -> dict[str, Any]:
         """Return the numbers of one system for JSON.
 
-        Missing ones are ``None``. ``more_seeds`` is the number of further seeds likely to decide, at least 1.
+        They are verdict, difference with interval and p-value, look, interval over items, collapsed seeds, reason,
+        mean, deviation and seeds; missing ones are ``None``. ``more_seeds`` is the number of further seeds likely to
+        decide, at least 1.
         """
         judgement, numbers = self.judgements[name], _numbers(self.systems[name])
         shown = judgement.difference

@@ -73,7 +73,8 @@ class Scheduler:
         It ends at the deadline, too. At the end, all remaining processes are interrupted, and the cells released.
 
         Raises:
-            KeyboardInterrupt: The user interrupted. All runs are interrupted, too; the same call resumes them.
+            KeyboardInterrupt: The user interrupted. All runs are interrupted, too, with a note; the same call resumes
+                them.
         """
         try:
             while self._step():

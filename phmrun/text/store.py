@@ -164,7 +164,8 @@ class TokenStoreWriter:
     def statistics(self) -> dict[str, Any]:
         """Return the statistics of the finished store.
 
-        Tokens, mean and largest length (tokens), unknown rate (0–1), distinct tokens.
+        Keys: tokens, mean_length and max_length (tokens), unknown_rate (0–1), types (distinct tokens). Without
+        sentences, each is 0.
         """
         return {
             "tokens": self._tokens,
@@ -289,7 +290,10 @@ def prepare(
     splits = list(splits)
 
     def build(path: Path) -> dict[str, Any]:
-        """Write vocabulary and stores into a directory, and return their statistics."""
+        """Write vocabulary and stores into a directory.
+
+        Return their statistics, "vocabulary" and "splits".
+        """
         vocabulary = learn()
         vocabulary.save(path / "vocabulary")
         described = describe(vocabulary)

@@ -89,7 +89,10 @@ class Vocabulary(ABC):
         return [self.encode(line) for line in lines]
 
     def description(self) -> dict[str, Any]:
-        """Return the content of ``vocabulary.json`` without the checksum."""
+        """Return the content of ``vocabulary.json`` without the checksum.
+
+        Keys: format, kind, size, entries, requested.
+        """
         sizes = {"size": len(self), "entries": self.entries, "requested": self.requested}
         return {"format": FORMAT, "kind": self.kind, **sizes}
 
@@ -245,8 +248,8 @@ def train_words(lines: Iterable[str], *, size: int, multiple_of: int = 1, min_fr
 def spaced(sentence: str, lowercase: bool, splitting: Splitting) -> str:
     """Return a sentence with single spaces between its words.
 
-    It is in lower case if ``lowercase``. "punctuation" also separates punctuation marks and English contractions;
-    "space" splits at white space only.
+    It is in lower case if ``lowercase``. "punctuation" also separates punctuation marks and English contractions, and
+    replaces the apostrophe ’ by '; "space" splits at white space only.
     """
     text = sentence.lower() if lowercase else sentence
     return " ".join(text.split() if splitting == "space" else _WORD.findall(text.replace("’", "'")))

@@ -100,7 +100,8 @@ def prepare_stream(
 ) -> Prepared[StreamVocabulary, StreamStore]:
     """Build the vocabulary of a corpus and encode it.
 
-    Both are loaded from the cache if it has them. Memory does not grow with the text.
+    Both are loaded from the cache if it has them. Memory does not grow with the text. A note on stderr tells the number
+    of words.
 
     Args:
         files: Text by split, UTF-8, plain or gzip; has "train".

@@ -181,7 +181,10 @@ def bag_of_words(train: Reader) -> Baseline:
 
     @cache
     def learnt() -> Baseline:
-        """Train the classifier, and return it as a function of items."""
+        """Train the classifier, once, and return it as a function of items.
+
+        A note on stderr names the number of training pairs.
+        """
         from sklearn.feature_extraction.text import CountVectorizer
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline

@@ -206,7 +206,7 @@ class BiaffineParser(nn.Module):
         """Return vectors of spellings: ``[spellings, longest] -> [spellings, word_width]``.
 
         Spellings are in falling order of length (``counts``); those of a group are read together. Groups are computed
-        if not given.
+        if not given. In training, dropout applies before the last map.
         """
         vectors = self.letters(characters)
         last = []
@@ -236,8 +236,8 @@ class BiaffineParser(nn.Module):
     def _inputs(self, words: Tensor, tags: Tensor, spelt: Tensor) -> Tensor:
         """Return the inputs of the LSTM, ``[batch, length, word_width + tag_width]``.
 
-        In training, words are replaced by the unknown word, and words or tags dropped. A word with an unknown tag is
-        read like one whose tag vector is dropped in training.
+        In training, words are replaced by the unknown word, and words or tags dropped. If one of the two vectors is
+        dropped, the other is doubled. A word with an unknown tag is read like one whose tag vector is dropped.
         """
         has_tag = (tags != UNK).to(spelt.dtype)
         kept = torch.stack([torch.ones_like(has_tag), has_tag])

@@ -43,7 +43,7 @@ def find_treebank(data: TreebankDataConfig, cache: Path) -> Treebank:
     """Return the files of a data section.
 
     They are the user's own, the built-in treebank (unpacked on first use), or a published one. Splits used for training
-    are not scored.
+    are not scored; neither is a split "train" that others replace.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine. (exit 2) A treebank has no such split.
@@ -86,7 +86,7 @@ def divided(count: int, hold_out: float, fraction: Fraction) -> tuple[Sequence[i
     """Return the training and the held-out sentence numbers, both ascending.
 
     Sentences are shuffled with a fixed seed. The held-out ones come first, then the share for training. A smaller share
-    is therefore part of a larger one, and the held-out sentences do not depend on it.
+    is therefore part of a larger one, and the held-out sentences do not depend on it. Numbers of sentences are rounded.
 
     Args:
         count: Number of sentences.

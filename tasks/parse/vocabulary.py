@@ -61,10 +61,11 @@ class TreebankVocabulary:
         return sentence.xpos if self.column == "xpos" else sentence.upos
 
     def encode(self, sentences: Sequence[Sentence]) -> "EncodedTreebank":
-        """Return sentences as ids.
+        """Return sentences as ids; each begins with the root.
 
-        Heads and labels are ``None`` unless all sentences have trees. Unknown words, tags and characters have the
-        unknown id. A label with an unknown subtype counts as its universal part; an unknown label is :data:`NO_LABEL`.
+        Words are in lower case if configured; spellings are cut at ``longest`` characters. Heads and labels are
+        ``None`` unless all sentences have trees. Unknown words, tags and characters have the unknown id. A label with
+        an unknown subtype counts as its universal part; an unknown label is :data:`NO_LABEL`.
         """
         words, tags, labels, characters = (self._ids[kind] for kind in ("words", "tags", "labels", "characters"))
         trees = all(sentence.heads for sentence in sentences)
@@ -127,7 +128,7 @@ def learn_vocabulary(
 ) -> TreebankVocabulary:
     """Build the vocabulary of a treebank, most frequent first.
 
-    Ties are in alphabetical order.
+    Ties are in alphabetical order. Missing tags ("_") are left out.
 
     Args:
         sentences: Sentences with trees.
@@ -195,7 +196,10 @@ class EncodedTreebank:
         return np.cumsum(self.character_counts) - self.character_counts
 
     def padded(self, numbers: NDArray[Any]) -> Padded:
-        """Return the sentences with these numbers as a batch, in this order."""
+        """Return the sentences with these numbers as a batch, in this order.
+
+        They are padded to the longest one. Spellings are those of the batch only, longest first.
+        """
         lengths = self.lengths[numbers] + 1
         columns = np.arange(lengths.max())
         inside = columns < lengths[:, None]

@@ -37,7 +37,7 @@ def words(text: str) -> str:
 def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure atomically.
 
-    The file's suffix decides the format; 160 dpi, without dates.
+    The file's suffix, in any case, decides the format; 160 dpi, without dates.
 
     Raises:
         PhmrunError: (exit 2) The suffix is none of :data:`ENDINGS`.
