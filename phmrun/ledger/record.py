@@ -87,8 +87,9 @@ def archive(runs: Sequence[Run], path: Path, *, checkpoints: bool = True) -> int
 def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str]) -> dict[str, Any]:
     """Return the record of a finished run as a JSON object.
 
-    It has neither weights, outputs, the machine's name nor the command line, and the history is thinned. Paths are
-    relative to the data directory, or file names alone.
+    It has config, status, scores, parameters (without those of each module), data, environment, thinned history, items,
+    checksums of weights, and the identity if it is on record. It has neither weights, outputs, the machine's name nor
+    the command line. Paths are relative to the data directory, or file names alone.
 
     Args:
         run: Run in the state ``done``.

@@ -134,7 +134,7 @@ class Answer:
     def cell(self, begin: str) -> str:
         """Return a row's difference from dense in the first score.
 
-        It has the interval and, if decided, the verdict: "-0.42 [-0.61, -0.23] worse".
+        It has the interval and, if decided, the verdict: "-0.42 [-0.61, -0.23] different, worse".
 
         Args:
             begin: Beginning of the row's name; the first such row counts.

@@ -181,9 +181,9 @@ def _matrix(matrix: Matrix, answers: Mapping[str, Answer], folder: Path, picture
 def _question(question: Question, answers: Mapping[str, Answer], folder: Path) -> Sequence[Part]:
     """Return the parts of a question's section.
 
-    These are the links to the pages of its sweeps, with their verdicts counted ("2 worse · 1 open"; "no comparison"
-    without), and what is missing, if anything. Without sweeps, the links are replaced by the question's ``about``, or
-    by the sentence that nothing was run.
+    These are the links to the pages of its sweeps, with their verdicts counted ("2 different, worse · 1 open"; "no
+    comparison" without), and what is missing, if anything. Without sweeps, the links are replaced by the question's
+    ``about``, or by the sentence that nothing was run.
     """
     links = []
     for sweep in question.sweeps:

@@ -45,15 +45,19 @@ def baseline_rows(table: ResultTable) -> list[BaselineRow]:
 
 
 def _of_column(table: ResultTable, column: int) -> dict[str, float]:
-    """Return each registered baseline's mean score in a column; its first score counts."""
+    """Return each registered baseline's mean score in a column.
+
+    The first score of the column counts. The result is empty if that is a baseline's itself.
+    """
     runs = [entry.run for figures in table.figures for entry in figures[column].entries if entry.run]
     return baseline_scores(runs, table.headings[column].scores[0])
 
 
 def baseline_scores(runs: Sequence[RunSummary], score: str) -> dict[str, float]:
-    """Return the mean over runs of each registered baseline of a score, by the baseline's name.
+    """Return the mean score of each registered baseline, by its name.
 
-    The result is empty if the score is a baseline's itself.
+    The mean is over the runs that have it; the baselines are those of ``score``. The result is empty if the score is a
+    baseline's itself.
     """
     if OF in score:
         return {}
@@ -70,9 +74,10 @@ def baseline_scores(runs: Sequence[RunSummary], score: str) -> dict[str, float]:
 
 
 def listed_baselines(runs: Sequence[RunSummary], scores: Sequence[str]) -> Iterator[tuple[str, list[float | None]]]:
-    """Yield the baselines of listed runs: name with kind, task and data, then its value of each score, or ``None``.
+    """Yield the baselines of listed runs as table rows.
 
-    Runs of the same task and data share them. Floors come first.
+    A row has name with kind, task and data ("majority (floor), nli snli"), and its mean value of each score, or
+    ``None``. Runs of the same task and data share them. Floors come first within a task and data.
     """
     groups: dict[str, list[RunSummary]] = {}
     for run in runs:

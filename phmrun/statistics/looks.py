@@ -45,7 +45,8 @@ def repeated_level(looks: Sequence[int], look: int, nominal: float) -> float:
     """Return the overall level of a nominal level at a look.
 
     It is at most 1. It is the p-value of a repeated confidence interval, interpolated between levels that are a factor
-    of 10^(1/8) apart. With a single look it is the nominal level.
+    of 10^(1/8) apart. With a single look it is the nominal level; for very small ones it is nominal · last look /
+    ``look``.
 
     Args:
         looks: Seeds at each look.

@@ -176,11 +176,12 @@ def decide(
 def _chosen(rows: Sequence[Row], metric: str, choose_by: str | None, *, lower_is_better: bool) -> list[Row]:
     """Return the rows of the metric, of each seed's best trial.
 
-    The best trial has the best mean of ``choose_by``; trials that are not finite come last. Its name becomes
-    "TRIAL of COUNT". Without several trials, all rows of the metric are returned.
+    The best trial has the best mean of ``choose_by``; trials that are not finite come last. Its name becomes "TRIAL of
+    COUNT". Without several trials, all rows of the metric are returned.
 
     Raises:
-        PhmrunError: (exit 3) A seed has several trials without ``choose_by``, or a trial has no validation score.
+        PhmrunError: (exit 3) A seed has several trials without ``choose_by``, or a trial has no validation score. (exit
+            2) A metric is unknown.
     """
     kept = choose_metric(rows, metric)
     trials: dict[tuple[str, str], dict[str, Row]] = {}

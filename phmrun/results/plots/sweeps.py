@@ -27,9 +27,9 @@ def draw_pareto(
 ) -> Figure:
     """Return a figure of a score by cost (logarithmic).
 
-    Each point has a color, its spread (if known), and an entry in the legend; a line joins the Pareto front. The sizes
-    of the points are labeled if there is room for all and they are at most six; else the axis has its usual labels.
-    Baselines are dashed lines across the figure, by the name in the legend.
+    Each point has a color, its spread (if known), and an entry in the legend; a line joins the Pareto front. Sizes
+    whose labels do not overlap are labeled; if these are more than six, the axis has its usual labels. Baselines are
+    dashed lines across the figure, by the name in the legend.
     """
     figure = new_figure(7.0, 4.6)
     figure.suptitle(fill(words(heading), 90), fontsize=10)
