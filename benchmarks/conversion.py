@@ -1,4 +1,4 @@
-"""Conversion of networks of transformers: share of block parameters converted, size, file, equality after loading.
+"""Conversion of networks of transformers: share of block parameters converted, training, size, file, equality.
 
 The networks have random weights and two small blocks. Run from a checkout::
 
@@ -7,6 +7,7 @@ The networks have random weights and two small blocks. Run from a checkout::
 """
 
 import argparse
+import copy
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,10 @@ from torch import Tensor, nn
 
 from phmrun.layers import conversion_report, convert, load, save
 
+BUT = ("*.token_type_embeddings", "*.conv_layers.0.conv")
+"""Layers that 4 does not divide: BERT's two token types, and the first convolution of wav2vec2, with one channel."""
 SIZES = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
+DTYPES = (torch.float32, torch.bfloat16)
 
 
 class Architecture(NamedTuple):
@@ -35,7 +39,7 @@ class Architecture(NamedTuple):
 
 
 def architectures() -> dict[str, Architecture]:
-    """Return GPT-2, BERT, Llama, ViT and T5 with two small blocks each."""
+    """Return GPT-2, BERT, Llama, ViT, T5 and wav2vec2 with two small blocks each."""
     import transformers as hf
 
     tokens = {"input_ids": torch.arange(20).view(2, 10) + 3}
@@ -44,6 +48,17 @@ def architectures() -> dict[str, Architecture]:
     llama = hf.LlamaConfig(vocab_size=256, max_position_embeddings=32, **SIZES)
     vit = hf.ViTConfig(image_size=32, patch_size=8, num_labels=8, **SIZES)
     t5 = hf.T5Config(vocab_size=256, d_model=64, d_kv=16, d_ff=256, num_layers=2, num_heads=4)
+    wav2vec2 = hf.Wav2Vec2Config(
+        vocab_size=32,
+        conv_dim=(64, 64),
+        conv_stride=(5, 2),
+        conv_kernel=(10, 4),
+        num_feat_extract_layers=2,
+        num_conv_pos_embeddings=16,
+        num_conv_pos_embedding_groups=4,
+        **SIZES,
+    )
+    sound = torch.linspace(-30, 30, 2 * 400).view(2, 400).sin()
     pixels = torch.linspace(-1, 1, 2 * 3 * 32 * 32).view(2, 3, 32, 32)
     return {
         "GPT-2": Architecture(lambda: hf.GPT2LMHeadModel(gpt2), ".h.", tokens),
@@ -53,6 +68,7 @@ def architectures() -> dict[str, Architecture]:
         "T5": Architecture(
             lambda: hf.T5ForConditionalGeneration(t5), ".block.", {**tokens, "decoder_input_ids": tokens["input_ids"]}
         ),
+        "wav2vec2": Architecture(lambda: hf.Wav2Vec2ForCTC(wav2vec2), ".layers.", {"input_values": sound}),
     }
 
 
@@ -63,10 +79,21 @@ def block_share(model: nn.Module, blocks: str) -> float:
     return inside / (inside + sum(layer.parameters for layer in report.left if blocks in layer.name))
 
 
+def trains(model: nn.Module, architecture: Architecture, dtype: torch.dtype) -> bool:
+    """True if a copy in ``dtype`` has finite logits and a finite gradient for every parameter in the blocks."""
+    duplicate = copy.deepcopy(model).to(dtype)
+    inputs = {name: x.to(dtype) if x.is_floating_point() else x for name, x in architecture.inputs.items()}
+    logits = duplicate(**inputs).logits
+    logits.float().square().mean().backward()
+    blocks = [value for name, value in duplicate.named_parameters() if architecture.blocks in name]
+    gradients = [value.grad for value in blocks]
+    return bool(logits.isfinite().all()) and all(grad is not None and bool(grad.isfinite().all()) for grad in gradients)
+
+
 def measure(architecture: Architecture, structure: str, options: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return the figures of one architecture."""
     torch.manual_seed(0)
-    model = convert(architecture.build(), structure, but="*.token_type_embeddings", **options).eval()
+    model = convert(architecture.build(), structure, but=BUT, **options).eval()
     path = save(model, folder / "model.safetensors")
     loaded = load(architecture.build, path).eval()
     with torch.no_grad():
@@ -80,6 +107,7 @@ def measure(architecture: Architecture, structure: str, options: dict[str, Any],
         "after": report.after,
         "bytes": path.stat().st_size,
         "equal": torch.equal(*logits),
+        "trains": [str(dtype).removeprefix("torch.") for dtype in DTYPES if trains(model, architecture, dtype)],
     }
 
 
@@ -90,8 +118,11 @@ def main() -> None:
     options.add_argument("--option", action="append", default=[], metavar="NAME=NUMBER", help="option of the structure")
     args = options.parse_args()
     numbers = {name: int(value) for name, _, value in (option.partition("=") for option in args.option or ["n=4"])}
-    print("| network | layers converted | of the blocks' parameters | left | parameters | file, bytes | equal logits |")
-    print("|---|---|---|---|---|---|---|")
+    print(
+        "| network | layers converted | of the blocks' parameters | left | trains in | parameters | file, bytes "
+        "| equal logits |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for name, architecture in architectures().items():
             row = measure(architecture, args.structure, numbers, Path(folder))
@@ -99,7 +130,8 @@ def main() -> None:
             counts = f"{row['before']:,} → {row['after']:,}"
             equal = "yes" if row["equal"] else "no"
             left = ", ".join(row["left"])
-            print(f"| {name} | {row['converted']} | {row['share']:.1%} | {left} | {counts} | {size} | {equal} |")
+            cells = (name, row["converted"], f"{row['share']:.1%}", left, ", ".join(row["trains"]), counts, size, equal)
+            print(f"| {' | '.join(map(str, cells))} |")
 
 
 if __name__ == "__main__":

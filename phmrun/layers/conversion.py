@@ -12,12 +12,14 @@ from typing import Any, Literal, TypeVar, cast
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
+from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 
 from phmrun.errors import PhmrunError, nearest
 from phmrun.layers.adapters import freeze_base
+from phmrun.layers.convolution import Convolution, matrix_shape
 from phmrun.layers.embedding import Embedding
 from phmrun.layers.inference import replaced
-from phmrun.layers.linear import Linear, glorot_std
+from phmrun.layers.linear import Linear, glorot_std, linear_std, on_device
 from phmrun.layers.lstm import LSTM, GateMaps
 from phmrun.layers.report import ATTRIBUTE, ConversionReport, ConvertedLayer, LeftLayer, parameter_count, trained_count
 from phmrun.layers.structure import Structure, build_structure, options_of
@@ -26,10 +28,16 @@ from phmrun.registry import STRUCTURES
 
 _LOG = logging.getLogger(__name__)
 Model = TypeVar("Model", bound=nn.Module)
-KINDS = (nn.Linear, NonDynamicallyQuantizableLinear, nn.Embedding, nn.LSTM, nn.MultiheadAttention)
+Shared = dict[Any, Structure]
+"""New structures by the id of the dense weight, of a convolution's group by id and number."""
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d)
+KINDS = (
+    *(nn.Linear, NonDynamicallyQuantizableLinear, nn.Embedding, nn.LSTM, nn.MultiheadAttention),
+    *CONVOLUTIONS,
+)
 """Layers that are converted; subclasses are not, because they may compute something else."""
-STRUCTURED = (Linear, Embedding, LSTM, StructuredAttention, Structure)
-CONVERTIBLE = "nn.Linear, nn.Embedding, nn.LSTM, nn.MultiheadAttention or Conv1D of transformers"
+STRUCTURED = (Linear, Embedding, LSTM, StructuredAttention, Convolution, Structure)
+CONVERTIBLE = "nn.Linear, nn.Embedding, nn.LSTM, nn.MultiheadAttention, nn.Conv1d, nn.Conv2d or Conv1D of transformers"
 
 
 def convert(
@@ -44,7 +52,8 @@ def convert(
     """Return a copy of ``model`` whose layers have a structure.
 
     Converted are ``nn.Linear``, ``nn.Embedding``, ``nn.LSTM``, the matrices of ``nn.MultiheadAttention`` (the joint
-    map of Q, K and V is one matrix) and transformers' ``Conv1D``. Tied parameters stay tied. Each layer keeps its
+    map of Q, K and V is one matrix), ``nn.Conv1d`` and ``nn.Conv2d`` (one matrix for each group) and transformers'
+    ``Conv1D``. Tied parameters stay tied. Each layer keeps its
     device, type, training mode and ``requires_grad``. Create the optimizer after the copy.
     A log line names the layers that were left; :func:`conversion_report` has the details.
 
@@ -95,7 +104,7 @@ def convert_layers(
     for prefix, module in model.named_modules():
         for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
             owners.setdefault(id(parameter), []).append((module, f"{prefix}.{name}"))
-    shared: dict[int, Structure] = {}
+    shared: Shared = {}
     layers: dict[nn.Module, nn.Module] = {}
     records = []
     problems = []
@@ -150,7 +159,14 @@ def attach_report(
 
 def is_supported(module: nn.Module) -> bool:
     """Return whether :func:`convert` can convert a layer of this class."""
-    return type(module) in KINDS or is_conv1d(module)
+    return (type(module) in KINDS or is_conv1d(module)) and not _is_parametrized(module)
+
+
+def _is_parametrized(module: nn.Module) -> bool:
+    """Return whether the weight is computed from other parameters, as by weight normalization."""
+    if isinstance(module, nn.LSTM | nn.MultiheadAttention):
+        return is_parametrized(module)
+    return is_parametrized(module) or (isinstance(module, KINDS) and "weight" not in module._parameters)
 
 
 def is_conv1d(module: nn.Module) -> bool:
@@ -218,8 +234,8 @@ def _left(model: nn.Module, but: Iterable[str]) -> list[LeftLayer]:
     inside = {part for module in model.modules() if isinstance(module, STRUCTURED) for part in _parts(module)}
     left = []
     for name, module in model.named_modules():
-        parameters = list(module.parameters(recurse=False))
-        if parameters and module not in inside:
+        parameters = list(module.parameters(recurse=is_parametrized(module)))
+        if parameters and module not in inside and not isinstance(module, ParametrizationList):
             matrix = any(parameter.dim() > 1 for parameter in parameters)
             count = sum(parameter.numel() for parameter in parameters)
             left.append(LeftLayer(name, type(module).__name__, _reason(module, but, name), count, matrix))
@@ -237,13 +253,15 @@ def _parts(module: nn.Module) -> Iterable[nn.Module]:
 def _reason(module: nn.Module, but: Iterable[str], name: str) -> str:
     """Return why a module is left as it is.
 
-    A supported layer was excluded by ``but`` or not selected; others have a structure, are subclasses, are not
-    supported, or have vectors only.
+    A supported layer was excluded by ``but`` or not selected; others have a structure, are parametrized, are
+    subclasses, are not supported, or have vectors only.
     """
     if is_supported(module):
         return "excluded by `but`" if _matches(name, but) else "not selected by `names`"
     if isinstance(module, STRUCTURED):
         return "has a structure"
+    if _is_parametrized(module):
+        return "its weight is parametrized"
     if isinstance(module, KINDS):
         return "subclasses may compute something else"
     if any(parameter.dim() > 1 for parameter in module.parameters(recurse=False)):
@@ -261,9 +279,7 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _converted(
-    module: nn.Module, structure: str, shared: dict[int, Structure], near: bool, options: dict[str, Any]
-) -> nn.Module:
+def _converted(module: nn.Module, structure: str, shared: Shared, near: bool, options: dict[str, Any]) -> nn.Module:
     """Return the counterpart of a layer over a structure.
 
     It keeps the training mode. Its structures get the first matrix's ``requires_grad``, unless they update frozen
@@ -280,6 +296,8 @@ def _converted(
         layer = _lstm(module, structure, near, options)
     elif isinstance(module, nn.MultiheadAttention):
         layer = _attention(module, structure, near, options)
+    elif isinstance(module, CONVOLUTIONS):
+        layer = _convolution(module, structure, shared, near, options)
     elif isinstance(module, nn.Embedding):
         layer = _embedding(module, structure, shared, near, options)
     else:
@@ -291,9 +309,7 @@ def _converted(
     return layer.train(training)
 
 
-def _linear(
-    module: nn.Module, structure: str, shared: dict[int, Structure], near: bool, options: dict[str, Any]
-) -> Linear:
+def _linear(module: nn.Module, structure: str, shared: Shared, near: bool, options: dict[str, Any]) -> Linear:
     """Return the counterpart of an ``nn.Linear`` or ``Conv1D``.
 
     The bias stays the same parameter; unless ``near``, it gets newly drawn values. With ``near``, W is fitted. A
@@ -321,9 +337,7 @@ def _linear(
     return layer
 
 
-def _embedding(
-    module: nn.Embedding, structure: str, shared: dict[int, Structure], near: bool, options: dict[str, Any]
-) -> Embedding:
+def _embedding(module: nn.Embedding, structure: str, shared: Shared, near: bool, options: dict[str, Any]) -> Embedding:
     """Return the counterpart of an ``nn.Embedding``; with ``near``, its table is fitted.
 
     A structure in ``shared`` is used again, a new one is added there.
@@ -342,6 +356,33 @@ def _embedding(
         if near:
             layer.structure.fit(weight.detach())
     return layer
+
+
+@torch.no_grad()
+def _convolution(
+    module: nn.Conv1d | nn.Conv2d, structure: str, shared: Shared, near: bool, options: dict[str, Any]
+) -> Convolution:
+    """Return the counterpart of a convolution, with a structure for each group.
+
+    The bias stays the same parameter; unless ``near``, it gets newly drawn values. With ``near``, the filters are
+    fitted. Structures in ``shared`` are used again, new ones are added there.
+    """
+    (rows, columns), weight = matrix_shape(module), module.weight
+    options = {name: value for name, value in options.items() if name != "application"}
+    maps = []
+    for group, filters in enumerate(weight.detach().reshape(module.groups, rows, columns)):
+        key = (id(weight), group)
+        if key not in shared:
+            with on_device(weight.device):
+                shared[key] = build_structure(structure, rows, columns, **options)
+            shared[key].reset_parameters(linear_std(columns))  # as torch's convolutions
+            shared[key].to(weight.dtype)
+            if near:
+                shared[key].fit(filters)
+        maps.append(shared[key])
+    if module.bias is not None and not near:
+        nn.init.uniform_(module.bias, -(columns**-0.5), columns**-0.5)
+    return Convolution(module, maps)
 
 
 @torch.no_grad()

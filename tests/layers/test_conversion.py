@@ -145,19 +145,19 @@ def test_attention_s_maps_are_trained():
 
 
 def test_report_names_what_was_left_and_why(caplog):
-    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Linear(8, 8), nn.Linear(8, 4), nn.LayerNorm(4))
+    model = nn.Sequential(nn.Conv3d(3, 8, 3), nn.Linear(8, 8), nn.Linear(8, 4), nn.LayerNorm(4))
     with caplog.at_level(logging.WARNING, "phmrun"):
         report = conversion_report(convert(model, "phm", n=4, but="2"))
     assert [(layer.name, layer.kind) for layer in report.converted] == [("1", "Linear")]
     assert [(layer.name, layer.reason, layer.parameters) for layer in report.left] == [
-        ("0", "not supported", 3 * 8 * 9 + 8),
+        ("0", "not supported", 3 * 8 * 27 + 8),
         ("2", "excluded by `but`", 8 * 4 + 4),
         ("3", "vectors only", 8),
     ]
     assert report.before == sum(parameter.numel() for parameter in model.parameters())
     assert report.before - report.after == 64 - (4 * 4 * 4 + 4 * 2 * 2)  # the factors of so small a map are larger
     (record,) = caplog.records
-    assert "left: 0 (Conv2d: not supported)" in record.getMessage()
+    assert "left: 0 (Conv3d: not supported)" in record.getMessage()
     assert "LayerNorm left" in str(report)
     with pytest.raises(PhmrunError, match="was not converted"):
         conversion_report(model)
@@ -165,8 +165,8 @@ def test_report_names_what_was_left_and_why(caplog):
 
 def test_pattern_of_an_unsupported_layer_suggests_no_other():
     model = nn.Sequential()
-    model.conv, model.conf = nn.Conv2d(3, 8, 3), nn.Linear(8, 8)
-    with pytest.raises(PhmrunError, match=r"'conv' matches only .*conv \(Conv2d: not supported\)") as caught:
+    model.conv, model.conf = nn.Conv3d(3, 8, 3), nn.Linear(8, 8)
+    with pytest.raises(PhmrunError, match=r"'conv' matches only .*conv \(Conv3d: not supported\)") as caught:
         convert(model, "phm", names=["conf", "conv"])
     assert "Did you mean" not in caught.value.hint
 
