@@ -205,10 +205,10 @@ class TrainedRun:
         Raises:
             PhmrunError: There is no such split, file or key.
         """
-        from phmrun.engine import trained_model
+        from phmrun.engine import evaluation, trained_model
 
         trained = trained_model.open_run(self.run)
-        return trained_model.evaluate_run(trained, split=split, decoding=decoding, files=[Path(path) for path in files])
+        return evaluation.evaluate_run(trained, split=split, decoding=decoding, files=[Path(path) for path in files])
 
     def predict(self, lines: Iterable[str], **decoding: Any) -> list[Prediction]:
         """Return the predictions for lines of text.

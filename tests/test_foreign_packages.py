@@ -8,7 +8,8 @@ from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun import registry
 from phmrun.engine import code
-from phmrun.engine.trained_model import evaluate_run, open_run
+from phmrun.engine.evaluation import evaluate_run
+from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import State
 from phmrun.registry import METRICS, STRUCTURES, Registry, load_plugin

@@ -58,7 +58,8 @@ def evaluate(
     scored = choose_run(runs_dir, run)
     with waiting("preparing"):
         from phmrun.engine.arithmetic import set_threads
-        from phmrun.engine.trained_model import evaluate_run, open_run
+        from phmrun.engine.evaluation import evaluate_run
+        from phmrun.engine.trained_model import open_run
 
         set_threads()
     metrics = evaluate_run(

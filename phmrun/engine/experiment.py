@@ -23,11 +23,12 @@ from phmrun.engine.checkpoints import LAST, save_start
 from phmrun.engine.code import code_of
 from phmrun.engine.counting import count_parameters, network_without_weights
 from phmrun.engine.data import DataModule, contents, doubts
+from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.module import Teacher, TrainingModule, build_module, seed_everything
 from phmrun.engine.movement import BATCHES, balance, movements
 from phmrun.engine.optimizers import Rate, rate_table
 from phmrun.engine.processes import ending_with, leader_died
-from phmrun.engine.trained_model import TrainedModel, evaluate_run, open_run, take_over_base
+from phmrun.engine.trained_model import TrainedModel, open_run, take_over_base
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.files import cache_dir, disk_errors, remove_unfinished, write_text
 from phmrun.kernels import tf32_products

@@ -1,17 +1,14 @@
-"""Trained runs: loading of weights, prediction, evaluation."""
+"""Trained runs: checks, loading of weights, prediction."""
 
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from phmrun.config import Experiment, Task, decoding_section, load_run_config, with_decoding
+from phmrun.config import Experiment, Task, load_run_config, with_decoding
 from phmrun.config.identity import canonical_identity, changed_versions, digits_of, without_versions
-from phmrun.config.section import is_hashed
-from phmrun.config.sections import NO_DATA
 from phmrun.engine.adaptation import adapt, base_run
 from phmrun.engine.arithmetic import kernels_of
 from phmrun.engine.checkpoints import (
@@ -27,19 +24,13 @@ from phmrun.engine.code import code_of
 from phmrun.engine.data import DataModule, Vocabulary
 from phmrun.engine.module import TrainingModule, build_module
 from phmrun.engine.processes import keep_freed_memory
-from phmrun.errors import ExitCode, PhmrunError, unknown
-from phmrun.files import cache_dir
+from phmrun.errors import ExitCode, PhmrunError
 from phmrun.kernels import Choice
 from phmrun.layers import options_of
 from phmrun.ledger import Run
-from phmrun.ledger.card import write_card
 from phmrun.ledger.directory import HISTORY
-from phmrun.ledger.environment import Split
-from phmrun.ledger.listing import OTHER_FILE
 from phmrun.ledger.manifest import changed_code
 from phmrun.ledger.record import WEIGHTS
-from phmrun.ledger.segment import read_segments
-from phmrun.metric import metrics_of
 from phmrun.metrics import Score
 from phmrun.progress import note
 from phmrun.registry import OURS, TASKS
@@ -359,184 +350,6 @@ def take_over_base(module: TrainingModule, run: Run, config: Experiment) -> None
     adapt(module, run, base.run, base.module, weights)
 
 
-def evaluate_run(
-    trained: TrainedModel,
-    *,
-    split: str = "test",
-    decoding: Mapping[str, Any] | None = None,
-    checkpoint: str | None = None,
-    average: int | None = None,
-    batch_size: int | None = None,
-    device: str = "auto",
-    files: Sequence[Path] = (),
-    data: DataModule | None = None,
-) -> dict[str, Any]:
-    """Score a run on one split.
-
-    Write the results into its directory. Written are scores, predictions, samples (except of other files) and card.
-    Scores named ``test/…`` belong to the test set whose checksum the run has recorded, wherever its files are. Scores
-    of other files are named ``file-NAME-DIGITS/…``, with the first digits of the checksum. The checksum is part of
-    every score's signature.
-
-    If the directory cannot be written, a note is printed and the scores are returned; with ``data``, it is an error.
-
-    Args:
-        trained: Opened run.
-        split: Name of a split with references. Default: "test".
-        decoding: Keys of the config's decoding section to replace.
-        checkpoint: See :meth:`TrainedModel.load`.
-        average: See :meth:`TrainedModel.load`.
-        batch_size: Items per batch. Default: the task's.
-        device: "auto", "cpu", "cuda" …
-        files: File to score instead of a split; source and target for parallel text.
-        data: Prepared data of the run, passed by training.
-
-    Returns:
-        Scores by name: ``test/bleu``. Settings that differ from the config's are part of the name:
-        ``test-beam1/bleu``.
-
-    Raises:
-        PhmrunError: There is no such split, a file is missing, the data have changed, or the checkpoint cannot be used.
-    """
-    run, config = trained.run, trained.config
-    training = data is not None
-    data, split, title, mark = _scored(trained, split, files, data)
-    place = choose_device(device)
-    predictor = trained.predictor(
-        decoding=decoding, checkpoint=checkpoint, average=average, batch_size=batch_size, device=place
-    )
-    with trained.kernels(read_segments(run) or [{}]).applied():
-        evaluation = predictor.evaluate(data, split)
-    name = "-".join([title, *_deviations(decoding or {}, config, checkpoint, average)])
-    metrics = {f"{name}/{key}": score.to_json() for key, score in evaluation.scores.items()}
-    metrics[f"{name}/sentences_per_second"] = {
-        "value": evaluation.items / evaluation.seconds,
-        "signature": f"{evaluation.signature}|device:{place}|threads:{torch.get_num_threads()}",
-        f"{evaluation.unit}_per_second": evaluation.units / evaluation.seconds,
-    }
-    for value in metrics.values():
-        value["signature"] += f"|data:{mark}" if mark else ""
-    try:
-        run.write(run.predictions / f"{name}.{evaluation.ending}", evaluation.predictions)
-        metrics |= _scores_of_items(run, config.task, name, mark, metrics)
-        for key, value in metrics.items():
-            run.update_metrics(key, value)
-        if not name.startswith(OTHER_FILE):
-            run.write_samples(evaluation.columns, evaluation.samples)
-        write_card(run)
-    # The scores are shown even if the run directory is read-only.
-    except (OSError, PhmrunError) as error:
-        if training:
-            raise
-        reason = error if isinstance(error, OSError) else error.what
-        note(f"the scores could not be kept in {run.path}: {reason}")
-    return metrics
-
-
-def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collection[str]) -> dict[str, Any]:
-    """Return the scores of metrics that the predictor does not compute, by name.
-
-    They are computed from the counts of each item in the file of predictions. Metrics without such counts are left out.
-    """
-    added = {}
-    for metric in metrics_of(task):
-        key = f"{name}/{metric.name}"
-        if key in scores or metric.measure is None or metric.read_items is None:
-            continue
-        items = metric.read_items(run, name, "")
-        if items is not None and len(items.counts):
-            value = float(metric.measure(items.counts.sum(axis=0, keepdims=True))[0])
-            signature = f"items:{metric.name}" + (f"|data:{mark}" if mark else "")
-            added[key] = Score(metric.words, value, signature, len(items.counts), "items").to_json()
-    return added
-
-
-def _test_options(config: Experiment) -> str:
-    """Return the options of ``phmrun eval`` for another test set of a task."""
-    parallel = "test_source" in config.data.files
-    return "--test-src FILE --test-tgt FILE" if parallel else "--test FILE"
-
-
-def _check_number_of_files(run: Run, config: Experiment, files: Sequence[Path]) -> None:
-    """Check that there are as many test files as the task reads.
-
-    Parallel text has two files, other data one.
-
-    Raises:
-        PhmrunError: There are not.
-    """
-    options = _test_options(config)
-    if len(files) == options.count("FILE"):
-        return
-    needed = "one test file" if len(files) > 1 else "parallel text: a source file and a target file"
-    raise PhmrunError(
-        f"the task {config.task} is scored on {needed}",
-        where=", ".join(map(str, files)),
-        hint=f"Run: phmrun eval {run.id} {options}",
-    )
-
-
-def _scored(
-    trained: TrainedModel, split: str, files: Sequence[Path], data: DataModule | None
-) -> tuple[DataModule, str, str, str]:
-    """Return the data to score, with names and checksum.
-
-    For ``files``, a note says how their scores are named.
-
-    Returns:
-        Data, name of the split in them, prefix of the scores' names, and digits of the checksum for signatures.
-
-    Raises:
-        PhmrunError: There is no such split (exit 2), or a file is missing or has changed (exit 3).
-    """
-    run, config = trained.run, trained.config
-    build = TASKS.get(config.task).load("data")
-    if files:
-        _check_number_of_files(run, config, files)
-        other = config.model_copy(update={"data": config.data.testing(*files)})
-        data, split = build(other, cache_dir()), "test"
-    elif data is None:
-        try:
-            data = build(config, cache_dir())
-        except PhmrunError as error:
-            if config.data.name == NO_DATA:
-                hint = f"Run: phmrun eval {run.id} {_test_options(config)}"
-                raise PhmrunError(error.what, where=error.where, hint=hint, code=error.code) from error
-            if config.data.name != "files":
-                raise
-            raise PhmrunError(
-                error.what,
-                where=error.where,
-                valid=error.valid,
-                hint=f"If the test set has moved, name it: phmrun eval {run.id} {_test_options(config)}; "
-                "what has the same content has the same name. Or give the run's own `phmrun train …` once more "
-                "with the data's new place: it trains nothing and remembers them.",
-                code=error.code,
-            ) from error
-    if split not in data.files:
-        raise unknown("split", split, data.files, where="--split")
-    present, record = Split.of(data.sources(split)), run.data()
-    mark = present.mark if present.files else ""
-    if files:
-        # The content decides, not the path: a copy of the run's test set is its test set.
-        same = record.name_of(present) if record else None
-        stem = re.sub(r"[^A-Za-z0-9._]+", "-", Path(present.files[-1].path).name.removesuffix(".gz")).strip("-.")
-        name = same or f"{OTHER_FILE}{stem or 'x'}-{present.sha256[:8]}"
-        note(f"{', '.join(map(str, files))}: " + (f"this is the run's split {same}" if same else f"scored as {name}"))
-        return data, split, name, mark
-    recorded = record.splits.get(split) if record else None
-    if recorded is not None and recorded.sha256 != present.sha256:
-        where = ", ".join(file.path for file in present.files)
-        raise PhmrunError(
-            f"the data have changed since the run was trained: {split} ({present.mark}, recorded {recorded.mark})",
-            where=where,
-            hint=f"Put the old file back, or score this one under a name of its own: phmrun eval {run.id} "
-            f"{_test_options(config)}.",
-            code=ExitCode.DATA,
-        )
-    return data, split, split, mark
-
-
 def choose_device(name: str) -> str:
     """Return the name of a device.
 
@@ -550,24 +363,3 @@ def choose_device(name: str) -> str:
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise PhmrunError("there is no CUDA device on this machine", where="--device", valid=("auto", "cpu"))
     return name
-
-
-def _deviations(
-    decoding: Mapping[str, Any], config: Experiment, checkpoint: str | None, average: int | None
-) -> list[str]:
-    """Return an evaluation's settings that differ from the config's, for names.
-
-    An example is ``["beam1", "average5"]``. Keys that are not part of run ids are left out; a checkpoint is always
-    named.
-    """
-    usual = decoding_section(config)
-    parts = [
-        f"{name}{value:g}" if isinstance(value, int | float) else f"{name}-{value}"
-        for name, value in sorted(decoding.items())
-        if value != getattr(usual, name) and is_hashed(type(usual), name)
-    ]
-    if checkpoint is not None:
-        parts.append(Path(checkpoint).stem)
-    if average is not None and average != config.training.average:
-        parts.append(f"average{average}")
-    return parts

@@ -34,7 +34,7 @@ def phmrun(capfd, monkeypatch) -> Callable[..., Result]:
 
 
 class FakeExperiment(types.ModuleType):
-    """Records its calls in place of ``phmrun.engine.experiment`` and ``phmrun.engine.trained_model``."""
+    """Records its calls in place of three modules of ``phmrun.engine``: experiment, evaluation, trained_model."""
 
     def __init__(self) -> None:
         super().__init__("phmrun.engine.experiment")
@@ -79,7 +79,7 @@ def experiment(monkeypatch) -> FakeExperiment:
     import phmrun.engine
 
     fake = FakeExperiment()
-    for name in ("experiment", "trained_model"):
+    for name in ("experiment", "trained_model", "evaluation"):
         monkeypatch.setitem(sys.modules, f"phmrun.engine.{name}", fake)
         monkeypatch.setattr(phmrun.engine, name, fake, raising=False)
     return fake

@@ -8,9 +8,10 @@ from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.compression.compress import derivation, layer_of, make_plan
 from phmrun.compression.further_training import further_training, in_words
+from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.experiment import train
 from phmrun.engine.schedules import schedule_from
-from phmrun.engine.trained_model import evaluate_run, open_run
+from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
 from phmrun.layers.network import structures_of
 

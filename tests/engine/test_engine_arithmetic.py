@@ -8,8 +8,9 @@ from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.engine import arithmetic, experiment
 from phmrun.engine.arithmetic import kernels_of, set_threads
+from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.reproduction import reproduce
-from phmrun.engine.trained_model import evaluate_run, open_run
+from phmrun.engine.trained_model import open_run
 from phmrun.kernels import Choice, switch
 from phmrun.ledger.environment import differences
 

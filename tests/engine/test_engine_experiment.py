@@ -11,8 +11,9 @@ from tiny_experiments import configured, everywhere, run_experiment, run_of, sna
 
 from phmrun.engine import experiment
 from phmrun.engine.data import doubts
+from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.experiment import dry_run
-from phmrun.engine.trained_model import evaluate_run, open_run
+from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import list_runs

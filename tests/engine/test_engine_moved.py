@@ -8,7 +8,8 @@ from tiny_experiments import SETTINGS, configured, run_experiment, run_of
 
 from phmrun.config import load_run_config
 from phmrun.engine import experiment
-from phmrun.engine.trained_model import evaluate_run, open_run
+from phmrun.engine.evaluation import evaluate_run
+from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import summarise

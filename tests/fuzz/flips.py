@@ -22,7 +22,8 @@ from typing import Any
 from phmrun.checksums import checksum_once
 from phmrun.config import Experiment
 from phmrun.engine.checkpoints import weights_checksum
-from phmrun.engine.trained_model import evaluate_run, open_run
+from phmrun.engine.evaluation import evaluate_run
+from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.record import record_of, restore, write_record

@@ -9,9 +9,10 @@ from tiny_experiments import configured, run_experiment, run_of, write_corpus
 
 from phmrun.engine.adaptation import check_adaptation
 from phmrun.engine.counting import count_parameters
+from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.experiment import dry_run
 from phmrun.engine.reproduction import reproduce
-from phmrun.engine.trained_model import evaluate_run, open_run
+from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
 
 LAYER = {"structure": "added", "of": "low-rank", "options": "rank=2"}
