@@ -19,6 +19,7 @@ from phmrun.shares import share_of
 
 if TYPE_CHECKING:
     from phmrun.compression.compress import Plan
+    from phmrun.engine.trained_model import TrainedModel
 
 
 class BudgetOf(StrEnum):
@@ -205,7 +206,22 @@ def compress(
         console.print_json({"parent": trained.run.id, "plan": summary, **outcome})
     elif result:
         console.print_scores(result.metrics)
+        console.stdout().print(_sizes(trained, result.run_dir, plan), markup=False, soft_wrap=True)
         console.print_outcome(result.run_id, result.state)
+
+
+def _sizes(parent: "TrainedModel", child: Path, plan: "Plan") -> str:
+    """Return the sizes of a compressed run relative to its parent: parameters, and the exported safetensors file."""
+    from phmrun.engine.trained_model import open_run
+    from phmrun.export.factored import weight_bytes
+    from phmrun.ledger import Run
+
+    (_, before), (folded, factored) = (
+        weight_bytes(trained.module.network, trained.module.export_graph().network)
+        for trained in (parent, open_run(Run(child)))
+    )
+    text = f"parameters {plan.share:.1%} · file as exported with --factored {factored / before:.1%}"
+    return f"{text}, folded {folded / before:.1%}"
 
 
 def _show(plan: "Plan") -> None:

@@ -25,6 +25,8 @@ phmrun export latest --format onnx
 
 phmrun export latest --format safetensors --factored --quantization bfloat16
 
+phmrun export latest --compare
+
 phmrun export latest --format ctranslate2 --quantization int8
 
 phmrun export latest --card"""
@@ -63,6 +65,13 @@ def export(
             help="Split that ctranslate2 and phmrun both decode, to compare their outputs; none: no comparison."
         ),
     ] = "test",
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare",
+            help="Write all installed formats, and measure bytes, memory, time per sentence and score of each.",
+        ),
+    ] = False,
     model_card: Annotated[
         bool,
         typer.Option("--card", help="Also write README.md, a model card for the Hugging Face Hub with results."),
@@ -88,6 +97,13 @@ def export(
         hint = "Use --format safetensors or onnx with --factored, or ctranslate2 without it."
         raise PhmrunError("CTranslate2 knows dense matrices only", where="--factored", hint=hint)
     source = choose_run(runs_dir, run)
+    if compare:
+        from phmrun.cli.export_comparison import compare_formats
+
+        compare_formats(source, "test" if split == "none" else split, load_plugins(plugin), as_json)
+        if model_card:
+            _write_card(source, source.path / "exports")
+        return
     with waiting("preparing"):
         from phmrun.engine.trained_model import open_run
         from phmrun.export import formats as exporting

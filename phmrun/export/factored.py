@@ -64,6 +64,16 @@ def factored_copy(network: nn.Module, plain: nn.Module) -> nn.Module:
     return duplicate.eval().requires_grad_(False)
 
 
+def weight_bytes(network: nn.Module, plain: nn.Module) -> tuple[int, int]:
+    """Return the bytes of a network's weights in single precision as exported: folded, and with factors.
+
+    Args:
+        network: Trained network.
+        plain: The same network, folded.
+    """
+    return 4 * parameter_count(plain), 4 * parameter_count(factored_copy(network, plain))
+
+
 def _structure_of(module: nn.Module) -> Structure | None:
     """Return the structure of a linear map or table.
 

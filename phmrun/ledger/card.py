@@ -45,6 +45,7 @@ _CONTENTS = {
     LOCK: "process that holds the run",
 }
 ROWS_OF_HISTORY = 5
+SERVING = "serving "  # start of the names of measurements by `phmrun export --compare` in bench.json
 _NUMBER = re.compile(r"[(]?[-+−]?[\d,]+(\.\d+)?( ± [\d.]+)?[)*‡≈]*")
 _OUTCOMES = {
     State.QUEUED: "It has not run yet.",
@@ -88,6 +89,7 @@ class Description:
     history_rows: int
     environment: list[dict[str, Any]]
     samples: dict[str, Any]
+    bench: dict[str, Any]
     entries: list[RunFile]
     damage: list[str]
 
@@ -133,6 +135,7 @@ def describe(run: Run) -> Description:
         history_rows=readable(run.history.count, 0),
         environment=readable(run.environment, []),
         samples=readable(lambda: table(run.samples()), {}),
+        bench=readable(run.bench, {}),
         entries=list(_entries(run.path)),
         damage=damage,
     )
@@ -197,6 +200,7 @@ def card(description: Description) -> str:
             "The model knows what its training data taught it and nothing else; "
             "check its outputs before relying on them.",
         ],
+        "Cost of serving": _serving(run.bench),
         "Provenance of the settings": _table(("source", "settings"), sources),
         "Configuration": [fenced(shared(run.config), "yaml")] if run.config else [],
         "Files": ["| file | what it is |", "|---|---|", *(f"| `{file.name}` | {file.meaning} |" for file in files)],
@@ -280,6 +284,47 @@ def _opening(status: Status | None) -> list[str]:
     moments = {"begun": status.started, "ended": status.ended}
     times = ", ".join(f"{word} {_cell(time)}" for word, time in moments.items() if time)
     return ["", f"{model}.", f"{outcome} {course}{f' ({times})' if times else ''}."]
+
+
+def _serving(bench: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a table of the measured formats; empty if none is on record."""
+    rows = [entry for name, entry in bench.items() if name.startswith(SERVING) and isinstance(entry, Mapping)]
+    if not rows:
+        return []
+    machine = rows[0].get("machine", {})
+    busy = f"{machine.get('processor')}, threads: {machine.get('threads')}, load average {machine.get('load_average')}"
+    lines = _table(SERVING_COLUMNS, map(serving_row, rows))
+    return [
+        *lines,
+        "",
+        f"Measured by `phmrun export RUN --compare` on {_cell(busy)}. CTranslate2 knows dense maps only.",
+    ]
+
+
+SERVING_COLUMNS = (
+    "format",
+    "parameters",
+    "MB on disk",
+    "MB in memory",
+    "ms, batch 1",
+    "ms, batch 32",
+    "score",
+    "changed",
+)
+"""Columns of a table of :func:`serving_row`."""
+
+
+def serving_row(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the cells of a measured format; ``–`` for what was not measured."""
+
+    def shown(name: str, scale: float = 1.0) -> str:
+        value = entry.get(name)
+        return f"{value * scale:,.2f}" if isinstance(value, int | float) else "–"
+
+    score = f"{shown('score')} {entry.get('metric', '')}".rstrip()
+    changed = f"{entry['changed']:,} of {entry.get('sentences', 0):,}" if entry.get("changed") is not None else "–"
+    sizes = (f"{entry.get('parameters', 0):,}", shown("bytes", 1e-6), shown("peak_memory", 1e-6))
+    return str(entry.get("label")), *sizes, shown("single_ms"), shown("batch_ms"), score, changed
 
 
 def shared(text: str) -> str:

@@ -12,12 +12,14 @@ from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError, unknown
 from phmrun.files import read_regular
 from phmrun.ledger import Run, RunSummary
-from phmrun.ledger.card import duration
+from phmrun.ledger.card import SERVING, duration
 from phmrun.ledger.run import PARAMETERS
 from phmrun.ledger.wording import row_name
 from phmrun.results.entries import Entry
 from phmrun.results.table import Figure, ResultTable
 
+SERVED = "the smaller safetensors file in single precision, as measured by `phmrun export RUN --compare`"
+FACTORED = "safetensors factored"  # a label of ``phmrun export --compare``
 TRAINING = "training"  # phase of ``phmrun bench run`` that measures optimizer steps
 
 
@@ -188,6 +190,24 @@ def _training_phase(run: RunSummary) -> Mapping[str, Any]:
         return {}
 
 
+def _served(field: str) -> Callable[[RunSummary], float | None]:
+    """Return a reader of a measurement by ``phmrun export --compare``.
+
+    It reads the smaller of both safetensors files in single precision, folded or with factors; ``None`` if neither is
+    on record.
+    """
+
+    def read(run: RunSummary) -> float | None:
+        try:
+            rows = [Run(run.path).bench().get(f"{SERVING}{name}", {}) for name in ("safetensors", FACTORED)]
+        except PhmrunError:
+            return None
+        rows = [row for row in rows if isinstance(row.get("bytes"), int) and isinstance(row.get(field), int | float)]
+        return float(min(rows, key=lambda row: row["bytes"])[field]) if rows else None
+
+    return read
+
+
 COSTS: Mapping[str, Cost] = {
     "parameters": Cost("parameters", _parameters, lambda value: f"{value:,.0f}", ""),
     "training-parameters": Cost("in training", _training_parameters, lambda value: f"{value:,.0f}", ""),
@@ -209,5 +229,8 @@ COSTS: Mapping[str, Cost] = {
         lambda value: f"{1000 * value:.3g}",
         "an optimizer step as measured by `phmrun bench run RUN --only training`, not during training",
     ),
+    "file-size": Cost("MB on disk", _served("bytes"), lambda value: f"{value / 1e6:,.2f}", SERVED),
+    "serving-memory": Cost("MB in memory", _served("peak_memory"), lambda value: f"{value / 1e6:,.0f}", SERVED),
+    "latency": Cost("ms a sentence", _served("single_ms"), lambda value: f"{value:,.1f}", f"{SERVED}, batch 1"),
 }
 """Costs by the name of the option ``--costs``."""

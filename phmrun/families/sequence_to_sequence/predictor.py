@@ -11,7 +11,9 @@ import torch
 
 from phmrun.decoding.beam import Hypothesis, Penalty
 from phmrun.decoding.ctranslate2 import CTranslate2Model
+from phmrun.decoding.onnx import OnnxModel
 from phmrun.decoding.search import by_length, translate
+from phmrun.decoding.step import StepDecoder
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import Answer, Evaluation
 from phmrun.families.sequence_to_sequence.config import DecodingConfig, SequenceToSequenceExperiment
@@ -105,6 +107,7 @@ class Translator:
         sentence_bleu: Score the mean BLEU of single sentences, too.
         sentence_bleu_nltk: Score their mean as in Demir and Barutçu's notebooks, too.
         exports: Directory of models that are converted for another engine.
+        decoder: Loaded model of another engine, in place of ``network``, which is then not read; None: the network.
     """
 
     prompt = "one sentence a line"
@@ -119,6 +122,7 @@ class Translator:
         sentence_bleu: bool = False,
         sentence_bleu_nltk: bool = False,
         exports: Path = Path("exports"),
+        decoder: IncrementalTransformer | CTranslate2Model | OnnxModel | None = None,
     ) -> None:
         self.vocabularies = vocabularies
         self.weights = weights
@@ -127,8 +131,10 @@ class Translator:
         asked = {"sentence-bleu": sentence_bleu, "sentence-bleu-nltk": sentence_bleu_nltk}
         self.measures: dict[str, Measure] = {"bleu": bleu, **{key: SENTENCES[key] for key in asked if asked[key]}}
         self.directory = exports / search.directory
-        self.decoder: IncrementalTransformer | CTranslate2Model
-        if self.search.engine == "torch":
+        self.decoder: IncrementalTransformer | CTranslate2Model | OnnxModel
+        if decoder is not None:
+            self.decoder = decoder
+        elif self.search.engine == "torch":
             self.decoder = IncrementalTransformer(network, PAD, *self.search.parts()).to(device)
         else:
             self.decoder = converted_model(network, vocabularies, self.directory, search.quantization, device)
@@ -167,7 +173,7 @@ class Translator:
         # Measured kernels depend on the machine; scores use fixed ones.
         decoder.measured_kernels = kernels == "measured"
         return translate(
-            decoder,
+            cast(StepDecoder[Any], decoder),
             sources,
             beam=search.beam,
             alpha=search.alpha,

@@ -1,0 +1,241 @@
+"""Cost of serving a run in each format: bytes, memory, time per sentence and score, each in a process of its own."""
+
+import multiprocessing
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+from phmrun.bench.machine import memory_in_use, peak_memory
+from phmrun.bench.run import sampled_lines
+from phmrun.decoding.ctranslate2 import CTranslate2Model
+from phmrun.decoding.onnx import OnnxModel
+from phmrun.engine.module import TrainingModule
+from phmrun.engine.trained_model import Evaluation, Predictor, TrainedModel, open_run
+from phmrun.export.ctranslate2 import export_to_ctranslate2
+from phmrun.export.formats import export
+from phmrun.families.sequence_to_sequence.predictor import Translator, search_from
+from phmrun.files import cache_dir
+from phmrun.layers import load
+from phmrun.layers.network import structures_of
+from phmrun.ledger import Run
+from phmrun.models.ctranslate2 import Quantization
+from phmrun.progress import waiting
+from phmrun.registry import TASKS, load_plugins
+from phmrun.text.token_names import token_names
+from phmrun.text.vocabularies import Vocabularies
+
+BATCHES = (1, 32)
+SINGLE = 40  # sentences of the measurement with batch 1
+PACKAGES = {"safetensors": "safetensors", "onnx": "onnxruntime", "torch-export": "torch", "ctranslate2": "ctranslate2"}
+
+
+@dataclass(frozen=True)
+class Format:
+    """Format in which a run can be served.
+
+    Attributes:
+        name: "checkpoint", "safetensors", "onnx", "torch-export" or "ctranslate2".
+        factored: True for factors of structures, False for dense matrices.
+        precision: "none", "bfloat16" or "int8".
+    """
+
+    name: str
+    factored: bool = False
+    precision: str = "none"
+
+    @property
+    def label(self) -> str:
+        """Name for tables: ``safetensors factored int8``."""
+        kept = " factored" if self.factored else ""
+        return f"{self.name}{kept}{'' if self.precision == 'none' else f' {self.precision}'}"
+
+
+@dataclass(frozen=True)
+class Served:
+    """Measurements of a format; None if not measured.
+
+    Attributes:
+        format: The format.
+        path: Exported file or directory.
+        parameters: Parameters of the run, tied ones counted once.
+        bytes: Size on disk of what the format needs, without vocabularies.
+        peak_memory: Largest resident memory above that of the process before loading, in bytes, loading included.
+        single_ms: Milliseconds a sentence with batch 1.
+        batch_ms: Milliseconds a sentence with batch 32.
+        metric: Name of the score.
+        score: Score on the split.
+        changed: Outputs that differ from the checkpoint's.
+        sentences: Items of the split.
+    """
+
+    format: Format
+    path: Path
+    parameters: int
+    bytes: int
+    peak_memory: int | None = None
+    single_ms: float | None = None
+    batch_ms: float | None = None
+    metric: str = ""
+    score: float | None = None
+    changed: int | None = None
+    sentences: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the measurements for JSON."""
+        facts = {name: value for name, value in asdict(self).items() if name != "format"}
+        return {**asdict(self.format), "label": self.format.label, **facts, "path": str(self.path)}
+
+
+def formats_of(trained: TrainedModel) -> list[Format]:
+    """Return the formats that are installed and fit the run, the checkpoint first."""
+    program = trained.module.export_graph()
+    factored = [False, True] if _is_structured(trained) else [False]
+    roundings = ("none", "bfloat16", "int8")
+    formats = [Format("checkpoint")]
+    formats += [Format("safetensors", kept, precision) for kept in factored for precision in roundings]
+    if not program.untraceable:
+        formats += [Format("onnx", kept, precision) for kept in factored for precision in roundings]
+        formats += [Format("torch-export", kept) for kept in factored if not kept or program.around]
+    if TASKS.get(trained.config.task).converts:
+        formats += [Format("ctranslate2", False, precision) for precision in roundings]
+    return [item for item in formats if item.name == "checkpoint" or _installed(PACKAGES[item.name])]
+
+
+def _is_structured(trained: TrainedModel) -> bool:
+    """True if a map or table of the run has a structure other than dense."""
+    return any(structure.name != "dense" for structure in structures_of(trained.module.network).values())
+
+
+def _installed(package: str) -> bool:
+    """True if a package can be imported; it is not imported."""
+    return find_spec(package) is not None
+
+
+def serve_all(
+    run: Run, formats: Sequence[Format], *, split: str = "test", plugins: Mapping[Path, str] | None = None
+) -> list[Served]:
+    """Export a run in several formats, and measure each in a new process.
+
+    Args:
+        run: The run.
+        formats: Formats; the first one's outputs are those that ``changed`` compares with.
+        split: Split to score.
+        plugins: Plug-ins to load, by file.
+    """
+    results: list[Served] = []
+    expected: list[str] | None = None
+    for item in formats:
+        with waiting(f"measuring {item.label}"):
+            path = written(run, item)
+            size = sum(part.stat().st_size for part in _weights(path))
+            served = Served(item, path, int(run.parameters()["total"]), size)
+            if item.name != "torch-export":  # a program without a cache, which no search uses
+                spawn = multiprocessing.get_context("spawn")
+                with ProcessPoolExecutor(1, mp_context=spawn) as pool:
+                    facts, outputs = pool.submit(measured, run.path, item, path, split, list(plugins or {})).result()
+                expected = outputs if expected is None else expected
+                changed = sum(mine != theirs for mine, theirs in zip(outputs, expected, strict=True))
+                served = replace(served, **facts, changed=changed, sentences=len(outputs))
+        results.append(served)
+    return results
+
+
+def written(run: Run, item: Format) -> Path:
+    """Export a run in a format into its directory, and return the file or directory."""
+    trained = open_run(run)
+    if item.name == "checkpoint":
+        best = run.checkpoints / "best.ckpt"
+        return best if best.is_file() else run.checkpoints / "last.ckpt"
+    if item.name == "ctranslate2":
+        return export_to_ctranslate2(trained, None, _engine_precision(item), None).path
+    return export(trained, None, item.name, factored=item.factored, precision=cast(Any, item.precision)).path
+
+
+def _engine_precision(item: Format) -> Quantization:
+    """Return CTranslate2's name of a precision; 8 bits keep the rest in single precision."""
+    return "int8_float32" if item.precision == "int8" else cast(Quantization, item.precision)
+
+
+def _weights(path: Path) -> list[Path]:
+    """Return the files with weights or graphs: the file itself, or those of an exported directory."""
+    if path.is_file():
+        return [path]
+    return [part for part in path.iterdir() if part.suffix in (".onnx", ".bin")]
+
+
+def measured(
+    directory: Path, item: Format, path: Path, split: str, plugins: Sequence[Path]
+) -> tuple[dict[str, Any], list[str]]:
+    """Measure a format in this process, which must do nothing else.
+
+    Args:
+        directory: Directory of the run.
+        item: The format.
+        path: Its file or directory.
+        split: Split to score.
+        plugins: Plug-ins to load.
+
+    Returns:
+        Fields of :class:`Served` by name, and the predicted lines.
+    """
+    load_plugins(list(plugins))
+    trained = open_run(Run(directory))
+    data = TASKS.get(trained.config.task).load("data")(trained.config, cache_dir())
+    data.prepare()
+    lines, _, _ = sampled_lines(data, SINGLE)
+    if item.name in ("onnx", "ctranslate2"):
+        __import__(PACKAGES[item.name])
+    before = memory_in_use("cpu")
+    with peak_memory("cpu") as peak:
+        engine = _engine(trained, item, path)
+        evaluation: Evaluation = _predictor(trained, engine, item, BATCHES[1]).evaluate(data, split)
+        memory = peak() - before
+    single = _predictor(trained, engine, item, BATCHES[0])
+    list(single.predict(lines[:2]))
+    began = time.perf_counter()
+    list(single.predict(lines))
+    taken = time.perf_counter() - began
+    metric, score = next(iter(evaluation.scores.items()))
+    facts = {
+        "peak_memory": max(memory, 0),
+        "single_ms": 1000 * taken / len(lines),
+        "batch_ms": 1000 * evaluation.seconds / max(evaluation.items, 1),
+        "metric": metric,
+        "score": score.value,
+    }
+    return facts, evaluation.predictions.splitlines()
+
+
+def _engine(trained: TrainedModel, item: Format, path: Path) -> OnnxModel | CTranslate2Model | TrainingModule:
+    """Load a format; weight files are loaded into the run's module."""
+    if item.name == "onnx":
+        return OnnxModel(path)
+    if item.name == "ctranslate2":
+        vocabularies = cast(Vocabularies, trained.vocabulary)
+        names = token_names(vocabularies.target), token_names(vocabularies.source)
+        arithmetic = "float32" if item.precision == "none" else _engine_precision(item)
+        return CTranslate2Model(path, *names, arithmetic=arithmetic)
+    if item.name == "checkpoint":
+        trained.load()
+    else:
+        plain = trained.module.export_graph().network
+        trained.module.network = load(lambda: plain, path).float().eval()
+    return trained.module
+
+
+def _predictor(
+    trained: TrainedModel, engine: OnnxModel | CTranslate2Model | TrainingModule, item: Format, batch: int
+) -> Predictor:
+    """Return a predictor over a loaded format with a batch size."""
+    if isinstance(engine, TrainingModule):
+        return trained.loaded(item.label, batch_size=batch, device="cpu")
+    search = search_from(trained.config.decoding, batch)  # type: ignore[attr-defined]
+    if isinstance(engine, CTranslate2Model):
+        search = replace(search, engine="ctranslate2", quantization=_engine_precision(item))
+    vocabularies = cast(Vocabularies, trained.vocabulary)
+    predictor: Any = Translator(cast(Any, None), vocabularies, search, item.label, decoder=engine)
+    return cast(Predictor, predictor)
