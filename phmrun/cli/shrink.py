@@ -1,0 +1,152 @@
+"""``phmrun shrink``: the cheapest way to a smaller model, by measurement."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from phmrun.cli import console
+from phmrun.cli.chosen_run import choose_run
+from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
+from phmrun.errors import PhmrunError
+from phmrun.progress import waiting
+from phmrun.registry import load_plugins
+from phmrun.shares import share_of
+
+if TYPE_CHECKING:
+    from phmrun.sweeps.shrink import Result, Search
+
+COLUMNS = ("way", "candidate", "bytes", "parameters", "latency", "score", "loss", "reached", "verdict")
+EPILOG = """Examples:
+
+phmrun shrink latest --to 50%
+
+phmrun shrink latest --to 25% --within 1 --steps 500 --seeds 3 --all"""
+
+
+class By(StrEnum):
+    """Values of ``--by``."""
+
+    BYTES = "bytes"
+    PARAMETERS = "parameters"
+    LATENCY = "latency"
+
+
+def shrink(
+    run: RunArgument,
+    to: Annotated[str, typer.Option("--to", help="Largest share of --by to keep: 50% or 1/2.")],
+    by: Annotated[
+        By,
+        typer.Option(help="Cost: bytes of the file, against the run's float32 safetensors; parameters; latency."),
+    ] = By.BYTES,
+    within: Annotated[float, typer.Option(min=0, help="Largest loss of the score, in its units.")] = 0.5,
+    steps: Annotated[int, typer.Option(min=0, help="Further optimizer steps of each trained candidate.")] = 300,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds of each trained candidate and of the dense control.")] = 1,
+    every: Annotated[bool, typer.Option("--all", help="Try all ways; default: stop at the first that does.")] = False,
+    split: Annotated[str, typer.Option(help="Split on which candidates are scored and chosen.")] = "dev",
+    plugin: Plugin = None,
+    runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Find the cheapest way to make a trained model smaller.
+
+    Tries rounding, then structures for maps and tables, then a narrower dense student. Trained candidates learn from
+    the run, beside a dense control with the same steps. The same command continues an interrupted search.
+    """
+    share = share_of(_plain(to))
+    if share is None:
+        raise PhmrunError(f"{to!r} is not a share", where="--to", valid=("50%", "1/2", "above 0, up to 100%"))
+    plugins = load_plugins(plugin)
+    source = choose_run(runs_dir, run)
+    with waiting("preparing"):
+        from phmrun.sweeps.shrink import Goal, Search, recommended
+
+    goal = Goal(share, by.value, within, steps, seeds, every, split)
+    search = Search(source, goal, plugins, lambda result: _tell(result) if not as_json else None)
+    results = search.results()
+    best = recommended(results, by.value)
+    page = _write_page(search, results, best)
+    if as_json:
+        facts = {"results": [result.to_json() for result in results], "page": str(page)}
+        chosen = None if best is None else best.to_json()
+        console.print_json({"run_id": source.id, "to": float(share), "by": by.value, **facts, "recommended": chosen})
+        return
+    console.print_table(COLUMNS, [_row(result) for result in results])
+    for line in (_sentence(search, best), f"the page: {page}"):
+        console.stdout().print(line, markup=False, soft_wrap=True)
+
+
+def _plain(text: str) -> str:
+    """Return a share without its percent sign, as a fraction of 100; other texts are unchanged."""
+    number = text.strip().removesuffix("%")
+    try:
+        return str(float(number) / 100) if text.strip().endswith("%") else text
+    except ValueError:
+        return text
+
+
+def _tell(result: "Result") -> None:
+    """Print a candidate on stderr as soon as it is measured."""
+    way, label, *cells = _row(result)
+    console.stderr().print(f"{way}: {label}: {', '.join(cells[:5])}", markup=False, soft_wrap=True)
+
+
+def _row(result: "Result") -> tuple[str, ...]:
+    """Return the cells of a candidate."""
+    shares = (f"{result.shares[name]:.1%}" for name in ("bytes", "parameters", "latency"))
+    judgement = result.judgement
+    verdict = "–" if judgement is None else str(judgement.verdict)
+    score, reached = f"{result.served['score']:.2f}", "yes" if result.reached else "no"
+    return result.way, result.label, *shares, score, f"{result.loss:+.2f}", reached, verdict
+
+
+def _sentence(search: "Search", best: "Result | None") -> str:
+    """Return the recommendation in one sentence, with the command that writes the file."""
+    goal = search.goal
+    aim = f"{float(goal.share):.0%} of the {goal.by} within {goal.within:g}"
+    if best is None:
+        return f"no way that was tried reaches {aim}: allow more loss with --within, or more --steps"
+    reached = f"{best.shares[goal.by]:.1%} of the {goal.by} at a loss of {best.loss:+.2f} on {goal.split}"
+    return f"{best.label} reaches {reached} (goal: {aim}); write it with: {best.command}"
+
+
+def _write_page(search: "Search", results: "list[Result]", best: "Result | None") -> Path:
+    """Write the page of a search with its Pareto plots into the search's folder, and return its path."""
+    from phmrun.escaping import markdown
+    from phmrun.files import write_text
+    from phmrun.results.costs import Point
+    from phmrun.results.plots.canvas import save_figure
+    from phmrun.results.plots.sweeps import draw_pareto
+
+    metric = f"{search.goal.split}/{search.base['metric']}"
+    pictures = []
+    for name, field in (("bytes", "bytes"), ("latency", "single_ms")):
+        points = [
+            Point(f"{result.label}", float(result.served[field]), result.served["score"], None) for result in results
+        ]
+        points.append(Point("the run, float32", float(search.base[field]), search.base["score"], None))
+        title = "ms a sentence" if name == "latency" else name
+        save_figure(draw_pareto(points, metric, size=title), search.folder / f"{name}.svg")
+        pictures.append(f"![score by {name}]({name}.svg)")
+    table = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    table += ["| " + " | ".join(markdown(cell) for cell in _row(result)) + " |" for result in results]
+    notes = [
+        f"Shares are of the run's float32 safetensors file, parameters and time of a sentence. Candidates are scored "
+        f"on {search.goal.split}; verdicts are on the test set, against the dense control with the same "
+        f"{search.goal.steps} steps ({search.goal.seeds} seeds, margin {search.goal.within:g}).",
+    ]
+    lines = [
+        f"# A smaller {markdown(search.run.id)}",
+        "",
+        _sentence(search, best),
+        "",
+        *table,
+        "",
+        *notes,
+        "",
+        *pictures,
+        "",
+    ]
+    write_text(path := search.folder / "README.md", "\n".join(lines))
+    return path

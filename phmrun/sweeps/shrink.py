@@ -1,0 +1,304 @@
+"""Search for the cheapest way to a smaller model: rounding, structures, a narrower student.
+
+Every trained candidate is an ordinary run, and every measurement is kept in the search's folder. The same search again
+therefore continues where it was interrupted.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from phmrun.bench.serving import Format, serve_all
+from phmrun.compression.compress import Plan, derivation, layer_of, make_plan
+from phmrun.compression.further_training import RATE, further_training
+from phmrun.config import Experiment
+from phmrun.documents import parse_json
+from phmrun.engine.counting import count_parameters
+from phmrun.engine.experiment import Derivation, train
+from phmrun.engine.module import TrainingModule
+from phmrun.engine.trained_model import TrainedModel, open_run
+from phmrun.errors import PhmrunError
+from phmrun.files import write_json
+from phmrun.layers.network import structures_of
+from phmrun.ledger import Run
+from phmrun.metric import metric_of
+from phmrun.progress import note
+from phmrun.registry import TASKS
+from phmrun.results.items import RunItems
+from phmrun.statistics.items import resampled_variance
+from phmrun.statistics.verdict import Judgement, Question, judge
+
+By = Literal["bytes", "parameters", "latency"]
+STRUCTURES = ("low-rank", "monarch", "phm")
+"""Structures to try, in this order; their tables are low-rank, which fits any size."""
+BATCHES = 8  # calibration batches
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Goal of a search.
+
+    Attributes:
+        share: Largest cost, relative to the run's float32 safetensors file (folded), parameters or latency.
+        by: Cost.
+        within: Largest loss of the score, in its units.
+        steps: Optimizer steps of each trained candidate.
+        seeds: Number of seeds of each trained candidate.
+        every: True to try all ways; False to stop at the first that reaches the goal.
+        split: Split on which candidates are scored.
+    """
+
+    share: Fraction
+    by: By = "bytes"
+    within: float = 0.5
+    steps: int = 300
+    seeds: int = 1
+    every: bool = False
+    split: str = "dev"
+
+
+@dataclass(frozen=True)
+class Result:
+    """Measured candidate.
+
+    Attributes:
+        way: "rounding", "structure", "student" or "control".
+        label: Name for tables.
+        runs: Directories of its runs, one per seed; the run itself for a rounding.
+        served: Measurements of the first seed by ``phmrun export --compare``.
+        shares: Bytes, parameters and latency relative to the run.
+        loss: Mean loss of the score against the run, in its units; below 0: the candidate is better.
+        reached: True if it reaches the goal within the allowed loss.
+        command: Command that writes the file.
+        judgement: Verdict against the dense control on the test set; None for roundings and the control.
+    """
+
+    way: str
+    label: str
+    runs: tuple[Path, ...]
+    served: Mapping[str, Any]
+    shares: Mapping[str, float]
+    loss: float
+    reached: bool
+    command: str
+    judgement: Judgement | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result for JSON."""
+        verdict = None if self.judgement is None else str(self.judgement.verdict)
+        facts = {"way": self.way, "label": self.label, "runs": [str(path) for path in self.runs], "loss": self.loss}
+        return {**facts, "shares": dict(self.shares), "reached": self.reached, "verdict": verdict} | {
+            "command": self.command,
+            "served": dict(self.served),
+        }
+
+
+@dataclass
+class Search:
+    """Search around a trained run.
+
+    Args:
+        run: The run.
+        goal: The goal.
+        plugins: Plug-ins of the run, by file.
+        progress: Called with each result as soon as it is measured.
+    """
+
+    run: Run
+    goal: Goal
+    plugins: Mapping[Path, str] = field(default_factory=dict)
+    progress: Callable[[Result], None] = lambda result: None
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the measurements."""
+        return self.run.path.parent / ".sweeps" / f"shrink-{self.run.id}"
+
+    def results(self) -> list[Result]:
+        """Try the ways in order of effort, and return all results.
+
+        The dense control is trained before the first trained candidate. Without ``every``, nothing is tried after a
+        candidate that reaches the goal.
+        """
+        self.base = self._served(self.run, Format("safetensors"))
+        results: list[Result] = []
+        for result in self._tried():
+            self.progress(result)
+            results.append(result)
+            if result.reached and result.way != "control" and not self.goal.every:
+                break
+        return self._judged(results)
+
+    def _tried(self) -> Iterator[Result]:
+        """Yield measured candidates in order of effort."""
+        trained = open_run(self.run)
+        factored = any(item.name != "dense" for item in structures_of(trained.module.network).values())
+        if self.goal.by != "parameters":
+            for precision in ("bfloat16", "int8"):
+                yield self._measured("rounding", f"{precision} of the run", [self.run], factored, precision)
+            if TASKS.get(trained.config.task).converts:
+                yield self._measured(
+                    "rounding", "ctranslate2 int8 of the run", [self.run], False, "int8", "ctranslate2"
+                )
+        yield self._candidate("control", "dense, the same further steps", partial(continued, self.run), factored=False)
+        precisions = ("none",) if self.goal.by == "parameters" else ("none", "int8")
+        trainings: list[tuple[str, str, Callable[[int, int], Path]]] = [
+            ("structure", name, partial(compressed, self.run, name, self.goal.share)) for name in STRUCTURES
+        ]
+        if hasattr(getattr(trained.config, "model", None), "width"):
+            trainings.append(("student", "narrower dense student", partial(student, self.run, self.goal.share)))
+        for way, label, make in trainings:
+            try:
+                for precision in precisions:
+                    name = label if precision == "none" else f"{label}, {precision}"
+                    yield self._candidate(way, name, make, factored=way == "structure", precision=precision)
+            except PhmrunError as error:
+                note(f"without {label}: {error.what}")
+
+    def _candidate(
+        self, way: str, label: str, make: Callable[[int, int], Path], *, factored: bool, precision: str = "none"
+    ) -> Result:
+        """Train a candidate with every seed, and measure it; finished parts are read."""
+        first = open_run(self.run).config.seed
+        runs = [Run(make(self.goal.steps, first + number)) for number in range(self.goal.seeds)]
+        return self._measured(way, label, runs, factored, precision)
+
+    def _measured(
+        self, way: str, label: str, runs: list[Run], factored: bool, precision: str, kind: str = "safetensors"
+    ) -> Result:
+        """Measure a format of a candidate's runs."""
+        item = Format(kind, factored, precision)
+        served = [self._served(run, item) for run in runs]
+        names = {"bytes": "bytes", "parameters": "parameters", "latency": "single_ms"}
+        shares = {by: float(served[0][name]) / float(self.base[name]) for by, name in names.items()}
+        sign = -1 if metric_of(served[0]["metric"]).lower_is_better else 1
+        loss = sign * (self.base["score"] - sum(row["score"] for row in served) / len(served))
+        # In whole percent, so that a header of a few hundred bytes does not decide.
+        reached = round(shares[self.goal.by], 2) <= float(self.goal.share) and loss <= self.goal.within
+        kept = (" --factored" if factored else "") + ("" if precision == "none" else f" --quantization {precision}")
+        command = f"phmrun export {runs[0].id} --runs-dir {runs[0].path.parent} --format {kind}{kept}"
+        return Result(way, label, tuple(run.path for run in runs), served[0], shares, loss, reached, command)
+
+    def _served(self, run: Run, item: Format) -> dict[str, Any]:
+        """Return the measurements of a format; those on record are not repeated."""
+        path = self.folder / f"{run.id} {item.label} {self.goal.split}.json"
+        try:
+            record = parse_json(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            record = None
+        if isinstance(record, dict):
+            return record
+        (served,) = serve_all(run, [item], split=self.goal.split, plugins=self.plugins)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, served.to_json())
+        return served.to_json()
+
+    def _judged(self, results: list[Result]) -> list[Result]:
+        """Add the verdicts of trained candidates against the dense control, on the test set."""
+        control = next((result for result in results if result.way == "control"), None)
+        trained = [result for result in results if result.way in ("structure", "student") and "," not in result.label]
+        if control is None or not trained:
+            return results
+        score = f"test/{control.served['metric']}"
+        metric, reader = metric_of(score), RunItems()
+        values, items = {}, {}
+        for result in (control, *trained):
+            scores = [Run(path).metrics().get(score) for path in result.runs]
+            values[result.label] = [float(entry["value"]) for entry in scores if isinstance(entry, Mapping)]
+            sides = [reader.of(side.runs, score) for side in (result, control)]
+            if metric.measure is not None and all(sides):
+                counts = [[run.counts for run in side] for side in sides]
+                items[result.label] = resampled_variance(counts[0], counts[1], metric.measure)
+        reference = values.pop(control.label)
+        items.pop(control.label, None)
+        question = Question(self.goal.within or None, metric.lower_is_better)
+        judged = judge(values, reference, question, items=items)
+        return [replace(result, judgement=judged.get(result.label)) for result in results]
+
+
+def recommended(results: list[Result], by: By) -> Result | None:
+    """Return the result that reaches the goal with the least effort; None if none does.
+
+    Ways are in the order of effort; within a way, the cheapest by ``by`` is taken.
+    """
+    reaching = [result for result in results if result.reached and result.way != "control"]
+    order = ("rounding", "structure", "student")
+    return min(reaching, key=lambda result: (order.index(result.way), result.shares[by]), default=None)
+
+
+def compressed(run: Run, structure: str, share: Fraction, steps: int, seed: int) -> Path:
+    """Fit a structure to a run's maps and tables within a budget of the whole model, and train it further.
+
+    Args:
+        run: The run.
+        structure: Structure of the maps; the tables get low-rank ones.
+        share: Share of the parameters to keep.
+        steps: Optimizer steps of the further training, with the run as teacher.
+        seed: Random seed.
+
+    Returns:
+        Directory of the new run.
+    """
+    trained, weights, config = _opened(run, seed)
+    layer, tables = layer_of(structure, {}), {"embedding": layer_of("low-rank", {})}
+    plan = make_plan(trained, layer, budget=share, batches=BATCHES, fixed=False, tables=tables)
+    training = further_training(config.training, trained.module.schedule, run.status.step, steps)
+    start = derivation(trained, plan, weights, BATCHES, taught=_teaches(trained))
+    return train(plan.config_of(config, layer, training), origin={}, runs_dir=run.path.parent, derivation=start).run_dir
+
+
+def continued(run: Run, steps: int, seed: int) -> Path:
+    """Train a run further without changing its maps, as the control of :func:`compressed`; return the directory."""
+    trained, weights, config = _opened(run, seed)
+    training = further_training(config.training, trained.module.schedule, run.status.step, steps)
+    plan = Plan((), {}, 0, 0, int(run.parameters()["total"]), None, {})
+    start = derivation(trained, plan, weights, 0, taught=_teaches(trained))
+    config = config.model_copy(update={"training": training})
+    return train(config, origin={}, runs_dir=run.path.parent, derivation=start).run_dir
+
+
+def student(run: Run, share: Fraction, steps: int, seed: int) -> Path:
+    """Train a narrower network of the same kind from new weights, with the run as teacher; return the directory.
+
+    The width is the largest multiple of the heads, and of 8, whose network has at most ``share`` of the parameters. The
+    peak rate is the run's own.
+
+    Raises:
+        PhmrunError: (exit 2) Even the narrowest such network is larger.
+    """
+    trained, weights, config = _opened(run, seed)
+    sizes, model = trained.vocabulary.sizes, cast(Any, config.model)
+    most = share * int(run.parameters()["total"])
+    heads = getattr(model, "heads", 1)
+    for width in range(model.width - 1, 0, -1):
+        if width % heads or width % 8:
+            continue
+        update: dict[str, Any] = {"width": width}
+        if hasattr(model, "feedforward"):
+            update["feedforward"] = max(8, model.feedforward * width // model.width)
+        smaller = config.model_copy(update={"model": model.model_copy(update=update)})
+        if count_parameters(smaller, sizes)["total"] <= most:
+            break
+    else:
+        raise PhmrunError("no narrower network of this kind is small enough")
+    training = further_training(config.training, trained.module.schedule, run.status.step, steps)
+    rate = training.optimizer.model_copy(update={"lr": (training.optimizer.lr or 0.001) / RATE})
+    smaller = smaller.model_copy(update={"training": training.model_copy(update={"optimizer": rate})})
+    marks = {"teacher": run.id, "teacher's weights": weights}
+    start = Derivation(marks, teacher=trained if _teaches(trained) else None)
+    return train(smaller, origin={}, runs_dir=run.path.parent, derivation=start).run_dir
+
+
+def _opened(run: Run, seed: int) -> tuple[TrainedModel, str, Experiment]:
+    """Open a run with its weights; return it, the weights' name, and its config with another seed."""
+    trained = open_run(run)
+    weights = trained.load()
+    return trained, weights, trained.config.model_copy(update={"seed": seed})
+
+
+def _teaches(trained: TrainedModel) -> bool:
+    """True if networks of the run's task can learn from it."""
+    return type(trained.module).predictions is not TrainingModule.predictions

@@ -1,0 +1,102 @@
+"""Search for a smaller model: order of effort, goal, resume, page and recommendation."""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from tiny_experiments import configured, run_experiment, run_of
+
+from phmrun.bench.serving import Format, Served
+from phmrun.ledger import Run
+from phmrun.sweeps import shrink
+from phmrun.sweeps.shrink import Goal, Search, recommended
+
+pytest.importorskip("safetensors")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Run of a tiny translator."""
+    folder = tmp_path_factory.mktemp("shrunk")
+    return run_of(run_experiment(configured("nmt", folder / "corpus", {"training": {"max_steps": 4}}), folder / "runs"))
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """Measurements without processes: bytes are those of the weights, and every score is 30."""
+    calls = []
+
+    def serve_all(run, formats, *, split, plugins):
+        (item,) = formats
+        calls.append((run.id, item.label, split))
+        total = int(run.parameters()["total"])
+        size = total * {"none": 4, "bfloat16": 2, "int8": 1}[item.precision]
+        return [Served(item, Path("x"), total, size, 10, 5.0, 1.0, "bleu", 30.0, 0, 12)]
+
+    monkeypatch.setattr(shrink, "serve_all", serve_all)
+    return calls
+
+
+@pytest.fixture
+def fresh(run, tmp_path):
+    """The run in a directory of its own."""
+    import shutil
+
+    shutil.copytree(run.path, tmp_path / run.id)
+    return Run(tmp_path / run.id)
+
+
+def test_rounding_that_reaches_the_goal_is_recommended_without_training(fresh, measured):
+    search = Search(fresh, Goal(Fraction(1, 2)))
+    results = search.results()
+    assert [result.label for result in results] == ["bfloat16 of the run"]
+    best = recommended(results, "bytes")
+    assert best is results[0]
+    assert best.command.endswith("--format safetensors --quantization bfloat16")
+    assert len(list(fresh.path.parent.glob("nmt-*"))) == 1
+    again = len(measured)
+    assert [result.label for result in search.results()] == ["bfloat16 of the run"]
+    assert len(measured) == again  # measurements on record are not repeated
+
+
+def test_structures_and_students_are_trained_beside_a_dense_control(fresh, measured):
+    goal = Goal(Fraction(3, 5), by="parameters", steps=2, every=True)
+    told = []
+    results = Search(fresh, goal, progress=told.append).results()
+    assert [result.label for result in told] == [result.label for result in results]
+    ways = {result.way for result in results}
+    assert ways == {"control", "structure", "student"}
+    assert results[0].way == "control"
+    for result in results[1:]:
+        assert result.shares["parameters"] <= 0.6
+        assert result.judgement is not None
+        config = Run(result.runs[0]).config_path.read_text(encoding="utf-8")
+        assert "max_steps: 2" in config
+    assert recommended(results, "parameters").way == "structure"
+
+
+def test_a_goal_that_nothing_reaches_has_no_recommendation(fresh, measured):
+    results = Search(fresh, Goal(Fraction(1, 1000), steps=1)).results()
+    assert recommended(results, "bytes") is None
+    assert {result.reached for result in results} == {False}
+
+
+def test_the_command_prints_the_recommendation_and_writes_a_page(phmrun, fresh, measured):
+    where = ("--runs-dir", str(fresh.path.parent))
+    shown = phmrun("shrink", fresh.id, "--to", "50%", *where)
+    assert shown.code == 0, shown.err
+    assert "bfloat16 of the run reaches 50.0%" in shown.out
+    assert "write it with: phmrun export" in shown.out
+    page = fresh.path.parent / ".sweeps" / f"shrink-{fresh.id}" / "README.md"
+    assert "bytes.svg" in page.read_text(encoding="utf-8")
+    assert page.with_name("latency.svg").is_file()
+    report = json.loads(phmrun("shrink", fresh.id, "--to", "1/2", "--json", *where).out)
+    assert report["recommended"]["label"] == "bfloat16 of the run"
+    refused = phmrun("shrink", fresh.id, "--to", "150%", *where)
+    assert refused.code == 2
+    assert "50%" in refused.err
+
+
+def test_formats_have_names():
+    assert Format("safetensors", True, "int8").label == "safetensors factored int8"
