@@ -82,7 +82,7 @@ def table(
         of_shape(
             metavar="COST,…",
             help="Columns of costs besides parameters: multiplications (per token), training-time, step-time (of "
-            "`bench run`).",
+            "`bench run`), file-size, serving-memory, latency (of `export --compare`).",
         ),
     ] = None,
     pareto: Annotated[

@@ -62,9 +62,9 @@ def test_rounding_that_reaches_the_goal_is_recommended_without_training(fresh, m
 
 def test_structures_and_students_are_trained_beside_a_dense_control(fresh, measured):
     goal = Goal(Fraction(3, 5), by="parameters", steps=2, every=True)
-    told = []
-    results = Search(fresh, goal, progress=told.append).results()
-    assert [result.label for result in told] == [result.label for result in results]
+    shown = []
+    results = Search(fresh, goal, progress=shown.append).results()
+    assert [result.label for result in shown] == [result.label for result in results]
     ways = {result.way for result in results}
     assert ways == {"control", "structure", "student"}
     assert results[0].way == "control"

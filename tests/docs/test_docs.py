@@ -26,6 +26,7 @@ PAGES = [
     "python",
     "adapters",
     "run-directory",
+    "smaller",
 ]
 
 
