@@ -400,10 +400,10 @@ def settings(texts: list[str], section: str | None = None) -> list[tuple[str, An
 
 
 def horizons_of(text: str | None) -> list[float]:
-    """Return the multiples that ``--horizons`` names; none for None.
+    """Return the multiples that ``--horizons`` names; [] for None.
 
     Raises:
-        PhmrunError: An entry is not a number above 0, or occurs twice.
+        PhmrunError: An entry is not a finite number above 0, or occurs twice.
     """
     try:
         factors = [float(part) for part in (text or "").split(",") if part.strip()]

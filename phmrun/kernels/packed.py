@@ -39,7 +39,10 @@ def _linear(weight: Tensor, bias: Tensor | None) -> Map:
 
 
 def _turned(weight: Tensor, bias: Tensor | None) -> Map:
-    """Return a map that computes (W xᵀ)ᵀ + b."""
+    """Return a map that computes (W xᵀ)ᵀ + b.
+
+    ``bias`` may be None.
+    """
     column = None if bias is None else bias.unsqueeze(1)
 
     def turned(inputs: Tensor) -> Tensor:
@@ -64,6 +67,8 @@ def _packed(weight: Tensor, bias: Tensor | None) -> Map:
     """Return oneDNN's map, with a copy of W in its packed layout.
 
     It serves any number of rows.
+
+    ``bias`` may be None.
     """
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, FEW_ROWS)
     apply = torch.ops.mkldnn._linear_pointwise.default
