@@ -289,6 +289,14 @@ def reproduce(
         Path | None,
         typer.Option("--in", metavar="DIR", help="Directory of the new run (default: reproduced/ next to the run)."),
     ] = None,
+    data_dir: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder with the run's own data files, found by checksum (default: their recorded paths); may be "
+            "repeated.",
+        ),
+    ] = None,
     plugin: Plugin = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
@@ -305,7 +313,8 @@ def reproduce(
         import phmrun.engine.fit  # noqa: F401  (Lightning takes seconds to import)
         from phmrun.engine import reproduction
 
-    result = reproduction.reproduce(original, directory or original.path.parent / "reproduced", plugins=plugins)
+    place = directory or original.path.parent / "reproduced"
+    result = reproduction.reproduce(original, place, plugins=plugins, data_dirs=data_dir or ())
     if as_json:
         facts = {
             "run_id": result.run.id,

@@ -37,6 +37,7 @@ from phmrun.ledger.card import write_card
 from phmrun.ledger.mirrors import write_mirror
 from phmrun.ledger.outcome import clear, has_begun, is_leader, log_file, outcome_kept, set_outcome
 from phmrun.ledger.segment import Segment
+from phmrun.ledger.twins import find_twin
 from phmrun.ledger.wandb_mirror import Mirror
 from phmrun.progress import waiting
 from phmrun.registry import TASKS, plugin_marks
@@ -242,7 +243,11 @@ def train(
     count_parameters(config, data.vocabulary.sizes)  # raises on sizes that do not fit, before a run directory exists
     text = to_yaml(config, {key: label for key, label in origin.items() if label != "default"})
     identity = canonical_identity(config, marks)
-    run = Run.create(runs_dir, run_id(config, fingerprints=marks), text)
+    name = run_id(config, fingerprints=marks)
+    new = is_leader() and not (runs_dir / name).exists()
+    if new and (twin := find_twin(runs_dir, name, identity, data.fingerprints())):
+        LOG.warning("%s", twin.warning())
+    run = Run.create(runs_dir, name, text)
     with run.lock() if is_leader() else ending_with(leader_died()):
         if restart and is_leader():
             if has_begun(run):

@@ -17,6 +17,7 @@ from phmrun.engine.adaptation import EXTENDS, code_marks
 from phmrun.engine.agreement import Agreement, agreement
 from phmrun.engine.checkpoints import BEST, LAST, load_checkpoint, weights_checksum
 from phmrun.engine.experiment import build_data, train
+from phmrun.engine.relocation import with_files_below
 from phmrun.engine.trained_model import config_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import read_regular
@@ -88,7 +89,9 @@ class Reproduction:
         return not self.weights and not self.scores
 
 
-def reproduce(run: Run, directory: Path, *, plugins: Mapping[Path, str] | None = None) -> Reproduction:
+def reproduce(
+    run: Run, directory: Path, *, plugins: Mapping[Path, str] | None = None, data_dirs: Sequence[Path] = ()
+) -> Reproduction:
     """Train a run again with its own settings.
 
     Return the comparison of both. Config, data, threads and hardware settings are those of the run. Time limits and W&B
@@ -99,6 +102,7 @@ def reproduce(run: Run, directory: Path, *, plugins: Mapping[Path, str] | None =
         directory: Directory of the repeated run, which has the same id. An interrupted run there is continued, a done
             one is trained from the start.
         plugins: SHA-256 of the user's plug-in files, by file.
+        data_dirs: Folders with the run's own data files, found by checksum. Default: the paths in its config.
 
     Raises:
         PhmrunError: The run is not done or ``directory`` is its own (exit 2), or data or code have changed (exit 3).
@@ -111,7 +115,9 @@ def reproduce(run: Run, directory: Path, *, plugins: Mapping[Path, str] | None =
         )
     if (directory / run.id).resolve() == run.path.resolve():
         raise PhmrunError("the new run would take the place of the old one", where="--in", hint="Name another folder.")
-    config = with_absolute_paths(_as_before(config_of(run), run.environment()))
+    config = _as_before(config_of(run), run.environment())
+    record = run.data()
+    config = with_files_below(config, record, data_dirs) if record and data_dirs else with_absolute_paths(config)
     parent = _require_same(run, config, plugins or {})
     there = Run(directory / run.id)
     # Without a restart, a run that is done there would not be trained again.
@@ -188,7 +194,12 @@ def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> 
     record = run.data()
     kept = dict(record.fingerprints) if record else {}
     runner = _runner_of(config)
-    data = runner.fingerprints(config) if runner else {**build_data(config).fingerprints(), **code_marks(config)}
+    try:
+        data = runner.fingerprints(config) if runner else {**build_data(config).fingerprints(), **code_marks(config)}
+    except PhmrunError as error:
+        if error.code is ExitCode.DATA and config.data.name == "files":
+            error.hint = "--data-dir DIR finds the run's files below a folder, by their checksums."
+        raise
     marks = {**data, **plugin_marks(plugins)}
     extends = EXTENDS in kept and kept[EXTENDS] != (config.adapts and config.adapts.name)
     parent = Run.find(run.path.parent, kept[EXTENDS]) if extends else None
@@ -203,8 +214,8 @@ def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> 
         "this is no longer the same experiment: "
         + (f"changed are {', '.join(changed)}" if changed else "its name would be another one"),
         where=str(run.path),
-        hint="Data and plug-ins (--plugin) must be those that the run was trained with; a version of phmrun with other "
-        "defaults gives other names, too.",
+        hint="Data (searched by checksum below --data-dir DIR) and plug-ins (--plugin FILE) must be those that the run "
+        "was trained with; a version of phmrun with other defaults gives other names, too.",
         code=ExitCode.DATA,
     )
 

@@ -108,3 +108,19 @@ def test_what_cannot_be_reproduced(tmp_path):
     run.set_state(State.INTERRUPTED)
     with pytest.raises(PhmrunError, match="nothing to reproduce yet"):
         reproduce(run, tmp_path / "again")
+
+
+@pytest.mark.parametrize("task", ["sva", "nmt"])
+def test_moved_data_are_found_by_checksum(task, tmp_path):
+    run = run_of(run_experiment(configured(task, tmp_path / "corpus", SHORT), tmp_path / "runs"))
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "corpus").rename(tmp_path / "archive" / "2025")
+    with pytest.raises(PhmrunError, match="does not exist") as refusal:
+        reproduce(run, tmp_path / "again")
+    assert "--data-dir" in refusal.value.hint
+    assert reproduce(run, tmp_path / "again", data_dirs=[tmp_path / "archive"]).identical
+    for path in (tmp_path / "archive" / "2025").iterdir():
+        path.write_bytes(b"x" * path.stat().st_size)
+    with pytest.raises(PhmrunError, match="no file there is the run's") as refusal:
+        reproduce(run, tmp_path / "third", data_dirs=[tmp_path / "archive"])
+    assert refusal.value.code == ExitCode.DATA

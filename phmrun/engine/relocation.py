@@ -1,0 +1,99 @@
+"""Search for a run's own data files by checksum below folders."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from phmrun.config import Experiment
+from phmrun.config.section import is_hashed
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger.environment import DataRecord, Source
+
+
+def with_files_below(config: Experiment, record: DataRecord, roots: Sequence[Path]) -> Experiment:
+    """Return a copy of a config whose own data files are those below ``roots`` with the recorded checksums.
+
+    A file may have another name, but must have the recorded size. Prefixes need files of the recorded names in one
+    folder. A config of a catalogued dataset is returned unchanged.
+
+    Raises:
+        PhmrunError: (exit 3) A file on record is not below the folders.
+    """
+    data = config.data
+    if data.name != "files":
+        return config
+    by_size: dict[int, list[Path]] = {}
+    for path in _files_below(roots):
+        with suppress(OSError):
+            by_size.setdefault(path.stat().st_size, []).append(path)
+    changes: dict[str, Any] = {}
+    for name in type(data).model_fields:
+        value = getattr(data, name)
+        if value is None or is_hashed(type(data), name):
+            continue
+        if isinstance(value, str) and name == "prefix":
+            changes[name] = _prefix_below(value, record, by_size)
+        elif isinstance(value, Path):
+            changes[name] = _located(_recorded(name, value, record), by_size)
+        elif isinstance(value, tuple) and value and all(isinstance(item, Path) for item in value):
+            changes[name] = tuple(_located(_recorded(name, item, record), by_size) for item in value)
+    return config.model_copy(update={"data": data.model_copy(update=changes)})
+
+
+def _files_below(roots: Sequence[Path]) -> Iterator[Path]:
+    """Yield all files below folders, and ``roots`` that are files."""
+    for root in roots:
+        if not root.exists():
+            raise PhmrunError("there is no such folder", where=f"--data-dir {root}", code=ExitCode.DATA)
+        if root.is_file():
+            yield root
+        for folder, _, names in os.walk(root):
+            yield from (Path(folder, name) for name in sorted(names))
+
+
+def _recorded(key: str, path: Path, record: DataRecord) -> Source:
+    """Return the record of a key's file: of the same path, else of its split, else of any file of that name.
+
+    Raises:
+        PhmrunError: (exit 3) No file of that name is on record.
+    """
+    files = [(split, file) for split, files in record.splits.items() for file in files.files]
+    named = [(split, file) for split, file in files if Path(file.path).name == path.name]
+    if not named:
+        raise PhmrunError(f"no checksum of {path.name} is on record", where=f"data.{key}", code=ExitCode.DATA)
+    return min(named, key=lambda pair: (Path(pair[1].path) != path, not key.startswith(pair[0])))[1]
+
+
+def _located(file: Source, by_size: dict[int, list[Path]]) -> Path:
+    """Return a file with the recorded content, preferring one of the recorded name.
+
+    Raises:
+        PhmrunError: (exit 3) There is none.
+    """
+    name = Path(file.path).name
+    for path in sorted(by_size.get(file.bytes, []), key=lambda path: path.name != name):
+        if Source.of(path).sha256 == file.sha256:
+            return path.absolute()
+    what = f"no file there is the run's {name} ({file.bytes:,} bytes, SHA-256 {file.sha256[:12]}…)"
+    raise PhmrunError(what, where="--data-dir", hint="Name the folder that holds it; it may be named differently.",
+                      code=ExitCode.DATA)  # fmt: skip
+
+
+def _prefix_below(prefix: str, record: DataRecord, by_size: dict[int, list[Path]]) -> str:
+    """Return the prefix of the recorded files at their new place.
+
+    Raises:
+        PhmrunError: (exit 3) A file is missing, or they are not in one folder under their recorded names.
+    """
+    files = {file.path: file for split in record.splits.values() for file in split.files}
+    paths = [_located(file, by_size) for file in files.values()]
+    if {path.name for path in paths} != {Path(path).name for path in files} or len({p.parent for p in paths}) != 1:
+        raise PhmrunError(
+            "the run's files are there, but not under their names in one folder, which data.prefix needs",
+            where="--data-dir",
+            valid=sorted(Path(path).name for path in files),
+            code=ExitCode.DATA,
+        )
+    return f"{paths[0].parent}/{'' if prefix.endswith('/') else Path(prefix).name}"
