@@ -5,17 +5,19 @@ A run directory restored from a record serves tables, claims, reports, plots and
 """
 
 import hashlib
+import io
 import os
 import re
 import tarfile
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from phmrun.documents import parse_yaml, parsed, plain, to_line
+from phmrun.documents import parse_json, parse_yaml, parsed, plain, to_line
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import data_dir, json_text, read_regular, replacing, staging, sync_directory, write_text
 from phmrun.ledger.card import shared
@@ -33,6 +35,7 @@ from phmrun.ledger.directory import (
 from phmrun.ledger.environment import DataRecord
 from phmrun.ledger.lock import LOCK
 from phmrun.ledger.manifest import MANIFEST, Record
+from phmrun.ledger.recorded_config import config_values
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State, Status
 
@@ -50,8 +53,9 @@ _LONGEST = 1 << 20
 def archive(runs: Sequence[Run], path: Path, *, checkpoints: bool = True) -> int:
     """Pack runs into a ``.tar.gz``, atomically.
 
-    ``tar -xzf`` restores their directories. Locks, W&B mirrors and hidden files are left out. A run is locked while it
-    is packed, if its directory is writable.
+    ``tar -xzf`` restores their directories. Locks, W&B mirrors and hidden files are left out. Absolute paths become
+    relative to the data directory, or names alone; the archived manifest has the checksums of the archived files. A run
+    is locked while it is packed, if its directory is writable.
 
     Args:
         runs: Runs with different names.
@@ -71,17 +75,65 @@ def archive(runs: Sequence[Run], path: Path, *, checkpoints: bool = True) -> int
     left_out = {LOCK, "wandb"}  # `phmrun sync` writes the mirror again
     if not checkpoints:
         left_out.add("checkpoints")
+    rewritten: set[str] = set()  # files that are added without absolute paths
 
     def kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
         """Return an archive entry, or ``None`` to leave it out."""
         below = Path(entry.name).parts[1:2]
-        return None if below and (below[0] in left_out or below[0].startswith(".")) else entry
+        hidden = below and (below[0] in left_out or below[0].startswith("."))
+        return None if hidden or entry.name in rewritten else entry
 
     with replacing(path) as temporary, tarfile.open(temporary, "w:gz") as packed:
         for run in runs:
             with run.lock() if os.access(run.path, os.W_OK) else nullcontext():
-                packed.add(run.path, arcname=run.id, filter=kept)
+                texts = _portable_texts(run)
+                rewritten.update(f"{run.id}/{name}" for name in texts)
+                packed.add(run.path, run.id, filter=kept)
+                for name, text in texts.items():
+                    entry = packed.gettarinfo(run.path / name, f"{run.id}/{name}")
+                    entry.size = len(text)
+                    packed.addfile(entry, io.BytesIO(text))
     return path.stat().st_size
+
+
+def _portable_texts(run: Run) -> dict[str, bytes]:
+    """Return the contents of a run's files that hold absolute paths, without these paths, by name.
+
+    A manifest with their checksums is among them. Files that cannot be read are left out.
+    """
+    texts: dict[str, str] = {}
+    with suppress(OSError, ValueError):
+        for name in (DATA, ENVIRONMENT):
+            if (run.path / name).is_file():
+                texts[name] = json_text(_portable(parse_json(read_regular(run.path / name))))
+    with suppress(OSError, ValueError, PhmrunError):
+        config = config_values(run.config_path)
+        places = {str(run.path.absolute()): run.id, **{path: _portable(path) for path in _absolute_paths(config)}}
+        for name in (CONFIG, "README.md", run.log_path.name):
+            text = (run.path / name).read_text(encoding="utf-8") if (run.path / name).is_file() else None
+            if text is not None:
+                for path in sorted(places, key=len, reverse=True):
+                    text = text.replace(path, places[path])
+                texts[name] = shared(text)
+        if parse_yaml(texts[CONFIG], CONFIG) != _portable(config):  # a path is written with escapes
+            texts[CONFIG] = yaml.safe_dump(_portable(config), sort_keys=False, allow_unicode=True)
+    contents = {name: text.encode("utf-8") for name, text in texts.items()}
+    record = run.manifest.read()
+    if record is not None:
+        sums = {
+            name: (hashlib.sha256(content).hexdigest(),) for name, content in contents.items() if name in record.files
+        }
+        contents[MANIFEST] = json_text(replace(record, files={**record.files, **sums}).to_json()).encode("utf-8")
+    return contents
+
+
+def _absolute_paths(value: Any) -> Iterator[str]:
+    """Yield the absolute paths in a JSON value, at any depth."""
+    if isinstance(value, Mapping | list):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _absolute_paths(item)
+    elif isinstance(value, str) and Path(value).is_absolute():
+        yield value
 
 
 def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str]) -> dict[str, Any]:

@@ -9,10 +9,13 @@ from tiny_experiments import SETTINGS, configured, run_experiment, run_of
 from phmrun.config import load_run_config
 from phmrun.engine import experiment
 from phmrun.engine.evaluation import evaluate_run
+from phmrun.engine.reproduction import reproduce
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import summarise
+from phmrun.ledger.record import archive
+from phmrun.results.verification import verify_run
 
 SHORT = {"training": {"max_steps": 2, "validate_every": 2}}
 
@@ -139,3 +142,23 @@ def test_training_on_edited_data_names_the_run_on_the_former_ones(tmp_path, capl
         handle.write("VBZ\tn1 w2\n")
     run_experiment(config, tmp_path / "runs")
     assert f"a new run begins beside {former.id} (done at step 2), with the same settings; different: " in caplog.text
+
+
+@pytest.mark.parametrize("task", ["sva", "nmt"])
+def test_archives_hold_no_absolute_paths_and_verify(task, tmp_path, monkeypatch):
+    run = run_of(run_experiment(configured(task, tmp_path / "corpus", SHORT), tmp_path / "runs"))
+    archive([run], tmp_path / "run.tar.gz")
+    shutil.unpack_archive(tmp_path / "run.tar.gz", tmp_path / "elsewhere", filter="data")
+    there = Run(tmp_path / "elsewhere" / run.id)
+    holding = [
+        path.name for path in there.path.rglob("*.*") if path.is_file() and str(tmp_path) in path.read_text("latin1")
+    ]
+    assert holding == []
+    assert there.config_path.read_text().count("#") == run.config_path.read_text().count("#")
+    there.manifest.check_all()
+    assert not [link for link in verify_run(there) if link.state == "broken"]
+    assert there.data().fingerprints == run.data().fingerprints
+    monkeypatch.chdir(tmp_path / "corpus")
+    if task == "sva":
+        assert evaluate_run(open_run(there))["test/accuracy"] == run.metrics()["test/accuracy"]
+    assert reproduce(there, tmp_path / "again", data_dirs=[tmp_path / "corpus"]).identical
