@@ -91,7 +91,11 @@ class Served:
 
 
 def formats_of(trained: TrainedModel) -> list[Format]:
-    """Return the formats that are installed and fit the run, the checkpoint first."""
+    """Return the installed formats that fit the run, the checkpoint first.
+
+    Factors need a structure other than dense, ONNX and torch.export a traceable network, CTranslate2 a translation
+    task.
+    """
     program = trained.module.export_graph()
     factored = [False, True] if _is_structured(trained) else [False]
     roundings = ("none", "bfloat16", "int8")
@@ -106,12 +110,12 @@ def formats_of(trained: TrainedModel) -> list[Format]:
 
 
 def _is_structured(trained: TrainedModel) -> bool:
-    """True if a map or table of the run has a structure other than dense."""
+    """Return whether a map or table of the run is not dense."""
     return any(structure.name != "dense" for structure in structures_of(trained.module.network).values())
 
 
 def _installed(package: str) -> bool:
-    """True if a package can be imported; it is not imported."""
+    """Return whether a package can be imported, without doing so."""
     return find_spec(package) is not None
 
 
@@ -119,6 +123,8 @@ def serve_all(
     run: Run, formats: Sequence[Format], *, split: str = "test", plugins: Mapping[Path, str] | None = None
 ) -> list[Served]:
     """Export a run in several formats, and measure each in a new process.
+
+    Files are written into the run's ``exports`` folder. A program of torch.export is written, but not measured.
 
     Args:
         run: The run.
@@ -145,7 +151,10 @@ def serve_all(
 
 
 def written(run: Run, item: Format) -> Path:
-    """Export a run in a format into its directory, and return the file or directory."""
+    """Export a run in a format into its directory, and return the path.
+
+    The checkpoint is not exported: its path is that of ``best.ckpt``, else of ``last.ckpt``.
+    """
     trained = open_run(run)
     if item.name == "checkpoint":
         best = run.checkpoints / "best.ckpt"
@@ -156,12 +165,15 @@ def written(run: Run, item: Format) -> Path:
 
 
 def _engine_precision(item: Format) -> Quantization:
-    """Return CTranslate2's name of a precision; 8 bits keep the rest in single precision."""
+    """Return CTranslate2's name of a precision.
+
+    "int8" is "int8_float32": the rest keeps single precision.
+    """
     return "int8_float32" if item.precision == "int8" else cast(Quantization, item.precision)
 
 
 def _weights(path: Path) -> list[Path]:
-    """Return the files with weights or graphs: the file itself, or those of an exported directory."""
+    """Return the file, or the files with weights or graphs in a directory."""
     if path.is_file():
         return [path]
     return [part for part in path.iterdir() if part.suffix in (".onnx", ".bin")]
@@ -171,6 +183,9 @@ def measured(
     directory: Path, item: Format, path: Path, split: str, plugins: Sequence[Path]
 ) -> tuple[dict[str, Any], list[str]]:
     """Measure a format in this process, which must do nothing else.
+
+    Memory is the peak above that before loading. Time per sentence with batch 1 is that of up to ``SINGLE`` items,
+    after two for warming up. The score is the first of the evaluation.
 
     Args:
         directory: Directory of the run.
@@ -211,7 +226,10 @@ def measured(
 
 
 def _engine(trained: TrainedModel, item: Format, path: Path) -> OnnxModel | CTranslate2Model | TrainingModule:
-    """Load a format; weight files are loaded into the run's module."""
+    """Load a format.
+
+    ONNX and CTranslate2 have models of their own; weights of other formats are loaded into the run's module, in place.
+    """
     if item.name == "onnx":
         return OnnxModel(path)
     if item.name == "ctranslate2":

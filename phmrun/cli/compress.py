@@ -211,7 +211,11 @@ def compress(
 
 
 def _sizes(parent: "TrainedModel", child: Path, plan: "Plan") -> str:
-    """Return the sizes of a compressed run relative to its parent: parameters, and the exported safetensors file."""
+    """Return the sizes of a compressed run relative to its parent.
+
+    They are the parameters, and the exported safetensors file with factors and folded. The parent's file is the one
+    with factors.
+    """
     from phmrun.engine.trained_model import open_run
     from phmrun.export.factored import weight_bytes
     from phmrun.ledger import Run

@@ -83,7 +83,9 @@ def add(
 
 
 def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
-    """Write a sweep's file, unless there is one, and the design of a sweep that was stopped by its looks.
+    """Write a sweep's file and design for results.
+
+    The file is copied unless there is one. The design is written for a sweep that was stopped by its looks.
 
     Returns:
         The files written; none for runs.

@@ -53,6 +53,8 @@ def shrink(
 
     Tries rounding, then structures for maps and tables, then a narrower dense student. Trained candidates learn from
     the run, beside a dense control with the same steps. The same command continues an interrupted search.
+
+    Candidates are printed on standard error as they are measured, then a table, a recommendation and the page's path.
     """
     share = share_of(_plain(to))
     if share is None:
@@ -78,7 +80,10 @@ def shrink(
 
 
 def _plain(text: str) -> str:
-    """Return a share without its percent sign, as a fraction of 100; other texts are unchanged."""
+    """Return a percentage as a fraction, other texts unchanged.
+
+    "50%" becomes "0.5".
+    """
     number = text.strip().removesuffix("%")
     try:
         return str(float(number) / 100) if text.strip().endswith("%") else text
@@ -93,7 +98,7 @@ def _tell(result: "Result") -> None:
 
 
 def _row(result: "Result") -> tuple[str, ...]:
-    """Return the cells of a candidate."""
+    """Return the cells of a candidate, in the order of :data:`COLUMNS`."""
     shares = (f"{result.shares[name]:.1%}" for name in ("bytes", "parameters", "latency"))
     judgement = result.judgement
     verdict = "–" if judgement is None else str(judgement.verdict)
@@ -102,7 +107,10 @@ def _row(result: "Result") -> tuple[str, ...]:
 
 
 def _sentence(search: "Search", best: "Result | None") -> str:
-    """Return the recommendation in one sentence, with the command that writes the file."""
+    """Return the recommendation in one sentence.
+
+    It has the command that writes the file. Without a way that reaches the goal, it says what to allow.
+    """
     goal = search.goal
     aim = f"{float(goal.share):.0%} of the {goal.by} within {goal.within:g}"
     if best is None:
@@ -112,7 +120,10 @@ def _sentence(search: "Search", best: "Result | None") -> str:
 
 
 def _write_page(search: "Search", results: "list[Result]", best: "Result | None") -> Path:
-    """Write the page of a search with its Pareto plots into the search's folder, and return its path."""
+    """Write the page of a search with its Pareto plots; return its path.
+
+    They are README.md, bytes.svg and latency.svg in the search's folder.
+    """
     from phmrun.escaping import markdown
     from phmrun.files import write_text
     from phmrun.results.costs import Point

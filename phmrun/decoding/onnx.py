@@ -47,14 +47,16 @@ class OnnxModel:
         )
 
     def start(self, source: Tensor) -> OnnxState:
-        """Encode ``source [batch, source]`` and return a state with one hypothesis per sentence."""
+        """Encode ``source [batch, source]``; return a state with beam 1."""
         tokens = source.numpy()
         keys, values = self.encoder.run(None, {"source": tokens})
         past = keys[:, :, :, :0]
         return OnnxState(1, tokens, [keys, values, past, past])
 
     def step(self, tokens: Tensor, state: OnnxState) -> Tensor:
-        """Read the newest ``tokens [batch, beam]``, update the state in place, and return logits of the next token.
+        """Read the newest tokens, and return logits of the next token.
+
+        The state is updated in place; ``tokens`` are ``[batch, beam]``.
 
         Returns:
             ``[batch, beam, vocabulary]``.
@@ -66,7 +68,10 @@ class OnnxModel:
         return torch.from_numpy(logits).view(*tokens.shape, -1)
 
     def reorder(self, state: OnnxState, beams: Tensor) -> OnnxState:
-        """Return the state in which the hypotheses continue ``beams [batch, new_beam]``, numbers within a sentence."""
+        """Return the state in which the hypotheses continue ``beams``.
+
+        They are numbers within a sentence, ``[batch, new_beam]``.
+        """
         first = np.arange(len(beams))[:, None] * state.beam
         return _taken(state, (first + beams.numpy()).reshape(-1), beams.shape[1])
 

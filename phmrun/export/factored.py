@@ -65,7 +65,9 @@ def factored_copy(network: nn.Module, plain: nn.Module) -> nn.Module:
 
 
 def weight_bytes(network: nn.Module, plain: nn.Module) -> tuple[int, int]:
-    """Return the bytes of a network's weights in single precision as exported: folded, and with factors.
+    """Return the bytes of exported weights: folded, and with factors.
+
+    They are in single precision.
 
     Args:
         network: Trained network.

@@ -66,9 +66,7 @@ def _transposed(weight: Tensor, bias: Tensor | None) -> Map:
 def _packed(weight: Tensor, bias: Tensor | None) -> Map:
     """Return oneDNN's map, with a copy of W in its packed layout.
 
-    It serves any number of rows.
-
-    ``bias`` may be None.
+    It serves any number of rows. ``bias`` may be None.
     """
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, FEW_ROWS)
     apply = torch.ops.mkldnn._linear_pointwise.default

@@ -51,11 +51,11 @@ def convert(
 ) -> Model:
     """Return a copy of ``model`` whose layers have a structure.
 
-    Converted are ``nn.Linear``, ``nn.Embedding``, ``nn.LSTM``, the matrices of ``nn.MultiheadAttention`` (the joint
-    map of Q, K and V is one matrix), ``nn.Conv1d`` and ``nn.Conv2d`` (one matrix for each group) and transformers'
-    ``Conv1D``. Tied parameters stay tied. Each layer keeps its
-    device, type, training mode and ``requires_grad``. Create the optimizer after the copy.
-    A log line names the layers that were left; :func:`conversion_report` has the details.
+    Converted are ``nn.Linear``, ``nn.Embedding``, ``nn.LSTM``, the matrices of ``nn.MultiheadAttention``,
+    ``nn.Conv1d``, ``nn.Conv2d`` and transformers' ``Conv1D``. The joint map of Q, K and V is one matrix; convolutions
+    have one for each group. Tied parameters stay tied. Each layer keeps its device, type, training mode and
+    ``requires_grad``. Create the optimizer after the copy. A log line names the layers that were left;
+    :func:`conversion_report` has the details.
 
     Args:
         model: Any module.
@@ -158,12 +158,18 @@ def attach_report(
 
 
 def is_supported(module: nn.Module) -> bool:
-    """Return whether :func:`convert` can convert a layer of this class."""
+    """Return whether :func:`convert` can convert a layer.
+
+    Its class must be supported, and its weight not parametrized.
+    """
     return (type(module) in KINDS or is_conv1d(module)) and not _is_parametrized(module)
 
 
 def _is_parametrized(module: nn.Module) -> bool:
-    """Return whether the weight is computed from other parameters, as by weight normalization."""
+    """Return whether a layer's weight is computed from other parameters.
+
+    Weight normalization does so.
+    """
     if isinstance(module, nn.LSTM | nn.MultiheadAttention):
         return is_parametrized(module)
     return is_parametrized(module) or (isinstance(module, KINDS) and "weight" not in module._parameters)
