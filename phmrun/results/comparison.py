@@ -19,6 +19,7 @@ from phmrun.results.items import RunItems
 from phmrun.results.late_gain import late_gain, validation_curve
 from phmrun.results.row_comparison import Place, RowComparison, Scored
 from phmrun.results.table import Figure, ResultTable
+from phmrun.results.validations import at_equal_time
 from phmrun.statistics.items import ItemVariance, resampled_variance
 from phmrun.statistics.verdict import Question, judge
 
@@ -102,6 +103,7 @@ def compare_cells(
             best,
             max(row.dropped, reference.dropped),
             choices=max(row.choices, reference.choices),
+            equal_time=at_equal_time(figures[place], dense, score),
             late_gain=gain,
         )
         for name, (place, row) in kept.items()

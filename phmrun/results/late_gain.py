@@ -3,16 +3,13 @@
 If dense still gains more than the margin there, the table says so. Imports no torch.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from phmrun.errors import PhmrunError
-from phmrun.ledger import Run
-from phmrun.ledger.history import shown
 from phmrun.metric import find_metric, metric_of
 from phmrun.results.table import Figure
+from phmrun.results.validations import validations
 
 RELATIVE = 0.01
 """Gain that counts, as a share of the value, for a score without a margin."""
@@ -45,30 +42,10 @@ def validation_curve(figure: Figure, score: str) -> tuple[str, list[tuple[int, f
     loss. Shares are in percent. Steps that not all runs have are left out, as are runs without validations. Without a
     common score, name and curve are empty.
     """
-    histories = [rows for entry in figure.entries if entry.run and (rows := _validations(Run(entry.run.path)))]
-    names = set[str]().intersection(*histories[:1]) if not histories else set.intersection(*map(set, histories))
-    name = next((name for name in (f"val/{metric_of(score).name}", "val/loss") if name in names), "")
-    if not name:
-        return "", []
-    steps = set.intersection(*({step for step, _ in rows[name]} for rows in histories))
-    values = [dict(rows[name]) for rows in histories]
-    return name, [(step, shown(name, fmean(by_step[step] for by_step in values))) for step in sorted(steps)]
-
-
-def _validations(run: Run) -> dict[str, list[tuple[int, float]]]:
-    """Return steps and values of each validation score of a run.
-
-    Values that are not finite are left out. The result is empty if the history cannot be read.
-    """
-    curves: dict[str, list[tuple[int, float]]] = {}
-    try:
-        for row in run.history.rows("val/"):
-            for name, value in row.items():
-                if name.startswith("val/") and isinstance(value, int | float) and math.isfinite(value):
-                    curves.setdefault(name, []).append((int(row["step"]), float(value)))
-    except PhmrunError:
-        return {}
-    return curves
+    name, curves = validations(figure, score)
+    by_step = [{point.step: point.value for point in curve} for curve in curves]
+    steps = set.intersection(*map(set, by_step)) if by_step else set()
+    return name, [(step, fmean(values[step] for values in by_step)) for step in sorted(steps)]
 
 
 def late_gain(name: str, curve: Sequence[tuple[int, float]], margin: float | None) -> LateGain | None:

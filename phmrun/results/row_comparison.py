@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phmrun.results.late_gain import LateGain
+from phmrun.results.validations import EqualTime
 from phmrun.statistics.verdict import Judgement, Question, Verdict
 
 Place = tuple[int, int]  # row and column
@@ -21,6 +22,7 @@ class RowComparison:
         dropped: Seeds that chose the settings and are not counted.
         open: True if a planned look is still to come.
         choices: Number of values among which each seed chose itself; 0 if the settings are fixed.
+        equal_time: Validations of the row and of dense at the same time of training; ``None`` if unknown.
         late_gain: Gain of the dense cell's validation in the last third of training; ``None`` if unknown.
         turns: Lengths of training at which the difference has the other sign, if any of these is significant.
     """
@@ -32,6 +34,7 @@ class RowComparison:
     dropped: int = 0
     open: bool = False
     choices: int = 0
+    equal_time: EqualTime | None = None
     late_gain: LateGain | None = None
     turns: tuple[str, ...] = ()
 

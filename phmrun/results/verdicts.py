@@ -11,6 +11,7 @@ from phmrun.errors import counted
 from phmrun.results.late_gain import late_gain_sentence
 from phmrun.results.row_comparison import RowComparison
 from phmrun.results.table import ResultTable
+from phmrun.results.validations import equal_time_sentence
 from phmrun.statistics.verdict import Verdict
 
 MARKS = {
@@ -25,7 +26,7 @@ COLLAPSED = "collapsed: row, dense; p"
 FACTS = (
     *("verdict", "better", "difference", "interval", "p", "margin", "detectable", "interval_over_items", "looks"),
     *("reason", "collapsed", "compared_seeds", "p_collapsed", "trained", "floor", "seeds_needed", "estimand"),
-    *("late_gain", "turns"),
+    *("late_gain", "equal_time", "turns"),
 )
 Comparisons = Mapping[tuple[int, int], RowComparison]
 """Comparisons with the dense cells, by row and column."""
@@ -144,6 +145,8 @@ def _remarks(comparison: RowComparison) -> list[str]:
     if judgement.over_items:
         low, high = judgement.over_items
         remarks.append(f"{low:+.2f} to {high:+.2f} over test items, these runs fixed")
+    if comparison.equal_time is not None:
+        remarks.append(equal_time_sentence(comparison.equal_time))
     if judgement.needed and judgement.difference:
         remarks.append(f"about {judgement.needed} seeds of each are likely to decide")
     return remarks
@@ -181,5 +184,6 @@ def facts(comparison: RowComparison | None) -> dict[str, Any]:
         "seeds_needed": judgement.needed,
         "estimand": f"difference of means over seeds, test set fixed; {comparison.settings}",
         "late_gain": asdict(comparison.late_gain) if comparison.late_gain else None,
+        "equal_time": asdict(comparison.equal_time) if comparison.equal_time else None,
         "turns": list(comparison.turns),
     }

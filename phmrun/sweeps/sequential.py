@@ -21,6 +21,7 @@ from phmrun.results.horizons import HORIZON, with_turns
 from phmrun.results.late_gain import late_gain, validation_curve
 from phmrun.results.row_comparison import RowComparison
 from phmrun.results.table import ResultTable
+from phmrun.results.validations import at_equal_time
 from phmrun.statistics.verdict import DECIDED, Judgement, Question, judge
 from phmrun.sweeps.cell_status import NOT_BEGUN, CellState, CellStatus
 from phmrun.sweeps.plan import SEED, Cell
@@ -297,10 +298,11 @@ def replayed(table: ResultTable, statuses: Sequence[CellStatus], terms: Terms) -
             runs = [entry.run.id for entry in figure.entries if entry.run]
             if table.headings[column].scores[0] == score and runs and runs[0] in by_run:
                 compared[row, column] = by_run[runs[0]]
-    for place, _, dense, _ in pairs(table):
+    for place, figure, dense, _ in pairs(table):
         if place in compared:
             gain = late_gain(*validation_curve(dense, score), compared[place].question.margin)
-            compared[place] = replace(compared[place], late_gain=gain)
+            equal = at_equal_time(figure, dense, score)
+            compared[place] = replace(compared[place], late_gain=gain, equal_time=equal)
     return with_turns(table, compared)
 
 

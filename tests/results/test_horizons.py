@@ -18,12 +18,12 @@ def entry(tmp_path):
     """An experiment with a run that has a test score and a curve of validations."""
     count = 0
 
-    def make(at, config, bleu, curve=()):
+    def make(at, config, bleu, curve=(), pace=0.1):
         nonlocal count
         count += 1
         run = Run.create(tmp_path, f"nmt-x-{count}-0123456789ab", "task: nmt\n")
         for step, value in curve:
-            run.history.append({"step": step, "val/bleu": value, "val/loss": 100 / value})
+            run.history.append({"step": step, "time": step * pace, "val/bleu": value, "val/loss": 100 / value})
         run.update_metrics("test/bleu", {"value": bleu, "signature": "tok:13a"})
         run.set_state(State.DONE)
         return Entry(at, config, summarise(run.path))
@@ -100,3 +100,26 @@ def test_a_verdict_that_turns_between_two_horizons_is_reported(entry):
 def test_equal_signs_turn_nothing(entry):
     means = {("1", "dense"): 20.0, ("1", "phm n=4"): 23.0, ("3", "dense"): 30.0, ("3", "phm n=4"): 33.0}
     assert [comparison.turns for comparison in differences(lengths(entry, means)).values()] == [(), ()]
+
+
+def test_rows_are_read_at_equal_time_too(entry):
+    """The row takes three times as long: when dense is done, it has made a third of its steps."""
+    slow, fast = [(100, 20.0), (200, 24.0), (300, 26.0)], [(100, 21.0), (200, 23.0), (300, 25.0)]
+    entries = [entry({"seed": seed}, DENSE, 30 + 0.1 * seed, fast) for seed in range(3)]
+    entries += [entry({"seed": seed}, PHM, 31 + 0.1 * seed, slow, pace=0.3) for seed in range(3)]
+    table = table_of(entries)
+    (comparison,) = differences(table).values()
+    equal = comparison.equal_time
+    assert (equal.metric, equal.seconds) == ("val/bleu", pytest.approx(30.0))
+    assert (equal.value, equal.reference) == (20.0, 25.0)
+    notes = lay_out(table, "mean±std", differences(table), paper=False).notes
+    assert (
+        "phm n=4: after 30 s of training each, by the clock of these runs: validation BLEU 20.00, dense 25.00" in notes
+    )
+
+
+def test_without_times_there_is_no_equal_time(entry):
+    curve = [(100, 20.0), (200, 24.0)]
+    entries = [entry({"seed": seed}, row, 30.0 + seed, curve, pace=0.0) for row in (DENSE, PHM) for seed in range(2)]
+    (comparison,) = differences(table_of(entries)).values()
+    assert comparison.equal_time is None
