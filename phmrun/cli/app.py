@@ -161,8 +161,8 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="The options -v, -q and --debug are valid anywhere on the command line. Exit codes: 0 success, 1 bug in "
-    "phmrun, 2 usage error, 3 data error, 4 training failed, 5 runs of a sweep failed, 130 interrupted by Ctrl-C, "
-    "143 by SIGTERM.",
+    "phmrun (`decide --require`: not shown), 2 usage error, 3 data error, 4 training failed, 5 runs of a sweep failed, "
+    "130 interrupted by Ctrl-C, 143 by SIGTERM.",
 )
 
 

@@ -1,13 +1,13 @@
 """``phmrun plot``: plots of runs and sweeps."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.decoding import Checkpoint
-from phmrun.cli.options import Plugin, RunArgument, RunsDirectory
+from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
 from phmrun.cli.runs import RunArguments
 from phmrun.errors import PhmrunError, unknown
 from phmrun.progress import waiting
@@ -26,11 +26,22 @@ Out = Annotated[
 ]
 
 
-def _save(figure: "Figure", path: Path) -> None:
-    """Write a figure to a file, and print the path."""
-    from phmrun.results.plots.canvas import save_figure
+Width = Annotated[
+    str | None,
+    typer.Option(metavar="column|page", help="Width of a paper's column or page (default: 7 inches or more)."),
+]
 
-    save_figure(figure, path)
+
+def _save(figure: "Figure", path: Path, width: str | None, as_json: bool, **facts: Any) -> None:
+    """Write a figure to a file, and print the path, or as JSON the path and what is drawn."""
+    from phmrun.results.plots.canvas import resized, save_figure
+
+    if width is not None:
+        resized(figure, width)
+    save_figure(figure, path, text=True)
+    if as_json:
+        console.print_json({"file": path, **facts})
+        return
     console.stdout().print(str(path), markup=False, soft_wrap=True)
 
 
@@ -42,8 +53,11 @@ def plot_history(
     ] = None,
     over: Annotated[str, typer.Option(metavar="epoch|step|time", help="Quantity of the x-axis.")] = "epoch",
     log: Annotated[bool, typer.Option("--log", help="Logarithmic y-axis.")] = False,
+    each: Annotated[bool, typer.Option("--each", help="One line for each run, in place of means over seeds.")] = False,
     out: Out = None,
+    width: Width = None,
     runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
 ) -> None:
     """Plot a score over the training of one or several runs.
 
@@ -53,13 +67,22 @@ def plot_history(
         raise unknown("axis", over, AXES, where="--over")
     with waiting("preparing"):
         from phmrun.ledger import Run
-        from phmrun.results.plots.runs import Axis, choose_score, curves, default_name, draw_history, heading
+        from phmrun.results.plots.runs import (
+            Axis,
+            choose_score,
+            curves,
+            default_name,
+            draw_history,
+            heading,
+            mean_curves,
+        )
 
     chosen_runs = [Run.find(runs_dir, run) for run in runs]
     chosen, axis = choose_score(chosen_runs, score), cast(Axis, over)
     path = out or default_name(chosen_runs, "history")
-    drawn = curves(chosen_runs, chosen, axis)
-    _save(draw_history(drawn, chosen, axis, heading=heading(chosen_runs), log=log), path)
+    drawn = (curves if each else mean_curves)(chosen_runs, chosen, axis)
+    figure = draw_history(drawn, chosen, axis, heading=heading(chosen_runs), log=log)
+    _save(figure, path, width, as_json, score=chosen, over=over, curves=[curve._asdict() for curve in drawn])
 
 
 @app.command("correlation")
@@ -68,7 +91,9 @@ def plot_correlation(
     checkpoint: Checkpoint = None,
     out: Out = None,
     plugin: Plugin = None,
+    width: Width = None,
     runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
 ) -> None:
     """Plot the correlation between dimensions of a run's embeddings.
 
@@ -88,7 +113,13 @@ def plot_correlation(
         weights = trained.load(checkpoint)
     path = out or default_name([chosen_run], "correlation")
     panels = correlation_panels(trained.module.network)
-    _save(draw_correlation(panels, f"{heading([chosen_run])}\n{labels([chosen_run])[0]}\nweights {weights}"), path)
+    _save(
+        draw_correlation(panels, f"{heading([chosen_run])}\n{labels([chosen_run])[0]}\nweights {weights}"),
+        path,
+        width,
+        as_json,
+        weights=weights,
+    )
 
 
 @app.command("pareto")
@@ -110,7 +141,9 @@ def plot_pareto(
         ),
     ] = "parameters",
     out: Out = None,
+    width: Width = None,
     runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
 ) -> None:
     """Plot a score against a cost, with the Pareto front.
 
@@ -140,11 +173,19 @@ def plot_pareto(
     about = what[0] if Path(what[0]).suffix else heading_of([Run.find(runs_dir, run) for run in what])
     place = names.index(chosen)
     baselines = {row.label: value for row in baseline_rows(table) if (value := row.values[place]) is not None}
-    _save(draw_pareto(points, chosen, size=over, heading=table.title or about, baselines=baselines), path)
+    figure = draw_pareto(points, chosen, size=over, heading=table.title or about, baselines=baselines)
+    drawn = [point._asdict() for point in points]
+    _save(figure, path, width, as_json, score=chosen, over=over, points=drawn, baselines=baselines)
 
 
 @app.command("speed")
-def plot_speed(runs: RunArguments, out: Out = None, runs_dir: RunsDirectory = Path("runs")) -> None:
+def plot_speed(
+    runs: RunArguments,
+    out: Out = None,
+    width: Width = None,
+    runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
+) -> None:
     """Plot the recorded speed of training and prediction of runs.
 
     `phmrun bench run` measures speed in isolation.
@@ -158,7 +199,7 @@ def plot_speed(runs: RunArguments, out: Out = None, runs_dir: RunsDirectory = Pa
     chosen_runs = [Run.find(runs_dir, run) for run in runs]
     path = out or default_name(chosen_runs, "speed")
     paces = [pace_of(run, label) for run, label in zip(chosen_runs, labels(chosen_runs), strict=True)]
-    _save(draw_speed(paces, heading(chosen_runs)), path)
+    _save(draw_speed(paces, heading(chosen_runs)), path, width, as_json, speeds=[pace._asdict() for pace in paces])
 
 
 @app.command("tuning")
@@ -168,7 +209,9 @@ def plot_tuning(
         typer.Argument(metavar="FILE", help="File of a sweep with the key `tune`.", autocompletion=completion.configs),
     ],
     out: Out = None,
+    width: Width = None,
     runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
 ) -> None:
     """Plot a sweep's expected best validation scores against the number of trials.
 
@@ -187,4 +230,5 @@ def plot_tuning(
         raise PhmrunError(f"no trial of it is done in {runs_dir}", where=file)
     monitor = next(row.cells[0].config.training.monitor for row in rows if row.cells[0].config)
     path = out or Path(f"tuning-{Path(file).stem}.png")
-    _save(draw_tuning(efforts, f"val/{monitor}", plan.sweep.title or Path(file).stem), path)
+    figure = draw_tuning(efforts, f"val/{monitor}", plan.sweep.title or Path(file).stem)
+    _save(figure, path, width, as_json, rows=[effort._asdict() for effort in efforts])

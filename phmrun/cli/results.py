@@ -46,7 +46,7 @@ def add(
             autocompletion=completion.runs,
         ),
     ],
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Folder to write to: results/NAME.")],
+    to: Annotated[Path, typer.Option("--out", "--to", metavar="DIR", help="Folder to write to: results/NAME.")],
     seeds: Annotated[int, typer.Option(min=1, help="Sweep: number of seeds per cell to look for.")] = 20,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,

@@ -367,9 +367,10 @@ def _print_reproduction(result: "Reproduction") -> None:
 @app.command("archive")
 def archive_runs(
     runs: RunArguments,
-    to: Annotated[Path, typer.Option(metavar="FILE.tar.gz", help="Archive to write.", dir_okay=False)],
+    to: Annotated[Path, typer.Option("--out", "--to", metavar="FILE.tar.gz", help="Archive to write.", dir_okay=False)],
     checkpoints: Annotated[bool, typer.Option("--checkpoints/--no-checkpoints", help="Include the weights.")] = True,
     runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
 ) -> None:
     """Pack runs into one archive, which `tar -xzf` unpacks.
 
@@ -380,11 +381,14 @@ def archive_runs(
 
     selected = [Run.find(runs_dir, reference) for reference in runs]
     size = archive(selected, to, checkpoints=checkpoints)
+    if as_json:
+        console.print_json({"file": to, "bytes": size, "runs": [run.id for run in selected]})
+        return
     console.stdout().print(f"{to}: {counted(len(selected), 'run')}, {size:,} bytes", markup=False, soft_wrap=True)
 
 
 @app.command("unlock")
-def unlock(run: RunArgument, runs_dir: RunsDirectory = Path("runs")) -> None:
+def unlock(run: RunArgument, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
     """Remove the lock of a process that no longer runs, on any machine.
 
     The lock is watched first. It is an error if its process shows a heartbeat.
@@ -395,6 +399,9 @@ def unlock(run: RunArgument, runs_dir: RunsDirectory = Path("runs")) -> None:
     locked = Run.find(runs_dir, run)
     console.stderr().print(f"watching {locked.id} for up to {WATCHED_BEATS * HEARTBEAT:.0f} seconds …", highlight=False)
     holder = locked.unlock()
+    if as_json:
+        console.print_json({"run_id": locked.id, "held_by": vars(holder) if holder else None})
+        return
     state = f"process {holder.pid} on {holder.host} held it, and is gone" if holder else "it was not locked"
     console.stdout().print(f"{locked.id} is free: {state}", markup=False, highlight=False, soft_wrap=True)
 

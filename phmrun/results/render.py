@@ -6,6 +6,7 @@ Paths in the user's home are shortened except in CSV.
 import csv
 import html
 import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,13 @@ from phmrun.escaping import latex, markdown, printable, spreadsheet
 from phmrun.ledger.card import is_number, shared
 from phmrun.ledger.wording import head
 from phmrun.results.layout import Laid
+
+_MINUS = re.compile(r"(?<![\w$.)-])-(?=\d)")
+"""Minus sign of a number in text."""
+_NUMBER = re.compile(
+    r"(?P<value>[+-]?(?P<whole>\d[\d,]*)(?:\.(?P<decimals>\d+))?)(?: ± (?P<error>\d+(?:\.\d+)?))?(?P<mark>[^\w\s.,%]*)"
+)
+"""Number in a cell, perhaps with an error and marks: "60.50 ± 0.71*"."""
 
 
 def cell(value: Any) -> str:
@@ -40,12 +48,55 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str
 def latex_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return a table in LaTeX, with booktabs rules.
 
-    Columns with any number are right-aligned.
+    Columns with any number are right-aligned. A minus before a digit is a mathematical one.
     """
     frame = "".join("r" if numbers else "l" for numbers in _right_aligned(rows, len(columns)))
-    above, *lines = [" & ".join(map(latex, line)) + r" \\" for line in (columns, *(map(cell, row) for row in rows))]
+    above, *lines = [
+        " & ".join(_MINUS.sub("$-$", latex(text)) for text in line) + r" \\"
+        for line in (columns, *(map(cell, row) for row in rows))
+    ]
     below = "\n".join(lines)
     return f"\\begin{{tabular}}{{{frame}}}\n\\toprule\n{above}\n\\midrule\n{below}\n\\bottomrule\n\\end{{tabular}}\n"
+
+
+def number_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return a table in LaTeX whose columns of numbers are aligned at the point by siunitx.
+
+    A cell such as "60.50 ± 0.71*" is a number, too. A column with a number and other cells than numbers, empty ones
+    and "–" is right-aligned text.
+    """
+    texts = [[cell(value) for value in row] for row in rows]
+    frames, written = [], [[f"{{{latex(name)}}}" for name in columns], *([] for _ in texts)]
+    for place, right in enumerate(_right_aligned(rows, len(columns))):
+        matches = [_NUMBER.fullmatch(row[place]) for row in texts]
+        missing = [row[place] in ("", "–") for row in texts]
+        aligned = right and all(match or gap for match, gap in zip(matches, missing, strict=True)) and any(matches)
+        frames.append(_number_format([match for match in matches if match]) if aligned else "r" if right else "l")
+        if not aligned:
+            written[0][place] = latex(columns[place])
+        for line, row, match in zip(written[1:], texts, matches, strict=True):
+            if not (aligned and match):
+                text = _MINUS.sub("$-$", latex(row[place]))
+                line.append(f"{{{text}}}" if aligned and text else text)
+                continue
+            value, error, mark = match["value"].replace(",", ""), match["error"], match["mark"]
+            line.append(value + (rf" \pm {error}" if error else "") + (f" {{{latex(mark)}}}" if mark else ""))
+    above, *lines = [" & ".join(line) + r" \\" for line in written]
+    frame, below = " ".join(frames), "\n".join(lines)
+    return f"\\begin{{tabular}}{{{frame}}}\n\\toprule\n{above}\n\\midrule\n{below}\n\\bottomrule\n\\end{{tabular}}\n"
+
+
+def _number_format(matches: Sequence[re.Match[str]]) -> str:
+    """Return siunitx's column for numbers: ``S[table-format=2.2(3), separate-uncertainty]``."""
+    whole = max(len(match["whole"].replace(",", "")) for match in matches)
+    decimals = max(len(match["decimals"] or "") for match in matches)
+    errors = [len((match["error"] or "").replace(".", "").lstrip("0")) for match in matches]
+    sign = "-" if any(match["value"][0] in "+-" for match in matches) else ""
+    options = [f"table-format={sign}{whole}.{decimals}" + (f"({max(errors)})" if max(errors) else "")]
+    options += ["separate-uncertainty"] if max(errors) else []
+    options += ["retain-explicit-plus"] if any(match["value"][0] == "+" for match in matches) else []
+    options += ["group-separator={,}", "group-minimum-digits=4"] if whole > 3 else []
+    return f"S[{', '.join(options)}]"
 
 
 def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -83,16 +134,25 @@ def markdown_page(laid: Laid) -> str:
 
 
 def latex_page(laid: Laid) -> str:
-    """Return tables and notes in LaTeX.
+    """Return tables and notes in LaTeX, with captions and labels.
 
-    The title is a comment, and heads are as in papers.
+    Columns of numbers are of the package siunitx, and heads are as in papers.
     """
-    title = f"% {laid.title}; the package booktabs draws the rules\n" if laid.title else ""
+    title = laid.title or "Scores"
+    name = "-".join(re.findall(r"[a-z0-9]+", title.lower()))[:40] or "scores"
     # Signatures have no spaces at which LaTeX could break the line.
-    breakable = (latex(note).replace("$|$", "$|$\\allowbreak{}") for note in laid.notes)
+    breakable = (_MINUS.sub("$-$", latex(note)).replace("$|$", "$|$\\allowbreak{}") for note in laid.notes)
     notes = "".join(f"\\par{{\\footnotesize {note}}}\n" for note in breakable)
-    verdicts = _verdicts(laid, lambda columns, rows: latex_table([*map(head, columns)], rows))
-    return f"{title}{latex_table([*map(head, laid.columns)], laid.rows)}{verdicts}{notes}"
+    tables = [(title, f"tab:{name}", laid.columns, laid.rows)]
+    if laid.verdict_rows:
+        tables.append((f"{title}: verdicts", f"tab:{name}-verdicts", laid.verdict_columns, laid.verdict_rows))
+    pages = []
+    for place, (caption, label, columns, rows) in enumerate(tables, start=1):
+        table = number_table([*map(head, columns)], rows)
+        below = notes if place == len(tables) else ""
+        begin = f"\\begin{{table}}\n\\centering\n\\caption{{{latex(caption)}}}\n\\label{{{label}}}\n"
+        pages.append(f"{begin}{table}{below}\\end{{table}}\n")
+    return "% packages: booktabs, siunitx\n" + "\n".join(pages)
 
 
 def html_page(laid: Laid) -> str:

@@ -230,6 +230,12 @@ def test_compare_shows_curves(runs_dir: Path) -> None:
 
 def test_archive_writes_one_file(runs_dir: Path, tmp_path: Path) -> None:
     out, _ = phmrun(runs_dir, "runs", "archive", PHM, DENSE, "--to", str(tmp_path / "both.tar.gz"))
+    as_json, _ = phmrun(runs_dir, "runs", "archive", PHM, "--out", str(tmp_path / "one.tar.gz"), "--json")
+    facts = json.loads(as_json)
+    assert facts["bytes"] == (tmp_path / "one.tar.gz").stat().st_size
+    assert facts["runs"] == [PHM]
+    freed = json.loads(phmrun(runs_dir, "runs", "unlock", PHM, "--json")[0])
+    assert freed == {"run_id": PHM, "held_by": None}
     assert out.startswith(f"{tmp_path / 'both.tar.gz'}: 2 runs, ")
     assert (tmp_path / "both.tar.gz").is_file()
     assert (runs_dir / PHM).is_dir()

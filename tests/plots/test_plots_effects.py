@@ -14,4 +14,5 @@ def test_a_line_for_each_row_filled_where_it_is_decided(tmp_path):
     points = [line for line in axes.lines if line.get_marker() == "o"]
     assert [point.get_markerfacecolor() == "white" for point in points] == [True, False]
     assert axes.get_xlabel().startswith("test accuracy (%), minus dense")
+    assert "95 % intervals" in axes.get_xlabel()
     save_figure(figure, tmp_path / "a.svg")  # a name is no formula

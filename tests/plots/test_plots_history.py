@@ -1,5 +1,7 @@
 """The course of a score: which one, over what, and what the legend calls the runs."""
 
+import itertools
+
 import pytest
 
 from phmrun.config import Source, resolve, task_defaults, to_yaml
@@ -7,8 +9,17 @@ from phmrun.errors import PhmrunError
 from phmrun.layers import options_of
 from phmrun.ledger import Run
 from phmrun.registry import TASKS
-from phmrun.results.plots.canvas import save_figure
-from phmrun.results.plots.runs import Curve, choose_score, curves, default_name, draw_history, labels
+from phmrun.results.plots.canvas import resized, save_figure
+from phmrun.results.plots.runs import (
+    Curve,
+    choose_score,
+    curves,
+    default_name,
+    draw_history,
+    heading,
+    labels,
+    mean_curves,
+)
 
 ROWS = [
     {"step": 50, "time": 30.0, "train/loss": 5.0},
@@ -83,3 +94,43 @@ def test_labels_are_words_and_tell_no_home(tmp_path, monkeypatch):
     text = (tmp_path / "history.svg").read_text()
     assert "<!-- ~/x, $\\frac$ and $5 -->" in text
     assert "jane" not in text
+
+
+def test_seeds_are_one_line_in_a_band_of_their_deviation(tmp_path):
+    rows = [[{**row, "val/loss": row["val/loss"] + more} for row in ROWS[1:]] for more in (0.0, 2.0)]
+    rows[1].append({"step": 300, "time": 200.0, "val/loss": 1.0})  # a place that one seed alone has
+    runs = [run(tmp_path, number, rows=rows[number - 1], seed=number) for number in (1, 2)]
+    other = run(tmp_path, 3, seed=1, embedding={"structure": "phm", "n": 2})
+    means = mean_curves([*runs, other], "val/loss", "step")
+    assert [curve.label for curve in means] == ["dense (2 seeds)", "embedding phm n=2"]
+    assert (means[0].places, means[0].values) == ([100, 200], [5.0, 4.0])
+    assert means[0].spread == pytest.approx([2**0.5] * 2)
+    assert means[1].spread is None
+    axes = draw_history(means, "val/loss", "step").axes[0]
+    assert len(axes.collections) == 1
+    assert [text.get_text() for text in axes.texts] == ["embedding phm n=2", "dense (2 seeds)"]
+    assert axes.get_legend() is None
+    assert "standard deviation over seeds" in axes.get_ylabel()
+
+
+def test_labels_at_the_ends_do_not_overlap():
+    drawn = [Curve(f"run {number}", [1.0, 2.0], [3.0, 1.0 + number / 1000]) for number in range(6)]
+    heights = sorted(text.xy[1] for text in draw_history(drawn, "val/loss", "step").axes[0].texts)
+    assert all(above - below > 0.05 for below, above in itertools.pairwise(heights))
+
+
+def test_the_title_names_the_network(tmp_path):
+    created = run(tmp_path, 1)
+    assert heading([created]).endswith(": dense")
+
+
+def test_letters_are_text_and_fonts_can_be_embedded(tmp_path):
+    figure = draw_history(curves([run(tmp_path, 1)], "val/loss", "step"), "val/loss", "step")
+    resized(figure, "column")
+    assert figure.get_size_inches()[0] == 3.25
+    save_figure(figure, tmp_path / "a.svg", text=True)
+    assert ">optimizer steps</text>" in (tmp_path / "a.svg").read_text()
+    save_figure(figure, tmp_path / "a.pdf")
+    assert b"/Type3" not in (tmp_path / "a.pdf").read_bytes()
+    with pytest.raises(PhmrunError, match="no width 'wide'"):
+        resized(figure, "wide")

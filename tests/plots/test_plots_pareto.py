@@ -85,3 +85,9 @@ def test_baselines_are_lines_with_names():
     assert {line.get_ydata()[0] for line in level} == {12.0, 20.0}
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert {"copy (floor)", "dictionary (floor)"} <= set(labels)
+
+
+def test_the_axis_is_logarithmic_only_for_wide_ranges():
+    near, far = ([Point("a", 1e6, 20.0, None), Point("b", size, 18.0, None)] for size in (2e6, 4e6))
+    assert [draw_pareto(points, "test/bleu").axes[0].get_xscale() for points in (near, far)] == ["linear", "log"]
+    assert draw_pareto(near, "test/bleu").axes[0].get_xlabel() == "parameters"

@@ -80,7 +80,7 @@ def test_renderers_show_the_same_table(runs_dir):
     assert float(rows[2]["interval_low"]) == cells[2]["interval"][0]
     assert float(rows[2]["p"]) == cells[2]["p"]
     assert "| phm n=2 |  | 80.50 ± 0.50* | 3 |" in results.render().replace("| – |", "|  |")
-    assert "phm n=2 & -- & 80.50 $\\pm$ 0.50$*$ & 3" in results.render("latex")
+    assert "phm n=2 & -- & 80.50 \\pm 0.50 {$*$} & 3" in results.render("latex")
     assert "<td>phm n=2</td>" in results._repr_html_()
     with pytest.raises(PhmrunError, match="Did you mean 'latex'"):
         results.render("latx")

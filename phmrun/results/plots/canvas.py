@@ -1,12 +1,13 @@
 """Figures and their files, written atomically and reproducibly."""
 
 from pathlib import Path
+from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from phmrun.errors import PhmrunError
+from phmrun.errors import PhmrunError, unknown
 from phmrun.escaping import printable
 from phmrun.files import replacing
 from phmrun.ledger.card import shared
@@ -34,10 +35,29 @@ def words(text: str) -> str:
     return printable(shared(text)).replace("$", r"\$")
 
 
-def save_figure(figure: Figure, path: Path) -> None:
+WIDTHS = {"column": 3.25, "page": 6.75}
+"""Widths in inches: a column of a two-column paper, and its page."""
+
+
+def resized(figure: Figure, width: str) -> None:
+    """Give a figure one of the :data:`WIDTHS`, in place.
+
+    Text keeps its size. The height shrinks with the width, to two thirds at most.
+
+    Raises:
+        PhmrunError: (exit 2) There is no such width.
+    """
+    if width not in WIDTHS:
+        raise unknown("width", width, WIDTHS, where="--width")
+    before, height = figure.get_size_inches()
+    figure.set_size_inches(WIDTHS[width], height * min(1.0, max(WIDTHS[width] / before, 2 / 3)))
+
+
+def save_figure(figure: Figure, path: Path, *, text: bool = False) -> None:
     """Write a figure atomically.
 
-    The file's suffix, in any case, decides the format; 160 dpi, without dates.
+    The suffix, in any case, decides the format; 160 dpi, without dates. With ``text``, letters of an SVG are text
+    in a font of the reader's, in place of outlines.
 
     Raises:
         PhmrunError: (exit 2) The suffix is none of :data:`ENDINGS`.
@@ -46,5 +66,7 @@ def save_figure(figure: Figure, path: Path) -> None:
     if ending not in ENDINGS:
         raise PhmrunError(f"{path.name!r} does not end as a picture", where="--out", valid=ENDINGS)
     nameless = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None, "ModDate": None}}
-    with rc_context({"svg.hashsalt": "phmrun"}), replacing(path) as temporary:
+    # Type 42 fonts: Type 3, Matplotlib's default, is refused by several publishers.
+    settings: Any = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "none" if text else "path"}
+    with rc_context({**settings, "svg.hashsalt": "phmrun"}), replacing(path) as temporary:
         figure.savefig(temporary, format=ending[1:], dpi=160, metadata=nameless[ending])

@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median, stdev
 from textwrap import fill
 from typing import Literal, NamedTuple
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
@@ -25,17 +26,24 @@ from phmrun.results.plots.canvas import PALETTE, new_figure, words
 Axis = Literal["epoch", "step", "time"]
 LABELS: dict[Axis, str] = {"epoch": "epochs", "step": "optimizer steps", "time": "minutes of training"}
 PARTS = ("layer", "embedding", "output")  # sections of a config that a network's name covers
+DIRECT = 8  # lines that are labeled at their ends; more have a legend
 LONGEST = 60  # characters of a line in a legend
 USUAL = ("val/perplexity", "val/bleu", "val/accuracy", "val/las", "val/loss", "train/loss")  # by preference
 TRAINING, PREDICTION = "train/units_per_second", "test/sentences_per_second"
 
 
 def heading(runs: Sequence[Run]) -> str:
-    """Return the tasks and data of the runs, as "nmt on multi30k"."""
+    """Return the tasks and data of the runs, and their network if they have one: "nmt on multi30k: phm n=8"."""
     tasks, data = (
         ", ".join(dict.fromkeys(str(run.status.about.get(key, "")) for run in runs)) for key in ("task", "data")
     )
-    return f"{tasks} on {data}"
+    networks = {_network(run) for run in runs}
+    return f"{tasks} on {data}" + (f": {networks.pop()}" if len(networks) == 1 else "")
+
+
+def _network(run: Run) -> str:
+    """Return the label of a run's network, "dense" if it is not on record."""
+    return str(run.status.about.get("network") or run.status.about.get("layer") or PLAIN)
 
 
 def labels(runs: Sequence[Run]) -> list[str]:
@@ -44,7 +52,7 @@ def labels(runs: Sequence[Run]) -> list[str]:
     The network is left out if all have the same and settings differ. Settings are left out if a configuration cannot be
     loaded. Equal labels are numbered; long ones are wrapped at 60 characters.
     """
-    networks = [str(run.status.about.get("network") or run.status.about.get("layer") or PLAIN) for run in runs]
+    networks = [_network(run) for run in runs]
     try:
         settings = [semantic_values(load_run_config(run.config_path, options_of=options_of)) for run in runs]
     except PhmrunError:  # for example, a layer that is not loaded
@@ -72,11 +80,12 @@ def default_name(runs: Sequence[Run], kind: str) -> Path:
 
 
 class Curve(NamedTuple):
-    """Score of a run over its training, in epochs, steps or minutes."""
+    """Score of a run, or the mean of several seeds, over the training in epochs, steps or minutes."""
 
     label: str
     places: list[float]
     values: list[float]
+    spread: list[float] | None = None  # standard deviation over seeds; None for a single run
 
 
 def choose_score(runs: Sequence[Run], asked: str | None) -> str:
@@ -117,10 +126,46 @@ def curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
     return result
 
 
-def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str = "", log: bool = False) -> Figure:
-    """Return a figure with one line per run, and a legend.
+def seeds_of(runs: Sequence[Run]) -> list[list[Run]]:
+    """Group runs that differ in their seeds alone: groups in order of appearance, ascending seeds.
 
-    The scale is logarithmic if ``log``. A curve with a single point is a marker.
+    A run whose settings cannot be read is alone.
+    """
+    groups: dict[str, list[Run]] = {}
+    for run in sorted(runs, key=lambda run: run.status.about.get("seed") or 0):
+        try:
+            values = semantic_values(load_run_config(run.config_path, options_of=options_of))
+            key = str({name: value for name, value in values.items() if name != "seed"} | {"network": _network(run)})
+        except PhmrunError:
+            key = run.id
+        groups.setdefault(key, []).append(run)
+    return sorted(groups.values(), key=lambda group: min(runs.index(run) for run in group))
+
+
+def mean_curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
+    """Return the mean course of a score over the seeds of each group of :func:`seeds_of`.
+
+    Only places that all seeds of a group have are kept, since a mean of fewer would jump. The label has the number of
+    seeds. Single runs are returned as by :func:`curves`.
+    """
+    groups = seeds_of(runs)
+    means = []
+    for group, label in zip(groups, labels([group[0] for group in groups]), strict=True):
+        drawn = [dict(zip(curve.places, curve.values, strict=True)) for curve in curves(group, score, axis)]
+        places = sorted(set(drawn[0]).intersection(*drawn[1:]))
+        values = [[curve[place] for curve in drawn] for place in places]
+        several = len(group) > 1
+        spread = [stdev(some) for some in values] if several else None
+        text = f"{label} ({len(group)} seeds)" if several else label
+        means.append(Curve(text, places, [fmean(some) for some in values], spread))
+    return means
+
+
+def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str = "", log: bool = False) -> Figure:
+    """Return a figure with one line per run or group of seeds.
+
+    The scale is logarithmic if ``log``. A curve with a single point is a marker. A band of one standard deviation lies
+    around a mean. Up to :data:`DIRECT` lines are labeled at their ends, more in a legend.
     """
     figure = new_figure(7.0, 4.2)
     axes = figure.subplots()
@@ -132,14 +177,45 @@ def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str
         axes.plot(
             curve.places, curve.values, dashes, color=color, label=words(curve.label), linewidth=1.4, marker=marker
         )
+        if curve.spread:
+            pairs = list(zip(curve.values, curve.spread, strict=True))
+            low, high = [mean - spread for mean, spread in pairs], [mean + spread for mean, spread in pairs]
+            axes.fill_between(curve.places, low, high, color=color, alpha=0.15, linewidth=0)
     axes.set_xlabel(LABELS[axis])
-    axes.set_ylabel(title(score))
+    spread = " ± standard deviation over seeds" if any(curve.spread for curve in drawn) else ""
+    axes.set_ylabel(f"{title(score)}{spread}")
     axes.set_title(words(heading), fontsize=10)
     if log:
         axes.set_yscale("log")
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
+    if len(drawn) > DIRECT:
+        axes.legend(fontsize=8)
+    else:
+        _label_ends(axes, [curve for curve in drawn if curve.values])
     return figure
+
+
+def _label_ends(axes: Axes, drawn: Sequence[Curve]) -> None:
+    """Write each curve's label in its color beside its end, at the right of the axes, without overlaps."""
+    to_axes = axes.transScale + axes.transLimits
+    to_share = [float(to_axes.transform((curve.places[-1], curve.values[-1]))[1]) for curve in drawn]
+    heights = [0.055 * (1 + curve.label.count("\n")) for curve in drawn]
+    place = 0.0
+    order = sorted(range(len(drawn)), key=to_share.__getitem__)
+    places: dict[int, float] = {}
+    for number in order:
+        places[number] = place = max(to_share[number], place)
+        place += heights[number]
+    excess = max(0.0, place - 1.0 - heights[order[-1]] / 2) if order else 0.0
+    for number in order:
+        axes.annotate(
+            words(drawn[number].label),
+            (1.01, places[number] - excess),
+            xycoords="axes fraction",
+            color=axes.get_lines()[number].get_color(),
+            fontsize=8,
+            va="center",
+        )
 
 
 class Pace(NamedTuple):

@@ -16,6 +16,9 @@ from phmrun.results.plots.canvas import PALETTE, new_figure, words
 from phmrun.results.table import Effect
 from phmrun.statistics.expected_best import expected_best
 
+WIDE = 3.0
+"""Ratio of the largest to the smallest cost from which on its axis is logarithmic."""
+
 
 def draw_pareto(
     points: Sequence[Point],
@@ -25,7 +28,9 @@ def draw_pareto(
     heading: str = "",
     baselines: Mapping[str, float] = MappingProxyType({}),
 ) -> Figure:
-    """Return a figure of a score by cost (logarithmic).
+    """Return a figure of a score by cost.
+
+    The axis of costs is logarithmic if the largest is at least three times the smallest, else linear.
 
     Each point has a color, its spread (if known), and an entry in the legend; a line joins the Pareto front. Sizes
     whose labels do not overlap are labeled; if these are more than six, the axis has its usual labels. Baselines are
@@ -42,15 +47,16 @@ def draw_pareto(
     for number, (name, value) in enumerate(baselines.items()):
         style = ("--", ":", "-.")[number % 3]
         axes.axhline(value, color=PALETTE[7], linestyle=style, linewidth=1.0, label=words(name), zorder=0)
-    axes.set_xscale("log")
+    wide = max(point.size for point in points) >= WIDE * min(point.size for point in points)
+    axes.set_xscale("log" if wide else "linear")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
     # On a short logarithmic axis Matplotlib labels minor ticks, too, which would overlap these labels.
     axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
     sizes = legible([point.size for point in points])
-    if len(sizes) <= 6:
+    if wide and len(sizes) <= 6:
         axes.set_xticks(sizes, [short(value) for value in sizes], rotation=30, ha="right", fontsize=8)
         axes.set_xticks([], minor=True)
-    axes.set_xlabel(f"{size} (logarithmic)")
+    axes.set_xlabel(f"{size} (logarithmic)" if wide else size)
     spread = any(point.spread is not None for point in points)
     axes.set_ylabel(title(score) + (" ± deviation over seeds" if spread else ""))
     axes.grid(alpha=0.3)
@@ -100,7 +106,7 @@ def draw_effects(effects: Sequence[Effect], score: str) -> Figure:
     axes.invert_yaxis()
     axes.set_ylim(len(effects) - 0.4, -0.6)
     axes.tick_params(labelsize=8)
-    axes.set_xlabel(f"{title(score)}, minus dense\nfilled: decided to be different", fontsize=9)
+    axes.set_xlabel(f"{title(score)}, minus dense, with 95 % intervals\nfilled: decided to be different", fontsize=9)
     axes.grid(axis="x", alpha=0.3)
     return figure
 
