@@ -3,7 +3,18 @@
 from typing import Any
 
 __version__ = "0.2.0"
-__all__ = ["TrainedRun", "__version__", "decide", "load_results", "open_run", "plan", "record", "runs", "train"]
+__all__ = [
+    "Recording",
+    "TrainedRun",
+    "__version__",
+    "decide",
+    "load_results",
+    "open_run",
+    "plan",
+    "record",
+    "runs",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,10 +29,10 @@ def __getattr__(name: str) -> Any:
         from phmrun.statistics.referee import decide
 
         return decide
-    if name == "record":
+    if name in ("Recording", "record"):
         from phmrun.registry import load
 
-        return load("phmrun.tasks.script.recording:record")
+        return load(f"phmrun.tasks.script.recording:{name}")
     if name in __all__:
         from phmrun import experiments
 

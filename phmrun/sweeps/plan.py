@@ -294,6 +294,8 @@ def _without_seeds(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
         task_settings = Source(sweep.where, settings, _below(sweep.source.lines, f"tasks.{name}"))
         at = {"task": name} if file.tasks else {}
         script = [Source(sweep.where, file.script, sweep.source.lines)] if task.runner else []
+        if task.runner and isinstance(file.tune, dict):  # a command needs a value before the trials have chosen one
+            script.append(Source(sweep.where, nested({key: values[0] for key, values in file.tune.items()})))
         first = [task_defaults(task.name), *files, *script, base, task_settings]
         for values in _combinations(sweep, options_of):
             # presets first, then shorter keys, so that `layer.n` refines `layer` in either order

@@ -272,11 +272,10 @@ def recording(
                 yield record
                 if run.status.state is State.RUNNING:
                     record.finish()
-            except SystemExit:
-                set_outcome(run, State.INTERRUPTED, "the process was exited")
-                raise
             except BaseException as error:
-                stopped = isinstance(error, KeyboardInterrupt)
+                if isinstance(error, SystemExit):
+                    set_outcome(run, State.INTERRUPTED, "the process was exited")
+                stopped = isinstance(error, KeyboardInterrupt | SystemExit)
                 with suppress(OSError, PhmrunError):  # a full disk may be the cause
                     record.segment.end("interrupted" if stopped else "failed")
                 record.close()

@@ -20,6 +20,7 @@ PAGES = [
     "own-data",
     "own-layer",
     "own-parts",
+    "own-script",
     "compare-my-layer",
     "re-run-a-table",
     "reading-a-table",

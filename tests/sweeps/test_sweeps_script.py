@@ -125,7 +125,8 @@ def finished():
 
 
 def test_tuned_values_are_chosen_by_the_validation_score(phmrun):
-    phmrun("sweep", written(tune={"lr": [0.001, 0.01, 0.1]}))
+    command = SWEEP["command"].replace("{lr|0.1}", "{lr}")
+    phmrun("sweep", written(command=command, tune={"lr": [0.001, 0.01, 0.1]}))
     assert [line for line in starts() if line.startswith("dense 2")] == ["dense 2 0.01"]
     assert len([line for line in starts() if line.startswith("dense 1")]) == 3
 
