@@ -47,6 +47,7 @@ class OptimizerConfig(Section):
     name: Annotated[str, Registered(OPTIMIZERS)] = Field(
         "adam",
         description="Optimizer. adamw and lamb use decoupled weight decay; lamb needs the extra `optimizers`. "
+        "muon (torch 2.9) updates matrices of `layer` by Muon and the rest by adamw. "
         "lazy-adam is the Adam of Parser-v2: eps is inside the square root, and table rows without a gradient stay "
         "unchanged.",
     )

@@ -26,6 +26,7 @@ from torch.optim import Optimizer
 
 from phmrun.config import OptimizerConfig
 from phmrun.engine.lazy_adam import table_groups
+from phmrun.engine.muon import muon_groups
 from phmrun.errors import PhmrunError
 from phmrun.layers import Structure
 from phmrun.layers.network import scope_of
@@ -75,6 +76,7 @@ SGD = Kind("torch.optim:SGD", state=0, shrinks=True, rule="gradient")
 LAMB = Kind("pytorch_optimizer:Lamb", rule="norm")
 """Needs the extra ``optimizers``."""
 LAZY_ADAM = Kind("phmrun.engine.lazy_adam:LazyAdam", groups=table_groups)
+MUON = Kind("phmrun.engine.muon:MuonWithAdamW", shrinks=True, groups=muon_groups)
 
 
 def optimizer_kind(name: str) -> Kind:
@@ -158,6 +160,9 @@ def build_optimizer(
     trained: Any = parameters
     if isinstance(parameters, nn.Module):
         structured = rates != "one" or map_rate != 1
+        if structured and name == "muon":
+            what = "muon takes one learning rate: its steps depend on no shape"
+            raise PhmrunError(what, where="training.optimizer.rates", hint="rates: one, map_rate: 1; or use adamw.")
         by_name = _multipliers(rates, measured)
         trained = parameters.parameters()
         if structured:
