@@ -1,8 +1,8 @@
 """Muon for the matrices of a network, AdamW for its other parameters (Jordan et al. 2024; Liu et al. 2025).
 
 Muon replaces the mean gradient of a matrix by its nearest orthogonal matrix. The update is scaled by
-0.2·√max(d_out, d_in), the usual size of AdamW's (Liu et al., "Muon is scalable for LLM training", section 2.2), so that one
-learning rate and one weight decay serve both. Both steps are torch's own.
+0.2·√max(d_out, d_in), the usual size of AdamW's (Liu et al., "Muon is scalable for LLM training", section 2.2), so that
+one learning rate and one weight decay serve both. Both steps are torch's own.
 """
 
 from collections.abc import Callable, Iterable

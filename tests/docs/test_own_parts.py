@@ -1,0 +1,136 @@
+"""The plug-ins of the page on own parts: killed and resumed bit for bit, and together in a sweep with a verdict."""
+
+import json
+import os
+import re
+import signal
+import sys
+import traceback
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from phmrun.cli.app import main
+from phmrun.ledger import Run, State
+from phmrun.ledger.listing import list_runs
+
+PAGE = Path(__file__).parents[2] / "docs" / "own-parts.md"
+BLOCK = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+SMALL = {"model.width": 16, "training.validate_every": 2, "training.checkpoint_every": 2, "batch.size": 2}
+USES = {
+    "my_network": {"model.network": "bag-of-words"},
+    "my_loss": {"training.loss": "focal"},
+    "my_metric": {},
+    "my_training": {"training.optimizer.name": "nesterov", "training.schedule.name": "halving"},
+    "my_dataset": {"data.name": "made-up"},
+    "": {"training.optimizer.name": "muon"},
+}
+"""Settings that use the part of a plug-in of the page; no plug-in: the built-in muon."""
+STEPS, KILLED = 6, 3
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with the files of the page, and the built-in corpus in place of four sentences where they are few."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PHMRUN_DATA", "data")
+    for name, text in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def train(plugin, runs_dir, kill_at=0):
+    """Train in a process of its own, which kills itself before a step; returns its exit code, minus a signal."""
+    settings = {"max_steps": STEPS, **SMALL, **USES[plugin]}
+    settings = {key if "." in key else f"training.{key}": value for key, value in settings.items()}
+    words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    plugins = ["--plugin", f"{plugin}.py"] if plugin else []
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    code = 1
+    try:
+        _die_before(kill_at)
+        main(["train", "sva", *plugins, *words, "--runs-dir", runs_dir])
+    except SystemExit as end:
+        code = int(end.code or 0)
+    except BaseException:  # noqa: BLE001  (a child must not go on with the tests)
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _die_before(step):
+    """Kill this process at the ``step``-th training step; 0: never."""
+    from phmrun.engine.module import TrainingModule
+
+    original, count = TrainingModule.training_step, [step]
+
+    def training_step(*arguments, **options):
+        count[0] -= 1
+        if count[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*arguments, **options)
+
+    TrainingModule.training_step = training_step
+
+
+def weights(runs_dir):
+    """Run id, scores, and the tensors of the last checkpoint."""
+    (summary,) = list_runs(Path(runs_dir))
+    run = Run(summary.path)
+    assert run.status.state is State.DONE
+    scores = {name: score for name, score in run.metrics().items() if "per_second" not in name}
+    return run.id, scores, torch.load(run.checkpoints / "last.ckpt")
+
+
+@pytest.mark.parametrize("plugin", USES)
+def test_a_plug_in_is_killed_and_resumed_bit_for_bit(plugin, folder):
+    if not plugin and not hasattr(torch.optim, "Muon"):
+        pytest.skip("this torch has no Muon")
+    assert train(plugin, "whole") == 0
+    assert train(plugin, "parts", KILLED + 1) == -signal.SIGKILL
+    assert train(plugin, "parts") == 0
+    (run_id, scores, whole), (same_id, same_scores, parts) = weights("whole"), weights("parts")
+    assert (run_id, scores) == (same_id, same_scores)
+    for name, tensor in whole["state_dict"].items():
+        assert torch.equal(tensor, parts["state_dict"][name]), name
+    states = [_tensors(checkpoint["optimizer_states"]) for checkpoint in (whole, parts)]
+    assert len(states[0]) == len(states[1])
+    assert all(torch.equal(*pair) for pair in zip(*states, strict=True))
+
+
+def _tensors(value):
+    """Tensors of nested lists and dictionaries, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return [tensor for item in items for tensor in _tensors(item)]
+
+
+@pytest.mark.slow
+def test_all_of_them_in_a_sweep_with_a_verdict(folder, capsys):
+    base = {key: value for use in USES.values() for key, value in use.items() if value != "muon"}
+    base |= {**SMALL, "training.max_steps": 2, "training.optimizer.lr": 0.01, "logging.wandb": "disabled"}
+    nested = {}
+    for key, value in base.items():
+        *sections, name = key.split(".")
+        section = nested
+        for part in sections:
+            section = section.setdefault(part, {})
+        section[name] = value
+    plugins = [f"{name}.py" for name in USES if name]
+    grid = {"layer": ["dense", {"structure": "phm", "n": 2}]}
+    sweep = {"task": "sva", "base": nested, "grid": grid, "seeds": 2, "plugins": plugins}
+    Path("sweep.yaml").write_text(yaml.safe_dump(sweep))
+    for words in (["sweep", "sweep.yaml"], ["table", "sweep.yaml", "--score", "test/plural-recall", "--json"]):
+        with pytest.raises(SystemExit) as end:
+            main(words)
+        assert end.value.code in (0, None)
+    cells = json.loads(capsys.readouterr().out.splitlines()[-1])["cells"]
+    assert cells[1]["verdict"]
