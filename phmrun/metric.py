@@ -56,6 +56,7 @@ class Metric:
         floors: Baselines that a trained model must beat; not upper bounds or mere references.
         diverged_past: Floor past which a run has diverged: knowing nothing is better; empty: there is none.
         version: Version of the mathematics. Raise it when they change: runs of tasks that list it get other ids.
+            Scores of runs that it names by ``tasks`` have it in their signature.
         tasks: Tasks whose runs are scored with it, besides those that list it. A score that the task's predictor does
             not compute is computed from the item counts.
     """

@@ -46,6 +46,7 @@ _PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+/-]{0,79}")
 """Valid names in registries: at most 80 characters, no spaces, line ends or escapes."""
 OURS = "phmrun"
+_PLUGIN = "phmrun_plugin_"
 
 
 class Announcement(NamedTuple):
@@ -255,7 +256,7 @@ def load_plugin(path: Path) -> str:
     """
     if not path.is_file():
         raise PhmrunError("the plug-in file does not exist", where=str(path))
-    name = f"phmrun_plugin_{path.stem}"
+    name = f"{_PLUGIN}{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise PhmrunError("a plug-in must be a Python file", where=str(path), hint="Name it with the ending .py.")
@@ -268,6 +269,12 @@ def load_plugin(path: Path) -> str:
     except Exception as error:
         raise PhmrunError(f"the plug-in does not import: {type(error).__name__}: {error}", where=str(path)) from error
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def loaded_plugins() -> list[Path]:
+    """Return the plug-in files that this process has imported, sorted by name."""
+    names = sorted(name for name in sys.modules if name.startswith(_PLUGIN))
+    return [Path(str(sys.modules[name].__file__)) for name in names]
 
 
 def load_plugins(paths: Iterable[Path] | None) -> dict[Path, str]:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from phmrun.cli import completion, console
-from phmrun.cli.options import Json, RunsDirectory
+from phmrun.cli.options import Json, Plugin, RunsDirectory
 from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.files import write_text
+from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
     from phmrun.ledger import Run
@@ -159,12 +160,14 @@ def build(
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit with code 3 if the page would differ.")
     ] = False,
+    plugin: Plugin = None,
 ) -> None:
     """Write the page of all results, and DIR/SWEEP/README.md for each sweep.
 
     Both are made of DIR/questions.yaml and the results. Without questions.yaml, each sweep is a section. No data or
-    runs are needed.
+    runs are needed. Plug-ins that a sweep names are imported only if you name them, too.
     """
+    load_plugins(plugin)
     from phmrun.report.results_page import page_of, save_pictures
 
     page = page_of(folder)

@@ -103,6 +103,7 @@ def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collecti
     """Return the scores of metrics that the predictor does not compute, by name.
 
     They are computed from the counts of each item in the file of predictions. Metrics without such counts are left out.
+    A version above 1 is in the signature, since it is in the run id only if the task itself lists the metric.
     """
     added = {}
     for metric in metrics_of(task):
@@ -112,7 +113,8 @@ def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collecti
         items = metric.read_items(run, name, "")
         if items is not None and len(items.counts):
             value = float(metric.measure(items.counts.sum(axis=0, keepdims=True))[0])
-            signature = f"items:{metric.name}" + (f"|data:{mark}" if mark else "")
+            facts = [f"items:{metric.name}", *([f"version:{metric.version}"] if metric.version > 1 else [])]
+            signature = "|".join([*facts, *([f"data:{mark}"] if mark else [])])
             added[key] = Score(metric.words, value, signature, len(items.counts), "items").to_json()
     return added
 

@@ -1,7 +1,7 @@
 """Page of a project's results (RESULTS.md) and one page per sweep, generated from small result files."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -11,12 +11,15 @@ from pydantic import BaseModel, ValidationError
 
 from phmrun.documents import parse_yaml
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import sha256_of
 from phmrun.progress import note
+from phmrun.registry import loaded_plugins
 from phmrun.report.answers import PAGE, Answer, SweepOfQuestion
 from phmrun.report.document import Code, Document, Links, Listing, Part, Picture, Section, Text, to_markdown
 from phmrun.results.long_table import restore_folder
 from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.sweeps import draw_effects, draw_pareto
+from phmrun.sweeps.file import load_sweep
 
 QUESTIONS, SWEEP, SIZES = "questions.yaml", "sweep.yaml", "sizes.svg"
 
@@ -73,10 +76,11 @@ def page_of(folder: Path) -> Page:
     and a file per run. Nothing is written there. Pages and pictures are returned by the path that they belong to.
 
     Raises:
-        PhmrunError: (exit 3) A file is missing or damaged, or the matrix names a sweep that no question has. (exit 2) A
-            file is not YAML.
+        PhmrunError: (exit 3) A file is missing or damaged, the matrix names a sweep that no question has, or a sweep
+            names a plug-in that the user has not. (exit 2) A file is not YAML.
     """
     asked = _load_questions(folder)
+    _require_named_plugins(_sweep_file(folder, sweep.name) for question in asked.questions for sweep in question.sweeps)
     with TemporaryDirectory() as temporary:
         runs_dir = Path(temporary)
         runs = restore_folder(folder, runs_dir, durable=False)
@@ -146,6 +150,26 @@ def _sweep_file(folder: Path, name: str) -> Path:
     if (folder / name).resolve().parent != folder.resolve():
         raise PhmrunError("this leads out of the folder of results", where=str(folder / name), code=ExitCode.DATA)
     return folder / name / SWEEP
+
+
+def _require_named_plugins(files: Iterable[Path]) -> None:
+    """Check that the plug-ins of contributed sweeps have been imported, as ``--plugin`` does.
+
+    A plug-in runs code, and a folder of results may come from anyone. Contents are compared, not paths.
+
+    Raises:
+        PhmrunError: (exit 3) A sweep names a plug-in that has not been imported.
+    """
+    trusted = {sha256_of(path) for path in loaded_plugins() if path.is_file()}
+    for file in files:
+        for plugin in map(Path, load_sweep(str(file)).file.plugins):
+            if not plugin.is_file() or sha256_of(plugin) not in trusted:
+                raise PhmrunError(
+                    f"this sweep names a plug-in, {plugin.name}, whose code is not run unless you name it",
+                    where=str(file),
+                    hint=f"Read the file, then: phmrun results build {file.parents[1]} --plugin {plugin}",
+                    code=ExitCode.DATA,
+                )
 
 
 def _matrix(matrix: Matrix, answers: Mapping[str, Answer], folder: Path, pictures: dict[Path, Figure]) -> list[Section]:

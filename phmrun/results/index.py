@@ -22,7 +22,7 @@ from typing import Any
 
 from phmrun.files import read_regular, write_text
 from phmrun.ledger.listing import RunSummary
-from phmrun.registry import all_announcements
+from phmrun.registry import all_announcements, loaded_plugins
 from phmrun.results.entries import SEED, Entry
 
 INDEX = ".index.json"
@@ -149,8 +149,7 @@ def code_key() -> str:
     announcements = all_announcements()  # phmrun's own are among them
     tops = {announcement.point.value.partition(":")[0].partition(".")[0] for announcement in announcements}
     files = [path for top in sorted(tops) for path in _sources_of(top)]
-    names = sorted(name for name in sys.modules if name.startswith("phmrun_plugin_"))
-    files += [Path(str(sys.modules[name].__file__)) for name in names]
+    files += loaded_plugins()
     stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files if path.is_file()]
     return hashlib.sha256(repr((sys.version, announcements, stamps)).encode()).hexdigest()
 

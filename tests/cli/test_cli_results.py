@@ -141,3 +141,22 @@ def test_what_is_damaged_is_named(phmrun, clone, change, message):
     result = phmrun("results", "build")
     assert result.code == ExitCode.DATA
     assert message in result.err
+
+
+def test_plug_ins_of_contributed_sweeps_are_not_executed(phmrun, tmp_path, monkeypatch):
+    monkeypatch.setenv("PHMRUN_DATA", str(tmp_path / "no data"))
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "results" / SWEEP, "results/given")
+    with Path("results/given/sweep.yaml").open("a") as sweep:
+        sweep.write("plugins: [hostile.py]\n")
+    Path("results/given/hostile.py").write_text("import pathlib\npathlib.Path('executed').touch()\n")
+    Path("RESULTS.md").write_text("")
+    for command in (["results", "build"], ["results", "build", "--check"], ["verify", "results"]):
+        phmrun(*command)
+        assert not Path("executed").exists()
+    refused = phmrun("results", "build")
+    assert refused.code == ExitCode.DATA
+    assert "hostile.py, whose code is not run unless you name it" in refused.err
+    command = refused.err.strip().rpartition("phmrun ")[2].split()
+    phmrun(*command)
+    assert Path("executed").exists()

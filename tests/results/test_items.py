@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis.extra.numpy import arrays
 from tiny_experiments import configured, run_experiment, run_of
 
+from phmrun.engine.evaluation import _scores_of_items
 from phmrun.ledger import Run
-from phmrun.metric import Metric, metric_of
+from phmrun.metric import Metric, metric_of, metrics_of
 from phmrun.metrics import bleu
 from phmrun.metrics.items import Items
 from phmrun.metrics.packing import _column_of, _text_of, unpacked
@@ -68,3 +69,17 @@ def test_parts_of_translations_have_items_too(tmp_path):
     whole = metric_of("test/bleu").measure(items.counts.sum(0, keepdims=True))
     assert whole[0] == pytest.approx(bleu(outputs, references, resamples=0).value)
     assert RunItems().of([run.path], "test/bleu-long") == []  # own files have no parts
+
+
+def test_version_of_a_metric_that_names_the_task_is_in_the_signature(tmp_path, monkeypatch):
+    run = Run.create(tmp_path, "nmt-files-dense-1-0123456789ab", "task: nmt\n")
+    run.predictions.mkdir()
+    (run.predictions / "test.txt").write_text("a b c\nd\n")
+    signatures = []
+    for version in (1, 2):
+        facts = {"measure": lambda sums: sums[:, 0] / sums[:, 1], "read_items": of_lengths, "tasks": ("nmt",)}
+        monkeypatch.setitem(METRICS._registered, "length", Metric("length", version=version, **facts))
+        computed = {f"test/{metric.name}" for metric in metrics_of("nmt")} - {"test/length"}
+        scores = _scores_of_items(run, "nmt", "test", "", computed)
+        signatures.append(scores["test/length"]["signature"])
+    assert signatures == ["items:length", "items:length|version:2"]
