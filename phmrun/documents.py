@@ -77,7 +77,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         if len(text) > MOST_DIGITS:
             raise _fault(f"a number of {len(text):,} characters is too long", node)
         if self.resolve(yaml.ScalarNode, text, (True, False)) not in (f"{_PREFIX}int", node.tag):
-            raise _fault(f"{_short(text)} is no number", node)
+            raise _fault(f"{_short(text)} is not a number", node)
         if node.tag == f"{_PREFIX}int":
             return int(text, 16 if "x" in text else 10)
         return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))

@@ -137,7 +137,7 @@ class Registry:
             PhmrunError: (exit 2) The name is malformed, taken, or announced by an installed package for another object.
         """
         if not NAME.fullmatch(name):
-            what = f"{name!a} is no name of a {self.kind}"
+            what = f"{name!a} is not a valid name of a {self.kind}"
             raise PhmrunError(what, hint="A name consists of letters, digits and . _ + - /, 80 at most.")
         if name in self._announced and not _is_at(value, self._only(name).point.value):
             raise PhmrunError(f"the {self.kind} name {name!r} is reserved by {self._only(name).origin}")

@@ -104,7 +104,7 @@ def test_a_plugin_cannot_take_the_name_of_a_built_in_structure(tmp_path):
 
 @pytest.mark.parametrize("name", ["two words", "line\nend", "\x1b[31mred", "", "a" * 81, ".hidden", "a;b"])
 def test_names_follow_a_grammar(name):
-    with pytest.raises(PhmrunError, match="is no name of a layer") as caught:
+    with pytest.raises(PhmrunError, match="is not a valid name of a layer") as caught:
         Registry("layer", "nowhere").add(name, object())
     assert str(caught.value).isprintable() or "\n" in str(caught.value)
     assert "\x1b" not in str(caught.value)

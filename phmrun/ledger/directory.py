@@ -26,7 +26,7 @@ def directory_of(runs_dir: Path, run_id: str) -> Path:
         PhmrunError: (exit 3) The id is not a valid name, or leads out of ``runs_dir``.
     """
     if not is_name(run_id):
-        raise PhmrunError(f"{run_id!r:.80} is no name of a run", where=str(runs_dir), code=ExitCode.DATA)
+        raise PhmrunError(f"{run_id!r:.80} is not a valid run id", where=str(runs_dir), code=ExitCode.DATA)
     path = runs_dir / run_id
     if not path.exists() and ("-embedding-" in run_id or "-output-" in run_id):
         digits = run_id.rpartition("-")[2]

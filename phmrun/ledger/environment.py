@@ -314,9 +314,9 @@ class DataRecord:
             splits = {}
             for name, split in content["splits"].items():
                 if not is_name(name):  # it becomes a file name of predictions
-                    raise ValueError(f"{name!r:.80} is no name of a split")
+                    raise ValueError(f"{name!r:.80} is not a valid name of a split")
                 files = (Source(str(e["path"]), str(e["sha256"]), int(e["bytes"])) for e in split["files"])
                 splits[str(name)] = Split(tuple(files))
             return cls(splits, {str(key): str(value) for key, value in content["fingerprints"].items()})
         except (ArithmeticError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"this is no record of a run's data: {error!r}") from error
+            raise ValueError(f"this is not a record of a run's data: {error!r}") from error

@@ -190,7 +190,7 @@ def summarise(path: Path) -> RunSummary | None:
         return RunSummary(path.name, path, status, damage=f"{METRICS}: not an object")
     odd = [name for name, score in metrics.items() if _is_odd(score)]
     if odd:
-        return RunSummary(path.name, path, status, damage=f"{METRICS}: {odd[0][:80]!a} is no score")
+        return RunSummary(path.name, path, status, damage=f"{METRICS}: {odd[0][:80]!a} is not a score")
     return RunSummary(path.name, path, status, in_test_units(metrics, path / CONFIG))
 
 

@@ -69,7 +69,7 @@ def archive(runs: Sequence[Run], path: Path, *, checkpoints: bool = True) -> int
         PhmrunError: (exit 2) The file's suffix is wrong, two runs share a name, or a living process holds a run.
     """
     if not path.name.endswith((".tar.gz", ".tgz")):
-        raise PhmrunError(f"{path.name!r} is no name of an archive", where="--to", valid=(".tar.gz", ".tgz"))
+        raise PhmrunError(f"{path.name!r} is not the name of an archive", where="--to", valid=(".tar.gz", ".tgz"))
     if len({run.id for run in runs}) < len(runs):
         raise PhmrunError("two of the runs have the same name", hint="Archive them into different files.")
     left_out = {LOCK, "wandb"}  # `phmrun sync` writes the mirror again
@@ -250,10 +250,10 @@ def _read_record(path: Path) -> tuple[str, dict[str, str]]:
             if not end or hashlib.sha256(content[: end.start()]).hexdigest().encode() != end[1]:
                 raise ValueError("checksum mismatch")
     except (OSError, ValueError) as error:
-        raise PhmrunError(f"this is no result of a run: {error}", where=str(path), code=ExitCode.DATA) from error
+        raise PhmrunError(f"this is not a result of a run: {error}", where=str(path), code=ExitCode.DATA) from error
     expected = {"run", "config", "status", "metrics", "parameters", "data", "environment", "history"}
     if not isinstance(record, dict) or record.get("format") != FORMAT or expected - record.keys():
-        what = f"this is no result of a run: its format is not {FORMAT}"
+        what = f"this is not a result of a run: its format is not {FORMAT}"
         hint = "`phmrun results add` writes such files."
         raise PhmrunError(what, where=str(path), hint=hint, code=ExitCode.DATA)
     name = record["run"]

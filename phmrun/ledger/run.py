@@ -320,7 +320,7 @@ class Run:
         """
         segments = self._read_object(self.environment_path).get("segments", [])
         if not isinstance(segments, list) or not all(isinstance(entry, dict) for entry in segments):
-            raise PhmrunError("this is no list of segments", where=str(self.environment_path), code=ExitCode.DATA)
+            raise PhmrunError("this is not a list of segments", where=str(self.environment_path), code=ExitCode.DATA)
         return segments
 
     def write_environment(self, segments: Sequence[Mapping[str, Any]]) -> None:
@@ -337,7 +337,7 @@ class Run:
         """
         measurements = self._read_object(self.path / BENCH)
         if not all(isinstance(measurement, dict) for measurement in measurements.values()):
-            raise PhmrunError("this is no record of measurements", where=str(self.path / BENCH), code=ExitCode.DATA)
+            raise PhmrunError("this is not a record of measurements", where=str(self.path / BENCH), code=ExitCode.DATA)
         return measurements
 
     def add_bench(self, measurements: Mapping[str, Mapping[str, Any]]) -> None:
@@ -428,7 +428,7 @@ class Run:
         except FileNotFoundError as error:
             raise PhmrunError(f"{STATUS} is missing", where=str(self.path), hint=_ANEW, code=ExitCode.DATA) from error
         except (OSError, ValueError, TypeError) as error:
-            what = f"this is no status: {reason_of(error)}"
+            what = f"this is not a status: {reason_of(error)}"
             raise PhmrunError(what, where=str(self.status_path), hint=_ANEW, code=ExitCode.DATA) from error
 
     def _read_object(self, path: Path) -> dict[str, Any]:

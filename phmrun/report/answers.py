@@ -33,7 +33,7 @@ def _folder_name(name: str) -> str:
         ValueError: It is not a valid name of a folder.
     """
     if not is_name(name):
-        raise ValueError(f"{name!r:.80} is no name of a folder")
+        raise ValueError(f"{name!r:.80} is not a valid name of a folder")
     return name
 
 

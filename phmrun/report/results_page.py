@@ -184,7 +184,7 @@ def _matrix(matrix: Matrix, answers: Mapping[str, Answer], folder: Path, picture
     """
     for column in matrix.columns:
         if column.sweep not in answers:
-            what = f"the matrix names {column.sweep}, a sweep of no question"
+            what = f"the matrix names {column.sweep}, a sweep that belongs to no question"
             raise PhmrunError(what, where=str(folder / QUESTIONS), valid=list(answers), code=ExitCode.DATA)
     its = [answers[column.sweep] for column in matrix.columns]
     rows = [("dense", *(answer.reference for answer in its))]

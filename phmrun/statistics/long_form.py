@@ -142,9 +142,9 @@ def _json_records(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any
         try:
             record = parse_json(line)
         except (ValueError, PhmrunError) as error:
-            raise _bad(f"the line is no JSON: {error}", where) from error
+            raise _bad(f"the line is not JSON: {error}", where) from error
         if not isinstance(record, Mapping):
-            raise _bad("the line is no JSON object", where)
+            raise _bad("the line is not a JSON object", where)
         yield where, record
 
 
@@ -198,7 +198,7 @@ def _number(value: Any, where: str) -> float:
         return float(value)
     except (TypeError, ValueError) as error:
         shown = "nothing" if _text(value) == "" else repr(value)
-        raise _bad(f"the value is no number: {shown}", where, hint="A diverged run has the value nan.") from error
+        raise _bad(f"the value is not a number: {shown}", where, hint="A diverged run has the value nan.") from error
 
 
 def _text(value: Any) -> str:

@@ -289,7 +289,7 @@ def _own(path: Path) -> Iterator[Row]:
         if len(cells) != len(COLUMNS):
             what = f"the line has {counted(len(cells), 'column')} instead of 3 separated by tabs: {', '.join(COLUMNS)}"
             if line.startswith("["):
-                what = "the line is no JSON object; each line must be one, not the whole file a list"
+                what = "the line is not a JSON object; each line must be one, not the whole file a list"
             raise malformed(what, f"{path}:{number}", SAMPLES)
         yield number, cells
 

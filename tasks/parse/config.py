@@ -122,7 +122,7 @@ class TreebankDataConfig(DataConfig):
         if extra:
             raise ValueError(f"{', '.join(extra)} needs name=files, not name={self.name}")
         if other := [part for part in self.train if part not in SPLITS]:
-            raise ValueError(f"train={','.join(other)} is no split of a dataset to learn from; valid: train, dev")
+            raise ValueError(f"train={','.join(other)} is not a training split; valid: train, dev")
         if "dev" in self.train and not self.hold_out:
             raise ValueError("train=dev leaves nothing to validate on; set hold_out, such as 0.1")
         return self
@@ -165,7 +165,7 @@ class ParserOptions(ModelConfig):
     cell: Literal["parser-v2", "plain", "coupled"] = Field(
         "coupled",
         description="LSTM cells: parser-v2 (gates σ(2·), one bias each, a learned first state), or plain as in torch. "
-        "coupled is of no released parser, and only for runs before 0.2.",
+        "coupled was in no released parser; it is kept for runs before 0.2.",
     )
     start: Literal["usual", "parser-v2"] = Field(
         "usual",

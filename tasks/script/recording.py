@@ -107,7 +107,7 @@ class Recording:
             PhmrunError: (exit 4) It is no natural number.
         """
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-            raise PhmrunError(f"{count!r:.60} is no number of parameters", code=ExitCode.TRAINING)
+            raise PhmrunError(f"{count!r:.60} is not a number of parameters", code=ExitCode.TRAINING)
         self.scores.parameters = count
 
     def log(self, step: int, **figures: float) -> None:

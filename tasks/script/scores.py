@@ -58,7 +58,7 @@ class Scores:
             PhmrunError: (exit 4) The name or a value is malformed, or the items give another value.
         """
         if not isinstance(name, str) or not NAME.fullmatch(name):
-            raise _fault(f"{name!r:.60} is no name of a score", 'Names are split and metric: "test/accuracy".')
+            raise _fault(f"{name!r:.60} is not a valid name of a score", 'Names are split and metric: "test/accuracy".')
         entry: dict[str, Any] = {"signature": signature}
         if items is not None:
             counts, computed = self._counted(name, items)
@@ -70,7 +70,7 @@ class Scores:
             if counts is not None:
                 self.items[name] = counts
         if not _is_number(value):
-            raise _fault(f"{name} is {value!r:.60}, which is no finite number", EXAMPLE)
+            raise _fault(f"{name} is {value!r:.60}, which is not a finite number", EXAMPLE)
         self.values[name] = {"value": float(value), **entry}
 
     def _counted(self, name: str, items: Sequence[Any]) -> tuple[Items | None, float | None]:
@@ -136,7 +136,7 @@ def read_scores(path: Path, *, signature: str = "script") -> Scores:
     for name, score in content.items():
         if name == PARAMETERS:
             if not isinstance(score, int) or isinstance(score, bool) or not 0 <= score < 2**63:
-                raise _fault(f"parameters is {score!r:.60}, which is no number of parameters", EXAMPLE, where)
+                raise _fault(f"parameters is {score!r:.60}, which is not a number of parameters", EXAMPLE, where)
             scores.parameters = score
             continue
         entry = score if isinstance(score, Mapping) else {"value": score}
@@ -145,7 +145,7 @@ def read_scores(path: Path, *, signature: str = "script") -> Scores:
             raise _fault(f"{name!r:.60} has an unknown key {sorted(odd)[0]!r:.60}", hint, where)
         items = entry.get("items")
         if items is not None and (not isinstance(items, list) or not items):
-            raise _fault(f"the items of {name!r:.60} are no list with an entry per test item", EXAMPLE, where)
+            raise _fault(f"the items of {name!r:.60} are not a list with an entry per test item", EXAMPLE, where)
         try:
             scores.add(name, entry.get("value"), items, signature=signature)
         except PhmrunError as error:

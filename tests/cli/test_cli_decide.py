@@ -77,10 +77,10 @@ def test_require_makes_the_exit_code_one(phmrun, tmp_path):
     ("text", "place", "message"),
     [
         ("system,seed,value\nx,1,2\n", ":1", "column 'metric' is missing"),
-        ("system,seed,metric,value\ndense,1,acc,2\ndense,2,acc,good\n", ":3", "no number: 'good'"),
+        ("system,seed,metric,value\ndense,1,acc,2\ndense,2,acc,good\n", ":3", "not a number: 'good'"),
         ("system,seed,metric,value\ndense,1,acc,2\ndense,1,acc,3\n", ":3", "two scores of seed 1"),
         ("system,seed,metric,value\ndense,1,acc\n", ":2", "does not have 4 columns"),
-        ('{"system": "dense", "metric": "acc", "value": 1}\nnonsense\n', ":2", "no JSON"),
+        ('{"system": "dense", "metric": "acc", "value": 1}\nnonsense\n', ":2", "not JSON"),
         ('{"system": "dense", "value": 1}\n', ":1", "'metric' is missing"),
         ("", "", "column 'system' is missing"),
     ],

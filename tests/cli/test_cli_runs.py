@@ -145,7 +145,7 @@ def test_show_of_a_damaged_run(runs_dir: Path) -> None:
     (runs_dir / PHM / "status.json").write_text("{")
     out, err = phmrun(runs_dir, "runs", "show", PHM)
     assert "damaged" in out
-    assert "no status" in err
+    assert "not a status" in err
 
 
 def test_unknown_run(runs_dir: Path) -> None:

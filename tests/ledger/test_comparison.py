@@ -100,7 +100,7 @@ def test_an_archive_unpacks_to_the_same_runs(pair, tmp_path):
 
 
 def test_what_cannot_be_archived(pair, tmp_path):
-    with pytest.raises(PhmrunError, match="is no name of an archive"):
+    with pytest.raises(PhmrunError, match="is not the name of an archive"):
         archive(pair, tmp_path / "both.zip")
     with pytest.raises(PhmrunError, match="the same name"):
         archive([pair[0], pair[0]], tmp_path / "both.tar.gz")

@@ -13,7 +13,7 @@ from phmrun.ledger.listing import list_runs, sort
 GOOD = json.dumps({"state": "done", "about": {"task": "nmt"}})
 SCORE = '{"test/bleu": {"value": %s}}'
 TEXTS = {
-    "digits": ("metrics.json", SCORE % ("9" * 400), "no score"),
+    "digits": ("metrics.json", SCORE % ("9" * 400), "not a score"),
     "deep": ("metrics.json", "[" * 20_000, "deep"),
     "surrogate": ("metrics.json", '{"test/\\ud800": 1}', "Unicode|surrogates"),
     "list": ("metrics.json", "[]", "not an object"),

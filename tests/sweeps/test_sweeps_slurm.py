@@ -129,5 +129,5 @@ def test_no_name_and_no_path_becomes_a_command_or_an_option(written, tmp_path, c
 
 
 def test_an_option_of_two_lines_is_refused(sweep):
-    with pytest.raises(PhmrunError, match="no option of sbatch"):
+    with pytest.raises(PhmrunError, match="not an option of sbatch"):
         write(sweep, options=["partition=gpu\ntouch hacked"])

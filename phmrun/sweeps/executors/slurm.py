@@ -75,7 +75,7 @@ class Slurm:
         """
         for option in self.options:
             if not option.isprintable():  # a line end would add lines to the script
-                what = f"{option!r} is no option of sbatch"
+                what = f"{option!r} is not an option of sbatch"
                 raise PhmrunError(what, where="--sbatch", hint="As in --sbatch partition=gpu.")
         folder = (self.folder / str(len(list(self.folder.glob("*"))) + 1)).resolve()
         words = [" ".join(map(shell_word, job.command)) for job in jobs]
