@@ -103,7 +103,7 @@ _SUMMARIES: Mapping[str, Mapping[str, str]] = {
         "predict": "Predict with a trained run: text line by line in, predictions to standard output.",
         "import": "Import an external checkpoint as a run.",
         "compress": "Compress a trained run: replace its matrices by their nearest structured ones.",
-        "shrink": "Find the cheapest way to make a trained model smaller, by measurement.",
+        "shrink": "Find the cheapest way to make a trained model smaller.",
         "export": "Export a trained model to another format, and check that its outputs are the same.",
         "sweep": "Run many experiments from one file: `phmrun sweep FILE` runs all unfinished cells.",
     },
