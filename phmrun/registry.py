@@ -272,7 +272,7 @@ def load_plugin(path: Path) -> str:
 
 
 def loaded_plugins() -> list[Path]:
-    """Return the plug-in files that this process has imported, sorted by name."""
+    """Return the plug-in files that this process has imported, by name."""
     names = sorted(name for name in sys.modules if name.startswith(_PLUGIN))
     return [Path(str(sys.modules[name].__file__)) for name in names]
 

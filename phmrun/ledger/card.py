@@ -166,8 +166,9 @@ def write_card(run: Run) -> Path:
 def card(description: Description) -> str:
     """Return a run's page as Markdown.
 
-    Sections: scores, size, samples, use, provenance of the settings, configuration, files. Those without content are
-    left out; a damaged configuration has no provenance. Lock, page, and files that phmrun does not know are not listed.
+    Sections: scores, size, samples, use, cost of serving, provenance of the settings, configuration, files. Those
+    without content are left out; a damaged configuration has no provenance. Lock, page, and files that phmrun does not
+    know are not listed.
     """
     from phmrun.config.experiment import provenance_values
     from phmrun.config.layering import parse_mapping
@@ -287,7 +288,10 @@ def _opening(status: Status | None) -> list[str]:
 
 
 def _serving(bench: Mapping[str, Any]) -> list[str]:
-    """Return the lines of a table of the measured formats; empty if none is on record."""
+    """Return the lines of a table of the measured export formats.
+
+    A note on the machine follows. The list is empty if no format is on record.
+    """
     rows = [entry for name, entry in bench.items() if name.startswith(SERVING) and isinstance(entry, Mapping)]
     if not rows:
         return []
@@ -315,9 +319,13 @@ SERVING_COLUMNS = (
 
 
 def serving_row(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the cells of a measured format; ``–`` for what was not measured."""
+    """Return the cells of a measured format, in the order of :data:`SERVING_COLUMNS`.
+
+    Sizes and memory are in MB, times in ms. ``–`` stands for what was not measured.
+    """
 
     def shown(name: str, scale: float = 1.0) -> str:
+        """Return a measurement times ``scale`` with two decimals, or ``–``."""
         value = entry.get(name)
         return f"{value * scale:,.2f}" if isinstance(value, int | float) else "–"
 

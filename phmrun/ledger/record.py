@@ -97,9 +97,13 @@ def archive(runs: Sequence[Run], path: Path, *, checkpoints: bool = True) -> int
 
 
 def _portable_texts(run: Run) -> dict[str, bytes]:
-    """Return the contents of a run's files that hold absolute paths, without these paths, by name.
+    """Return a run's files that hold absolute paths, without these paths.
 
-    A manifest with their checksums is among them. Files that cannot be read are left out.
+    These are contents by name: data, environment, config, page and log, and a manifest with their new checksums. A
+    run's own directory becomes its id. Files that are missing or cannot be read are left out.
+
+    Raises:
+        PhmrunError: (exit 3) The manifest is damaged.
     """
     texts: dict[str, str] = {}
     with suppress(OSError, ValueError):

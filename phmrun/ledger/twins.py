@@ -25,7 +25,10 @@ class Twin(NamedTuple):
     difference: str
 
     def warning(self) -> str:
-        """Return what is different, and the ways on."""
+        """Return a warning of the twin: its state, the difference, what to do.
+
+        If the versions differ, the twin cannot be continued; otherwise the old data or code must be put back.
+        """
         runs_dir = self.run.path.parent
         where = "" if runs_dir == Path("runs") else f" --runs-dir {shlex.quote(str(runs_dir))}"
         show = f"`phmrun runs show {self.run.id}{where}`"
@@ -67,12 +70,24 @@ def find_twin(runs_dir: Path, run_id: str, identity: str, data: Collection[str])
 
 
 def _nearness(twin: Twin) -> tuple[int, list[int]]:
+    """Return the sorting key: interrupted, failed, done, other states.
+
+    Within a state, runs updated last come first.
+    """
     latest = [-ord(character) for character in twin.status.updated or ""]
     return _STEP.get(twin.status.state, 3), latest
 
 
 def _difference(run: Run, digits: str, identity: str, data: Collection[str]) -> str:
-    """Return the difference of a run from an identity; empty if it is no twin."""
+    """Return the difference of a run from an identity, in words.
+
+    It names changed versions of mathematics or of the configuration, else the changed fingerprints. It is empty if the
+    run is no twin: its settings differ, a fingerprint other than of data and code does, or nothing differs. A run
+    without an identity is a twin only if its id is that of earlier versions.
+
+    Raises:
+        PhmrunError: (exit 3) The manifest is damaged.
+    """
     record = run.manifest.read()
     if record is None or record.identity is None:  # of a release without manifests
         former = (before for before in earlier_identities(identity) if run.path.name.endswith(f"-{digits_of(before)}"))
@@ -92,11 +107,15 @@ def _difference(run: Run, digits: str, identity: str, data: Collection[str]) -> 
 
 
 def _settings(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an identity without fingerprints and versions."""
     return {key: value for key, value in identity.items() if key not in ("fingerprints", "version", *VERSIONED)}
 
 
 def _changed(before: Mapping[str, str], now: Mapping[str, str], data: Collection[str]) -> Iterator[str | None]:
-    """Yield each changed fingerprint with the starts of its checksums; ``None`` for one that is no data or code."""
+    """Yield each changed fingerprint with the starts of its checksums.
+
+    "train (checksum 0123456789ab, now none)"; ``None`` stands for one that is neither data nor code.
+    """
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name):
             changeable = name in data or name.startswith(CODE)

@@ -153,12 +153,13 @@ def _sweep_file(folder: Path, name: str) -> Path:
 
 
 def _require_named_plugins(files: Iterable[Path]) -> None:
-    """Check that the plug-ins of contributed sweeps have been imported, as ``--plugin`` does.
+    """Check that the plug-ins of contributed sweeps have been imported.
 
-    A plug-in runs code, and a folder of results may come from anyone. Contents are compared, not paths.
+    ``--plugin`` imports them: a plug-in executes code, and a folder of results may come from anyone. Contents are
+    compared, not paths.
 
     Raises:
-        PhmrunError: (exit 3) A sweep names a plug-in that has not been imported.
+        PhmrunError: (exit 3) A sweep names a plug-in that is missing or has not been imported.
     """
     trusted = {sha256_of(path) for path in loaded_plugins() if path.is_file()}
     for file in files:

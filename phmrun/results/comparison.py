@@ -64,8 +64,8 @@ def compare_cells(
 ) -> dict[Place, RowComparison]:
     """Compare cells with one dense cell, simultaneously.
 
-    Cells scored on other items are left out. Intervals over items are added if they are known, and the dense cell's
-    gain of validation in the last third of training.
+    Cells scored on other items are left out. Intervals over items are added if they are known, as are validations at
+    equal time, and the dense cell's gain of validation in the last third of training.
 
     Args:
         figures: Cells by place.

@@ -193,11 +193,11 @@ def _training_phase(run: RunSummary) -> Mapping[str, Any]:
 def _served(field: str) -> Callable[[RunSummary], float | None]:
     """Return a reader of a measurement by ``phmrun export --compare``.
 
-    It reads the smaller of both safetensors files in single precision, folded or with factors; ``None`` if neither is
-    on record.
+    It reads that of the smaller file in single precision, folded or with factors; ``None`` if neither is on record.
     """
 
     def read(run: RunSummary) -> float | None:
+        """Return the measurement of a run; ``None`` if there is none."""
         try:
             rows = [Run(run.path).bench().get(f"{SERVING}{name}", {}) for name in ("safetensors", FACTORED)]
         except PhmrunError:

@@ -60,10 +60,10 @@ def latex_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def number_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table in LaTeX whose columns of numbers are aligned at the point by siunitx.
+    """Return a table in LaTeX, its numbers aligned at the point by siunitx.
 
-    A cell such as "60.50 ± 0.71*" is a number, too. A column with a number and other cells than numbers, empty ones
-    and "–" is right-aligned text.
+    A cell such as "60.50 ± 0.71*" is a number, too. A column of numbers may have empty cells and "–"; one with other
+    cells is right-aligned text.
     """
     texts = [[cell(value) for value in row] for row in rows]
     frames, written = [], [[f"{{{latex(name)}}}" for name in columns], *([] for _ in texts)]
@@ -87,7 +87,11 @@ def number_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _number_format(matches: Sequence[re.Match[str]]) -> str:
-    """Return siunitx's column for numbers: ``S[table-format=2.2(3), separate-uncertainty]``."""
+    """Return siunitx's column for numbers.
+
+    As in ``S[table-format=2.2(3), separate-uncertainty]``: the most digits before and after the point, and of the
+    error. Signs and separators of thousands are added if a number needs them.
+    """
     whole = max(len(match["whole"].replace(",", "")) for match in matches)
     decimals = max(len(match["decimals"] or "") for match in matches)
     errors = [len((match["error"] or "").replace(".", "").lstrip("0")) for match in matches]
@@ -136,7 +140,8 @@ def markdown_page(laid: Laid) -> str:
 def latex_page(laid: Laid) -> str:
     """Return tables and notes in LaTeX, with captions and labels.
 
-    Columns of numbers are of the package siunitx, and heads are as in papers.
+    Each table is a float of its own: scores, then verdicts if there are any. Notes stand below the last. Columns of
+    numbers are of the package siunitx, and heads are as in papers.
     """
     title = laid.title or "Scores"
     name = "-".join(re.findall(r"[a-z0-9]+", title.lower()))[:40] or "scores"

@@ -61,10 +61,11 @@ def validations(figure: Figure, score: str) -> tuple[str, list[list[Validation]]
 
 
 def at_equal_time(row: Figure, dense: Figure, score: str) -> EqualTime | None:
-    """Return the validations of a row and of dense at equal time, by the clock of their runs.
+    """Return the validations of a row and of dense at equal time.
 
-    A run counts by its share of its row's mean time, so that a slow machine of one seed does not matter. The result is
-    ``None`` if times or a common validation are not on record, or if a run has no validation by then.
+    The time is the shorter of both sides' mean time at the last validation, by the clock of their runs. A run counts by
+    its share of its side's mean time, so that a slow machine of one seed does not matter. The result is ``None`` if
+    times or a common validation are not on record, or if a run has no validation by then.
     """
     sides = [validations(figure, score) for figure in (row, dense)]
     if not sides[0][0] or sides[0][0] != sides[1][0]:

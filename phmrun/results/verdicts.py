@@ -132,7 +132,7 @@ def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) ->
 def _remarks(comparison: RowComparison) -> list[str]:
     """Return further facts of a row, if any.
 
-    They are turns between lengths, reason, interval over items, and seeds needed.
+    They are turns between lengths, reason, interval over items, validations at equal time, and seeds needed.
     """
     judgement, remarks = comparison.judgement, []
     if comparison.turns:

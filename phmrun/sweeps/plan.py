@@ -277,7 +277,8 @@ def _at_horizons(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
 def _without_seeds(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
     """Yield each cell without its seed, not inspected yet.
 
-    Settings of a cell: presets first, then keys with fewer dots.
+    Settings of a cell: presets first, then keys with fewer dots. For a script, each tuned key has its first value so
+    far.
 
     Raises:
         PhmrunError: (exit 2) A task is unknown, or a table has no column to fill.

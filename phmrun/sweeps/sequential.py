@@ -286,8 +286,8 @@ def replayed(table: ResultTable, statuses: Sequence[CellStatus], terms: Terms) -
     """Return the sequential comparisons by row and column of a table.
 
     A cell has that of its first run; only columns of the main score have them. The dense cell's gain at the end of
-    training and turns between lengths are added. ``statuses`` are all cells of the sweep, since rows outside the table
-    share the level, too.
+    training, validations at equal time, and turns between lengths are added. ``statuses`` are all cells of the sweep,
+    since rows outside the table share the level, too.
     """
     score, compared = main_score(statuses), {}
     by_run = {

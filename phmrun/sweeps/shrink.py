@@ -87,7 +87,7 @@ class Result:
     judgement: Judgement | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result for JSON."""
+        """Return the result for JSON; the verdict is its name, or ``None``."""
         verdict = None if self.judgement is None else str(self.judgement.verdict)
         facts = {"way": self.way, "label": self.label, "runs": [str(path) for path in self.runs], "loss": self.loss}
         return {**facts, "shares": dict(self.shares), "reached": self.reached, "verdict": verdict} | {
@@ -120,8 +120,9 @@ class Search:
     def results(self) -> list[Result]:
         """Try the ways in order of effort, and return all results.
 
-        The dense control is trained before the first trained candidate. Without ``every``, nothing is tried after a
-        candidate that reaches the goal.
+        The dense control is trained before the first trained candidate. Without ``goal.every``, nothing is tried after
+        a candidate that reaches the goal. Each result is given to ``progress``. The run's own measurements become
+        ``base``.
         """
         self.base = self._served(self.run, Format("safetensors"))
         results: list[Result] = []
@@ -133,7 +134,11 @@ class Search:
         return self._judged(results)
 
     def _tried(self) -> Iterator[Result]:
-        """Yield measured candidates in order of effort."""
+        """Yield measured candidates in order of effort.
+
+        These are roundings of the run (unless the goal is on parameters), the control, each structure, and a narrower
+        student if the network has a width. A structure or student that cannot be built is left out with a note.
+        """
         trained = open_run(self.run)
         factored = any(item.name != "dense" for item in structures_of(trained.module.network).values())
         if self.goal.by != "parameters":
@@ -161,7 +166,10 @@ class Search:
     def _candidate(
         self, way: str, label: str, make: Callable[[int, int], Path], *, factored: bool, precision: str = "none"
     ) -> Result:
-        """Train a candidate with every seed, and measure it; finished parts are read."""
+        """Train a candidate with every seed, and measure it.
+
+        Finished runs are read. ``make`` trains a run from steps and seed, and returns its directory.
+        """
         first = open_run(self.run).config.seed
         runs = [Run(make(self.goal.steps, first + number)) for number in range(self.goal.seeds)]
         return self._measured(way, label, runs, factored, precision)
@@ -169,7 +177,11 @@ class Search:
     def _measured(
         self, way: str, label: str, runs: list[Run], factored: bool, precision: str, kind: str = "safetensors"
     ) -> Result:
-        """Measure a format of a candidate's runs."""
+        """Measure a format of a candidate's runs, and compare it with the goal.
+
+        Sizes, latency and share are those of the first run; the loss of score is that of the mean over runs. Shares are
+        compared in whole percent.
+        """
         item = Format(kind, factored, precision)
         served = [self._served(run, item) for run in runs]
         names = {"bytes": "bytes", "parameters": "parameters", "latency": "single_ms"}
@@ -183,7 +195,10 @@ class Search:
         return Result(way, label, tuple(run.path for run in runs), served[0], shares, loss, reached, command)
 
     def _served(self, run: Run, item: Format) -> dict[str, Any]:
-        """Return the measurements of a format; those on record are not repeated."""
+        """Return the measurements of a format.
+
+        Those on record are read; new ones are written into :attr:`folder`.
+        """
         path = self.folder / f"{run.id} {item.label} {self.goal.split}.json"
         try:
             record = parse_json(path.read_text(encoding="utf-8"))
@@ -197,7 +212,11 @@ class Search:
         return served.to_json()
 
     def _judged(self, results: list[Result]) -> list[Result]:
-        """Add the verdicts of trained candidates against the dense control, on the test set."""
+        """Add the verdicts of trained candidates against the dense control.
+
+        They are on the scores of the test set. Without the control or a trained candidate in full precision, the
+        results are unchanged.
+        """
         control = next((result for result in results if result.way == "control"), None)
         trained = [result for result in results if result.way in ("structure", "student") and "," not in result.label]
         if control is None or not trained:
@@ -220,9 +239,10 @@ class Search:
 
 
 def recommended(results: list[Result], by: By) -> Result | None:
-    """Return the result that reaches the goal with the least effort; None if none does.
+    """Return the result that reaches the goal with the least effort.
 
-    Ways are in the order of effort; within a way, the cheapest by ``by`` is taken.
+    Ways are in the order of effort; within a way, the cheapest by ``by`` is taken. The result is ``None`` if none
+    reaches the goal; the control does not count.
     """
     reaching = [result for result in results if result.reached and result.way != "control"]
     order = ("rounding", "structure", "student")
@@ -251,7 +271,10 @@ def compressed(run: Run, structure: str, share: Fraction, steps: int, seed: int)
 
 
 def continued(run: Run, steps: int, seed: int) -> Path:
-    """Train a run further without changing its maps, as the control of :func:`compressed`; return the directory."""
+    """Train a run further without changing its maps.
+
+    Return the new run's directory. This is the control of :func:`compressed`.
+    """
     trained, weights, config = _opened(run, seed)
     training = further_training(config.training, trained.module.schedule, run.status.step, steps)
     plan = Plan((), {}, 0, 0, int(run.parameters()["total"]), None, {})
@@ -261,10 +284,10 @@ def continued(run: Run, steps: int, seed: int) -> Path:
 
 
 def student(run: Run, share: Fraction, steps: int, seed: int) -> Path:
-    """Train a narrower network of the same kind from new weights, with the run as teacher; return the directory.
+    """Train a narrower network of the same kind from new weights.
 
-    The width is the largest multiple of the heads, and of 8, whose network has at most ``share`` of the parameters. The
-    peak rate is the run's own.
+    Return the new run's directory. The run is the teacher, if its task can be taught. The width is the largest multiple
+    of the heads, and of 8, whose network has at most ``share`` of the parameters. The peak rate is the run's own.
 
     Raises:
         PhmrunError: (exit 2) Even the narrowest such network is larger.
@@ -293,7 +316,10 @@ def student(run: Run, share: Fraction, steps: int, seed: int) -> Path:
 
 
 def _opened(run: Run, seed: int) -> tuple[TrainedModel, str, Experiment]:
-    """Open a run with its weights; return it, the weights' name, and its config with another seed."""
+    """Open a run with its weights.
+
+    Return it, the weights' name, and its config with another seed.
+    """
     trained = open_run(run)
     weights = trained.load()
     return trained, weights, trained.config.model_copy(update={"seed": seed})

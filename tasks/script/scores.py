@@ -159,6 +159,9 @@ def _fault(what: str, hint: str | None, where: str | None = None) -> PhmrunError
 
 
 def _is_number(value: Any) -> bool:
-    """True for finite floats and whole numbers of 64 bits; False for booleans and other values."""
+    """True for finite floats and whole numbers of 64 bits.
+
+    It is False for booleans and other values.
+    """
     whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
     return whole or (isinstance(value, float) and math.isfinite(value))

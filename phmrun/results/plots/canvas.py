@@ -42,7 +42,7 @@ WIDTHS = {"column": 3.25, "page": 6.75}
 def resized(figure: Figure, width: str) -> None:
     """Give a figure one of the :data:`WIDTHS`, in place.
 
-    Text keeps its size. The height shrinks with the width, to two thirds at most.
+    Text keeps its size. The height shrinks with the width, to two thirds at most; it never grows.
 
     Raises:
         PhmrunError: (exit 2) There is no such width.

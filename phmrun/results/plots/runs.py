@@ -33,7 +33,10 @@ TRAINING, PREDICTION = "train/units_per_second", "test/sentences_per_second"
 
 
 def heading(runs: Sequence[Run]) -> str:
-    """Return the tasks and data of the runs, and their network if they have one: "nmt on multi30k: phm n=8"."""
+    """Return the tasks and data of the runs: "nmt on multi30k: phm n=8".
+
+    The network follows if all runs have the same.
+    """
     tasks, data = (
         ", ".join(dict.fromkeys(str(run.status.about.get(key, "")) for run in runs)) for key in ("task", "data")
     )
@@ -127,9 +130,9 @@ def curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
 
 
 def seeds_of(runs: Sequence[Run]) -> list[list[Run]]:
-    """Group runs that differ in their seeds alone: groups in order of appearance, ascending seeds.
+    """Group runs that differ in their seeds alone.
 
-    A run whose settings cannot be read is alone.
+    Groups are in order of appearance, runs by ascending seed. A run whose settings cannot be read is alone.
     """
     groups: dict[str, list[Run]] = {}
     for run in sorted(runs, key=lambda run: run.status.about.get("seed") or 0):
@@ -143,10 +146,14 @@ def seeds_of(runs: Sequence[Run]) -> list[list[Run]]:
 
 
 def mean_curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
-    """Return the mean course of a score over the seeds of each group of :func:`seeds_of`.
+    """Return the mean course of a score over the seeds of each group.
 
-    Only places that all seeds of a group have are kept, since a mean of fewer would jump. The label has the number of
-    seeds. Single runs are returned as by :func:`curves`.
+    Groups are those of :func:`seeds_of`. Only places that all seeds of a group have are kept, since a mean of fewer
+    would jump. The label has the number of seeds; the spread is the standard deviation. Single runs are returned as by
+    :func:`curves`.
+
+    Raises:
+        PhmrunError: (exit 2) The axis is epochs, and a run has no number of steps per epoch on record.
     """
     groups = seeds_of(runs)
     means = []
@@ -196,7 +203,10 @@ def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str
 
 
 def _label_ends(axes: Axes, drawn: Sequence[Curve]) -> None:
-    """Write each curve's label in its color beside its end, at the right of the axes, without overlaps."""
+    """Write each curve's label in its color at the right of the axes.
+
+    It stands at the height of the curve's end, or above the label below it if they would overlap.
+    """
     to_axes = axes.transScale + axes.transLimits
     to_share = [float(to_axes.transform((curve.places[-1], curve.values[-1]))[1]) for curve in drawn]
     heights = [0.055 * (1 + curve.label.count("\n")) for curve in drawn]

@@ -30,11 +30,10 @@ def draw_pareto(
 ) -> Figure:
     """Return a figure of a score by cost.
 
-    The axis of costs is logarithmic if the largest is at least three times the smallest, else linear.
-
-    Each point has a color, its spread (if known), and an entry in the legend; a line joins the Pareto front. Sizes
-    whose labels do not overlap are labeled; if these are more than six, the axis has its usual labels. Baselines are
-    dashed lines across the figure, by the name in the legend.
+    The axis of costs is logarithmic if the largest is at least three times the smallest, else linear. Each point has a
+    color, its spread (if known), and an entry in the legend; a line joins the Pareto front. On a logarithmic axis,
+    sizes whose labels do not overlap are labeled; if these are more than six, the axis has its usual labels. Baselines
+    are dashed lines across the figure, by the name in the legend.
     """
     figure = new_figure(7.0, 4.6)
     figure.suptitle(fill(words(heading), 90), fontsize=10)
