@@ -103,7 +103,7 @@ def bench_layers(
 
     Inference is measured with hot (cached) and cold (uncached) weights.
 
-    Inference is measured in each form of a module: dense (W built once), factored (W never built), unfolded (W built at
+    It is measured in each form of a module, too: dense (W built once), factored (W never built), unfolded (W built at
     each call, as after training). 'auto' is the form that phmrun chooses in training, and in inference for this number
     of tokens. Figures are ratios to the time of the torch module: below 1 is faster.
     """
