@@ -343,7 +343,13 @@ def parsed(content: bytes) -> Any:
 
 
 def to_line(row: Mapping[str, Any]) -> str:
-    """Format a row as one line of JSON, line end included."""
+    """Format a row as one line of JSON, line end included.
+
+    Values are converted by :func:`plain`.
+
+    Raises:
+        TypeError: A value cannot be converted.
+    """
     return json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n"
 
 

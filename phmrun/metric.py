@@ -137,7 +137,7 @@ def find_metric(score: str, task: str | None = None) -> Metric | None:
 def metric_of(score: str, task: str | None = None) -> Metric:
     """Return the metric of a score.
 
-    A metric that is not registered has no unit, and higher values are better.
+    One that is not registered has no unit, higher values are better, and it is in no model card.
     """
     return find_metric(score, task) or Metric(score.rpartition("/")[2].partition(OF)[0], hub_name="")
 

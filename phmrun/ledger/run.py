@@ -130,7 +130,11 @@ class Run:
 
     @property
     def status(self) -> Status:
-        """Effective status: a running run whose process died is interrupted."""
+        """Effective status: a running run whose process died is interrupted.
+
+        Raises:
+            PhmrunError: (exit 3) The status is missing or damaged, or has a wrong checksum.
+        """
         return as_found(self._read_status(), self.path)
 
     def set_state(self, state: State, reason: str | None = None, **facts: Any) -> Status:
@@ -268,7 +272,11 @@ class Run:
             self._replace(self.metrics_path, json_text(plain(scores)))
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameter counts; empty before they are written."""
+        """Return the parameter counts; empty before they are written.
+
+        Raises:
+            PhmrunError: (exit 3) The file is damaged, or has a wrong checksum.
+        """
         return self._read_object(self.parameters_path)
 
     def write_parameters(self, parameters: Mapping[str, Any]) -> None:
@@ -351,6 +359,9 @@ class Run:
         """Return the sample outputs as ``columns`` and ``rows``.
 
         The result is empty before they are written.
+
+        Raises:
+            PhmrunError: (exit 3) The file is damaged, or has a wrong checksum.
         """
         return self._read_object(self.samples_path)
 

@@ -179,9 +179,9 @@ def _replicate(row: Tuned, cell: Cell, make: Make) -> Iterator[Cell]:
 
 
 def _around(cell: Cell) -> Space:
-    """Return five learning rates around a cell's own.
+    """Return five learning rates around a cell's own, as a space.
 
-    They are half a power of ten apart.
+    The space is ``{"training.optimizer.lr": [...]}``. The rates are half a power of ten apart, rounded to three digits.
 
     Raises:
         PhmrunError: (exit 2) The cell has no learning rate.
@@ -193,7 +193,10 @@ def _around(cell: Cell) -> Space:
 
 
 def _beside(row: Tuned) -> list[Mapping[str, Any]]:
-    """Return the learning rates half a step beside a row's best."""
+    """Return the two learning rates half a step beside a row's best.
+
+    Each is a trial's values, ``{"training.optimizer.lr": …}``.
+    """
     best = (row.values or {})[RATE]
     return [{RATE: _rounded(best * STEP**power)} for power in (-0.5, 0.5)]
 

@@ -28,7 +28,7 @@ class Vocabularies:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Sizes of the source and the target vocabulary."""
+        """Embedding rows of source and target, unused ones included."""
         return len(self.source), len(self.target)
 
     def save(self, directory: Path) -> None:

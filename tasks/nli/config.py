@@ -77,7 +77,10 @@ class NLIExperiment(ClassificationExperiment):
 
     @property
     def format(self) -> str:
-        """Format of the data files, see :mod:`phmrun.text.nli_pairs`."""
+        """Format of the data files, see :mod:`phmrun.text.nli_pairs`.
+
+        It is "tsv" for the built-in data and the user's own, else that of the dataset.
+        """
         from phmrun.datasets import CATALOGUE
 
         return "tsv" if self.data.name in ("builtin", "files") else CATALOGUE.get(self.data.name).format

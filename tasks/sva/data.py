@@ -39,8 +39,8 @@ def build_data(config: AgreementExperiment, cache: Path) -> ClassificationData:
 def corpus(data: ClassificationDataConfig, cache: Path) -> ClassificationCorpus:
     """Return the items that a data section names.
 
-    They are built-in, the user's own, or a published dataset. A dataset is its full table divided as by its authors,
-    its files, or (``reduced``) its validation file divided.
+    They are built-in (with the nearest-noun baseline), the user's own, or a published dataset. A dataset is its full
+    table divided as by its authors, its files, or (``reduced``) its validation file divided.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
@@ -78,7 +78,7 @@ _corpus = partial(corpus_of, labels=LABELS, sentences=1, format="agreement")
 
 
 def nearest_noun_baseline(nouns: Path, items: Sequence[Item]) -> list[str]:
-    """Return the number of the nearest noun before the verb.
+    """Return for each item the number of the nearest noun before the verb.
 
     It is singular without a noun. It is right if no attractor stands between subject and verb, and wrong if all nouns
     in between are attractors, except for verb forms such as "saw" that look like nouns. Each line of ``nouns`` has a
