@@ -58,7 +58,10 @@ class MuonWithAdamW(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update all parameters that have a gradient, in place; return the loss of ``closure``, None without one."""
+        """Update all parameters that have a gradient, in place.
+
+        Returns the loss of ``closure``, None without one.
+        """
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -73,7 +76,11 @@ class MuonWithAdamW(Optimizer):
 
 
 def muon_groups(network: nn.Module) -> list[dict[str, Any]]:
-    """Return the trainable parameters of a network in two groups: matrices of ``layer`` with ``muon=True``, others."""
+    """Return a network's trainable parameters in up to two groups.
+
+    Matrices outside of embedding and output have ``muon=True``, all other parameters ``muon=False``. An empty group is
+    left out.
+    """
     parts: dict[bool, list[nn.Parameter]] = {True: [], False: []}
     for name, parameter in network.named_parameters():
         if parameter.requires_grad:
@@ -82,7 +89,10 @@ def muon_groups(network: nn.Module) -> list[dict[str, Any]]:
 
 
 def _divided(params: list[Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the groups of Muon and those of AdamW; groups without the key ``muon`` are divided by dimensions."""
+    """Return the groups of Muon and those of AdamW, without the key ``muon``.
+
+    A group without this key is divided: matrices are Muon's. Empty groups are left out.
+    """
     groups = params if params and isinstance(params[0], dict) else [{"params": params}]
     matrices: list[dict[str, Any]] = []
     others: list[dict[str, Any]] = []
