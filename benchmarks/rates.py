@@ -216,6 +216,28 @@ def table(losses: Mapping[tuple[Any, ...], float]) -> Iterator[str]:
             yield f"| {row.layer} | {row.method} | {len(values)} | {fmean(values):.3f}{half} | {rates} | {apart:+.1f} |"
 
 
+def summary(losses: Mapping[tuple[Any, ...], float]) -> Iterator[str]:
+    """Yield a Markdown table for each width: means over the structures, of seeds that have all of them.
+
+    Octaves are distances from dense's best rate of the same seed and initialization.
+    """
+    for width, steps in dict.fromkeys(key[:2] for key in losses):
+        seeds = sorted({key[4] for key in losses if key[:2] == (width, steps)})
+        yield f"\nWidth {width}, over the five structures:\n"
+        yield "| rates | seeds | octaves from dense's best rate | rows at dense's best rate | loss by seed |"
+        yield "|---|---|---|---|---|"
+        for method in METHODS:
+            start = "spectral" if method == "spectral" else "one"
+            dense = _bests(losses, (width, steps, "dense", start), seeds)
+            by_layer = [_bests(losses, (width, steps, layer, method), seeds) for layer in LAYERS]
+            whole = [seed for seed in seeds if seed in dense and all(seed in bests for bests in by_layer)]
+            if not whole:
+                continue
+            gaps = [abs(bests[seed][0] - dense[seed][0]) for bests in by_layer for seed in whole]
+            means = ", ".join(f"{fmean(bests[seed][1] for bests in by_layer):.3f}" for seed in whole)
+            yield f"| {method} | {len(whole)} | {fmean(gaps):.2f} | {gaps.count(0)} of {len(gaps)} | {means} |"
+
+
 def _bests(
     losses: Mapping[tuple[Any, ...], float], row: tuple[Any, ...], seeds: list[int]
 ) -> dict[int, tuple[int, float]]:
@@ -239,7 +261,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="print tables and train nothing")
     options = parser.parse_args()
     if options.table:
-        print("\n".join(table(kept(options.out))))
+        print("\n".join([*table(kept(options.out)), *summary(kept(options.out))]))
         return
     torch.set_num_threads(1)
     measure(options.out, options.width, options.steps, options.seeds, options.methods.split(","))

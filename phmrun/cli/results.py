@@ -100,13 +100,15 @@ def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
     from phmrun.sweeps import load_sweep
     from phmrun.sweeps.cell_status import survey
     from phmrun.sweeps.planning import recorded
-    from phmrun.sweeps.sequential import kept_terms, write_design
+    from phmrun.sweeps.sequential import kept_terms, planned_seeds, write_design
     from phmrun.sweeps.workplace import Workplace
 
-    terms = kept_terms(Workplace(runs_dir, load_sweep(what[0]).name).path, what[0])
+    sweep = load_sweep(what[0])
+    terms = kept_terms(Workplace(runs_dir, sweep.name).path, what[0])
     if terms is None:
         return written
-    return [*written, write_design(to, terms, survey(recorded(what[0], runs_dir, None, terms.max_seeds), runs_dir))]
+    cells = recorded(what[0], runs_dir, None, planned_seeds(terms, sweep))
+    return [*written, write_design(to, terms, survey(cells, runs_dir))]
 
 
 def _finished(what: list[str], runs_dir: Path, seeds: int) -> "tuple[list[Run], list[Run]]":

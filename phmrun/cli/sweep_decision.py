@@ -5,6 +5,8 @@ Imported when the verb runs.
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -14,8 +16,19 @@ from phmrun.ledger.card import duration
 from phmrun.progress import note
 from phmrun.results.verdicts import facts, verdict_words
 from phmrun.sweeps.cell_status import CellState, CellStatus, Estimate, survey
+from phmrun.sweeps.file import load_sweep
+from phmrun.sweeps.plan import SEED, Plan
 from phmrun.sweeps.planning import chosen, planned
-from phmrun.sweeps.sequential import Terms, families, fix_terms, known, main_score, scores_of, wanted
+from phmrun.sweeps.sequential import (
+    Terms,
+    families,
+    fix_terms,
+    known,
+    main_score,
+    planned_seeds,
+    scores_of,
+    wanted,
+)
 
 
 def decide(
@@ -41,18 +54,19 @@ def decide(
         ``ExitCode.SWEEP`` if a run failed, otherwise ``ExitCode.OK``.
 
     Raises:
-        PhmrunError: There is no dense baseline or nothing to compare, the file has replicates, or another design was
-            fixed before.
+        PhmrunError: There is no dense baseline or nothing to compare, or another design was fixed before.
     """
     deadline = time.monotonic() + 3600 * hours if hours is not None else None
-    asked = planned(file, only, terms.max_seeds, horizons=horizons)
-    if asked.sweep.file.replicates:
-        raise PhmrunError(
-            "replicates train all seeds before the first look", where="--until-decided", hint="Give --seeds instead."
-        )
+    asked = planned(file, only, planned_seeds(terms, load_sweep(file)), horizons=horizons)
+    train = partial(sweep_work.tuned, runs_dir=runs_dir, jobs=jobs, threads=threads, deadline=deadline)
+    replicates = asked.sweep.file.replicates
     if plan:
         sweep_plan = chosen(asked, runs_dir)
-    elif (tuned := sweep_work.tuned(asked, runs_dir, jobs, threads, deadline)) is not None:
+    elif replicates:
+        if train(_cells_of(asked, [])) is None:
+            return ExitCode.OK
+        sweep_plan = chosen(asked, runs_dir)
+    elif (tuned := train(asked)) is not None:
         sweep_plan = tuned
     else:
         return ExitCode.OK
@@ -72,7 +86,11 @@ def decide(
     fix_terms(workers.place.path, terms, file)
     bad: dict[str, list[str]] = {}
     while left := wanted(statuses, terms):  # a row whose run has failed stays where it is
-        bad |= workers.carry_out(left, retry_failed=retry_failed, deadline=deadline)
+        if replicates:
+            train(_cells_of(asked, left))
+            sweep_plan = chosen(asked, runs_dir)
+        else:
+            bad |= workers.carry_out(left, retry_failed=retry_failed, deadline=deadline)
         statuses = survey(sweep_plan, runs_dir)
         over = sweep_work.is_over(deadline)
         done = {status.cell.run_id for status in statuses if status.state is CellState.DONE}
@@ -81,11 +99,21 @@ def decide(
                 f"{standing.family}: {standing.row.label}: {verdict_words(standing.comparison)} "
                 f"after {standing.looked_at} seeds"
             )
-        if over or any(status.cell.run_id not in done for status in left):
+        stuck = [status.cell.label for status in wanted(statuses, terms)] == [status.cell.label for status in left]
+        if over or stuck or (not replicates and any(status.cell.run_id not in done for status in left)):
             break
     sweep_output.tell_failures([s for s in statuses if s.cell.run_id in bad and s.state is not CellState.DONE], bad)
     _show(statuses, terms, as_json)
     return ExitCode.SWEEP if bad else ExitCode.OK
+
+
+def _cells_of(plan: Plan, wanted: Sequence[CellStatus]) -> Plan:
+    """Return a plan with replicates that has the pilot of every row and the wanted seeds only."""
+    rows = [tuple(text for key, text in cell.labels.items() if key != SEED) for cell in plan.cells]
+    pilots = {rows.index(row) for row in rows}
+    labels = [status.cell.labels for status in wanted]
+    kept = [cell for place, cell in enumerate(plan.cells) if place in pilots or cell.labels in labels]
+    return replace(plan, cells=kept)
 
 
 def _tell_plan(statuses: Sequence[CellStatus], terms: Terms, hours: float | None, slots: int) -> None:

@@ -96,12 +96,14 @@ class CellStatus:
 def look(cell: Cell, runs_dir: Path) -> CellStatus:
     """Return the state of one cell, read from its run directory.
 
-    BLOCKED or INVALID without a run id, MISSING without a run. A run that is not done is RUNNING if a living process
-    holds its lock, or another planner holds its claim. Without such a process, a status RUNNING counts as INTERRUPTED,
-    and a missing status as QUEUED.
+    BLOCKED or INVALID without a run id, MISSING without a run or while its seed still searches. A run that is not done
+    is RUNNING if a living process holds its lock, or another planner holds its claim. Without such a process, a status
+    RUNNING counts as INTERRUPTED, and a missing status as QUEUED.
     """
     if cell.run_id is None:
         return CellStatus(cell, CellState.BLOCKED if cell.blocked else CellState.INVALID)
+    if cell.searching:
+        return CellStatus(cell, CellState.MISSING)
     path = directory_of(runs_dir, cell.run_id)
     run = summarise(path)
     if run is None:

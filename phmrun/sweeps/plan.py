@@ -66,6 +66,7 @@ class Cell:
     # keys whose values this seed chose by itself, and the number of values tried; empty unless it is a replicate
     own_choice: tuple[str, ...] = ()
     choices: int = 0
+    searching: bool = False  # True if trials of its seed are still to come, so that it has no result yet
 
     @property
     def label(self) -> str:

@@ -24,7 +24,7 @@ from phmrun.sweeps.file import load_sweep
 from phmrun.sweeps.paper_table import PaperTable
 from phmrun.sweeps.plan import SEED, Plan, column_groups
 from phmrun.sweeps.planning import recorded
-from phmrun.sweeps.sequential import replayed, terms_of, without_spared
+from phmrun.sweeps.sequential import planned_seeds, replayed, terms_of, without_spared
 from phmrun.sweeps.workplace import Workplace
 
 Keys = Sequence[str]
@@ -118,9 +118,10 @@ def view_of_sweep(file: str, runs_dir: Path, asked: Asked) -> tuple[View, Plan]:
     Raises:
         PhmrunError: (exit 2) The file is invalid, or another design is on record; (exit 3) a run is damaged.
     """
-    folder = Workplace(runs_dir, load_sweep(file).name).path
+    sweep = load_sweep(file)
+    folder = Workplace(runs_dir, sweep.name).path
     terms = terms_of(folder, asked.max_seeds, asked.margin, asked.seeds, file)
-    seeds = terms.max_seeds if terms else asked.seeds
+    seeds = planned_seeds(terms, sweep) if terms else asked.seeds
     plan = recorded(file, runs_dir, asked.only, seeds, horizons=asked.horizons)
     statuses = everything = survey(plan, runs_dir)
     for status in statuses:

@@ -24,6 +24,7 @@ from phmrun.results.table import ResultTable
 from phmrun.results.validations import at_equal_time
 from phmrun.statistics.verdict import DECIDED, Judgement, Question, judge
 from phmrun.sweeps.cell_status import NOT_BEGUN, CellState, CellStatus
+from phmrun.sweeps.file import Sweep
 from phmrun.sweeps.plan import SEED, Cell
 
 FILE = "design.json"
@@ -110,6 +111,11 @@ class Terms:
         metric = metric_of(score)
         margin = metric.margin if self.margin is None else self.margin
         return Question(margin or None, metric.lower_is_better, looks=planned_looks(self.max_seeds - dropped))
+
+
+def planned_seeds(terms: Terms, sweep: Sweep) -> int:
+    """Return the seeds of each row in a sequential sweep's plan; with replicates, a pilot is added to the maximum."""
+    return terms.max_seeds + int(sweep.file.replicates)
 
 
 def planned_looks(most: int) -> tuple[int, ...]:
@@ -245,6 +251,7 @@ def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
             continue
         dropped = max(len(row.statuses) - len(counted_seeds(row)) for row in (family.baseline, *family.rows))
         question = terms.question(score, dropped)
+        cells = [status.cell for row in (family.baseline, *family.rows) for status in row.statuses]
         base = scores_of(family.baseline)
         values = {str(place): scores_of(row) for place, row in enumerate(family.rows)}
         floors = _floors(family.baseline, score)
@@ -254,7 +261,9 @@ def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
             judgement, scores = judged[str(place)], values[str(place)]
             seen = reached(question.looks, len(scores), len(base))
             is_open = judgement.verdict not in DECIDED and seen < question.looks[-1]
-            comparison = RowComparison(judgement, question, len(family.rows), best, dropped, is_open)
+            comparison = RowComparison(
+                judgement, question, len(family.rows), best, dropped, is_open, max(cell.choices for cell in cells)
+            )
             compared.append(Known(family.label, row, comparison, tuple(scores)))
     return compared
 

@@ -23,6 +23,7 @@ from phmrun.sweeps.file import RATE
 from phmrun.sweeps.plan import SEED, Cell, Make, Plan
 
 EXTENSIONS = 2  # maximum number of extensions of a space
+OVER = (CellState.DONE, CellState.FAILED, CellState.INVALID)  # states of trials that have ended
 STEP = sqrt(10)  # ratio of neighboring learning rates
 
 Space = Mapping[str, Sequence[Any]]
@@ -175,7 +176,8 @@ def _replicate(row: Tuned, cell: Cell, make: Make) -> Iterator[Cell]:
             values = chosen.values if chosen.values is not None else row.values
             # The labels stay those of the row, whatever value the seed chose.
             chosen_cell = replace(make(cell, values or {}), at=cell.at, at_edge=row.at_edge)
-            yield replace(chosen_cell, own_choice=(key,), choices=len(chosen.space[key]))
+            searching = any(status.state not in OVER for _, status in chosen.trials)
+            yield replace(chosen_cell, own_choice=(key,), choices=len(chosen.space[key]), searching=searching)
 
 
 def _around(cell: Cell) -> Space:
@@ -210,10 +212,9 @@ def _tried(row: Tuned, runs_dir: Path, make: Make, further: Sequence[Mapping[str
     combinations = [dict(zip(row.space, values, strict=True)) for values in product(*row.space.values())]
     trials = [(values, look(make(row.cells[0], values), runs_dir)) for values in [*combinations, *further]]
     row = replace(row, trials=tuple(trials), values=None, at_edge=())
-    over = (CellState.DONE, CellState.FAILED, CellState.INVALID)
     results = [(status.run.score(BEST) if status.run else None, values) for values, status in trials]
     scored = [(score, values) for score, values in results if score is not None]
-    if any(status.state not in over for _, status in trials) or not scored:
+    if any(status.state not in OVER for _, status in trials) or not scored:
         return row
     pick = min if row.lower_is_better else max
     _, best = pick(scored, key=lambda pair: pair[0])

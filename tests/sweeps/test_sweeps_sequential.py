@@ -105,6 +105,22 @@ def test_from_the_command_line(phmrun, written, tmp_path, monkeypatch):
     assert "there is nothing to decide" in str(alone.exception)
 
 
+def test_replicates_search_look_by_look(phmrun, written, tmp_path, monkeypatch):
+    """The pilot is not counted; only open rows train further seeds, each with three trials."""
+    monkeypatch.setenv("FAKE_PACE", "0.0005")
+    content = {"task": "toy", "grid": {"layer": ["dense", "phm"]}, "replicates": True}
+    content |= {"tune": {"training.optimizer.lr": [0.0001, 0.001, 0.01]}}
+    content |= {"base": {"training": {"schedule": {"name": "constant"}, "optimizer": {"lr": 1.0}}}}
+    path = written(yaml.safe_dump(content))
+    ended = phmrun("run", path, "--until-decided", "--max-seeds", "5", "--json", "--jobs", "2")
+    assert ended.exit_code == ExitCode.OK, ended.output
+    (row,) = json.loads(ended.stdout)
+    assert (row["row"], row["seeds"], row["open"], row["looked_at"]) == ("phm", 5, False, 5)
+    assert "after choosing among 3 values by validation within each seed" in row["estimand"]
+    again = phmrun("run", path, "--until-decided", "--max-seeds", "5", "--json")
+    assert json.loads(again.stdout) == [row]
+
+
 def test_a_time_that_is_over_ends_runs_cleanly(phmrun, written, tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_PACE", "30")
     path = written(yaml.safe_dump({"task": "toy", "grid": {"layer": ["dense", "phm"]}}))
