@@ -10,10 +10,13 @@ import yaml
 from tiny_experiments import write_agreement
 
 from phmrun import registry
+from phmrun.config import Source, resolve, run_id
 from phmrun.config.names import registered_names
+from phmrun.datasets import CATALOGUE
 from phmrun.engine.losses import criterion
 from phmrun.engine.schedules import Settings
 from phmrun.errors import PhmrunError
+from phmrun.registry import TASKS, load_plugin, networks
 
 PLUGIN = '''
 """A network, a loss, an optimizer, a schedule and a dataset of a user."""
@@ -149,3 +152,77 @@ def test_an_entry_point_of_the_checkout_needs_no_reinstall(monkeypatch, tmp_path
     monkeypatch.setattr(registry, "_PROJECT", project)
     announced = registry.all_announcements.__wrapped__()
     assert [item.point.name for item in announced if item.distribution == "phmrun"] == ["new"]
+
+
+TYPED = """
+from pydantic import Field
+from phmrun.config import ModelConfig
+from phmrun.registry import networks
+
+class Options(ModelConfig):
+    depth: int = Field(1, ge=1, le=9, description="Number of maps of the plug-in.")
+
+class Typed:
+    options = Options
+
+class Untyped:
+    pass
+
+networks("sva").add("typed", Typed)
+networks("sva").add("untyped", Untyped)
+"""
+
+
+def test_the_options_of_a_plug_ins_network_are_typed_keys_of_the_model(tmp_path, monkeypatch):
+    monkeypatch.setattr(networks("sva"), "_registered", dict(networks("sva")._registered))
+    (tmp_path / "mine.py").write_text(TYPED)
+    load_plugin(tmp_path / "mine.py")
+    schema = TASKS.get("sva").load("schema")
+
+    def resolved(network, **model):
+        return resolve(schema, [Source("test", {"model": {"network": network, **model}})], None).config
+
+    deep = resolved("typed", depth=3)
+    assert (deep.model.depth, deep.model.width) == (3, schema().model.width)
+    assert isinstance(deep, schema)
+    assert len({run_id(resolved("typed", depth=depth), fingerprints={}) for depth in (1, 2, 3)}) == 3
+    assert resolve(schema, [Source("file", deep.model_dump(mode="json"))], None).config == deep
+    for values, message in (({"depth": 10}, "model.depth"), ({"dept": 1}, "did you mean 'depth'")):
+        with pytest.raises(PhmrunError, match=message):
+            resolved("typed", **values)
+    with pytest.raises(PhmrunError, match=r"model\.depth: there is no such key"):
+        resolved("untyped", depth=3)
+    shown = phmrun(tmp_path, "schema", "sva", "--plugin", "mine.py", "--model", "typed")
+    assert "Number of maps of the plug-in." in shown.stdout
+
+
+def test_a_network_that_cannot_be_called_is_one_error(tmp_path):
+    (tmp_path / "mine.py").write_text(TYPED)
+    done = phmrun(tmp_path, "train", "sva", "--plugin", "mine.py", "--model", "untyped", "--dry-run")
+    assert done.returncode == 2
+    assert "the network 'untyped' cannot be called as Network(options, sizes, structures)" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_plug_in_with_a_taken_name_is_refused_and_nothing_is_trained(tmp_path):
+    text = "from phmrun.registry import LOSSES\nLOSSES.add('cross-entropy', lambda logits, targets: logits)"
+    (tmp_path / "mine.py").write_text(text)
+    done = phmrun(tmp_path, "train", "sva", "--plugin", "mine.py", "--max-steps", "1")
+    assert done.returncode == 2
+    assert "the loss name 'cross-entropy' is reserved by phmrun" in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_datasets_of_the_working_folder_are_listed_and_never_shadow_others(tmp_path, monkeypatch):
+    entry = {"tasks": ["sva"], "summary": "s", "licence": "CC0", "format": "agreement", "mirrors": ["https://x.org/"]}
+    entry["splits"] = {"train": {"items": {"path": "train.tsv"}}}
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "datasets" / "mine.yaml").write_text(yaml.safe_dump({"mine": entry}))
+    (tmp_path / "datasets" / "other.yaml").write_text("name: a file of another program")
+    monkeypatch.chdir(tmp_path)
+    assert "mine" in CATALOGUE.names("sva")
+    assert CATALOGUE.get("mine").summary == "s"
+    (tmp_path / "datasets" / "taken.yaml").write_text(yaml.safe_dump({"multi30k": entry}))
+    with pytest.raises(PhmrunError, match="the dataset name 'multi30k' is taken") as refused:
+        CATALOGUE.names()
+    assert refused.value.where == "datasets/taken.yaml"

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from phmrun.cli import completion
+from phmrun.cli.options import Plugin
 from phmrun.errors import unknown
-from phmrun.registry import EMBEDDINGS, STRUCTURES, TASKS
+from phmrun.registry import EMBEDDINGS, STRUCTURES, TASKS, load_plugins
 
 EPILOG = """Example:
 
@@ -22,8 +23,13 @@ SWEEP = "sweep"
 
 def schema(
     task: Annotated[str, typer.Argument(help="Task, or sweep.", autocompletion=completion.schemas)],
+    model: Annotated[
+        str | None, typer.Option(help="Network whose own options are included (default: the task's).")
+    ] = None,
+    plugin: Plugin = None,
 ) -> None:
     """Print the JSON Schema of a task's configuration or of sweep files: keys, types, defaults."""
+    load_plugins(plugin)
     if task == SWEEP:
         from phmrun.sweeps.file import json_schema as sweep_schema
 
@@ -32,9 +38,12 @@ def schema(
     if task not in TASKS:
         raise unknown("schema", task, [*TASKS.names(), SWEEP])
     configuration = TASKS.get(task).load("schema")
-    from phmrun.config import json_schema
+    from phmrun.config import Source, json_schema
+    from phmrun.config.layering import with_network_options
     from phmrun.layers import options_of
 
+    if model:
+        configuration = with_network_options(configuration, [Source("--model", {"model": {"network": model}})])
     structures = {name: options_of(name) for name in STRUCTURES.names()}
     embeddings = {name: options_of(name, table=True) for name in EMBEDDINGS.names()}
     print(json.dumps(json_schema(configuration, structures, embeddings), indent=2, ensure_ascii=False, default=str))

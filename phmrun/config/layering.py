@@ -6,6 +6,7 @@ Sources are packaged files, user files and options of the command line.
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from inspect import Parameter
@@ -13,17 +14,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from pydantic import Field, PydanticUserError, TypeAdapter, ValidationError, create_model
 
 from phmrun.config.experiment import Experiment, leaves
 from phmrun.config.identity import semantic_values
+from phmrun.config.names import Registered
 from phmrun.config.problems import ConfigError, Problem, advise, choices, from_validation, unknown_key
 from phmrun.config.provenance import spread
 from phmrun.config.section import LARGEST_NUMBER, OpenSection, Section, former_name, is_section
 from phmrun.config.sections import EmbeddingConfig, LayerConfig
 from phmrun.documents import LARGEST, parse_yaml_lines
 from phmrun.errors import ExitCode, PhmrunError, nearest
-from phmrun.registry import FREEZE, TASKS, Option
+from phmrun.registry import FREEZE, OURS, TASKS, Option
 
 E = TypeVar("E", bound=Experiment)
 _LOG = logging.getLogger(__name__)
@@ -223,6 +225,8 @@ def resolve(
     Raises:
         ConfigError: Keys are unknown or values invalid; it lists all of them.
     """
+    sources = list(sources)
+    schema = with_network_options(schema, sources)
     merged = _Merged(schema)
     for source in sources:
         merged.add(source._replace(values=schema.placed(source.values)))
@@ -247,6 +251,35 @@ def resolve(
     usual = dict.fromkeys((key for key, _ in leaves(config)), "default")
     usual |= dict.fromkeys(semantic_values(config), "implied by other keys")
     return Resolved(config, {key: merged.origin.get(key, label) for key, label in usual.items()})
+
+
+def with_network_options(schema: type[E], sources: Iterable[Source]) -> type[E]:
+    """Return a schema whose section ``model`` also has the options of the network that the sources name.
+
+    They are those of the attribute ``options`` of a plug-in's or another package's network class. The schema is
+    unchanged for phmrun's own networks, and for those without such options.
+    """
+    section = schema.model_fields["model"].annotation
+    field = section.model_fields.get("network") if is_section(section) else None
+    registry = next((mark.registry for mark in field.metadata if isinstance(mark, Registered)), None) if field else None
+    models = [source.values["model"] for source in sources if isinstance(source.values.get("model"), Mapping)]
+    name = next((model["network"] for model in reversed(models) if "network" in model), None)
+    if registry is None or not isinstance(name, str) or name not in registry:
+        return schema
+    announcement = registry.announcement(name)
+    ours = announcement is not None and announcement.distribution == OURS
+    options = None if ours else getattr(registry.get(name), "options", None)
+    if not is_section(options) or not is_section(section) or issubclass(section, options):
+        return schema
+    return _with_options(schema, section, options)
+
+
+@cache
+def _with_options(schema: type[E], section: type[Section], options: type[Section]) -> type[E]:
+    """Return a schema whose section ``model`` has the keys of both sections; the options' defaults take precedence."""
+    both: Any = create_model(options.__name__, __base__=(options, section))
+    model = Field(both(), description="Shape of the network.")
+    return create_model(schema.__name__, __base__=schema, __module__=schema.__module__, model=(both, model))
 
 
 def load_run_config(

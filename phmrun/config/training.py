@@ -46,9 +46,9 @@ class OptimizerConfig(Section):
 
     name: Annotated[str, Registered(OPTIMIZERS)] = Field(
         "adam",
-        description="Optimizer. adamw and lamb use decoupled weight decay. lamb needs the extra `optimizers`. "
-        "muon (torch 2.9) is Muon for matrices of `layer` and adamw for the rest. lazy-adam is the Adam of Parser-v2: "
-        "eps is inside the square root. Table rows without a gradient stay unchanged.",
+        description="Optimizer. Decoupled weight decay: adamw, lamb (extra `optimizers`), muon. Muon (torch 2.9) "
+        "updates matrices of `layer`, and adamw the rest. The Adam of Parser-v2 is lazy-adam: eps is inside the square "
+        "root, and table rows without a gradient stay unchanged.",
     )
     lr: float | None = Field(
         None, gt=0, description="Peak learning rate; null with the schedule noam, required with all others."

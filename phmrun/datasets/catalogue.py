@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from phmrun.documents import parse_yaml
@@ -107,7 +107,7 @@ class Dataset:
 class Catalogue:
     """Datasets by name, parsed at first use.
 
-    From YAML text or, by default, from the packaged entries, plug-ins included.
+    From YAML text or, by default, from the packaged entries, plug-ins and ``datasets/*.yaml`` of the working folder.
     """
 
     def __init__(self, text: str | None = None) -> None:
@@ -116,6 +116,7 @@ class Catalogue:
     def names(self, task: str | None = None) -> list[str]:
         """Return the sorted names of all datasets, or of those for a task."""
         datasets = {**{name: self.get(name) for name in self._announced}, **self._datasets}
+        datasets |= self._local() if self._text is None else {}
         return sorted(name for name, dataset in datasets.items() if task is None or task in dataset.tasks)
 
     def get(self, name: str, *, where: str | None = None) -> Dataset:
@@ -130,6 +131,8 @@ class Catalogue:
             return self._datasets[name]
         if name in self._announced:
             return _dataset(name, DATASETS.get(name))
+        if self._text is None and name in (local := self._local()):
+            return local[name]
         raise unknown("dataset", name, self.names(), where=where)
 
     @property
@@ -139,6 +142,26 @@ class Catalogue:
         There are none if a text was given.
         """
         return [name for name in DATASETS.names() if name not in self._datasets] if self._text is None else []
+
+    def _local(self) -> dict[str, Dataset]:
+        """Return the datasets of ``datasets/*.yaml`` in the working folder.
+
+        Files without an entry that has tasks and a format are something else, and left out.
+
+        Raises:
+            PhmrunError: An entry is invalid, or its name is one of phmrun's or of a plug-in.
+        """
+        datasets: dict[str, Dataset] = {}
+        for path in sorted(Path("datasets").glob("*.yaml")):
+            entries = parse_yaml(path.read_text(encoding="utf-8"), str(path))
+            for name, entry in entries.items() if isinstance(entries, dict) else ():
+                if not (isinstance(entry, dict) and {"tasks", "format"} <= entry.keys()):
+                    continue
+                if name in self._datasets or name in DATASETS or name in datasets:
+                    hint = "Rename it; its files are then in a folder of the new name."
+                    raise PhmrunError(f"the dataset name {name!r} is taken", where=str(path), hint=hint)
+                datasets[name] = _dataset(name, entry)
+        return datasets
 
     @cached_property
     def _datasets(self) -> dict[str, Dataset]:
