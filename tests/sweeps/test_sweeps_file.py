@@ -73,7 +73,7 @@ def test_two_files_of_one_name_are_two_sweeps(tmp_path, written):
         ({"table": "TABLE", "grid": {"layer": ["phm"]}}, "takes no grid"),
         ({"table": "TABLE", "rows": ["PMH"]}, "there is no row 'PMH'"),
         ({"table": "TABLE", "columns": ["D"]}, "there is no column 'D'"),
-        ({"table": "COUNTS"}, "it has no task"),
+        ({"table": "COUNTS"}, "this table has no task"),
     ],
 )
 def test_bad_sweep_files_are_refused(written, content, what):
