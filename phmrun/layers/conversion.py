@@ -5,7 +5,7 @@
 
 import copy
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeVar, cast
 
@@ -30,6 +30,8 @@ _LOG = logging.getLogger(__name__)
 Model = TypeVar("Model", bound=nn.Module)
 Shared = dict[Any, Structure]
 """New structures by the id of the dense weight, of a convolution's group by id and number."""
+LISTENERS: list[Callable[[nn.Module], None]] = []
+"""Functions that are called with each converted model."""
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d)
 KINDS = (
     *(nn.Linear, NonDynamicallyQuantizableLinear, nn.Embedding, nn.LSTM, nn.MultiheadAttention),
@@ -77,6 +79,8 @@ def convert(
     chosen = _chosen(duplicate, *patterns)
     duplicate, converted = convert_layers(duplicate, chosen, structure, options, near=weights == "nearest")
     report = attach_report(duplicate, converted, before, patterns[1])
+    for listener in LISTENERS:
+        listener(duplicate)
     # A warning, because Python prints warnings even if the program has not set up logging.
     _LOG.warning("%s", report.line())
     return duplicate

@@ -66,14 +66,7 @@ def save(
     """
     library = _safetensors()
     path = Path(path)
-    steps: dict[str, dict[str, Any]] = {}
-    modules = dict(model.named_modules())
-    for layer in conversions(model):
-        if not any(isinstance(part, Structure) for part in modules.get(layer.name, nn.Module()).modules()):
-            hint = "Save the model that phmrun.layers.convert returned, not a folded copy."
-            raise PhmrunError(f"layer {layer.name!r} was converted but has no structure now", hint=hint)
-        step = {"structure": layer.structure, "options": dict(layer.options), "places": []}
-        steps.setdefault(json.dumps(step, sort_keys=True), step)["places"].append(layer.name)
+    steps = steps_of(model)
     tensors: dict[str, Tensor] = {}
     tied: dict[str, str] = {}
     names: dict[int, str] = {}
@@ -93,7 +86,7 @@ def save(
         address = values.untyped_storage().data_ptr()
         tensors[name] = values.clone() if address in memory else values  # the format refuses shared memory
         memory.add(address)
-    recipe: dict[str, Any] = {"format": FORMAT, "steps": list(steps.values()), "tied": tied, "shapes": _shapes(model)}
+    recipe: dict[str, Any] = {"format": FORMAT, "steps": steps, "tied": tied, "shapes": _shapes(model)}
     if base:
         recipe["base"] = {"names": list(base), "sha256": _digest(base)}
     if precision == "int8":
@@ -104,6 +97,23 @@ def save(
     with disk_errors(), replacing(path) as unfinished:
         unfinished.write_bytes(content)
     return path
+
+
+def steps_of(model: nn.Module) -> list[dict[str, Any]]:
+    """Return the steps of a converted model's recipe: structure, options and names of the layers.
+
+    Raises:
+        PhmrunError: A converted layer has no structure any more.
+    """
+    steps: dict[str, dict[str, Any]] = {}
+    modules = dict(model.named_modules())
+    for layer in conversions(model):
+        if not any(isinstance(part, Structure) for part in modules.get(layer.name, nn.Module()).modules()):
+            hint = "Save the model that phmrun.layers.convert returned, not a folded copy."
+            raise PhmrunError(f"layer {layer.name!r} was converted but has no structure now", hint=hint)
+        step = {"structure": layer.structure, "options": dict(layer.options), "places": []}
+        steps.setdefault(json.dumps(step, sort_keys=True), step)["places"].append(layer.name)
+    return list(steps.values())
 
 
 def load(factory: Callable[[], Model], path: str | Path) -> Model:

@@ -1,0 +1,266 @@
+"""Converted models of transformers in Hugging Face folders.
+
+Factors are in ``model.safetensors``, the recipe in ``config.json``.
+
+:func:`phmrun.layers.convert` gives a converted model of transformers the recipe as its ``quantization_config``, and a
+quantizer, transformers' hook for other weights. ``model.save_pretrained`` then writes the factors, tied ones once.
+``from_pretrained`` of transformers builds the network, the quantizer converts it, and transformers loads the factors.
+
+The quantizer is registered when a model is converted or :func:`from_pretrained` is called. Without it, transformers
+would draw new weights after a warning. The file therefore holds one empty tensor with the name of a dense weight, whose
+shape transformers refuses.
+"""
+
+import functools
+import re
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import write_text
+from phmrun.layers.conversion import LISTENERS, attach_report, convert_layers
+from phmrun.layers.factored_file import steps_of
+from phmrun.layers.report import parameter_count
+from phmrun.layers.structure import Structure, build_structure, checked_options
+from phmrun.registry import STRUCTURES
+
+METHOD = "phmrun"
+"""Value of ``quant_method`` in ``config.json``."""
+LOADER = "phmrun.layers.from_pretrained"
+README = """# {name}
+
+The layers of this model have structured weights (phmrun). Load it with phmrun, which returns a model of transformers:
+
+```python
+from transformers import {kind}
+from phmrun.layers import from_pretrained
+
+model = from_pretrained({kind}, "{name}")
+```
+
+`{kind}.from_pretrained` alone does not know the structures, and refuses the file.
+"""
+
+
+def save_pretrained(model: nn.Module, folder: str | Path, **options: Any) -> Path:
+    """Write a converted model of transformers as a folder: its ``save_pretrained``, and a README.
+
+    Args:
+        model: Result of :func:`phmrun.layers.convert`.
+        folder: Folder to write.
+        **options: Arguments of transformers' method.
+
+    Raises:
+        PhmrunError: The model is not a converted one of transformers, or it updates frozen weights (``added``).
+    """
+    if getattr(model, "hf_quantizer", None) is None or not callable(getattr(model, "save_pretrained", None)):
+        raise PhmrunError(
+            f"this {type(model).__name__} is no converted model of transformers", hint="Use phmrun.layers.save."
+        )
+    cast(Any, model).save_pretrained(folder, **options)
+    folder = Path(folder)
+    write_text(folder / "README.md", README.format(name=folder.name, kind=type(model).__name__))
+    return folder
+
+
+def from_pretrained(kind: Any, folder: str | Path, **options: Any) -> Any:
+    """Load a converted model of transformers, strictly.
+
+    Args:
+        kind: Class of transformers, such as ``AutoModelForCausalLM``.
+        folder: Folder that ``save_pretrained`` wrote; it may come from an untrusted source.
+        **options: Arguments of transformers' method.
+
+    Raises:
+        PhmrunError: (exit 3) The folder has no recipe, its structure is unknown, or weights are missing or unexpected.
+    """
+    register()
+    from transformers import PretrainedConfig
+
+    content, _ = PretrainedConfig.get_config_dict(str(folder))
+    settings = content.get("quantization_config")
+    if not isinstance(settings, dict) or settings.get("quant_method") != METHOD:
+        hint = "Convert the model with phmrun.layers.convert before its save_pretrained."
+        raise PhmrunError("config.json has no recipe of phmrun", where=str(folder), hint=hint, code=ExitCode.DATA)
+    model, facts = kind.from_pretrained(folder, output_loading_info=True, **options)
+    for key in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        if names := list(facts.get(key, ())):
+            what = f"{len(names)} {key.replace('_', ' ')}, such as {names[0]}"
+            raise PhmrunError(what, where=str(folder), hint=f"Load the class that was saved, not {kind.__name__}.")
+    return model
+
+
+def attach(model: nn.Module) -> None:
+    """Give a converted model of transformers its recipe and quantizer; other models stay unchanged."""
+    if "transformers" not in sys.modules:
+        return
+    from transformers import PreTrainedModel
+
+    if not isinstance(model, PreTrainedModel):
+        return
+    quantizer, config = register()
+    settings = config(steps=steps_of(model))
+    model.config.quantization_config = settings
+    model.hf_quantizer = quantizer(settings)
+    model.tie_weights = _stay_tied
+
+
+LISTENERS.append(attach)
+
+
+@functools.cache
+def register() -> tuple[type[Any], type[Any]]:
+    """Register quantizer and configuration with transformers, and return both classes.
+
+    Raises:
+        PhmrunError: transformers is not installed.
+    """
+    try:
+        from transformers.quantizers import HfQuantizer
+        from transformers.quantizers.auto import register_quantization_config, register_quantizer
+        from transformers.utils.quantization_config import QuantizationConfigMixin
+    except ImportError as error:
+        hint = 'Run: pip install "phmrun[transformers]"'
+        raise PhmrunError("the package 'transformers' is not installed, or too old", hint=hint) from error
+
+    @register_quantization_config(METHOD)
+    class Recipe(QuantizationConfigMixin):
+        """Recipe of a conversion in ``config.json``."""
+
+        def __init__(self, steps: list[dict[str, Any]], **_: Any) -> None:
+            self.quant_method = METHOD
+            self.load_with = LOADER
+            self.steps = steps
+
+    @register_quantizer(METHOD)
+    class Quantizer(HfQuantizer):
+        """transformers' hook: converts a network before its factors are loaded, and writes its factors."""
+
+        is_trainable = True
+        is_qat_trainable = True
+        is_compileable = True
+
+        def is_serializable(self, safe_serialization: Any = None) -> bool:
+            """True: the factors are ordinary tensors."""
+            return True
+
+        def get_state_dict_and_metadata(self, model: Any, safe_serialization: bool = False) -> Any:
+            """Return the factors, tied ones once, and the empty tensor that stops other loaders."""
+            return _factors(model), {}
+
+        def update_missing_keys(self, model: Any, missing_keys: list[str], prefix: str) -> list[str]:
+            """Return the missing names without further names of tied tensors."""
+            return _untied(model, missing_keys)
+
+        def _process_model_before_weight_loading(self, model: Any, **_: Any) -> Any:
+            steps = self.quantization_config.steps
+            _convert(model, steps)
+            guard = f"{steps[0]['places'][0]}.weight"
+            ignored = [*(model._keys_to_ignore_on_load_unexpected or ()), rf"(^|\.){re.escape(guard)}$"]
+            model._keys_to_ignore_on_load_unexpected = ignored
+            self.tied = _tied_names(model)
+            return model
+
+        def _process_model_after_weight_loading(self, model: Any, **_: Any) -> Any:
+            model.is_quantized = False  # the factors train like other parameters
+            _tie(model, self.tied)
+            for module in model.modules():
+                if isinstance(module, Structure):
+                    module.restore()
+                    module.set_progress(1.0)
+            return model
+
+    return Quantizer, Recipe
+
+
+def _factors(model: nn.Module) -> dict[str, Tensor]:
+    """Return the state of a converted model by name, each tensor once, and one empty tensor.
+
+    Raises:
+        PhmrunError: A converted layer has no structure any more, or the model updates frozen weights.
+    """
+    structures = [module for module in model.modules() if isinstance(module, Structure)]
+    if any(structure.updates(**structure.options) for structure in structures):
+        hint = "Use phmrun.layers.save, which writes the updates, or phmrun.layers.merge before."
+        raise PhmrunError("a folder of transformers cannot hold updates without the frozen weights", hint=hint)
+    places = [place for step in steps_of(model) for place in step["places"]]
+    names: dict[int, str] = {}
+    state = {
+        name: tensor.detach()
+        for name, tensor in model.state_dict(keep_vars=True).items()
+        if names.setdefault(id(tensor), name) == name
+    }
+    return {**state, f"{places[0]}.weight": torch.empty(0)}
+
+
+def _tied_names(model: nn.Module) -> list[list[str]]:
+    """Return the names of each parameter that has several."""
+    names: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    return [group for group in names.values() if len(group) > 1]
+
+
+def _tie(model: nn.Module, groups: list[list[str]]) -> None:
+    """Give all names of a group the parameter that was loaded, in place."""
+    for group in groups:
+        parameters = [model.get_parameter(name) for name in group]
+        loaded = next((parameter for parameter in parameters if not parameter.is_meta), parameters[0])
+        for name in group:
+            place, _, attribute = name.rpartition(".")
+            model.get_submodule(place)._parameters[attribute] = loaded
+
+
+def _untied(model: nn.Module, missing: list[str]) -> list[str]:
+    """Return the names whose tensor has no other name that is loaded."""
+    tensors = model.state_dict(keep_vars=True)
+    loaded = {id(tensor) for name, tensor in tensors.items() if name not in missing}
+    return [name for name in missing if name not in tensors or id(tensors[name]) not in loaded]
+
+
+def _convert(model: nn.Module, steps: list[dict[str, Any]]) -> None:
+    """Convert a network on the meta device by the steps of a recipe, in place.
+
+    Names of layers are those of the saved model; a base model is found under its prefix, and the reverse.
+
+    Raises:
+        PhmrunError: (exit 3) A layer is missing, or its structure is unknown or does not fit.
+    """
+    before = parameter_count(model)
+    prefix = f"{getattr(model, 'base_model_prefix', '')}."
+    cast(Any, model).tie_weights()
+    for step in steps:
+        layers = dict(model.named_modules())
+        options = dict(step["options"])
+        application = {"application": options.pop("application")} if "application" in options else {}
+        try:
+            options = checked_options(step["structure"], options) | application
+            places = [name if name in layers else name.removeprefix(prefix) for name in step["places"]]
+            chosen = {layers[name]: name for name in places if name in layers}
+            _, converted = convert_layers(model, chosen, step["structure"], options)
+        except PhmrunError as error:
+            hint = None if step["structure"] in STRUCTURES else "Import the plug-in that defines this structure first."
+            raise PhmrunError(error.what, where="config.json", hint=hint, code=ExitCode.DATA) from error
+        attach_report(model, converted, before)
+    cast(Any, model).tie_weights = _stay_tied
+    for module in model.modules():
+        if isinstance(module, Structure):
+            _fill_constants(module)
+
+
+def _stay_tied(*_: Any, **__: Any) -> None:
+    """Do nothing: in the place of ``tie_weights``, because layers that are tied share their structure."""
+
+
+def _fill_constants(structure: Structure) -> None:
+    """Replace buffers on the meta device that no state dict holds by those of a new structure, in place."""
+    stored = structure.state_dict()
+    constants = {name for name, _ in structure.named_buffers(recurse=False) if name not in stored}
+    if constants:
+        rebuilt = build_structure(structure.name, structure.out_features, structure.in_features, **structure.options)
+        for name in constants:
+            structure._buffers[name] = rebuilt._buffers[name]

@@ -1,0 +1,103 @@
+"""Converted models in folders of transformers: equal logits, small files, and no fresh weights."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from benchmarks.conversion import BUT, architectures
+from phmrun.errors import PhmrunError
+from phmrun.layers import conversion_report, convert, from_pretrained, save, save_pretrained
+
+transformers = pytest.importorskip("transformers")
+
+
+def converted(name, structure="phm", **options):
+    torch.manual_seed(0)
+    options = options or ({"n": 4} if structure == "phm" else {})
+    return convert(architectures()[name].build(), structure, but=BUT, **options).eval()
+
+
+@pytest.mark.parametrize("name", ["GPT-2", "BERT", "Llama", "ViT", "T5", "wav2vec2"])
+def test_saved_folder_has_equal_logits_and_the_size_of_the_factors(name, tmp_path):
+    model, inputs = converted(name), architectures()[name].inputs
+    model.save_pretrained(tmp_path)
+    loaded = from_pretrained(type(model), tmp_path).eval()
+    with torch.no_grad():
+        assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
+    assert [layer.name for layer in conversion_report(loaded).converted] == [
+        layer.name for layer in conversion_report(model).converted
+    ]
+    size = (tmp_path / "model.safetensors").stat().st_size
+    assert size < 1.25 * 4 * conversion_report(model).after
+    assert abs(size - save(model, tmp_path / "ours.safetensors").stat().st_size) < 8_000
+    loaded.save_pretrained(tmp_path / "again")
+    assert (tmp_path / "again" / "model.safetensors").stat().st_size == size
+
+
+@pytest.mark.parametrize(
+    ("structure", "options"),
+    [
+        ("low-rank", {"rank": 4}),
+        ("monarch", {}),
+        ("hypercomplex", {}),
+        ("group-shuffle", {"groups": 4}),
+        ("added", {"base": "random", "options": "rank=2"}),
+    ],
+)
+def test_every_kind_of_structure(structure, options, tmp_path):
+    model, inputs = converted("GPT-2", structure, **options), architectures()["GPT-2"].inputs
+    model.save_pretrained(tmp_path)
+    loaded = from_pretrained(transformers.AutoModelForCausalLM, tmp_path).eval()
+    with torch.no_grad():
+        assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
+    loaded.train()
+    loaded(**inputs, labels=inputs["input_ids"]).loss.backward()
+    assert not any(tensor.is_meta for tensor in [*loaded.parameters(), *loaded.buffers()])
+
+
+def test_readme_and_config_name_the_loader(tmp_path):
+    save_pretrained(converted("GPT-2"), tmp_path / "small")
+    text = (tmp_path / "small" / "README.md").read_text()
+    assert "from phmrun.layers import from_pretrained" in text
+    assert "GPT2LMHeadModel" in text
+    content = json.loads((tmp_path / "small" / "config.json").read_text())
+    assert content["quantization_config"]["load_with"] == "phmrun.layers.from_pretrained"
+    assert content["quantization_config"]["steps"][0]["structure"] == "phm"
+
+
+@pytest.mark.parametrize("kind", ["GPT2LMHeadModel", "AutoModelForCausalLM", "AutoModel"])
+def test_transformers_alone_refuses_the_folder(kind, tmp_path):
+    converted("GPT-2").save_pretrained(tmp_path)
+    code = f"import transformers; transformers.{kind}.from_pretrained({str(tmp_path)!r})"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert process.returncode
+    assert "size mismatch" in process.stderr or "shape" in process.stderr
+
+
+def test_plain_and_adapted_models_are_refused(tmp_path):
+    plain = architectures()["GPT-2"].build()
+    plain.save_pretrained(tmp_path)
+    with pytest.raises(PhmrunError, match="no recipe"):
+        from_pretrained(type(plain), tmp_path)
+    with pytest.raises(PhmrunError, match="no converted model"):
+        save_pretrained(plain, tmp_path)
+    with pytest.raises(PhmrunError, match="without the frozen weights"):
+        convert(plain, "added").save_pretrained(tmp_path)
+
+
+def test_unknown_structure_and_missing_weights(tmp_path):
+    model = converted("GPT-2")
+    model.save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    content = json.loads(path.read_text())
+    content["quantization_config"]["steps"][0]["places"].remove("transformer.h.0.mlp.c_fc")
+    path.write_text(json.dumps(content))
+    with pytest.raises(PhmrunError, match="missing keys"):
+        from_pretrained(type(model), tmp_path)
+    content["quantization_config"]["steps"][0]["structure"] = "evil"
+    path.write_text(json.dumps(content))
+    with pytest.raises(PhmrunError, match="evil"):
+        from_pretrained(type(model), tmp_path)
