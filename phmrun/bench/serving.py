@@ -68,7 +68,7 @@ class Served:
         batch_ms: Milliseconds a sentence with batch 32.
         metric: Name of the score.
         score: Score on the split.
-        changed: Outputs that differ from the checkpoint's.
+        changed: Outputs that differ from the checkpoint's; CTranslate2's other length penalty changes some, too.
         sentences: Items of the split.
     """
 

@@ -301,7 +301,8 @@ def _serving(bench: Mapping[str, Any]) -> list[str]:
     return [
         *lines,
         "",
-        f"Measured by `phmrun export RUN --compare` on {_cell(busy)}. CTranslate2 knows dense maps only.",
+        f"Measured by `phmrun export RUN --compare` on {_cell(busy)}. "
+        "CTranslate2 knows dense maps only, and divides by length^α.",
     ]
 
 
