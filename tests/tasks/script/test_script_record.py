@@ -89,7 +89,7 @@ def test_a_done_run_confirms_its_scores_and_refuses_others():
 
 @pytest.mark.parametrize("value", ["high", float("nan"), None, True, 10**400])
 def test_values_that_are_no_finite_numbers_are_refused(value):
-    with pytest.raises(PhmrunError, match="no finite number"), phmrun.record("job") as run:
+    with pytest.raises(PhmrunError, match="not a finite number"), phmrun.record("job") as run:
         run.score("test/accuracy", value)
     assert only_run().status.state is State.FAILED
 

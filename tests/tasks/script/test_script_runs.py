@@ -174,11 +174,17 @@ time.sleep(600)
 """
 
 
+def _heed_interrupts():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def started():
     """A run in a process of its own, whose script waits, and the script's process."""
     Path("job.py").write_text(SLEEPS)
     command = [sys.executable, "-m", "phmrun", "train", "script", "--set", f"command={COMMAND}"]
-    phmrun = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    # A shell starts background jobs, and so a test suite among them, with SIGINT ignored.
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    phmrun = subprocess.Popen(command, preexec_fn=_heed_interrupts, **pipes)
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not list(Path("runs").glob("*/script/ready")):
         assert phmrun.poll() is None, phmrun.communicate()
