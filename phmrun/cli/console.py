@@ -3,13 +3,13 @@
 import json
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -19,6 +19,8 @@ from phmrun.escaping import printable
 from phmrun.progress import waiting
 
 _WIDTH_OF_A_FILE = 160
+_FOLDED, _NAME, _GAP = 24, 60, 2
+"""Characters: width to which wide columns may be folded, longest name that is never folded, space between columns."""
 _LONG_TABLE = 500
 """Number of rows from which tables are printed without rich, which takes about 2 ms per row."""
 
@@ -94,11 +96,19 @@ def print_json(value: Any) -> None:
     print(json.dumps(plain(value, otherwise=str), ensure_ascii=False, allow_nan=False), flush=True)
 
 
-def print_table(columns: Iterable[str], rows: Iterable[Iterable[Any]], *, title: str | None = None) -> None:
+def print_table(
+    columns: Iterable[str],
+    rows: Iterable[Iterable[Any]],
+    *,
+    title: str | None = None,
+    drop: Sequence[str] = (),
+) -> None:
     """Print a table on standard output.
 
     Columns with a number are right-aligned. None is –, truth values are yes and no. Tables of ``_LONG_TABLE`` rows or
-    more are printed without folding.
+    more are printed without folding. On a terminal, names of up to 60 characters in the first column and other cells of
+    up to 24 are never folded. Columns that then do not fit are left out, first those of ``drop``, then from the right.
+    A note on standard error names them. Elsewhere the table has all columns.
     """
     heads = list(columns)
     filled = [[_cell(value) for value in row] for row in rows]
@@ -106,12 +116,43 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[Any]], *, title:
     if len(filled) >= _LONG_TABLE:
         _print_long_table(heads, [[text for text, _ in row] for row in filled], right, title)
         return
+    console = stdout()
+    least = [_least_width([head, *(row[place][0] for row in filled)], place) for place, head in enumerate(heads)]
+    kept = _fitting(heads, least, console.width, drop) if console.is_terminal else list(range(len(heads)))
     table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
-    for column, justified in zip(heads, right, strict=True):
-        table.add_column(Text(column), justify="right" if justified else "left", overflow="fold")
+    for place in kept:
+        width = least[place] if console.is_terminal else None
+        aligned: JustifyMethod = "right" if right[place] else "left"
+        table.add_column(Text(heads[place]), justify=aligned, overflow="fold", min_width=width)
     for row in filled:
-        table.add_row(*(Text(text) for text, _ in row))
-    stdout().print(table)
+        table.add_row(*(Text(row[place][0]) for place in kept))
+    console.print(table)
+    if missing := [head for place, head in enumerate(heads) if place not in kept]:
+        text = f"too narrow for: {', '.join(missing)} (widen the terminal, or redirect the output)"
+        stderr().print(text, style="dim", markup=False, soft_wrap=True)
+
+
+def _least_width(texts: Sequence[str], place: int) -> int:
+    """Return the width below which a column is not folded, in characters.
+
+    It is the longest text, of the first column up to ``_NAME`` and of others up to ``_FOLDED``; wider columns may be
+    folded to ``_FOLDED``.
+    """
+    longest = max(map(cell_len, texts))
+    return longest if longest <= (_NAME if place == 0 else _FOLDED) else _FOLDED
+
+
+def _fitting(heads: Sequence[str], least: Sequence[int], width: int, drop: Sequence[str]) -> list[int]:
+    """Return the places of the columns that fit into ``width``, in order; at least the first."""
+    kept = list(range(len(heads)))
+    candidates = [heads.index(name) for name in drop if name in heads]
+    candidates += [place for place in reversed(kept) if place not in candidates]
+    for place in candidates:
+        if sum(least[number] for number in kept) + _GAP * (len(kept) - 1) <= width:
+            break
+        if place != 0:
+            kept.remove(place)
+    return kept
 
 
 def _print_long_table(heads: list[str], rows: list[list[str]], right: list[bool], title: str | None) -> None:

@@ -95,7 +95,8 @@ def list_runs(
         figures = [run.score(name) for name in shown]
         rows.append([run.id, run.state, run.network, run.about("parameters"), step, *figures])
     rows += [[name, "", "", None, None, *values] for name, values in listed_baselines(chosen, shown)]
-    console.print_table(("run", "state", "layer", "parameters", "step", *shown), rows)
+    columns = ("run", "state", "layer", "parameters", "step", *shown)
+    console.print_table(columns, rows, drop=("step", "parameters", "state", "layer"))
     for run in chosen:
         if run.damage:
             console.stderr().print(f"{run.path}: {run.damage}", markup=False, soft_wrap=True)

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from phmrun.cli import completion, console
 from phmrun.cli.options import HARDWARE, Horizons, Json, RunsDirectory, horizons_of
-from phmrun.errors import PhmrunError, nearest, unknown
+from phmrun.errors import ExitCode, PhmrunError, nearest, unknown
 
 if TYPE_CHECKING:
     from phmrun.sweeps import Plan
@@ -102,7 +102,11 @@ Threads = Annotated[
 def run(
     file: File,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Show the cells, their progress and the remaining time; run nothing.")
+        bool,
+        typer.Option(
+            "--plan",
+            help="Show the cells, their progress and the remaining time; run nothing. Exit code 2 for invalid cells.",
+        ),
     ] = False,
     only: Only = None,
     seeds: Seeds = None,
@@ -178,7 +182,12 @@ def run(
     from phmrun.cli import sweep_output, sweep_work
 
     if plan:
-        sweep_output.show(*_standing(file, only, seeds, runs_dir, lengths), jobs or 1, as_json)
+        from phmrun.sweeps.cell_status import CellState
+
+        sweep_plan, statuses = _standing(file, only, seeds, runs_dir, lengths)
+        sweep_output.show(sweep_plan, statuses, jobs or 1, as_json)
+        if any(status.state is CellState.INVALID for status in statuses):
+            raise typer.Exit(ExitCode.USAGE)
         return
     from phmrun.sweeps.cell_status import survey
     from phmrun.sweeps.executors.slurm import Slurm

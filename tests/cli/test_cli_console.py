@@ -54,6 +54,32 @@ def test_a_long_table_is_written_as_a_short_one_is(capsys, monkeypatch):
     assert capsys.readouterr().out.splitlines() == short
 
 
+@pytest.fixture
+def narrow(monkeypatch):
+    """A terminal of 60 columns for results, and what is printed on it."""
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=60, color_system=None)
+    monkeypatch.setattr(console, "stdout", lambda: terminal)
+    return screen
+
+
+def test_names_are_never_folded_and_columns_left_out_are_named(narrow, capsys):
+    name = "sva-builtin-low-rank-1-6505820b2368"
+    columns = ("run", "state", "layer", "parameters", "step", "test/accuracy")
+    rows = [(name, "done", "low-rank budget=1/4", 280834, 30, 49.96)]
+    console.print_table(columns, rows, drop=("step", "state", "parameters", "layer"))
+    lines = narrow.getvalue().splitlines()
+    assert len(lines) == 2
+    assert lines[1].split() == [name, "49.96"]
+    assert "too narrow for: state, layer, parameters, step" in capsys.readouterr().err
+
+
+def test_what_fits_is_kept_and_long_texts_are_folded(narrow, capsys):
+    console.print_table(("key", "value"), [("a", "x" * 100), ("b", "short")])
+    assert narrow.getvalue().count("x") == 100
+    assert capsys.readouterr().err == ""
+
+
 def test_long_cells_are_not_cut(capsys):
     console.print_table(("metric", "value", "signature"), [("bleu", 1.0, "x" * 300)])
     assert capsys.readouterr().out.count("x") == 300

@@ -23,7 +23,7 @@ FOUR = {
 def test_the_plan(phmrun, written):
     file = written({**FOUR, "seeds": 2})
     result = phmrun(file, "--plan")
-    assert result.exit_code == 0
+    assert result.exit_code == 2  # a cell is invalid
     rows = [line.split() for line in result.stdout.splitlines()]
     assert ["phm", "n=3", "6", "12", "2", "2", "missing"] in rows
     assert ["phm", "n=3", "4", "–", "2", "2", "invalid"] in rows
