@@ -8,6 +8,7 @@ from torch import nn
 
 from phmrun.config import EmbeddingConfig, Experiment, LayerConfig
 from phmrun.engine.module import build_module
+from phmrun.engine.muon import muon_groups
 from phmrun.engine.optimizers import optimizer_kind
 from phmrun.layers import Embedding, Linear, Structure
 from phmrun.layers.adapters import adapters_of, freeze_base
@@ -103,7 +104,7 @@ def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]
         "memory": {
             "weights": BYTES * (sum(parameter.numel() for parameter in network.parameters()) + held),
             "gradients": BYTES * trained,
-            "optimizer": state * BYTES * trained,
+            "optimizer": BYTES * (_numbers_of_muon(network) if optimizer == "muon" else state * trained),
         },
         "modules": modules,
     }
@@ -176,3 +177,9 @@ def _multiplications(network: nn.Module) -> dict[str, int]:
                 number = structure.multiplications(TOKENS, module.application if isinstance(module, Linear) else way)
                 by_scope[scope_of(name)] = by_scope.get(scope_of(name), 0) + number
     return {scope: number // TOKENS for scope, number in by_scope.items()}
+
+
+def _numbers_of_muon(network: nn.Module) -> int:
+    """Return the numbers that Muon keeps: one for each weight of a map, two for all others (AdamW)."""
+    groups = muon_groups(network)
+    return sum((1 if group["muon"] else 2) * weight.numel() for group in groups for weight in group["params"])

@@ -133,7 +133,7 @@ def test_a_folder_without_questions_has_a_section_for_each_sweep(phmrun, clone):
     ("change", "message"),
     [
         (lambda folder: (folder / "questions.yaml").write_text("title: t\nqestions: []\n"), "questions"),
-        (lambda folder: (folder / SWEEP / "sva-x-1-0123456789ab.json").write_text("[1]"), "no result of a run"),
+        (lambda folder: (folder / SWEEP / "sva-x-1-0123456789ab.json").write_text("[1]"), "not a result of a run"),
     ],
 )
 def test_what_is_damaged_is_named(phmrun, clone, change, message):

@@ -149,12 +149,12 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
     remove_after(tmp_path / "nothing", 4)
 
 
-def test_the_average_is_the_mean(tmp_path):
+def test_the_average_is_the_mean_and_integers_are_the_last(tmp_path):
     paths = [save(tmp_path / f"{i}.ckpt", w=[float(i), 1.0], steps=i) for i in (1, 2, 6)]
     mean = averaged_weights(paths)
     assert torch.equal(mean["w"], torch.tensor([3.0, 1.0]))
     assert mean["w"].dtype == torch.float32
-    assert torch.equal(mean["steps"], torch.tensor(3))
+    assert torch.equal(mean["steps"], torch.tensor(6))
     assert mean["steps"].dtype == torch.int64
 
 
