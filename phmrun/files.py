@@ -87,6 +87,7 @@ def sync_directory(folder: Path) -> None:
         os.fsync(directory)
     except OSError as error:
         if error.errno not in _NO_SYNC:
+            error.filename = str(folder)
             raise
     finally:
         os.close(directory)

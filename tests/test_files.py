@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from phmrun.files import replacing, replacing_directory, write_text
+from phmrun.files import replacing, replacing_directory, sync_directory, write_text
 
 
 @pytest.mark.parametrize("make", [replacing, replacing_directory])
@@ -55,5 +55,8 @@ def test_a_disk_that_fails_to_flush_a_directory_is_an_error(tmp_path, monkeypatc
             raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr("phmrun.files.os.fsync", fsync)
+    with pytest.raises(OSError, match="Input/output") as caught:
+        sync_directory(tmp_path)
+    assert caught.value.filename == str(tmp_path)
     with pytest.raises(OSError, match="Input/output"):
         write_text(tmp_path / "page", "new")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from phmrun.datasets.catalogue import CATALOGUE, Dataset
-from phmrun.datasets.locations import dropped, locate, splits_here
+from phmrun.datasets.catalogue import CATALOGUE, Dataset, Remote
+from phmrun.datasets.locations import content_sha256, dataset_dir, dropped, find, locate, recorded, splits_here
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import write_json
 from phmrun.progress import progress
@@ -107,13 +107,14 @@ def require_published(name: str, split: str, counts: Sizes) -> None:
 
 
 def verify_sizes(name: str, cache: Path) -> None:
-    """Check once that every present split of a dataset has the published size.
+    """Check once that every present split of a dataset has its checksums and the published size.
 
-    Data outside the catalogue pass, and generated ones. Passed splits are recorded below ``cache`` by the files' sizes
-    and times, and not read again.
+    Run ids name a dataset by the catalogue's checksums, so that other content must not pass. Data outside the catalogue
+    pass, and generated ones. Passed splits are recorded below ``cache`` with their checksums. They are read again only
+    if a file's size, inode or time of change or status differs; `data check` and `verify` read them every time.
 
     Raises:
-        PhmrunError: (exit 3) A file is malformed, or a split has fewer units than published.
+        PhmrunError: (exit 3) A file is malformed or has another checksum, or a split has fewer units than published.
     """
     if name not in CATALOGUE.names():
         return
@@ -123,15 +124,34 @@ def verify_sizes(name: str, cache: Path) -> None:
         facts: list[Any] = [dataset.name, dataset.format, split, sorted(dataset.sizes.get(split, {}).items())]
         for role, path in sorted(files.items()):
             status = path.stat()
-            facts.append([role, str(path.resolve()), status.st_size, status.st_mtime_ns])
+            facts.append(
+                [role, str(path.resolve()), status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
+            )
         state = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
         marker = cache / "counted" / f"{state}.json"
         if marker.is_file():
             continue
         counts = count(dataset, split, files)
         require_published(name, split, counts)
+        sums = {file.path: _required_checksum(dataset, file) for file in dataset.splits[split]}
         # Written last, so that a refused split is read and refused again.
-        write_json(marker, {"dataset": name, "split": split, "sizes": counts})
+        write_json(marker, {"dataset": name, "split": split, "sizes": counts, "sha256": sums})
+
+
+def _required_checksum(dataset: Dataset, file: Remote) -> str:
+    """Return the checksum of a present file's content.
+
+    Raises:
+        PhmrunError: (exit 3) It is neither the catalogue's nor the one recorded at the first download.
+    """
+    path = find(dataset, file) or dataset_dir(dataset) / file.path
+    digest = content_sha256(path, file)
+    expected = file.sha256 or recorded(dataset).get(file.path, digest)
+    if digest != expected:
+        what = f"this is not the {file.path} of {dataset.name}: SHA-256 {digest[:12]}… instead of {expected[:12]}…"
+        hint = f"Run: phmrun data check {dataset.name}, then bring it again: phmrun data fetch {dataset.name} --force"
+        raise PhmrunError(what, where=str(path), hint=hint, code=ExitCode.DATA)
+    return digest
 
 
 def _rows(format: str, files: Mapping[str, Path]) -> Iterator[Sizes]:

@@ -7,9 +7,10 @@ import os
 import pytest
 
 from phmrun.datasets import CATALOGUE, Check, Dataset, inspect, locate, splits_here
-from phmrun.datasets.locations import write_dropped
+from phmrun.datasets.locations import write_dropped, write_record
 from phmrun.datasets.reading import compare, count, require_published, verify_sizes
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import sha256_of
 
 TREE = "1\tGo\tgo\tVERB\t_\t_\t0\troot\t_\t_\n2\t!\t!\tPUNCT\t_\t_\t1\tpunct\t_\t_\n\n"
 
@@ -105,6 +106,24 @@ def test_what_has_been_read_is_not_read_again_until_it_changes(data, tmp_path, m
             verify_sizes("shakespeare", cache)
     verify_sizes("builtin", cache)
     verify_sizes("files", cache)
+
+
+def test_other_content_of_the_same_size_and_time_is_refused(data, tmp_path):
+    folder, cache = data / "shakespeare", tmp_path / "cache"
+    folder.mkdir()
+    for side in ("modern", "original"):
+        path = folder / f"test.{side}.nltktok"
+        path.write_text("word\n" * 1_462)
+        write_record(CATALOGUE.get("shakespeare"), path.name, sha256_of(path))
+    verify_sizes("shakespeare", cache)
+    former = path.stat()
+    path.write_text("ward\n" * 1_462)
+    os.utime(path, ns=(former.st_atime_ns, former.st_mtime_ns))
+    for _ in range(2):
+        with pytest.raises(PhmrunError, match=r"this is not the test\.original\.nltktok of shakespeare") as caught:
+            verify_sizes("shakespeare", cache)
+        assert caught.value.code is ExitCode.DATA
+        assert caught.value.where == str(path)
 
 
 @pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA is not set")
