@@ -195,6 +195,8 @@ def run(
 
     deadline = None if hours is None else time.monotonic() + 3600 * hours
     sweep_plan = planned(file, only, seeds, horizons=lengths)
+    if sweep_plan.sweep.file.budget and (script or executor is not ExecutorName.LOCAL):
+        raise PhmrunError("a budget of time is measured and trained on this machine", where="--executor, --script")
     # Tuning trials run on this machine only; a cluster gets the values that were chosen so far.
     if script or executor is not ExecutorName.LOCAL:
         sweep_plan = chosen(sweep_plan, runs_dir)
@@ -279,6 +281,9 @@ def search(
 
     variations = [read_variation(text) for text in vary]
     sweep_plan = planned(file, only, seeds)
+    if sweep_plan.sweep.file.budget:
+        hint = "Use the key `tune` of the file: its trials have the steps of their row."
+        raise PhmrunError("a sweep with a budget of time has no search", where=file, hint=hint)
     searches = sweep_search.search_around(sweep_plan, runs_dir, variations, trials=trials, jobs=jobs, threads=threads)
     raise typer.Exit(sweep_search.show(searches, as_json))
 
@@ -292,10 +297,10 @@ def cancel(file: File, seeds: Seeds = None, runs_dir: RunsDirectory = Path("runs
     from phmrun.cli import sweep_work
     from phmrun.sweeps.cell_status import survey
     from phmrun.sweeps.executors.slurm import cancel_jobs
-    from phmrun.sweeps.planning import planned
+    from phmrun.sweeps.planning import budgeted, planned
     from phmrun.sweeps.scheduler import cancel as end
 
-    sweep_plan = planned(file, seeds=seeds)
+    sweep_plan = budgeted(planned(file, seeds=seeds), runs_dir)
     place = sweep_work.workplace(sweep_plan, runs_dir)
     jobs = cancel_jobs(place.slurm)
     result = end(place, survey(sweep_plan, runs_dir))

@@ -44,6 +44,7 @@ class Entry:
     chose_settings: bool = False  # True if the row's tuned values were chosen with this seed
     choices: int = 0  # number of values among which its seed chose by itself; 0 unless it is a replicate
     indexed_dense: bool | None = None  # value of `dense` in the index of the runs; ``None`` if it is not from there
+    budget: str = ""  # equal training time of its sweep, as in "600 s of training"; empty if there is none
     diverged: bool = False  # True if training stopped at a loss or weight that is NaN or infinite
 
     def label(self, key: str) -> str:
@@ -87,12 +88,14 @@ class Entry:
     def length(self) -> str:
         """Length of training: "2,000 steps" or "10 epochs".
 
-        Both may be joined by "or". It is the steps made if there is a run that is not done, else the configured length;
-        empty if that names none.
+        Both may be joined by "or". It is the steps made if there is a run that is not done, else the sweep's budget of
+        time, else the configured length; empty if that names none.
         """
         status = self.run.status if self.run else None
         if status and status.state is not State.DONE:
             return f"{status.step:,} steps"
+        if self.budget:
+            return self.budget
         training = self.config.get("training")
         limits = [(training.get(f"max_{unit}"), unit) for unit in ("steps", "epochs")] if training else []
         return " or ".join(f"{limit:,} {unit}" for limit, unit in limits if limit)

@@ -12,10 +12,12 @@ from typing import Any
 from phmrun.config import Experiment, Option, Task
 from phmrun.config.identity import canonical_identity, changed_versions, digits_of, earlier_identities
 from phmrun.config.layering import OptionsOf
+from phmrun.errors import PhmrunError
 from phmrun.ledger.directory import directory_of
 from phmrun.ledger.listing import list_runs
 from phmrun.progress import waiting
 from phmrun.registry import TASKS, load_plugins, plugin_marks
+from phmrun.sweeps.budget import within_budget
 from phmrun.sweeps.file import Sweep, load_sweep
 from phmrun.sweeps.plan import SEED, Cell, Inspect, Inspected, Plan, fits, plan, read_selection, reseeded, varied
 from phmrun.sweeps.tuning import Tuned, settled, with_choices
@@ -41,9 +43,11 @@ def planned(
         horizons: Multiples of the length of training; the file's if empty.
 
     Raises:
-        PhmrunError: (exit 2) The file or a selection is invalid, or no cell is left.
+        PhmrunError: (exit 2) The file or a selection is invalid, no cell is left, or a file with a budget has horizons.
     """
     sweep, wanted = load_sweep(file), read_selection(only or [])
+    if horizons and sweep.file.budget:
+        raise PhmrunError("a sweep with a budget of time has no horizons", where="--horizons")
     if horizons:
         sweep = replace(sweep, file=sweep.file.model_copy(update={"horizons": list(horizons)}))
     with waiting("preparing"):
@@ -118,19 +122,33 @@ def maker(made: Plan, ledger: Path | None = None) -> Callable[[Cell, Mapping[str
 def tuned_rows(made: Plan, runs_dir: Path) -> list[Tuned]:
     """Return the rows of a sweep with their trials, from recorded runs.
 
-    The result is empty if the sweep tunes nothing.
+    They have the steps of the sweep's budget. The result is empty if the sweep tunes nothing.
     """
     tune = made.sweep.file.tune
-    return settled(made, runs_dir, tune, maker(made, runs_dir), replicates=made.sweep.file.replicates) if tune else []
+    if not tune:
+        return []
+    sweep_plan = budgeted(made, runs_dir)
+    return settled(sweep_plan, runs_dir, tune, maker(made, runs_dir), replicates=made.sweep.file.replicates)
 
 
-def chosen(made: Plan, runs_dir: Path) -> Plan:
-    """Return the plan with the best trials' values.
+def budgeted(sweep_plan: Plan, runs_dir: Path) -> Plan:
+    """Return the plan with the steps that fit into the sweep's budget.
 
-    It is unchanged if the sweep tunes nothing.
+    Cells without a calibration count as missing. The plan is unchanged without a budget.
     """
-    rows = tuned_rows(made, runs_dir)
-    return with_choices(made, rows, maker(made, runs_dir)) if rows else made
+    if not sweep_plan.sweep.file.budget:
+        return sweep_plan
+    return within_budget(sweep_plan, runs_dir, maker(sweep_plan, runs_dir))
+
+
+def chosen(sweep_plan: Plan, runs_dir: Path) -> Plan:
+    """Return the plan with the steps of its budget and the best trials' values.
+
+    It is unchanged if the sweep has no budget and tunes nothing.
+    """
+    sweep_plan = budgeted(sweep_plan, runs_dir)
+    rows = tuned_rows(sweep_plan, runs_dir)
+    return with_choices(sweep_plan, rows, maker(sweep_plan, runs_dir)) if rows else sweep_plan
 
 
 def recorded(

@@ -4,7 +4,7 @@ Imports torch to plan a sweep's file.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from phmrun.errors import ExitCode, PhmrunError
@@ -141,7 +141,9 @@ def results_of(plan: Plan, statuses: Iterable[CellStatus]) -> Results:
 
     A paper's table keeps its shape.
     """
-    entries = tuple(_entry(status) for status in statuses)
+    budget = plan.sweep.file.budget
+    equal = f"{budget.time:g} s of training" if budget else ""
+    entries = tuple(replace(_entry(status), budget=equal) for status in statuses)
     keys = tuple(dict.fromkeys(key for entry in entries for key in entry.at if key != SEED))
     sweep, table, shape = plan.sweep, plan.sweep.table, None
     if table:

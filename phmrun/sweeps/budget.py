@@ -1,0 +1,104 @@
+"""Equal training time: every row trains as many steps as fit into the same seconds.
+
+The seconds per step of a row are measured once, by a run of its first seed that a time limit ends: one row after the
+other, without validations. These runs are kept in ``.sweeps/NAME/calibration/``. The steps that follow are
+``training.max_steps`` of the row's runs, which end as done and can be reproduced on any machine.
+
+Imports no torch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from phmrun.ledger import Run
+from phmrun.ledger.directory import directory_of
+from phmrun.ledger.listing import summarise
+from phmrun.ledger.status import State
+from phmrun.sweeps.cell_status import CellStatus, look
+from phmrun.sweeps.plan import SEED, Cell, Make, Plan, reseeded
+from phmrun.sweeps.workplace import Workplace
+
+FOLDER = "calibration"  # directory of runs in the sweep's folder
+LEAST, MOST = 10.0, 60.0  # seconds of a calibration that is a tenth of the budget
+STEPS, EPOCHS = "training.max_steps", "training.max_epochs"
+NEVER = 10**9  # steps; more than a calibration can take
+
+
+def seconds_of_calibration(budget: float) -> int:
+    """Return the seconds of a row's calibration: a tenth of the budget.
+
+    It is at least 10 and at most 60 seconds, but no more than the budget, rounded up to whole seconds.
+    """
+    return max(1, -int(-min(budget, MOST, max(LEAST, budget / 10)) // 1))
+
+
+def calibration_dir(plan: Plan, runs_dir: Path) -> Path:
+    """Return the directory of a sweep's calibration runs."""
+    return Workplace(runs_dir, plan.sweep.name).path / FOLDER
+
+
+def calibrations(plan: Plan, runs_dir: Path, make: Make) -> list[CellStatus]:
+    """Return the calibration runs that are still to be run, one per row.
+
+    The list is empty without a budget. Cells that cannot be run have none.
+    """
+    budget = plan.sweep.file.budget
+    if budget is None:
+        return []
+    folder, seconds = calibration_dir(plan, runs_dir), seconds_of_calibration(budget.time)
+    rows = {tuple(text for key, text in cell.labels.items() if key != SEED): cell for cell in plan.cells if cell.run_id}
+    cells = [_calibration(plan, cell, seconds, make) for cell in rows.values()]
+    return [look(cell, folder) for cell in cells if seconds_per_step(folder, cell.run_id, seconds) is None]
+
+
+def within_budget(plan: Plan, runs_dir: Path, make: Make) -> Plan:
+    """Return the plan with the steps of each row that fit into its budget.
+
+    Cells of a row without a calibration count as missing. Without a budget the plan is unchanged.
+    """
+    budget = plan.sweep.file.budget
+    if budget is None:
+        return plan
+    folder, seconds = calibration_dir(plan, runs_dir), seconds_of_calibration(budget.time)
+    cells = []
+    for cell in plan.cells:
+        if cell.run_id is None:
+            cells.append(cell)
+            continue
+        pace = seconds_per_step(folder, _calibration(plan, cell, seconds, make).run_id, seconds)
+        if pace is None:
+            cells.append(replace(cell, searching=True))
+            continue
+        steps = {STEPS: max(1, round(budget.time / pace))}
+        cells.append(replace(make(cell, {**steps, EPOCHS: None}), at={**cell.at, **steps}))
+    return replace(plan, cells=cells)
+
+
+def seconds_per_step(folder: Path, run_id: str | None, seconds: int) -> float | None:
+    """Return the seconds per optimizer step of a calibration run.
+
+    They are measured between the first and the last row of its history, or over all steps if there are fewer than two
+    rows. None if the run is missing or was stopped before ``seconds``.
+    """
+    run = summarise(directory_of(folder, run_id)) if run_id else None
+    status = run.status if run else None
+    if run is None or status is None or status.seconds < seconds or not status.step or status.state is State.FAILED:
+        return None
+    rows = [(row["step"], row["time"]) for row in Run(run.path).history.rows() if "time" in row]
+    (first, began), (last, ended) = (rows[0], rows[-1]) if len(rows) > 1 else ((0, 0.0), (status.step, status.seconds))
+    return float(ended - began) / (last - first)
+
+
+def _calibration(plan: Plan, cell: Cell, seconds: int, make: Make) -> Cell:
+    """Return the calibration run of a cell's row: the sweep's first seed, stopped after ``seconds``."""
+    values: Mapping[str, Any] = {
+        STEPS: NEVER,
+        EPOCHS: None,
+        "training.max_time": f"{seconds // 3600:02}:{seconds % 3600 // 60:02}:{seconds % 60:02}",
+        "training.validate_every": NEVER,
+        "training.patience": 0,
+    }
+    first = reseeded(cell, plan.sweep.seeds()[0])
+    return replace(make(first, values), at=first.at)
