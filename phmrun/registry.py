@@ -168,9 +168,9 @@ def networks(family: str) -> Registry:
 
 
 def _title_of(value: Any) -> str:
-    """Return the qualified name or the text of an object, without addresses.
+    """Return an object's ``__qualname__``, else its text without memory addresses.
 
-    It is the same if a plug-in file is loaded again.
+    The module is not part of it, so it is the same if a plug-in file is loaded again.
     """
     return re.sub(" at 0x[0-9a-f]+", "", str(getattr(value, "__qualname__", value)))
 
@@ -249,7 +249,8 @@ def all_announcements() -> tuple[Announcement, ...]:
 def load_plugin(path: Path) -> str:
     """Import a plug-in file, and return its SHA-256.
 
-    The file registers its objects. A :class:`PhmrunError` of the file itself is passed on.
+    Each call executes the file, also if it was loaded before. The file registers its objects. A :class:`PhmrunError` of
+    the file itself is passed on.
 
     Raises:
         PhmrunError: (exit 2) The file does not exist, is not a Python file, or raises an error.

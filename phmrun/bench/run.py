@@ -86,12 +86,16 @@ class Phase:
 
     @property
     def ratios(self) -> dict[str, float]:
-        """Speed of the run's model / the opponent's, by opponent."""
+        """Speed of the run's model / the opponent's, by opponent; empty without any."""
         first, *others = self.timings
         return {name: self.timings[name].ratio(self.timings[first]) for name in others}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the measurements as a dictionary for JSON."""
+        """Return the measurements as a JSON object, always with the same keys.
+
+        "phase", "unit" (per second), "amount", "steps", "rates" and "ratios" by system, "seconds" (lists by system),
+        "peak_memory_bytes", "application" (or None), and "profile", a list that is empty without one.
+        """
         return {
             "phase": self.name,
             "unit": f"{self.unit}/s",
@@ -126,9 +130,9 @@ class Report:
         }
 
     def record(self) -> None:
-        """Write the run's own times, by phase, into its directory.
+        """Add the run's own times, by phase, to its ``bench.json``.
 
-        Times of opponents are left out; only their names are written.
+        Phases of the same name are replaced. The opponents' times are left out; only their names are written.
         """
         measured = now()
         self.run.add_bench(
@@ -338,8 +342,9 @@ def sampled_lines(data: DataModule, count: int) -> tuple[list[str], int, int]:
 def _decoding(ours: Ours, data: ParallelData, amount: Amount, *, exact: bool) -> Iterator[tuple[Phase, Prepare]]:
     """Yield phases of greedy search and of beam 5 for each batch size.
 
-    Batch sizes ascend. Sentences are sorted by length, and evenly spaced batches of them are taken. Limits of length
-    are those of the search; if ``exact``, each sentence gets the longest reference of its batch.
+    The unit of each is sentences. Batch sizes ascend. Sentences of the test split (without one, of the validation
+    split) are sorted by length, and evenly spaced batches of them are taken. Limits of length are those of the search.
+    If ``exact``, each sentence gets as many tokens as the longest reference of its batch.
     """
     pairs = list(read_parallel(*(data.files.get("test") or data.files["dev"])))
     sources = data.vocabulary.source.encode_all([source for source, _ in pairs])
@@ -363,9 +368,9 @@ def _decoding(ours: Ours, data: ParallelData, amount: Amount, *, exact: bool) ->
 
 
 def evenly(total: int, count: int) -> list[int]:
-    """Return ``count`` distinct, evenly spaced numbers from 0 to ``total`` − 1.
+    """Return ``count`` distinct, evenly spaced numbers, 0 and ``total`` − 1 included.
 
-    Returns all numbers if ``total`` is smaller, none if it is 0; a ``count`` below 1 counts as 1.
+    Returns all numbers if ``total`` is smaller, none if it is 0. A ``count`` of 1 or less gives 0 only.
     """
     return [round(number) for number in np.linspace(0, total - 1, max(1, min(count, total)))] if total else []
 

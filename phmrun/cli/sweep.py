@@ -41,10 +41,12 @@ class _RunByDefault(TyperGroup):
     """Group whose default verb is run: `sweep FILE` is `sweep run FILE`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; without a verb, run is inserted.
+        """Parse the arguments; unless the first is a verb or help, run is inserted.
+
+        So ``sweep --plan FILE`` is ``sweep run --plan FILE``. Without arguments, nothing is inserted.
 
         Raises:
-            PhmrunError: A misspelled verb stands before a file.
+            PhmrunError: The first word resembles a verb, and another word follows.
         """
         named = not args or args[0] in self.commands or args[0] in ("-h", "--help")
         if not named and len(args) > 1 and nearest(args[0], self.commands) and not args[1].startswith("-"):
@@ -319,7 +321,7 @@ def cancel(file: File, seeds: Seeds = None, runs_dir: RunsDirectory = Path("runs
 def _standing(
     file: str, only: list[str] | None, seeds: int | None, runs_dir: Path, horizons: Sequence[float] = ()
 ) -> "tuple[Plan, list[CellStatus]]":
-    """Return a sweep's plan and the states of its cells.
+    """Return a sweep's plan, with tuned values chosen so far, and its cells' states.
 
     Cells whose data are not on this machine have the state on record, if there is a run.
     """

@@ -141,7 +141,9 @@ def is_archive(path: Path) -> bool:
 
 
 def members(archive: Path) -> list[str]:
-    """Return the names of the regular files in an archive, without unsafe names.
+    """Return the names of the files in an archive, without unsafe names.
+
+    Directories are left out, and links in tar archives; :func:`extract` refuses links in zip archives.
 
     Raises:
         PhmrunError: (exit 3) The archive is damaged or holds more than ``MOST_MEMBERS`` files.
@@ -203,7 +205,8 @@ def _tar_member(archive: Path, member: str) -> Iterator[IO[bytes]]:
 def _entries(packed: tarfile.TarFile, archive: Path) -> Iterator[tarfile.TarInfo]:
     """Yield the entries of a tar archive.
 
-    Skipped content counts towards the size limit, since it is unpacked too.
+    Skipped content counts towards the size limit, since it is unpacked too. Sizes count when the next entry is read, so
+    the entry that exceeds the limit is still yielded.
 
     Raises:
         PhmrunError: (exit 3) There are too many entries, or they exceed :func:`largest`.

@@ -85,9 +85,12 @@ class DataModule(Generic[V]):
             raise PhmrunError(f"there are no {split} data", where="data", hint=hint, code=ExitCode.DATA)
 
     def sources(self, split: str) -> Sequence[Path]:
-        """Return the files of a split: those of its entries that are paths.
+        """Return the files of a split: its entry or entries that are paths.
 
         A module whose ``files`` are not paths overrides it.
+
+        Raises:
+            KeyError: There is no such split.
         """
         files = self.files[split]
         paths = files if isinstance(files, list | tuple) else (files,)

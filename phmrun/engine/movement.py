@@ -115,6 +115,8 @@ def first_steps(
 ) -> Iterator[tuple[nn.Parameter, float]]:
     """Yield each factor with m_f / m_D, once for each of its maps.
 
+    The gradient of a shared factor is the sum over its maps. Factors are changed for a moment, and restored.
+
     Args:
         maps: Structures by name, in float64.
         gradients: ∂L/∂W by name; maps without one, or with zeros, are left out.
@@ -170,13 +172,13 @@ def _norm(change: Tensor, covariance: Tensor | None) -> float:
 def balance(network: nn.Module, measured: Mapping[str, Movement], optimizer: str) -> list[str]:
     """Rescale the factors of each map in place, so that equal steps move alike.
 
-    W stays the same. A factor is multiplied by (m_f / m)^(1/e), with the geometric mean m of the map's factors. The
-    exponent e is 1 for Adam and 2 for gradient descent; LAMB's steps are relative to a factor's norm already, and
-    nothing is done.
+    W stays the same. A factor is multiplied by (m_f / m)^(1/e), rounded to a power of 2^(1/8), with the geometric mean
+    m of the map's factors. The exponent e is 1 for Adam and 2 for gradient descent. LAMB's steps are relative to a
+    factor's norm already, and nothing is done.
 
     Returns:
-        Names of the maps that are rescaled. Maps with shared factors, and maps whose W would change, are left as they
-        are.
+        Names of the maps that are rescaled. These are left as they are: maps of one factor, with a shared factor, with
+        a factor that is not in ``measured`` or moves nothing, and maps whose W would change.
     """
     rule = optimizer_kind(optimizer).rule
     names = {id(parameter): name for name, parameter in network.named_parameters()}

@@ -155,7 +155,8 @@ def compare(run: Run, again: Run) -> Reproduction:
 def _as_before(config: Experiment, segments: Sequence[Mapping[str, Any]]) -> Experiment:
     """Return the config with hardware settings and threads of the run's first process.
 
-    Without a record, the config's own. W&B and the time limit are switched off.
+    Hardware settings that its record lacks have their defaults; threads are then the config's. With no record at all,
+    the hardware section is unchanged. W&B and the time limit are always switched off.
     """
     hardware = config.hardware
     if segments:
@@ -248,7 +249,8 @@ def _compared_weights(run: Run, again: Run) -> tuple[int, tuple[WeightDifference
 def _compared_checksums(run: Run, again: Run) -> tuple[int, tuple[WeightDifference, ...]]:
     """Return the number of the repetition's tensors, and the checkpoints that differ.
 
-    For a run that has only the checksums of its weights on record.
+    For a run that has only the checksums of its weights on record: its checkpoints are compared, and a file that the
+    repetition lacks differs. Further checkpoints of the repetition do not count.
     """
     recorded = parsed(read_regular(run.path / WEIGHTS))
     paths = {name: again.checkpoints / name for name in recorded}

@@ -244,6 +244,8 @@ def _check_memory(
 ) -> None:
     """Check that a layer's structure would not have more numbers than the file.
 
+    The layer's first own matrix is counted: of an LSTM, one gate of it. A layer without a matrix passes.
+
     Raises:
         PhmrunError: (exit 3) It would have more.
     """
@@ -292,7 +294,10 @@ def _recipe(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any]:
 
 
 def _is_recipe(recipe: Any) -> bool:
-    """Return whether a recipe has all keys, each of the right type."""
+    """Return True if a recipe has this format and all keys, each of the right type.
+
+    "base" and "int8" may be missing. Other keys are not checked.
+    """
 
     def is_step(step: Any) -> bool:
         """Return whether a step has its three keys, each of the right type."""
@@ -376,9 +381,9 @@ def _check_shapes(
 
 
 def _base(model: nn.Module) -> dict[str, Tensor]:
-    """Return the frozen parameters outside of updates, by name.
+    """Return the frozen parameters outside of updates (structure ``added``), by name.
 
-    Empty without updates of frozen weights.
+    Frozen weights inside an update are left out. Empty if the model has no updates.
     """
     structures = [module for module in model.modules() if isinstance(module, Structure)]
     updates = [structure for structure in structures if structure.updates(**structure.options)]
@@ -393,7 +398,7 @@ def _base(model: nn.Module) -> dict[str, Tensor]:
 def _digest(tensors: Mapping[str, Tensor | None]) -> str:
     """Return a SHA-256 of names, types, shapes and bits, in hexadecimal.
 
-    None stands for a missing tensor.
+    The order of the mapping counts. None stands for a missing tensor.
     """
     digest = hashlib.sha256()
     for name, tensor in tensors.items():

@@ -58,7 +58,8 @@ class Claim(Section):
         """Check that a claim has two cells, and a share for sizes.
 
         Raises:
-            ValueError: It names one cell, or a share is set for another claim than one on size, or missing.
+            ValueError: Neither ``against`` nor ``against_column`` is set. Or a share is set for another claim than one
+                on size, or missing.
         """
         if self.against is None and self.against_column is None:
             raise ValueError(f"the claim {self.name} names one cell: give against or against_column")
@@ -108,9 +109,10 @@ class Finding:
     command: str = ""  # command that decides it
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields for JSON, with those of the claim.
+        """Return the finding as a JSON object.
 
-        Empty texts become ``None``.
+        Of the claim it has "name", "says", "table", "row", "column", "claim", "margin" (None unless "close"), and
+        "against", the other cell as "row / column". Empty texts become ``None``.
         """
         claim = self.claim
         return {
@@ -140,6 +142,8 @@ Measured = Callable[[str, Claim], tuple[Difference | None, tuple[int, int]]]
 
 def load_claims(paper: str = "all") -> list[ClaimsFile]:
     """Load the claims of one paper, or of all papers.
+
+    The list is empty for a known paper without claims.
 
     Raises:
         PhmrunError: (exit 2) The paper is unknown, a file is malformed, or a claim names a cell that its table lacks.
@@ -257,7 +261,8 @@ def printed_difference(table: PaperTable, claim: Claim) -> float | None:
 def _command(file: str, claim: Claim) -> str:
     """Return the sweep command that trains the runs of a claim with five seeds.
 
-    It selects the claim's rows, and its columns if those of the table differ in settings.
+    It is ``phmrun sweep FILE --only 'row=…' … --seeds 5``. Columns are selected, too, if those of the table differ in
+    settings.
     """
     (row, column), (other, against) = claim.cells
     only = [f"--only 'row={label}'" for label in dict.fromkeys((row, other))]
@@ -312,7 +317,8 @@ class Evidence:
     def share_of(self, file: str, claim: Claim) -> float:
         """Return the parameters of a claim's row divided by the other row's.
 
-        They are counted on the networks.
+        They are counted on the networks, by the measure of the row or else of the column ("total" by default), without
+        the parts that the column leaves out.
         """
         table = load_table(file)
         counts = []

@@ -168,7 +168,12 @@ class ParallelData(BucketedData[Vocabularies]):
         return store.source.lengths, store.target.lengths
 
     def inputs(self, split: str) -> Iterator[str]:
-        """Yield the source sentences of a split."""
+        """Yield the source sentences of a split; both files are read and checked.
+
+        Raises:
+            KeyError: There is no such split.
+            PhmrunError: (exit 3) A file is missing or malformed, or they have different numbers of lines.
+        """
         return (source for source, _ in read_parallel(*self.files[split]))
 
 
@@ -219,7 +224,7 @@ def build_parallel_data(config: SequenceToSequenceExperiment, cache: Path, built
 def corpus(data: ParallelDataConfig, cache: Path, builtin: Builtin) -> ParallelCorpus:
     """Return the corpus of a data section: built-in, user files or a dataset.
 
-    A warning is logged if source and target of a split have the same content.
+    A warning is logged if source and target of a split of user files have the same content.
 
     Raises:
         PhmrunError: The run has no data, or they are not on this machine (exit 3); a language is missing (exit 2).
@@ -270,7 +275,7 @@ def own_files(data: ParallelDataConfig) -> Files:
 
 
 def _file(data: ParallelDataConfig, split: str, side: str, language: str) -> Path | None:
-    """Return the file of a side of a split.
+    """Return the file of a side of a split: by the prefix if there is one, else by name.
 
     None without a name and prefix, or if a prefix has no file for an optional split. The test set is optional, and the
     validation set with ``hold_out``. With a prefix, files may end in ``.gz``.

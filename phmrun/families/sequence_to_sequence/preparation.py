@@ -207,7 +207,10 @@ def _encode(
 
 
 def _described(vocabularies: Vocabularies) -> dict[str, Any]:
-    """Return kind, joining and sizes of the vocabularies, for statistics."""
+    """Return facts of the vocabularies for statistics.
+
+    "kind", "joint", and for "source" and "target" each a dictionary: "size" (padded), "entries" and "requested".
+    """
     sizes = {
         side: {"size": len(vocabulary), "entries": vocabulary.entries, "requested": vocabulary.requested}
         for side, vocabulary in (("source", vocabularies.source), ("target", vocabularies.target))

@@ -147,10 +147,11 @@ class Guided(Structure):
 def parse_options(of: str, text: str) -> dict[str, Any]:
     """Return the options of structure ``of`` from a text, in their types.
 
-    An example is ``"n=8 variant=released"``. Options are separated by spaces or commas.
+    An example is ``"n=8 variant=released"``. Options are separated by spaces or commas. Of an option that occurs twice,
+    the last value counts; options that do not occur are left out.
 
     Raises:
-        PhmrunError: The structure or option is unknown, or a value is invalid.
+        PhmrunError: The structure or option is unknown, or a value is invalid or missing.
     """
     parts = (part.partition("=") for part in text.replace(",", " ").split())
     return checked_options(of, {name: value for name, _, value in parts})

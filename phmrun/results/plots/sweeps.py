@@ -66,8 +66,11 @@ def draw_pareto(
 def legible(sizes: Sequence[float], least: float = 0.05) -> list[float]:
     """Return the sizes to label on a logarithmic axis.
 
-    They are distinct, ascending, and do not overlap. Of two that would overlap, the smaller is kept. ``least`` is the
-    smallest distance of labels, as a share of the axis.
+    They are distinct, ascending, and do not overlap. Of two that would overlap, the smaller is kept.
+
+    Args:
+        sizes: Sizes, at least one, above 0.
+        least: Smallest distance of labels, as a share of the axis.
     """
     ordered = sorted(set(sizes))
     room = least * math.log(ordered[-1] / ordered[0])
