@@ -28,8 +28,8 @@ _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 def facts() -> dict[str, Any]:
     """Return the facts of the machine that figures depend on, for JSON.
 
-    They are processor, instruction set, BLAS, threads, clock ("CPU time" with one thread, else "wall"), cache, GPU
-    (None without one), versions and load.
+    Keys: "processor", "instruction_set", "blas" ("MKL" or "other"), "threads", "clock" ("CPU time" with one thread,
+    else "wall"), "last_level_cache_bytes", "gpu" (None without one), "torch" and "python" (versions), "load_average".
     """
     return {
         "processor": processor(),

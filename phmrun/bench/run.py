@@ -120,7 +120,10 @@ class Report:
     phases: list[Phase]  # measured phases
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as a dictionary for JSON."""
+        """Return the report as a JSON object.
+
+        Keys: "run_id", "run_dir", "layer", "machine", and "phases" as by :meth:`Phase.to_json`.
+        """
         return {
             "run_id": self.run.id,
             "run_dir": str(self.run.path),

@@ -49,7 +49,7 @@ class Format:
 
     @property
     def label(self) -> str:
-        """Name for tables: ``safetensors factored int8``."""
+        """Name for tables: ``safetensors factored int8``; precision "none" is left out."""
         kept = " factored" if self.factored else ""
         return f"{self.name}{kept}{'' if self.precision == 'none' else f' {self.precision}'}"
 
@@ -94,7 +94,7 @@ def formats_of(trained: TrainedModel) -> list[Format]:
     """Return the installed formats that fit the run, the checkpoint first.
 
     Factors need a structure other than dense, ONNX and torch.export a traceable network, CTranslate2 a translation
-    task.
+    task. Safetensors, ONNX and CTranslate2 come in full precision, bfloat16 and int8, the others in full precision.
     """
     program = trained.module.export_graph()
     factored = [False, True] if _is_structured(trained) else [False]

@@ -336,7 +336,7 @@ def _report(error: BaseException, arguments: Sequence[str]) -> int:
 def _flushed(code: str | int | None) -> str | int | None:
     """Flush standard output and return ``code`` unchanged.
 
-    A closed pipe is no error.
+    A closed pipe is no error; later output is then discarded.
     """
     try:
         sys.stdout.flush()

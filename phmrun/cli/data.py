@@ -261,9 +261,9 @@ def formats(
 
 
 def _summary(dataset: Dataset) -> dict[str, Any]:
-    """Return a dataset's facts for JSON, such as name, sizes and folder.
+    """Return a dataset's facts for JSON, as on this machine.
 
-    Others are presence, splits, tasks, license and format.
+    Keys: name, here, splits_here, splits, generated, tasks, summary, licence, homepage, format, sizes, bytes, folder.
     """
     return {
         "name": dataset.name,

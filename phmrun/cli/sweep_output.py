@@ -64,7 +64,8 @@ def show(plan: Plan, statuses: Sequence[CellStatus], slots: int, as_json: bool) 
 def facts(plan: Plan, statuses: Sequence[CellStatus], slots: int) -> dict[str, Any]:
     """Return the plan, the states of all cells and the remaining seconds, for JSON.
 
-    ``slots`` is the number of parallel runs.
+    Keys: "sweep", "title", "cells", "counts" by state, and "seconds_left", None if it cannot be estimated. ``slots`` is
+    the number of parallel runs.
     """
     cells = [
         {

@@ -348,8 +348,8 @@ class _Merged:
         """Merge a section of a source, in place.
 
         ``prefix`` is its dotted key with a final dot. A changed structure first removes the layer's earlier values.
-        Presets come before the section's own keys. Unknown keys and values in place of sections are recorded as
-        problems; a null section changes nothing.
+        Presets come before the section's own keys. A text in place of a layer's section is its structure. Unknown keys,
+        and other values in place of sections, are recorded as problems; a null section changes nothing.
         """
         if issubclass(section, LayerConfig):
             before = self.values.get(f"{prefix}structure", section.model_fields["structure"].default)

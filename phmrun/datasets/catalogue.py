@@ -307,8 +307,10 @@ def _part(entry: Any, archives: Mapping[str, Remote], where: str) -> Part:
 def _remote(entry: Mapping[str, Any], where: str, *, needs_address: bool) -> Remote:
     """Build a remote file, after a check of path, addresses, checksum and size.
 
+    Addresses are https, or also http with a checksum. Addresses, checksum and size may be missing.
+
     Raises:
-        PhmrunError: One of them is invalid; ``needs_address`` requires an address.
+        PhmrunError: One of them is invalid, or ``needs_address`` is True and there is no address.
     """
     path, sha256, size = entry.get("path"), entry.get("sha256"), entry.get("bytes")
     urls = tuple(entry.get("urls") or ())

@@ -307,7 +307,8 @@ class ResumingDownload:
     def _transfer(self, url: str) -> None:
         """Send one request, and append to ``part`` if the server continues it.
 
-        Otherwise ``part`` is written from the start.
+        Otherwise ``part`` is written from the start. It is removed if the server says that it is too long, or sends
+        more than the limit.
 
         Raises:
             requests.RequestException: The server refuses, or sends more than the limit.

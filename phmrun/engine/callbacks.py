@@ -157,7 +157,10 @@ class Randomness(Callback):
 
 
 def random_states() -> dict[str, Any]:
-    """Return all global random states in types that load with ``weights_only=True``."""
+    """Return the global random states of torch, CUDA, Python and NumPy, by name.
+
+    Their types load with ``weights_only=True``. "cuda" is an empty list without a GPU.
+    """
     version, internal, gauss = random.getstate()
     name, keys, position, has_gauss, cached = np.random.get_state()
     return {
@@ -329,10 +332,11 @@ class Validation(Callback):
     def _score(self, trainer: pl.Trainer, module: Any) -> float:
         """Record the scores, save better weights, and return the monitored score.
 
-        Updates ``best``, ``best_step`` and ``waited``.
+        Scores of decoding are computed only if the monitored one is not among those of the loss. Updates ``best``,
+        ``best_step`` and ``waited``. The first process saves.
 
         Raises:
-            PhmrunError: (exit 4) The loss is not finite, or the monitored score is NaN.
+            PhmrunError: (exit 4) The loss is not finite, or the monitored score is NaN; recorded before.
         """
         data, objective = trainer.datamodule.source, module.objective  # type: ignore[attr-defined]
         scores = objective.validate(data.validation_batches())

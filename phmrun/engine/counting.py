@@ -127,8 +127,9 @@ def _separate(network: nn.Module, adapters: Sequence[Structure], total: int, hel
 def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
     """Yield an entry for each module that has parameters, in the network's order.
 
+    Keys: "name", "scope", "structure" (or None), "kind" ("matrix", "norm" or "other"), "count", "dense" and "shape".
     Shared parameters are counted at their first module, temporary ones not at all. Without a structure, ``dense`` is
-    the count itself.
+    the count itself, and ``shape`` a list of all parameters' shapes.
     """
     seen: set[int] = set()
     for name, module in network.named_modules():

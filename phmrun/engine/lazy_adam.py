@@ -66,7 +66,8 @@ class LazyAdam(Optimizer):
     def _update(self, parameter: Tensor, group: dict[str, Any]) -> Tensor:
         """Return the update of a parameter ``[…]``, and advance its state in place.
 
-        State is created at the first call. In lazy groups, rows whose gradient is zero get 0 and keep their state.
+        The learning rate is included. Numbers of the gradient that are not finite count as 0. State is created at the
+        first call. In lazy groups, rows whose gradient is zero get 0 and keep their state.
         """
         gradient = torch.nan_to_num(parameter.grad, 0.0, 0.0, 0.0)  # type: ignore[arg-type]
         state, (mean_decay, square_decay) = self.state[parameter], group["betas"]

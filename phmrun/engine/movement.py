@@ -55,7 +55,7 @@ class Movement:
 
 
 def rounded(value: float) -> float:
-    """Return the nearest power of 2^(1/8)."""
+    """Return the power of 2^(1/8) nearest to a positive number."""
     return float(2 ** (round(FINENESS * math.log2(value)) / FINENESS))
 
 

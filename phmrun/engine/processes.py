@@ -188,9 +188,9 @@ _MOST = 2**31 - 1
 def keep_freed_memory() -> bool:
     """Make glibc keep freed memory for the rest of the process.
 
-    Return True if it does. By default, glibc returns large freed blocks to the system, which clears each page of the
-    next block. That takes up to 40 % of the CPU time of a training step with tensors of tens of megabytes. Peak memory
-    is unchanged. Other C libraries are not changed. Only the first call has an effect.
+    Return True if it does, False without glibc. By default, glibc returns large freed blocks to the system, which
+    clears each page of the next block. That takes up to 40 % of the CPU time of a training step with tensors of tens of
+    megabytes. Peak memory is unchanged. Only the first call has an effect; later ones return its result.
     """
     try:
         set_option = ctypes.CDLL(None).mallopt

@@ -148,7 +148,7 @@ class Meter(Callback):
         self._marked = (0.0, 0)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sums since the last row, and the seconds of training.
+        """Return the sums since the last row, "nll" and "units", and "seconds" of training.
 
         Sums are lists over processes. Pending losses are added first.
 
@@ -217,7 +217,8 @@ class Meter(Callback):
     def _write(self, trainer: pl.Trainer) -> None:
         """Record a row with the mean loss since the last one, and reset the sums.
 
-        The mean is over all processes.
+        The mean is over all processes. The row has step, time (seconds), loss, learning rate, and units per second of
+        all processes.
         """
         totals = torch.tensor([self.nll, float(self.units)], dtype=torch.float64, device=trainer.strategy.root_device)
         totals = trainer.strategy.reduce(totals, reduce_op="sum")

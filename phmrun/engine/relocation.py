@@ -43,7 +43,11 @@ def with_files_below(config: Experiment, record: DataRecord, roots: Sequence[Pat
 
 
 def _files_below(roots: Sequence[Path]) -> Iterator[Path]:
-    """Yield all files below folders, and ``roots`` that are files."""
+    """Yield all files below folders, and ``roots`` that are files.
+
+    Raises:
+        PhmrunError: (exit 3) A root does not exist.
+    """
     for root in roots:
         if not root.exists():
             raise PhmrunError("there is no such folder", where=f"--data-dir {root}", code=ExitCode.DATA)

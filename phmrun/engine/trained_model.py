@@ -257,7 +257,8 @@ def require_unbroken(run: Run) -> None:
 def require_same_mathematics(run: Run, config: Experiment) -> None:
     """Check that this release has the same mathematics as a run.
 
-    Networks, decoders and metrics have versions, which change with what they compute.
+    Networks, decoders and metrics have versions, which change with what they compute. Versions are read from the
+    manifest. A run without a recorded identity is compared by its id, and passes if its id does not tell.
 
     Raises:
         PhmrunError: (exit 3) A version differs; names it.

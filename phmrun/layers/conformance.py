@@ -136,7 +136,10 @@ def _attempt(structure: type, where: str, action: Callable[[], Result]) -> Resul
 
 
 def _slip(structure: type, fault: str, hint: str | None = None) -> PhmrunError:
-    """Return an error about a faulty class, with the place of its source."""
+    """Return an error about a faulty class, with the place of its source.
+
+    Without source, the place is its module.
+    """
     try:
         where = f"{inspect.getsourcefile(structure)}:{inspect.getsourcelines(structure)[1]}"
     except (OSError, TypeError):

@@ -40,7 +40,8 @@ def released_groups(depth: int, max_groups: int) -> list[int]:
 def released_maps(start: int, widest: int, end: int, depth: int, max_groups: int) -> list[GroupMap]:
     """Return the sizes of the N group transforms.
 
-    All except the first also read the ``start`` inputs.
+    Widths grow evenly from ``start`` to ``widest``, rounded up to multiples of 8 and of the groups; the last is
+    ``end``. All except the first also read the ``start`` inputs.
     """
     groups = released_groups(depth, max_groups)
     maps, inputs = [], start

@@ -116,6 +116,8 @@ LISTENERS.append(attach)
 def register() -> tuple[type[Any], type[Any]]:
     """Register quantizer and configuration with transformers, and return both classes.
 
+    Only the first call registers.
+
     Raises:
         PhmrunError: transformers is not installed.
     """

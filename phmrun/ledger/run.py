@@ -140,14 +140,14 @@ class Run:
     def set_state(self, state: State, reason: str | None = None, **facts: Any) -> Status:
         """Write a new state, and return the status.
 
-        Times, host and process id are set. ``started`` is set by the first RUNNING; ``ended`` is set by DONE, FAILED
-        and INTERRUPTED, and cleared by others.
+        Times, host and process id are set. ``started`` is set by the first RUNNING and then kept; ``ended`` is set by
+        DONE, FAILED and INTERRUPTED, and cleared by others.
 
         Args:
             state: New state.
-            reason: Cause of the state in a phrase.
-            facts: ``step`` (optimizer steps) and ``seconds`` (of training) replace the previous values; other facts
-                are added to ``about``.
+            reason: Cause of the state in a phrase; None clears the previous one.
+            facts: ``step`` (optimizer steps) and ``seconds`` (of training, rounded to 1 ms) replace the previous
+                values; other facts are added to ``about``.
         """
         before = self._read_status()
         moment = now()

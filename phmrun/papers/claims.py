@@ -111,8 +111,8 @@ class Finding:
     def as_dict(self) -> dict[str, Any]:
         """Return the finding as a JSON object.
 
-        Of the claim it has "name", "says", "table", "row", "column", "claim", "margin" (None unless "close"), and
-        "against", the other cell as "row / column". Empty texts become ``None``.
+        It has the fields of the finding, and of the claim "name", "says", "table", "row", "column", "claim", "margin"
+        (None unless "close"), and "against", the other cell as "row / column". Empty texts become ``None``.
         """
         claim = self.claim
         return {

@@ -113,6 +113,8 @@ def page_of(folder: Path) -> Page:
 def _load_questions(folder: Path) -> Questions:
     """Read ``questions.yaml`` of a folder.
 
+    Without that file, each sweep of the folder is a section, in alphabetical order, and a note says so.
+
     Raises:
         PhmrunError: (exit 3) The file cannot be read, or a value is not valid; names the first such key. (exit 2) It is
             not YAML.

@@ -85,7 +85,7 @@ def _interval(values: Sequence[float], level: float, runs: int) -> tuple[float, 
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """Return the regularized incomplete beta function I_x(a, b)."""
+    """Return the regularized incomplete beta function I_x(a, b): 0 for x ≤ 0, 1 for x ≥ 1."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     # The continued fraction converges fast only below this point; above it, the other tail is computed.

@@ -56,7 +56,8 @@ def calibrations(plan: Plan, runs_dir: Path, make: Make) -> list[CellStatus]:
 def within_budget(plan: Plan, runs_dir: Path, make: Make) -> Plan:
     """Return the plan with the steps of each row that fit into its budget.
 
-    Cells of a row without a calibration count as missing. Without a budget the plan is unchanged.
+    They are the budget's seconds / seconds per step, rounded, at least 1. Cells of a row without a calibration are
+    marked as searching. Without a budget the plan is unchanged, as are cells that cannot run.
     """
     budget = plan.sweep.file.budget
     if budget is None:

@@ -197,7 +197,7 @@ class Search:
     def _served(self, run: Run, item: Format) -> dict[str, Any]:
         """Return the measurements of a format.
 
-        Those on record are read; new ones are written into :attr:`folder`.
+        Those on record are read; missing or damaged ones are measured and written into :attr:`folder`.
         """
         path = self.folder / f"{run.id} {item.label} {self.goal.split}.json"
         try:

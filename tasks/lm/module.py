@@ -134,9 +134,9 @@ class LanguageModelModule(TrainingModule):
         return {**scores, "perplexity": perplexity(scores["loss"])}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the states of all processes to the checkpoint.
+        """Add the training states of all processes to the checkpoint, in place.
 
-        Each is ``[processes, batch, …]``.
+        Each is ``[processes, batch, …]``; there is none before the first step.
         """
         state = self.memory.get(True, ())
         world = self.trainer.world_size if self.trainer is not None else 1

@@ -75,7 +75,8 @@ class SentenceClassifier:
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
         """Yield the label of each line and its probability, separated by a tab.
 
-        Values have the probabilities of all labels. Lines are read in chunks, one by one if ``batch`` is 1.
+        The probability has 4 decimals in the text, 6 in the values, which have the probabilities of all labels. Lines
+        are read in chunks, one by one if ``batch`` is 1.
 
         Raises:
             PhmrunError: (exit 3) A line does not have the number of sentences of an item.

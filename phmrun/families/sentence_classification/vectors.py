@@ -81,6 +81,8 @@ def open_vectors(path: Path, cache: Path) -> WordVectors:
 def _convert(path: Path, directory: Path) -> dict[str, int]:
     """Convert the text file to ``words.txt`` and ``vectors.bin`` in ``directory``.
 
+    A first line of two whole numbers is a header and skipped. The first vector decides the width.
+
     Returns:
         ``words``, the number of words, and ``width``.
 

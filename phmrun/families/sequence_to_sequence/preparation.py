@@ -176,7 +176,10 @@ def _encode(
 ) -> dict[str, Any]:
     """Write a split to its two stores, chunk by chunk.
 
-    Return its statistics. Pairs of the training split with more than ``max_length`` tokens on a side are left out.
+    Pairs of the training split with more than ``max_length`` tokens on a side are left out; other splits keep all.
+
+    Returns:
+        "sentences" (pairs written), "dropped" (pairs left out), and statistics of "source" and "target".
 
     Raises:
         PhmrunError: (exit 3) No pair is left.

@@ -106,7 +106,7 @@ class PHM(Structure):
     def mixers(self) -> Tensor:
         """Return A ``[n, n, n]`` of the formula, differentiable.
 
-        It is computed from A and B for the variant.
+        With a B, it is A ⊙ σ(B). For variants other than "paper", A'_i[a, b] = [a = i]·rowsum(A_i)[b].
         """
         a = self.a if self.b is None else self.a * torch.sigmoid(self.b)
         if self.variant == "paper":
