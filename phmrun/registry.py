@@ -95,6 +95,7 @@ class Registry:
 
         Raises:
             PhmrunError: (exit 2) The name is unknown, or two packages announce it.
+            ImportError, AttributeError: The announced module or object does not exist.
         """
         if name not in self:
             raise unknown(self.kind, name, self.names(), where=where)

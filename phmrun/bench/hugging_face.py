@@ -150,7 +150,7 @@ class HuggingFace:
 
 
 def has_place_for(network: Transformer, model: Any) -> bool:
-    """Return whether M2M100 can hold a network's weights.
+    """Return True if M2M100 can hold a network's weights.
 
     It needs sinusoidal positions, pre-norm with layer normalization, ReLU, one table for all, no upsampling, no head
     width of its own and no output bias.

@@ -100,7 +100,7 @@ def peak_memory(device: torch.device | str) -> Iterator[Callable[[], int]]:
 
 
 def release_unused() -> None:
-    """Return unused memory of glibc's allocator to the system; without glibc, do nothing."""
+    """Give back unused memory of glibc's allocator to the system; without glibc, do nothing."""
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)
 

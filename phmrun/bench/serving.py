@@ -85,7 +85,10 @@ class Served:
     sentences: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the measurements for JSON."""
+        """Return the measurements as one flat JSON object.
+
+        It has the format's name, factored and precision, its "label", and all other fields; the path is text.
+        """
         facts = {name: value for name, value in asdict(self).items() if name != "format"}
         return {**asdict(self.format), "label": self.format.label, **facts, "path": str(self.path)}
 
@@ -110,12 +113,12 @@ def formats_of(trained: TrainedModel) -> list[Format]:
 
 
 def _is_structured(trained: TrainedModel) -> bool:
-    """Return whether a map or table of the run is not dense."""
+    """Return True if a map or table of the run is not dense."""
     return any(structure.name != "dense" for structure in structures_of(trained.module.network).values())
 
 
 def _installed(package: str) -> bool:
-    """Return whether a package can be imported, without doing so."""
+    """Return True if a package can be imported, without doing so."""
     return find_spec(package) is not None
 
 

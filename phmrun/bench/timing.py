@@ -101,7 +101,7 @@ def interleave(
 
 
 def counts_cpu_time() -> bool:
-    """Return whether torch uses one thread, so that CPU time measures a computation."""
+    """Return True if torch uses one thread, so that CPU time measures a computation."""
     return torch.get_num_threads() == 1
 
 

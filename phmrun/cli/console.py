@@ -143,7 +143,10 @@ def _least_width(texts: Sequence[str], place: int) -> int:
 
 
 def _fitting(heads: Sequence[str], least: Sequence[int], width: int, drop: Sequence[str]) -> list[int]:
-    """Return the places of the columns that fit into ``width``, in order; at least the first."""
+    """Return the places of the columns that fit into ``width``, in order; at least the first.
+
+    Dropped until they fit: the columns named in ``drop``, in its order, then others from the right.
+    """
     kept = list(range(len(heads)))
     candidates = [heads.index(name) for name in drop if name in heads]
     candidates += [place for place in reversed(kept) if place not in candidates]

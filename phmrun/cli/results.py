@@ -195,5 +195,5 @@ def build(
 
 
 def _holds(path: Path, text: str) -> bool:
-    """Return whether a file has exactly this text; False if it is missing."""
+    """Return True if a file has exactly this text; False if it is missing."""
     return path.is_file() and path.read_text(encoding="utf-8") == text

@@ -108,7 +108,10 @@ def decide(
 
 
 def _cells_of(plan: Plan, wanted: Sequence[CellStatus]) -> Plan:
-    """Return a plan with replicates that has the pilot of every row and the wanted seeds only."""
+    """Return a plan with replicates that has the pilots and the wanted seeds only.
+
+    The pilot is the first cell of a row.
+    """
     rows = [tuple(text for key, text in cell.labels.items() if key != SEED) for cell in plan.cells]
     pilots = {rows.index(row) for row in rows}
     labels = [status.cell.labels for status in wanted]

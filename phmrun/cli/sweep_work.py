@@ -164,7 +164,8 @@ def _threads_alone(made: Plan, runs_dir: Path) -> int:
 def _devices(made: Plan) -> list[str]:
     """Return the numbers of the usable GPUs, as texts.
 
-    Empty without a GPU, or if any cell is for the CPU.
+    They are those of ``CUDA_VISIBLE_DEVICES`` if it is set, else from 0. Empty without a GPU, or if any cell is for the
+    CPU.
     """
     if any(cell.config and cell.config.hardware.accelerator == "cpu" for cell in made.cells):
         return []

@@ -198,7 +198,8 @@ def inspect(dataset: Dataset) -> list[Presence]:
 def check(dataset: Dataset, file: Remote, record: Mapping[str, str]) -> Check:
     """Return the result of comparing a file with its expected checksum.
 
-    That is the catalogue's, else the one in ``record``; without either, the file is only looked for.
+    VERIFIED: it has the catalogue's. RECORDED: without one in the catalogue, it has the one in ``record``, or none is
+    known. WRONG: another checksum. MISSING: there is no file.
     """
     path = find(dataset, file)
     if path is None:

@@ -69,7 +69,7 @@ def beam_search(
     nbest: int = 1,
     penalty: Penalty = "gnmt",
 ) -> list[list[Hypothesis]]:
-    """Return the best outputs of a batch of sources.
+    """Return the best outputs of a batch of sources; an empty list for an empty batch.
 
     Call it under ``torch.inference_mode``.
 

@@ -225,7 +225,8 @@ class Averaging(Callback):
     def observe(self, module: pl.LightningModule, loss: float) -> bool:
         """Add a validation; return True if averaging starts after it.
 
-        The mean then begins with the present weights.
+        It starts once, when the score is worse than the best of all but the last ``patience`` validations. The mean
+        then begins with the present weights.
 
         Args:
             module: Trained module.

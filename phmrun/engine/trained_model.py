@@ -285,7 +285,7 @@ def require_same_mathematics(run: Run, config: Experiment) -> None:
 def require_same_code(run: Run, config: Experiment) -> None:
     """Check that code of packages and plug-ins is that of the training.
 
-    Prints a note if code of phmrun itself has changed.
+    Prints a note if code of phmrun itself has changed. A run without a manifest passes.
 
     Raises:
         PhmrunError: (exit 3) Code of a package or plug-in differs; names it.
@@ -354,7 +354,7 @@ def take_over_base(module: TrainingModule, run: Run, config: Experiment) -> None
 def choose_device(name: str) -> str:
     """Return the name of a device.
 
-    "auto" is "cuda" if there is a GPU, else "cpu".
+    "auto" is "cuda" if there is a GPU, else "cpu". Other names are returned unchanged.
 
     Raises:
         PhmrunError: (exit 2) A CUDA device was named, and this machine has none.

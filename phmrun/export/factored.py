@@ -95,7 +95,7 @@ def _options(structure: Structure) -> dict[str, object]:
 
 
 def _same_gates(lstm: LSTM, plain: nn.Module, structure: Structure) -> bool:
-    """Return whether a conversion of ``plain`` has the factors of ``lstm``.
+    """Return True if a conversion of ``plain`` has the factors of ``lstm``.
 
     Names and shapes are compared; biases may differ. False if ``plain`` is no ``nn.LSTM``.
     """

@@ -162,7 +162,7 @@ def attach_report(
 
 
 def is_supported(module: nn.Module) -> bool:
-    """Return whether :func:`convert` can convert a layer.
+    """Return True if :func:`convert` can convert a layer.
 
     Its class must be supported, and its weight not parametrized.
     """
@@ -170,7 +170,7 @@ def is_supported(module: nn.Module) -> bool:
 
 
 def _is_parametrized(module: nn.Module) -> bool:
-    """Return whether a layer's weight is computed from other parameters.
+    """Return True if a layer's weight is computed from other parameters.
 
     Weight normalization does so.
     """
@@ -280,12 +280,12 @@ def _reason(module: nn.Module, but: Iterable[str], name: str) -> str:
 
 
 def _has_parameters(module: nn.Module) -> bool:
-    """Return whether a module has parameters itself, or is a structured layer."""
+    """Return True if a module has parameters itself, or is a structured layer."""
     return isinstance(module, STRUCTURED) or any(True for _ in module.parameters(recurse=False))
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:
-    """Return whether a name matches one of the patterns, case-sensitively."""
+    """Return True if a name matches one of the patterns, case-sensitively."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 

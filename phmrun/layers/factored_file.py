@@ -300,7 +300,7 @@ def _is_recipe(recipe: Any) -> bool:
     """
 
     def is_step(step: Any) -> bool:
-        """Return whether a step has its three keys, each of the right type."""
+        """Return True if a step has its three keys, each of the right type."""
         return (
             isinstance(step, dict)
             and isinstance(step.get("structure"), str)

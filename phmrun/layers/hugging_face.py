@@ -76,7 +76,8 @@ def from_pretrained(kind: Any, folder: str | Path, **options: Any) -> Any:
         **options: Arguments of transformers' method.
 
     Raises:
-        PhmrunError: (exit 3) The folder has no recipe, its structure is unknown, or weights are missing or unexpected.
+        PhmrunError: (exit 3) The folder has no recipe, or its structure is unknown or does not fit. (exit 2) Weights
+            are missing, unexpected or of another shape, or transformers is not installed.
     """
     register()
     from transformers import PretrainedConfig

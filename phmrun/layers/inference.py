@@ -41,7 +41,7 @@ def resolve_application(asked: Literal["auto", Choice], tokens: int) -> Choice:
 
 
 def factors_pay(structure: Structure) -> bool:
-    """Return whether a structure's factors are faster than W for few tokens.
+    """Return True if a structure's factors are faster than W for few tokens.
 
     The rule depends on sizes only and is the same on every machine: the saved bytes must reach ``pays_from``.
     """

@@ -293,7 +293,7 @@ class Structure(nn.Module):
 
     @classmethod
     def updates(cls, **options: Any) -> bool:
-        """Return whether W starts as the map's earlier matrix, with updates trained alone.
+        """Return True if W starts as the map's earlier matrix, with updates trained alone.
 
         All weights of the model but the updates are then frozen. Default: False.
 
@@ -456,7 +456,7 @@ def check_options(what: str, known: tuple[Option, ...], given: Mapping[str, Any]
 
 
 def _ships(structure: type) -> bool:
-    """Return whether a class is part of this package, whose tests cover it."""
+    """Return True if a class is part of this package, whose tests cover it."""
     return structure.__module__.startswith("phmrun.")
 
 

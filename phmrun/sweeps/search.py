@@ -49,7 +49,7 @@ class Interval:
     def rounded(self, value: Any) -> float:
         """Return a value with :data:`DIGITS` significant digits, within the range.
 
-        Integers are unchanged.
+        For a range of integers, it becomes an integer.
         """
         if isinstance(self.low, int):
             return int(value)
