@@ -168,9 +168,11 @@ def bench_run(
 ) -> Report:
     """Measure a run's model and opponents in the same rounds.
 
-    Return the report. The run may be unfinished; its last checkpoint is used if there is one. "decoding" is the task's
-    prediction. Tasks that do not translate only have the opponents "dense" and other runs. They measure "dense" only in
-    training, since outputs of random weights may take longer to decode.
+    Return the report of all phases. The run may be unfinished; its last checkpoint is used if there is one. "decoding"
+    is the task's prediction. If an opponent of a translation run has random weights, all systems decode as many tokens
+    as the batch's longest reference has; otherwise each output ends where its model ends it. Tasks that do not
+    translate only have the opponents "dense" and other runs. They measure "dense" only in training, since outputs of
+    random weights may take longer to decode.
 
     Args:
         run: The run.
@@ -181,7 +183,7 @@ def bench_run(
         parts: "training", "decoding".
         profiled: Also profile the run's model.
         device: Device, or "auto".
-        finished: Called with a report of each phase as soon as it is measured.
+        finished: Called after each phase, with a report of this phase only.
 
     Raises:
         PhmrunError: A run cannot be used, its data are missing, an opponent does not match, or ``transformers`` is not

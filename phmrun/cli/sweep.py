@@ -160,8 +160,8 @@ def run(
     """Run all unfinished cells of a sweep; interrupted runs continue.
 
     Each run is a separate process of `phmrun train`; a failure does not stop the others. If the sweep is killed, the
-    same command continues it, and runs that are still training finish. Several such commands share the cells. Exit code
-    5 if a run failed or the data of a cell are missing.
+    same command continues it, and runs that are still training finish. Several such commands share the cells. Options
+    of an executor have no effect on others. Exit code 5 if a run failed or the data of a cell are missing.
     """
     lengths = horizons_of(horizons)
     if until_decided:

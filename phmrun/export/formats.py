@@ -51,7 +51,7 @@ class Form:
 
     @property
     def suffix(self) -> str:
-        """End of a file's name, empty for dense matrices in single precision."""
+        """End of a file's name, such as "-factored-int8"; empty for dense matrices in single precision."""
         return ("-factored" if self.factored else "") + ("" if self.precision == "none" else f"-{self.precision}")
 
 

@@ -152,7 +152,7 @@ def _config(run: Run, record: Record | None) -> Link | str:
 
 
 def _at(values: Mapping[str, Any], key: str) -> tuple[bool, Any]:
-    """Return if a dotted key exists, and its value (``None`` if not)."""
+    """Return (True, value) for an existing dotted key, else (False, None)."""
     value: Any = values
     for part in key.split("."):
         if not isinstance(value, Mapping) or part not in value:
