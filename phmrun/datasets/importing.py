@@ -19,7 +19,7 @@ import filelock
 from phmrun.datasets.archives import CHUNK, extract, is_archive, lines_of, members, opened, unpacked
 from phmrun.datasets.catalogue import Dataset, File
 from phmrun.datasets.fetch import build_split, disk_error
-from phmrun.datasets.locations import content_sha256, dataset_dir, find, write_dropped, write_record
+from phmrun.datasets.locations import content_sha256, dataset_dir, find, recorded, write_dropped, write_record
 from phmrun.datasets.reading import compare, count
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import replacing, sha256_of
@@ -329,26 +329,28 @@ def _placed(dataset: Dataset, staged: _Staged, force: bool) -> list[Path]:
         PhmrunError: (exit 3) Another file exists, and ``force`` is not set; nothing is moved.
     """
     by_path = {file.path: file for file in dataset.files}
-    moves: dict[str, str] = {}
-    for name, path in staged.paths.items():
-        there, digest = find(dataset, by_path[name]), content_sha256(path, by_path[name])
+    digests = {name: content_sha256(path, by_path[name]) for name, path in staged.paths.items()}
+    moves: list[str] = []
+    for name, digest in digests.items():
+        there = find(dataset, by_path[name])
         if there is None or content_sha256(there, by_path[name]) != digest:
             if there is not None and not force:
                 what, hint = "another file exists already", "To replace it: --force"
                 raise PhmrunError(what, where=str(there), hint=hint, code=ExitCode.DATA)
-            moves[name] = digest
+            moves.append(name)
     # All files are compared before the first one is moved, so that an error changes nothing.
     placed = []
-    for name, digest in moves.items():
+    for name in moves:
         path, there = staged.paths[name], find(dataset, by_path[name])
         target = dataset_dir(dataset) / path.relative_to(staged.folder)
         target.parent.mkdir(parents=True, exist_ok=True)
         path.replace(target)
         if there is not None and there != target:
             there.unlink()
-        if by_path[name].sha256 is None:
-            write_record(dataset, name, digest)
         placed.append(target)
+    for name, digest in digests.items():  # also of files that an import placed before it was interrupted
+        if by_path[name].sha256 is None and recorded(dataset).get(name) != digest:
+            write_record(dataset, name, digest)
     for split, left_out in staged.dropped.items():
         write_dropped(dataset, split, left_out)
     return placed

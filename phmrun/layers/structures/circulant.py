@@ -109,7 +109,8 @@ class Circulant(Structure):
         """Return W x by spectra: O(d·log d) operations per token."""
         if not len(inputs):  # some Fourier libraries fail on empty batches
             return inputs * self.column
-        return convolved(inputs.to(self.column.dtype), self.column)  # no transform in half precision
+        column = self.column.to(torch.promote_types(self.column.dtype, torch.float32))  # no transform of half precision
+        return convolved(inputs.to(column.dtype), column).to(self.column.dtype)
 
     def token_multiplications(self) -> int:
         """Return the multiplications per vector.
@@ -118,8 +119,10 @@ class Circulant(Structure):
         """
         return round(2 * self.in_features * math.log2(max(2, self.in_features))) + 4 * (self.in_features // 2 + 1)
 
-    def packed(self) -> nn.Module:
-        """Return a module with precomputed eigenvalues."""
+    def packed(self) -> nn.Module | None:
+        """Return a module with precomputed eigenvalues; None for a column in half precision."""
+        if self.column.dtype in (torch.bfloat16, torch.float16):
+            return None
         return PackedFactors(apply_eigenvalues, torch.view_as_real(torch.fft.rfft(self.column.detach())))
 
 

@@ -1,4 +1,8 @@
-"""Structure × wrapper × precision × application × module: one forward and backward pass each, beside 64 bits."""
+"""Structure × wrapper × precision × application × module, generated.
+
+Each combination has one forward and backward pass beside 64 bits, is exported, and resumes bit for bit; each structure
+and wrapper is fitted to a matrix in every type, as ``phmrun compress`` does.
+"""
 
 import copy
 from contextlib import nullcontext
@@ -7,7 +11,8 @@ import pytest
 import torch
 from structure_cases import CASES, SQUARE_CASES
 
-from phmrun.layers import Embedding, Linear, folded, options_of
+from phmrun.layers import Embedding, Linear, convert, folded, load, options_of, save
+from phmrun.layers.fitting import energy_kept
 from phmrun.registry import STRUCTURES
 
 SIZE, TOKENS = 16, 5
@@ -88,3 +93,73 @@ def test_a_folded_and_a_reloaded_copy_compute_the_same_in_every_precision(struct
         plain = folded(module)(inputs.to(kind))
     atol = tolerance * float(outputs.abs().max())
     torch.testing.assert_close(plain.double(), outputs.double(), rtol=0, atol=atol)
+
+
+def trained(module, optimizer, inputs, autocast, steps):
+    """Take optimizer steps; return all parameters."""
+    for step in steps:
+        optimizer.zero_grad()
+        with torch.autocast("cpu", autocast) if autocast else nullcontext():
+            outputs = module(inputs.to(module.weight_type) if inputs.is_floating_point() else inputs)
+        (outputs.float() - step).square().mean().backward()
+        optimizer.step()
+    return module.state_dict()
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(
+    ("build", "application"), [(linear, "dense"), (linear, "factored"), (embedding, "rows")],
+    ids=["linear-dense", "linear-factored", "embedding"],
+)  # fmt: skip
+@pytest.mark.parametrize(("structure", "options"), list(combinations()))
+def test_resume_is_bit_identical_in_every_combination(structure, options, build, application, precision, tmp_path):
+    kind, autocast, _ = PRECISIONS[precision]
+
+    def start(seed):
+        torch.manual_seed(seed)
+        module, inputs = build(structure, options, application)
+        module.to(kind).weight_type = kind
+        return module, torch.optim.Adam([p for p in module.parameters() if p.requires_grad], 0.01), inputs
+
+    module, optimizer, inputs = start(0)
+    trained(module, optimizer, inputs, autocast, range(2))
+    torch.save([module.state_dict(), optimizer.state_dict()], tmp_path / "last.ckpt")
+    expected = trained(module, optimizer, inputs, autocast, range(2, 4))
+    again, optimizer, _ = start(0)
+    with torch.no_grad():
+        for parameter in again.parameters():
+            parameter.add_(parameter.requires_grad)
+    weights, state = torch.load(tmp_path / "last.ckpt", weights_only=True)
+    again.load_state_dict(weights)
+    optimizer.load_state_dict(state)
+    resumed = trained(again, optimizer, inputs, autocast, range(2, 4))
+    assert all(torch.equal(resumed[name], tensor) for name, tensor in expected.items())
+
+
+DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+
+
+@pytest.mark.parametrize("kind", DTYPES, ids=["64", "32", "bf16", "16"])
+@pytest.mark.parametrize(("structure", "options"), list(combinations()))
+@torch.no_grad()
+def test_exported_factors_have_equal_outputs_in_every_combination(structure, options, kind, tmp_path):
+    torch.manual_seed(0)
+    parts = torch.nn.Sequential(torch.nn.Embedding(SIZE, SIZE), torch.nn.Linear(SIZE, SIZE)).to(kind)
+    model = convert(parts, structure, **options).eval()
+    loaded = load(lambda: copy.deepcopy(parts), save(model, tmp_path / "model.safetensors")).eval()
+    tokens = torch.arange(SIZE)
+    assert loaded(tokens).dtype == kind
+    assert torch.equal(loaded(tokens), model(tokens))
+    plain = folded(model)(tokens)
+    error = 0.05 if kind in DTYPES[2:] else 1e-4
+    torch.testing.assert_close(plain, model(tokens), rtol=error, atol=error * float(plain.abs().max()))
+
+
+@pytest.mark.parametrize("kind", DTYPES, ids=["64", "32", "bf16", "16"])
+@pytest.mark.parametrize(("structure", "options"), list(combinations()))
+def test_compression_fits_every_combination(structure, options, kind):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(SIZE, SIZE)).to(kind)
+    fitted = convert(model, structure, weights="nearest", **options)[0].structure
+    assert {parameter.dtype for parameter in fitted.parameters()} <= {kind}
+    assert energy_kept(model[0].weight.detach().double(), fitted.eval().materialize().detach().double()) > 0
