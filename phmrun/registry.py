@@ -24,6 +24,7 @@ registry            entry-point group           object behind a name
 A package announces ``name = "module:object"`` in the group; a plug-in file calls ``REGISTRY.add(name, object)``.
 """
 
+import ast
 import functools
 import hashlib
 import importlib
@@ -83,6 +84,10 @@ class Registry:
     def names(self) -> list[str]:
         """Return all names, sorted; nothing is imported."""
         return sorted(self._announced.keys() | self._registered.keys())
+
+    def foreign_names(self) -> list[str]:
+        """Return the names of plug-ins and of other packages, sorted; nothing is imported."""
+        return [name for name in self.names() if all(by.distribution != OURS for by in self._announced.get(name, ()))]
 
     def __contains__(self, name: str) -> bool:
         """Return True if the name exists; nothing is imported."""
@@ -163,7 +168,7 @@ DATASETS = Registry("dataset", "phmrun.datasets")
 def networks(family: str) -> Registry:
     """Return the registry of a family's networks, which ``model.network`` names.
 
-    The result is cached. Families are "sva", "lm", "sequence_to_sequence" and those of packages.
+    The result is cached. Families are "sva", "nli", "parse", "lm", "sequence_to_sequence" and those of packages.
     """
     return Registry("network", f"phmrun.networks.{family}")
 
@@ -250,8 +255,8 @@ def all_announcements() -> tuple[Announcement, ...]:
 def load_plugin(path: Path) -> str:
     """Import a plug-in file, and return its SHA-256.
 
-    Each call executes the file, also if it was loaded before. The file registers its objects. A :class:`PhmrunError` of
-    the file itself is passed on.
+    Each call executes the file, also if it was loaded before. The file registers its objects, and can import modules of
+    its folder. A :class:`PhmrunError` of the file itself is passed on.
 
     Raises:
         PhmrunError: (exit 2) The file does not exist, is not a Python file, or raises an error.
@@ -264,12 +269,16 @@ def load_plugin(path: Path) -> str:
         raise PhmrunError("a plug-in must be a Python file", where=str(path), hint="Name it with the ending .py.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    folder = str(path.absolute().parent)
+    sys.path.append(folder)  # last, so that no file of the folder hides an installed module
     try:
         spec.loader.exec_module(module)
     except PhmrunError:
         raise
     except Exception as error:
         raise PhmrunError(f"the plug-in does not import: {type(error).__name__}: {error}", where=str(path)) from error
+    finally:
+        sys.path.remove(folder)
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -280,14 +289,33 @@ def loaded_plugins() -> list[Path]:
 
 
 def load_plugins(paths: Iterable[Path] | None) -> dict[Path, str]:
-    """Import plug-in files, and return the SHA-256 of each.
+    """Import plug-in files, and return the SHA-256 of each, and of the modules of its folder that it imports.
 
     The result is empty without files.
 
     Raises:
         PhmrunError: (exit 2) A file does not exist, is not a Python file, or raises an error.
     """
-    return {path: load_plugin(path) for path in paths or ()}
+    sums: dict[Path, str] = {}
+    for path in paths or ():
+        sums[path] = load_plugin(path)
+        sums |= {module: hashlib.sha256(module.read_bytes()).hexdigest() for module in _imported_beside(path)}
+    return sums
+
+
+def _imported_beside(path: Path) -> list[Path]:
+    """Return the modules of a plug-in's folder that it has imported, directly or by another such module."""
+    sources = [path]
+    for source in sources:  # grows
+        for node in ast.walk(ast.parse(source.read_bytes())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [str(node.module)] if isinstance(node, ast.ImportFrom) and not node.level else []
+            for name in names:
+                file = path.parent / f"{name}.py"
+                imported = getattr(sys.modules.get(name), "__file__", None)
+                if imported and file not in sources and file.is_file() and file.samefile(imported):
+                    sources.append(file)
+    return sources[1:]
 
 
 def plugin_marks(plugins: Mapping[Path, str]) -> dict[str, str]:

@@ -196,6 +196,32 @@ def test_the_options_of_a_plug_ins_network_are_typed_keys_of_the_model(tmp_path,
     assert "Number of maps of the plug-in." in shown.stdout
 
 
+def test_help_and_schema_show_the_names_and_options_of_plug_ins(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "mine.py").write_text(TYPED)
+    (tmp_path / "loss.py").write_text(PLUGIN)
+    plugins = ("--plugin", "mine.py", "--plugin=loss.py")
+    shown = " ".join(phmrun(tmp_path, "train", "sva", *plugins, "--help").stdout.split())
+    for text in ("typed: Number of maps of the plug-in.", "model.depth=VALUE", "made-up", "training.loss=focal"):
+        assert text in shown
+    assert "training.loss=focal" not in phmrun(tmp_path, "train", "sva", "--help").stdout
+    keys = json.loads(phmrun(tmp_path, "schema", "sva", *plugins).stdout)["$defs"]["AgreementOptions"]["properties"]
+    assert (keys["depth"]["maximum"], keys["depth"]["description"][:6]) == (9, "typed:")
+    refused = phmrun(tmp_path, "train", "sva", "--plugin", "other.py", "--help")
+    assert (refused.returncode, "the plug-in file does not exist" in refused.stderr) == (2, True)
+
+
+def test_modules_beside_a_plug_in_are_part_of_the_run_id(tmp_path):
+    (tmp_path / "away").mkdir()
+    (tmp_path / "mine.py").write_text("import json\nfrom beside_mine import *\n")
+    (tmp_path / "beside_mine.py").write_text("import deeper_mine\n")
+    (tmp_path / "deeper_mine.py").write_text("WIDTH = 4\n")
+    (tmp_path / "json.py").write_text("raise SystemExit('hides an installed module')\n")
+    code = "import phmrun.registry as r, pathlib; print(len(r.load_plugins([pathlib.Path('../mine.py')])))"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=tmp_path / "away")
+    assert (done.stdout, done.stderr) == ("3\n", "")
+
+
 def test_a_network_that_cannot_be_called_is_one_error(tmp_path):
     (tmp_path / "mine.py").write_text(TYPED)
     done = phmrun(tmp_path, "train", "sva", "--plugin", "mine.py", "--model", "untyped", "--dry-run")

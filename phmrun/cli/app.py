@@ -147,11 +147,18 @@ class Unloaded(Verbs):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return name, imported command and remaining arguments of a verb.
 
+        Its help has a panel of the plug-ins among the arguments.
+
         Raises:
             PhmrunError: The verb is unknown.
         """
         name, command, rest = super().resolve_command(ctx, args)
-        return name, command and _BY_NAME[cast(str, name)].load(), rest
+        loaded = command and _BY_NAME[cast(str, name)].load()
+        if loaded and any(word.startswith("--plugin") for word in rest):
+            from phmrun.cli.plugin_help import add_plugin_panel
+
+            add_plugin_panel(loaded, rest)
+        return name, loaded, rest
 
 
 app = typer.Typer(

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import PydanticUserError, TypeAdapter
 
 from phmrun.config.experiment import Experiment
+from phmrun.config.layering import foreign_options
 from phmrun.config.sections import EmbeddingConfig, LayerConfig
 from phmrun.registry import Option
 
@@ -18,7 +19,7 @@ def json_schema(
 ) -> dict[str, Any]:
     """Return the JSON Schema of a task's configuration file.
 
-    All keys are optional. Unknown keys are invalid.
+    All keys are optional. Unknown keys are invalid. Options of networks of plug-ins are keys of ``model``.
 
     Args:
         schema: Configuration class of the task.
@@ -29,6 +30,7 @@ def json_schema(
     document["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     document["title"] = f"phmrun {document['properties']['task'].get('default', 'experiment')}"
     document.pop("required", None)
+    _add_foreign_options(schema, document)
     for name, field in schema.model_fields.items():
         if field.exclude:
             del document["properties"][name]
@@ -39,6 +41,20 @@ def json_schema(
         elif name == EmbeddingConfig.__name__:
             document["$defs"][name] = _layer(section, {**structures, **embeddings})
     return document
+
+
+def _add_foreign_options(schema: type[Experiment], document: dict[str, Any]) -> None:
+    """Add the options of networks of plug-ins and other packages to the section ``model``, in place.
+
+    Their descriptions begin with the name of the network. A key that the section has is left as it is.
+    """
+    section: Any = schema.model_fields["model"].annotation
+    for network, options in foreign_options(schema):
+        added = options.model_json_schema()
+        document["$defs"] = {**added.get("$defs", {}), **document["$defs"]}
+        properties = document["$defs"][section.__name__]["properties"]
+        for key, value in added["properties"].items():
+            properties.setdefault(key, {**value, "description": f"{network}: {value.get('description', '')}"})
 
 
 def _layer(section: dict[str, Any], structures: Mapping[str, Sequence[Option]]) -> dict[str, Any]:

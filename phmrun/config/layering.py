@@ -4,7 +4,7 @@ Sources are packaged files, user files and options of the command line.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -25,7 +25,7 @@ from phmrun.config.section import LARGEST_NUMBER, OpenSection, Section, former_n
 from phmrun.config.sections import EmbeddingConfig, LayerConfig
 from phmrun.documents import LARGEST, parse_yaml_lines
 from phmrun.errors import ExitCode, PhmrunError, nearest
-from phmrun.registry import FREEZE, OURS, TASKS, Option
+from phmrun.registry import FREEZE, TASKS, Option
 
 E = TypeVar("E", bound=Experiment)
 _LOG = logging.getLogger(__name__)
@@ -256,22 +256,27 @@ def resolve(
 def with_network_options(schema: type[E], sources: Iterable[Source]) -> type[E]:
     """Return a schema whose section ``model`` also has the options of the network that the sources name.
 
-    They are those of the attribute ``options`` of a plug-in's or another package's network class. The schema is
-    unchanged for phmrun's own networks, and for those without such options.
+    The schema is unchanged for phmrun's own networks, and for those without :func:`foreign_options`.
+    """
+    section: Any = schema.model_fields["model"].annotation
+    models = [source.values["model"] for source in sources if isinstance(source.values.get("model"), Mapping)]
+    name = next((model["network"] for model in reversed(models) if "network" in model), None)
+    options = dict(foreign_options(schema, name)).get(name) if isinstance(name, str) else None
+    return schema if options is None else _with_options(schema, section, options)
+
+
+def foreign_options(schema: type[Experiment], name: str | None = None) -> Iterator[tuple[str, type[Section]]]:
+    """Yield each network of a plug-in or another package with its options, the attribute ``options`` of its class.
+
+    Networks without further options are left out, and all but ``name`` if it is given.
     """
     section = schema.model_fields["model"].annotation
     field = section.model_fields.get("network") if is_section(section) else None
     registry = next((mark.registry for mark in field.metadata if isinstance(mark, Registered)), None) if field else None
-    models = [source.values["model"] for source in sources if isinstance(source.values.get("model"), Mapping)]
-    name = next((model["network"] for model in reversed(models) if "network" in model), None)
-    if registry is None or not isinstance(name, str) or name not in registry:
-        return schema
-    announcement = registry.announcement(name)
-    ours = announcement is not None and announcement.distribution == OURS
-    options = None if ours else getattr(registry.get(name), "options", None)
-    if not is_section(options) or not is_section(section) or issubclass(section, options):
-        return schema
-    return _with_options(schema, section, options)
+    for network in registry.foreign_names() if registry else ():
+        options = getattr(registry.get(network), "options", None) if registry and name in (None, network) else None
+        if is_section(options) and is_section(section) and not issubclass(section, options):
+            yield network, options
 
 
 @cache

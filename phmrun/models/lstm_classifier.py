@@ -49,7 +49,6 @@ class LSTMClassifier(nn.Module):
         super().__init__()
         vocabulary, classes = sizes
         self.pooling, self.matching = options.pooling, options.matching
-        self.sentences = sentences  # inputs of the export graph
         self.dropout, self.word_dropout = options.dropout, options.word_dropout
         self.embedding = build_embedding(vocabulary, options.width, **structures.get("embedding", {}))
         for table in own_vectors(self.embedding):

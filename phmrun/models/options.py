@@ -142,9 +142,9 @@ class TransformerOptions(ModelConfig):
             ValueError: For the Transformer, the heads do not divide the width, and ``head_width`` is not set. For
                 DeLighT, an option of the Transformer is set, or ``min_depth`` is more than ``max_depth``.
         """
-        if self.network == "transformer":
-            if self.head_width is None and self.width % self.heads:
-                raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
+        if self.network == "transformer" and self.head_width is None and self.width % self.heads:
+            raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
+        if self.network != "delight":
             return self
         for key, value in _DELIGHT.items():
             if getattr(self, key) != value:

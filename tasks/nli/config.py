@@ -2,13 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from phmrun.config.keys import FilePath
+from phmrun.config.names import Registered
 from phmrun.families.sentence_classification.config import ClassificationDataConfig, ClassificationExperiment
 from phmrun.models.options import LSTMClassifierOptions
+from phmrun.registry import networks
 
 
 class NLIDataConfig(ClassificationDataConfig):
@@ -68,12 +70,18 @@ def _label(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, bool | int | float) else value
 
 
+class NLIOptions(LSTMClassifierOptions):
+    """Shape of the network that reads a pair of sentences."""
+
+    network: Annotated[str, Registered(networks("nli"))] = Field("lstm", description="Network of both sentences.")
+
+
 class NLIExperiment(ClassificationExperiment):
     """Configuration of the task nli."""
 
     task: Literal["nli"] = Field("nli", description="Natural language inference.")
     data: NLIDataConfig = Field(NLIDataConfig(), description="Sentence pairs and their words.")
-    model: LSTMClassifierOptions = Field(LSTMClassifierOptions(), description="Shape of the network.")
+    model: NLIOptions = Field(NLIOptions(), description="Shape of the network.")
 
     @property
     def format(self) -> str:

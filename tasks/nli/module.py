@@ -3,6 +3,7 @@
 from functools import partial
 
 from phmrun.engine.losses import criterion
+from phmrun.engine.network import build_network
 from phmrun.engine.optimizers import optimizer_from
 from phmrun.engine.schedules import schedule_from
 from phmrun.families.sentence_classification.module import ClassificationModule
@@ -14,26 +15,32 @@ from phmrun.tasks.nli.config import NLIExperiment
 def build_module(config: NLIExperiment, words: int, classes: int) -> ClassificationModule:
     """Build the module of an experiment.
 
-    Word vectors are trained as the experiment's ``learns_vectors`` says.
+    Its network is that of ``model.network``, with ``words`` vocabulary entries and ``classes`` outputs.
 
-    Args:
-        config: The experiment.
-        words: Entries of the vocabulary.
-        classes: Number of classes.
+    Raises:
+        PhmrunError: (exit 2) The network is unknown, or sizes and structures do not match.
+    """
+    training = config.training
+    return ClassificationModule(
+        build_network("nli", config, words, classes),
+        optimizer_from(training.optimizer),
+        schedule_from(training, config.model.hidden),
+        smoothing=training.label_smoothing,
+        criterion=criterion(training.loss),
+        sentences=2,
+    )
+
+
+def build_lstm(config: NLIExperiment, words: int, classes: int) -> LSTMClassifier:
+    """Build the LSTM of an experiment.
+
+    Word vectors are trained if the experiment's ``learns_vectors`` is true.
 
     Raises:
         PhmrunError: (exit 2) Sizes and structures do not match.
     """
-    model, training = config.model, config.training
-    options = model.model_copy(update={"train_embedding": config.learns_vectors})
-    network = LSTMClassifier(options, (words, classes), config.structures)
-    return ClassificationModule(
-        network,
-        optimizer_from(training.optimizer),
-        schedule_from(training, model.hidden),
-        smoothing=training.label_smoothing,
-        criterion=criterion(training.loss),
-    )
+    options = config.model.model_copy(update={"train_embedding": config.learns_vectors})
+    return LSTMClassifier(options, (words, classes), config.structures)
 
 
 build_predictor = partial(sentence_classifier, prompt="a premise, a tab, a hypothesis", names=("premise", "hypothesis"))

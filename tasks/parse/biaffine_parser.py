@@ -177,11 +177,18 @@ class BiaffineParser(nn.Module):
         """
         spelt = self.read_characters(characters, character_counts, groups)
         inputs = self._inputs(words, tags, F.embedding(spellings, spelt))
-        read = self._drop(outputs(self.lstm, inputs, lengths))
+        read = self._drop(self.encode(inputs, lengths))
         dependent, head, label_dependent, label_head = (
             self._drop(F.leaky_relu(mlp(read), 0.1)) for mlp in (*self.arc_mlp, *self.label_mlp)
         )
         return ParserScores(self.arc_classifier(dependent, head), label_dependent, label_head)
+
+    def encode(self, vectors: Tensor, lengths: Tensor) -> Tensor:
+        """Return the words in context, ``[batch, length, word_width + tag_width] -> [batch, length, 2 · hidden]``.
+
+        ``lengths`` are the words of each sentence, ``[batch]``. Subclasses override this for another encoder.
+        """
+        return outputs(self.lstm, vectors, lengths)
 
     def label_scores(self, scores: ParserScores, heads: Tensor, positions: Tensor | None = None) -> Tensor:
         """Return the scores of labels of arcs to the given heads.

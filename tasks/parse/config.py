@@ -7,7 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from phmrun.config import DataConfig, Experiment, FilePath, Formerly, LayerConfig, ModelConfig, Section, Unhashed
+from phmrun.config.names import Registered
 from phmrun.config.sections import MOST_LAYERS
+from phmrun.registry import networks
 from phmrun.shares import share_of
 
 SPLITS = ("train", "dev")  # splits of a dataset that may be used for training
@@ -129,7 +131,7 @@ class TreebankDataConfig(DataConfig):
 
 
 class ParserOptions(ModelConfig):
-    """Shape of the deep biaffine parser."""
+    """Shape of the network; the sizes are those of the deep biaffine parser."""
 
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {
@@ -141,6 +143,9 @@ class ParserOptions(ModelConfig):
     # 2: masks from 16 random bits an entry, instead of a random number.
     versions: ClassVar[Mapping[str, int]] = {"weight_dropout": 2}
 
+    network: Annotated[str, Registered(networks("parse"))] = Field(
+        "biaffine", description="Network from words, tags and characters to scores of arcs and labels."
+    )
     preset: Annotated[Literal["paper", "small"], Unhashed()] = Field(
         "paper", description="Sets all sizes; paper: those of Matsuno et al. Explicit keys override it."
     )

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from phmrun.engine.export_graph import LONGEST, MOST, UNROLLED, ExportGraph
 from phmrun.engine.module import Loss, Prediction, TrainingModule
+from phmrun.engine.network import build_network
 from phmrun.engine.optimizers import OptimizerBuilder, optimizer_from
 from phmrun.engine.schedules import Schedule, schedule_from
 from phmrun.layers import Embedding, folded
@@ -98,15 +99,15 @@ def possible_arcs(arcs: Tensor, lengths: Tensor) -> Tensor:
 def build_module(config: ParsingExperiment, words: int, tags: int, characters: int, labels: int) -> ParserModule:
     """Build the module of an experiment.
 
-    ``words``, ``tags`` and ``characters`` are rows of tables, ``labels`` is the number of labels.
+    Its network is that of ``model.network``. ``words``, ``tags`` and ``characters`` are rows of tables, ``labels`` is
+    the number of labels.
 
     Raises:
-        PhmrunError: (exit 2) Sizes and structures do not match.
+        PhmrunError: (exit 2) The network is unknown, or sizes and structures do not match.
     """
     training = config.training
-    network = BiaffineParser(config.model, (words, tags, characters, labels), config.structures)
     return ParserModule(
-        network,
+        cast(BiaffineParser, build_network("parse", config, words, tags, characters, labels)),
         optimizer_from(training.optimizer),
         schedule_from(training, config.model.hidden),
         smoothing=training.label_smoothing,

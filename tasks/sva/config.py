@@ -51,12 +51,12 @@ class AgreementOptions(ModelConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        """Check that the heads divide the width.
+        """Check that the heads of the Transformer divide the width.
 
         Raises:
             ValueError: They do not.
         """
-        if self.width % self.heads:
+        if self.network == "transformer" and self.width % self.heads:
             raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
         return self
 

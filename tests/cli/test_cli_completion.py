@@ -41,7 +41,7 @@ def test_what_fits_the_task_that_has_been_typed():
     assert "multi30k" not in parse
     assert completion.presets(Context(task="nmt"), "b") == ["base"]
     assert completion.networks(Context(task="nmt"), "") == ["delight", "transformer"]
-    assert completion.networks(Context(task="parse"), "") == []
+    assert completion.networks(Context(task="parse"), "") == ["biaffine"]
     assert "lstm" in completion.networks(Context(task="sva"), "")
     assert "training.optimizer.lr=" in completion.keys(Context(task="nmt"), "training.opt")
     assert completion.keys(Context(), "") == []

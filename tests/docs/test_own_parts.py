@@ -1,4 +1,4 @@
-"""The plug-ins of the page on own parts: killed and resumed bit for bit, and together in a sweep with a verdict."""
+"""The plug-ins of the page on own parts: killed and resumed bit for bit, and each in a sweep with a verdict."""
 
 import json
 import os
@@ -13,21 +13,30 @@ import torch
 import yaml
 
 from phmrun.cli.app import main
+from phmrun.config import nested
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import list_runs
 
 PAGE = Path(__file__).parents[2] / "docs" / "own-parts.md"
 BLOCK = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-SMALL = {"model.width": 16, "training.validate_every": 2, "training.checkpoint_every": 2, "batch.size": 2}
-USES = {
-    "my_network": {"model.network": "bag-of-words"},
-    "my_loss": {"training.loss": "focal"},
-    "my_metric": {},
-    "my_training": {"training.optimizer.name": "nesterov", "training.schedule.name": "halving"},
-    "my_dataset": {"data.name": "made-up"},
-    "": {"training.optimizer.name": "muon"},
+SMALL = {"training.validate_every": 2, "training.checkpoint_every": 2, "batch.size": 2}
+SIZES = {
+    "sva": {"model.width": 16},
+    "nli": {"model.width": 16, "model.hidden": 16},
+    "parse": {"model.preset": "small", "model.layers": 1, "model.hidden": 16, "model.character_hidden": 16},
 }
-"""Settings that use the part of a plug-in of the page; no plug-in: the built-in muon."""
+USES = {
+    "my_network": ("sva", {"model.network": "bag-of-words"}),
+    "my_options": ("sva", {"model.network": "deep-bag", "model.depth": 2}),
+    "my_pairs": ("nli", {"model.network": "pair-of-bags"}),
+    "my_parser": ("parse", {"model.network": "window", "model.window": 2}),
+    "my_loss": ("sva", {"training.loss": "focal"}),
+    "my_metric": ("sva", {}),
+    "my_training": ("sva", {"training.optimizer.name": "nesterov", "training.schedule.name": "halving"}),
+    "my_dataset": ("sva", {"data.name": "made-up"}),
+    "": ("sva", {"training.optimizer.name": "muon"}),
+}
+"""Task and settings that use the part of a plug-in of the page; no plug-in: the built-in muon."""
 STEPS, KILLED = 6, 3
 
 
@@ -45,8 +54,8 @@ def folder(tmp_path, monkeypatch):
 
 def train(plugin, runs_dir, kill_at=0):
     """Train in a process of its own, which kills itself before a step; returns its exit code, minus a signal."""
-    settings = {"max_steps": STEPS, **SMALL, **USES[plugin]}
-    settings = {key if "." in key else f"training.{key}": value for key, value in settings.items()}
+    task, use = USES[plugin]
+    settings = {"training.max_steps": STEPS, **SMALL, **SIZES[task], **use}
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     plugins = ["--plugin", f"{plugin}.py"] if plugin else []
     child = os.fork()
@@ -55,7 +64,7 @@ def train(plugin, runs_dir, kill_at=0):
     code = 1
     try:
         _die_before(kill_at)
-        main(["train", "sva", *plugins, *words, "--runs-dir", runs_dir])
+        main(["train", task, *plugins, *words, "--runs-dir", runs_dir])
     except SystemExit as end:
         code = int(end.code or 0)
     except BaseException:  # noqa: BLE001  (a child must not go on with the tests)
@@ -114,23 +123,25 @@ def _tensors(value):
 
 
 @pytest.mark.slow
-def test_all_of_them_in_a_sweep_with_a_verdict(folder, capsys):
-    base = {key: value for use in USES.values() for key, value in use.items() if value != "muon"}
-    base |= {**SMALL, "training.max_steps": 2, "training.optimizer.lr": 0.01, "logging.wandb": "disabled"}
-    nested = {}
-    for key, value in base.items():
-        *sections, name = key.split(".")
-        section = nested
-        for part in sections:
-            section = section.setdefault(part, {})
-        section[name] = value
-    plugins = [f"{name}.py" for name in USES if name]
+@pytest.mark.parametrize("plugin", USES)
+def test_a_plug_in_in_a_sweep_with_a_verdict(plugin, folder, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(PAGE.parents[1] / "tests" / "kills")
+    from forks import ended, forked, load
+
+    task, use = USES[plugin]
+    course = {"training.max_steps": 2, "training.optimizer.lr": 0.01, "logging.wandb": "disabled"}
+    base = nested({**SMALL, **SIZES[task], **use, **course})
     grid = {"layer": ["dense", {"structure": "phm", "n": 2}]}
-    sweep = {"task": "sva", "base": nested, "grid": grid, "seeds": 2, "plugins": plugins}
+    plugins = [f"{plugin}.py"] if plugin else []
+    sweep = {"task": task, "base": base, "grid": grid, "seeds": 2, "plugins": plugins}
     Path("sweep.yaml").write_text(yaml.safe_dump(sweep))
-    for words in (["sweep", "sweep.yaml"], ["table", "sweep.yaml", "--score", "test/plural-recall", "--json"]):
-        with pytest.raises(SystemExit) as end:
-            main(words)
-        assert end.value.code in (0, None)
-    cells = json.loads(capsys.readouterr().out.splitlines()[-1])["cells"]
-    assert cells[1]["verdict"]
+    load()  # the runs are forks of this process
+    code = ended(forked(["sweep", "sweep.yaml"], folder, folder / "output.txt", others=6))
+    assert code == 0, Path("output.txt").read_text()
+    score = ["--score", "test/plural-recall"] if plugin == "my_metric" else []
+    with pytest.raises(SystemExit) as end:
+        main(["table", "sweep.yaml", *score, "--json"])
+    assert end.value.code in (0, None)
+    dense, phm = json.loads(capsys.readouterr().out.splitlines()[-1])["cells"]
+    assert (dense["verdict"], bool(phm["verdict"])) == (None, True)
+    assert len(list_runs(Path("runs"))) == 4

@@ -29,6 +29,7 @@ class ClassificationModule(TrainingModule):
         schedule: Learning-rate schedule.
         smoothing: Label smoothing ε, in training only.
         criterion: Loss function, in training only.
+        sentences: Sentences per item, 1 or 2.
     """
 
     counted = ("accuracy",)
@@ -41,10 +42,10 @@ class ClassificationModule(TrainingModule):
         *,
         smoothing: float = 0.0,
         criterion: Criterion = cross_entropy,
+        sentences: int = 1,
     ) -> None:
         super().__init__(network, optimizer, schedule)
-        self.smoothing = smoothing
-        self.criterion = criterion
+        self.smoothing, self.criterion, self.sentences = smoothing, criterion, sentences
 
     def loss(self, batch: ClassificationBatch) -> Loss:
         """Return the loss and the correct labels, summed over the items.
@@ -64,11 +65,8 @@ class ClassificationModule(TrainingModule):
         return [Prediction(self.network(*batch.sentences), nn.Identity())]
 
     def export_graph(self) -> ExportGraph:
-        """Return the export graph from tokens to class scores.
-
-        The network's attribute ``sentences`` says how many sentences it reads; default: 1.
-        """
-        return classification_graph(self.network, getattr(self.network, "sentences", 1))
+        """Return the export graph from tokens to class scores."""
+        return classification_graph(self.network, self.sentences)
 
     def begin(self, data: ClassificationData) -> None:
         """Copy pretrained word vectors to the network's embedding, if the data have any."""
