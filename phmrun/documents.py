@@ -98,6 +98,15 @@ for _kind, _pattern, _first in _SCALARS:
         _class.add_implicit_resolver(f"{_PREFIX}{_kind}", re.compile(f"^(?:{_pattern})$"), _first)
 
 
+def yaml_text(values: Any) -> str:
+    """Return values as a YAML document, keys in their order.
+
+    libyaml writes it if PyYAML has it; both write the same text.
+    """
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    return str(yaml.dump(values, Dumper=dumper, sort_keys=False, allow_unicode=True))
+
+
 def parse_yaml(text: str, name: str) -> Any:
     """Parse a YAML text.
 

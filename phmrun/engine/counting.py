@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from phmrun.config import EmbeddingConfig, Experiment, LayerConfig
 from phmrun.engine.module import build_module
@@ -57,12 +58,26 @@ def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -
     return {**counts, "dense_total": plain["dense_total"]}
 
 
+class _WithoutDraws(TorchFunctionMode):
+    """Context in which ``nn.init.normal_`` changes nothing.
+
+    Its kernel for the meta device imports torch's compiler, which takes a second.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Return the result of ``func``; for ``nn.init.normal_``, its tensor unchanged."""
+        named = kwargs or {}
+        return named["tensor"] if func is nn.init.normal_ else func(*args, **named)
+
+
 def network_without_weights(config: Experiment, sizes: tuple[int, ...] | None) -> nn.Module:
     """Return the network of an experiment on the meta device.
 
     ``sizes`` of None are those of the config. With a base run, its weights are frozen.
     """
-    with torch.device("meta"):
+    with torch.device("meta"), _WithoutDraws():
         network = build_module(config, *(sizes or config.sizes)).network
     if config.adapts:
         freeze_base(network)

@@ -6,8 +6,9 @@ Only ``status.json``, ``metrics.json`` and small manifests are read.
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from operator import attrgetter, methodcaller
 from pathlib import Path
@@ -188,9 +189,9 @@ def summarise(path: Path) -> RunSummary | None:
         return RunSummary(path.name, path, status, damage=f"{METRICS}: {reason_of(error)}")
     if not isinstance(metrics, dict):
         return RunSummary(path.name, path, status, damage=f"{METRICS}: not an object")
-    odd = [name for name, score in metrics.items() if _is_odd(score)]
-    if odd:
-        return RunSummary(path.name, path, status, damage=f"{METRICS}: {odd[0][:80]!a} is not a score")
+    if not _storable(metrics):
+        odd = next(name for name, score in metrics.items() if not _storable({name: score}))
+        return RunSummary(path.name, path, status, damage=f"{METRICS}: {odd[:80]!a} is not a score")
     return RunSummary(path.name, path, status, in_test_units(metrics, path / CONFIG))
 
 
@@ -211,31 +212,51 @@ def read_times(directory: Path) -> dict[str, Any]:
     return {**former["times"], **times} if isinstance(former.get("times"), dict) else times
 
 
-def _is_odd(score: Any) -> bool:
-    """True if a score cannot be stored.
+def _storable(scores: Mapping[str, Any]) -> bool:
+    """True if all scores can be stored.
 
-    It is too large for a float, or its text is not valid Unicode.
+    An integer must fit a float, and texts must be valid Unicode.
     """
-    value = score.get("value") if isinstance(score, dict) else score
+    values = (score.get("value") if isinstance(score, dict) else score for score in scores.values())
     try:
-        json.dumps(score, ensure_ascii=False).encode("utf-8")
-        return isinstance(value, int) and not math.isfinite(float(value))
+        json.dumps(scores, ensure_ascii=False).encode("utf-8")
+        return all(math.isfinite(float(value)) for value in values if isinstance(value, int))
     except (OverflowError, UnicodeEncodeError, ValueError):
-        return True
+        return False
 
 
 def list_runs(runs_dir: Path) -> list[RunSummary]:
     """Return the summaries of a directory's runs, sorted by name.
 
-    Hidden directories and those that are not runs are left out. The list is empty if there is no such directory.
+    Hidden directories and those that are not runs are left out. The list is empty if there is no such directory. Inside
+    :func:`unchanged`, a directory is read once.
     """
+    listed = _LISTED.get()
+    if listed is not None and runs_dir in listed:
+        return listed[runs_dir]
     try:
         with os.scandir(runs_dir) as entries:
             paths = [Path(entry.path) for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
     except (FileNotFoundError, NotADirectoryError):
         return []
     summaries = (summarise(path) for path in sorted(paths))
-    return [summary for summary in summaries if summary is not None]
+    runs = [summary for summary in summaries if summary is not None]
+    if listed is not None:
+        listed[runs_dir] = runs
+    return runs
+
+
+_LISTED: ContextVar[dict[Path, list[RunSummary]] | None] = ContextVar("listed", default=None)
+
+
+@contextmanager
+def unchanged() -> Iterator[None]:
+    """Context in which no run changes: :func:`list_runs` reads each directory once."""
+    token = _LISTED.set({})
+    try:
+        yield
+    finally:
+        _LISTED.reset(token)
 
 
 def select(

@@ -15,9 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from phmrun.documents import parse_json, parse_yaml, parsed, plain, to_line
+from phmrun.documents import parse_json, parse_yaml, parsed, plain, to_line, yaml_text
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import data_dir, json_text, read_regular, replacing, staging, sync_directory, write_text
 from phmrun.ledger.card import shared
@@ -120,7 +118,7 @@ def _portable_texts(run: Run) -> dict[str, bytes]:
                     text = text.replace(path, places[path])
                 texts[name] = shared(text)
         if parse_yaml(texts[CONFIG], CONFIG) != _portable(config):  # a path is written with escapes
-            texts[CONFIG] = yaml.safe_dump(_portable(config), sort_keys=False, allow_unicode=True)
+            texts[CONFIG] = yaml_text(_portable(config))
     contents = {name: text.encode("utf-8") for name, text in texts.items()}
     record = run.manifest.read()
     if record is not None:
@@ -292,7 +290,7 @@ def _texts(record: Mapping[str, Any]) -> dict[str, str]:
         WEIGHTS: record.get("weights", {}),
     }
     texts = {
-        CONFIG: yaml.safe_dump(record["config"], sort_keys=False, allow_unicode=True),
+        CONFIG: yaml_text(record["config"]),
         HISTORY: "".join(to_line(row) for row in record["history"]),
         **{name: json_text(content) for name, content in contents.items()},
     }

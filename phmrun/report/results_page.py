@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from phmrun.documents import parse_yaml
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
+from phmrun.ledger.listing import unchanged
 from phmrun.progress import note
 from phmrun.registry import loaded_plugins
 from phmrun.report.answers import PAGE, Answer, SweepOfQuestion
@@ -81,7 +82,7 @@ def page_of(folder: Path) -> Page:
     """
     asked = _load_questions(folder)
     _require_named_plugins(_sweep_file(folder, sweep.name) for question in asked.questions for sweep in question.sweeps)
-    with TemporaryDirectory() as temporary:
+    with TemporaryDirectory() as temporary, unchanged():
         runs_dir = Path(temporary)
         runs = restore_folder(folder, runs_dir, durable=False)
         spent = sum(segment.get("cpu_seconds", 0.0) for run in runs for segment in run.environment())

@@ -44,22 +44,7 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
         plugins: Checksums of the user's plug-ins, by file.
         recorded: Lookup of recorded checksums for missing data; without it, missing data are an error.
     """
-    cache_by_key: dict[str, Any] = {}
-
-    def once(look: Callable[[], Answer], about: object) -> Answer:
-        """Return the cached answer for a key, or raise its cached error.
-
-        ``look`` is called for a new key only.
-        """
-        key = json.dumps(about, sort_keys=True)
-        if key not in cache_by_key:
-            try:
-                cache_by_key[key] = look()
-            except PhmrunError as error:
-                cache_by_key[key] = error
-        if isinstance(cache_by_key[key], PhmrunError):
-            raise cache_by_key[key]
-        return cache_by_key[key]
+    data_by_settings: dict[str, Any] = {}
 
     def data_of(config: Experiment) -> tuple[dict[str, str], tuple[int, ...] | None]:
         """Return the checksums of data and plug-ins, and vocabulary sizes.
@@ -86,7 +71,7 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
         absent: PhmrunError | None = None
         try:
             shared = {key: value for key, value in values.items() if key not in LAYERS}
-            marks, learnt = once(lambda: data_of(config), ["data", shared])
+            marks, learnt = _once(data_by_settings, shared, lambda: data_of(config))
             marks = {**marks, **code_marks(config)}
         except PhmrunError as error:
             checksums = recorded(config) if recorded and error.code == ExitCode.DATA else None
@@ -94,13 +79,33 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
             marks, learnt = {**(checksums or {}), **plugin_marks(plugins), **code_marks(config)}, None
         sizes = learnt or config.sizes
         about = {name: value for name, value in values.items() if name != "data"} | {"sizes": sizes}
-        count = once(lambda: int(count_parameters(config, sizes)["total"]), ["network", about])
+        count = _once(_COUNTS, about, lambda: int(count_parameters(config, sizes)["total"]))
         # Raised last: a network that cannot be built is reported even if the data are missing.
         if absent is not None:
             raise absent
         return Inspected(count, marks, learnt is not None)
 
     return inspect
+
+
+_COUNTS: dict[str, Any] = {}
+"""Parameters of networks by their settings; these, unlike data, do not change within a process."""
+
+
+def _once(answers: dict[str, Any], about: object, look: Callable[[], Answer]) -> Answer:
+    """Return the cached answer for a key, or raise its cached error.
+
+    ``look`` is called for a new key only; its answer is added to ``answers``.
+    """
+    key = json.dumps(about, sort_keys=True)
+    if key not in answers:
+        try:
+            answers[key] = look()
+        except PhmrunError as error:
+            answers[key] = error
+    if isinstance(answers[key], PhmrunError):
+        raise answers[key]
+    return answers[key]
 
 
 def _learnt_sizes(data: DataModule) -> tuple[int, ...] | None:

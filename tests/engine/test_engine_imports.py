@@ -25,10 +25,12 @@ def test_training_is_what_brings_lightning():
 
 COUNTING = """
 from phmrun.cli.app import main
-try:
-    main(["count-params", "nmt"])
-except SystemExit as end:
-    assert not end.code
+adaptive, released = ["lm", "--embedding", "adaptive"], ["sva", "--layer", "phm", "--set", "layer.variant=released"]
+for arguments in (["nmt"], adaptive, released):
+    try:
+        main(["count-params", *arguments])
+    except SystemExit as end:
+        assert not end.code
 assert "phmrun.engine.counting" in sys.modules
 """
 INFERENCE = """

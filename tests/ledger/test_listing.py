@@ -1,13 +1,14 @@
 """Listings: filters, order, damaged directories, many runs."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from phmrun.errors import PhmrunError
 from phmrun.ledger import State
-from phmrun.ledger.listing import list_runs, score_names, select, sort
+from phmrun.ledger.listing import list_runs, score_names, select, sort, unchanged
 
 
 def make(runs_dir: Path, name: str, *, bleu: float | None = None, state: State = State.DONE, **about: object) -> None:
@@ -120,3 +121,11 @@ def test_many_runs(tmp_path: Path) -> None:
         make(tmp_path, f"nmt-x-phm-{number}-0123456789ab", bleu=float(number), task="nmt", layer="phm n=4", seed=number)
     actual = sort(list_runs(tmp_path), "-test/bleu")
     assert [run.about("seed") for run in actual] == list(range(499, -1, -1))
+
+
+def test_unchanged_runs_are_listed_once(runs: Path) -> None:
+    with unchanged():
+        before = list_runs(runs)
+        shutil.rmtree(before[0].path)
+        assert list_runs(runs) is before
+    assert len(list_runs(runs)) == len(before) - 1

@@ -69,6 +69,7 @@ def test_what_is_the_same_is_looked_at_once(nmt, monkeypatch):
     from phmrun.sweeps import inspection
 
     built, read = [], []
+    monkeypatch.setattr(inspection, "_COUNTS", {})
     monkeypatch.setattr(inspection, "count_parameters", lambda config, sizes: built.append(config) or {"total": 1})
     monkeypatch.setattr(inspection, "_learnt_sizes", lambda data: (160, 160))
     data = SimpleNamespace(fingerprints=lambda: {"text": "0123"}, require=lambda *splits: None)

@@ -80,7 +80,7 @@ class PHM(Structure):
         nn.init.uniform_(self.s, -math.sqrt(3) * std, math.sqrt(3) * std)
         unit_mixers(self.a)
         with torch.no_grad():
-            if self.variant == "released":
+            if self.variant == "released" and not self.a.is_meta:  # its meta kernels import torch's compiler
                 self.a.div_(self.a.sum(2).square().mean().sqrt())
             if self.b is not None:
                 nn.init.zeros_(self.b)
