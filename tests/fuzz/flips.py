@@ -1,7 +1,8 @@
 """Flips bits in the files of a run, its prepared data and a results folder: ``python -m tests.fuzz.flips --flips N``.
 
 After each flip the verbs train, eval, table and report are run; on prepared data, a new training; on results, restore
-and table. Each must notice the damage or give what it gave before. Anything else is silent, and a failure.
+and table; on the index of a directory of runs, table. Each must notice the damage or give what it gave before. Anything
+else is silent, and a failure.
 """
 
 import argparse
@@ -28,10 +29,11 @@ from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.record import record_of, restore, write_record
 from phmrun.report.content import write_report
+from phmrun.results import index
 from phmrun.results.items import items_of
 from phmrun.sweeps.results import Asked, view, view_of_sweep
 
-AREAS = ("run", "prepared", "results")
+AREAS = ("run", "prepared", "results", "index")
 SHORT = {"training": {"max_steps": 6, "validate_every": 3, "checkpoint_every": 3, "average": 0}}
 
 
@@ -71,6 +73,7 @@ class Laboratory:
 
         self._run = run_experiment
         self.folder, self.notes = folder, Notes()
+        index._SETTLED = 0  # a copy's files are new
         os.environ["PHMRUN_CACHE"] = str(folder / "cache")
         self.config: Experiment = configured("sva", folder / "corpus", SHORT)
         dense = {"layer": {"structure": "phm", "n": 2}}
@@ -99,6 +102,8 @@ class Laboratory:
 
     def files(self, area: str) -> list[Path]:
         """Files that a flip may hit, relative to the laboratory."""
+        if area == "index":
+            return [Path("runs", index.INDEX)]
         place = {"run": f"runs/{self.run}", "prepared": "cache", "results": "results"}[area]
         paths = (path for path in sorted((self.folder / place).rglob("*")) if path.is_file() and path.stat().st_size)
         return [path.relative_to(self.folder) for path in paths if path.suffix != ".lock"]
@@ -111,6 +116,9 @@ class Laboratory:
             copy = Path(place)
             for name in ("runs", "cache", "results"):
                 shutil.copytree(self.folder / name, copy / name, symlinks=True)
+            if area == "index":
+                self._table(copy / "runs")
+                assert index.RunIndex(copy / "runs")._read(index.code_key())["runs"]
             content = bytearray((copy / file).read_bytes())
             bit = draw.randrange(8 * len(content))
             content[bit // 8] ^= 1 << bit % 8
@@ -142,6 +150,8 @@ class Laboratory:
                 "report": lambda: self._report(place),
                 "eval": lambda: self._eval(place / "runs"),
             }
+        elif area == "index":
+            verbs = {"table": lambda: self._table(place / "runs")}
         elif area == "prepared":
             verbs = {"train": lambda: self._trained_anew(place / "anew")}
         else:
@@ -209,7 +219,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         laboratory = Laboratory(Path(place) / "whole")
         for number in range(asked.first, asked.first + asked.flips):
-            laboratory.trial(("run", "run", "run", "prepared", "results")[number % 5], number, tally)
+            laboratory.trial(("run", "run", "run", "prepared", "results", "index")[number % 6], number, tally)
             if (number + 1) % 50 == 0:
                 print("\n".join(tally.rows()), *tally.silent, sep="\n", flush=True)
     for (name, outcome), count in sorted(tally.by_file.items()):
