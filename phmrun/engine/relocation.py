@@ -12,11 +12,12 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger.environment import DataRecord, Source
 
 
-def with_files_below(config: Experiment, record: DataRecord, roots: Sequence[Path]) -> Experiment:
+def with_files_below(config: Experiment, record: DataRecord | None, roots: Sequence[Path]) -> Experiment:
     """Return a copy of a config whose own data files are those below ``roots`` with the recorded checksums.
 
     A file may have another name, but must have the recorded size. Prefixes need files of the recorded names in one
-    folder. A config of a catalogued dataset is returned unchanged.
+    folder. A config of a catalogued dataset is returned unchanged. Without a record (runs of early releases), files are
+    found by name; prefixes and files that are not there stay unchanged. The run id must then be compared.
 
     Raises:
         PhmrunError: (exit 3) A file on record is not below the folders.
@@ -33,12 +34,12 @@ def with_files_below(config: Experiment, record: DataRecord, roots: Sequence[Pat
         value = getattr(data, name)
         if value is None or is_hashed(type(data), name):
             continue
-        if isinstance(value, str) and name == "prefix":
+        if isinstance(value, str) and name == "prefix" and record:
             changes[name] = _prefix_below(value, record, by_size)
         elif isinstance(value, Path):
-            changes[name] = _located(_recorded(name, value, record), by_size)
+            changes[name] = _place_of(name, value, record, by_size)
         elif isinstance(value, tuple) and value and all(isinstance(item, Path) for item in value):
-            changes[name] = tuple(_located(_recorded(name, item, record), by_size) for item in value)
+            changes[name] = tuple(_place_of(name, item, record, by_size) for item in value)
     return config.model_copy(update={"data": data.model_copy(update=changes)})
 
 
@@ -55,6 +56,20 @@ def _files_below(roots: Sequence[Path]) -> Iterator[Path]:
             yield root
         for folder, _, names in os.walk(root):
             yield from (Path(folder, name) for name in sorted(names))
+
+
+def _place_of(key: str, path: Path, record: DataRecord | None, by_size: dict[int, list[Path]]) -> Path:
+    """Return the place of a key's file below the folders.
+
+    Without a record, it is that of the first file of the same name, else ``path`` itself.
+
+    Raises:
+        PhmrunError: (exit 3) The recorded file is not there, or no file of that name is on record.
+    """
+    if record:
+        return _located(_recorded(key, path, record), by_size)
+    named = (there for paths in by_size.values() for there in paths if there.name == path.name)
+    return next(named, path).absolute()
 
 
 def _recorded(key: str, path: Path, record: DataRecord) -> Source:

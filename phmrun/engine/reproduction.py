@@ -116,8 +116,7 @@ def reproduce(
     if (directory / run.id).resolve() == run.path.resolve():
         raise PhmrunError("the new run would take the place of the old one", where="--in", hint="Name another folder.")
     config = _as_before(config_of(run), run.environment())
-    record = run.data()
-    config = with_files_below(config, record, data_dirs) if record and data_dirs else with_absolute_paths(config)
+    config = with_files_below(config, run.data(), data_dirs) if data_dirs else with_absolute_paths(config)
     parent = _require_same(run, config, plugins or {})
     there = Run(directory / run.id)
     # Without a restart, a run that is done there would not be trained again.
