@@ -351,14 +351,17 @@ def _print_reproduction(result: "Reproduction") -> None:
     if result.identical:
         say(f"identical: {result.tensors:,} tensors and {len(result.compared)} scores of {result.run.id}")
         return
-    say(f"not identical: {len(result.weights):,} of {result.tensors:,} tensors, {len(result.scores)} scores differ")
-    rows = [(row.checkpoint, row.name or "the whole file", row.largest) for row in result.weights[:_ROWS_OF_TENSORS]]
+    files = sum(not row.name for row in result.weights)
+    counts = [f"{len(result.weights) - files:,} of {result.tensors:,} tensors"] if len(result.weights) > files else []
+    counts += [counted(files, "checkpoint")] if files else []
+    say(f"not identical in {', '.join([*counts, counted(len(result.scores), 'score')])}")
+    rows = [(row.checkpoint, row.name, row.largest) for row in result.weights[:_ROWS_OF_TENSORS] if row.name]
     if rows:
         console.print_table(("checkpoint", "tensor", "largest difference"), rows)
     if result.scores:
         console.print_table(("score", "before", "again"), [tuple(row) for row in result.scores])
     if result.parted is not None:
-        say(f"the courses of training part at step {result.parted:,}")
+        say(f"first figure of the history with another digit: step {result.parted:,}")
     say("what could explain it:")
     for line in result.explanations:
         say(f"  {line}")

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from phmrun.config import Experiment, HardwareConfig, run_id, with_absolute_paths
+from phmrun.config.identity import canonical_identity, changed_versions, digits_of, earlier_identities
 from phmrun.documents import parsed
 from phmrun.engine.adaptation import EXTENDS, code_marks
 from phmrun.engine.agreement import Agreement, agreement
@@ -210,12 +211,16 @@ def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> 
         return parent
     names = dict.fromkeys([*kept, *marks])
     changed = [name for name in names if kept.get(name) != marks.get(name)] if kept else []
+    if not changed:
+        now = canonical_identity(config, marks)
+        earlier = (before for before in earlier_identities(now) if digits_of(before) == run.id.rpartition("-")[2])
+        changed = changed_versions(next(earlier, now), now)
     raise PhmrunError(
         "this is no longer the same experiment: "
         + (f"changed are {', '.join(changed)}" if changed else "its name would be another one"),
         where=str(run.path),
         hint="Data (searched by checksum below --data-dir DIR) and plug-ins (--plugin FILE) must be those that the run "
-        "was trained with; a version of phmrun with other defaults gives other names, too.",
+        "was trained with; other defaults or a new version of a computation take the release that trained it.",
         code=ExitCode.DATA,
     )
 

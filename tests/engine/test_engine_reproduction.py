@@ -6,6 +6,7 @@ import pytest
 import torch
 from tiny_experiments import SETTINGS, configured, run_experiment, run_of
 
+from phmrun.config.identity import LAYER_VERSIONS
 from phmrun.engine import experiment
 from phmrun.engine.checkpoints import LAST, weights_checksum
 from phmrun.engine.reproduction import compare, reproduce
@@ -94,7 +95,7 @@ def test_other_weights_are_told_and_explained_by_what_is_on_record(tmp_path, mon
     assert two["arithmetic"]["instruction_set"]
 
 
-def test_what_cannot_be_reproduced(tmp_path):
+def test_a_run_with_other_data_or_mathematics_is_not_reproduced(tmp_path, monkeypatch):
     config = configured("sva", tmp_path / "corpus", SHORT)
     run = run_of(run_experiment(config, tmp_path / "runs"))
     with pytest.raises(PhmrunError, match="take the place"):
@@ -105,6 +106,10 @@ def test_what_cannot_be_reproduced(tmp_path):
         reproduce(run, tmp_path / "again")
     assert caught.value.code is ExitCode.DATA
     assert not (tmp_path / "again").exists()
+    train.write_text(train.read_text()[: len(train.read_text()) // 2])
+    monkeypatch.setitem(LAYER_VERSIONS, "dense", 2)
+    with pytest.raises(PhmrunError, match="changed are dense, version 1, now 2"):
+        reproduce(run, tmp_path / "again")
     run.set_state(State.INTERRUPTED)
     with pytest.raises(PhmrunError, match="nothing to reproduce yet"):
         reproduce(run, tmp_path / "again")
