@@ -103,8 +103,11 @@ class ResultTable:
     reduced: str = ""  # how the settings are smaller than the paper's; empty if they are equal
 
     def entries(self, row: int) -> list[Entry]:
-        """Return the experiments of all cells of a row, by its index."""
-        return [entry for figure in self.figures[row] for entry in figure.entries]
+        """Return the experiments of all cells of a row, by its index.
+
+        Each occurs once, also if several cells show its scores.
+        """
+        return list({id(entry): entry for figure in self.figures[row] for entry in figure.entries}.values())
 
 
 class Effect(NamedTuple):
