@@ -185,8 +185,9 @@ def _judge_one(
     """Return the judgement of one system at one look.
 
     Over seeds, collapsed seeds on either side give no difference: UNTRAINED if all of a side collapsed, else UNDECIDED;
-    their numbers and Fisher's p-value are kept. Without an interval or spread, UNDECIDED with a reason. Else the
-    verdict is that of :func:`_verdict`; an undecided one over seeds has the seeds needed.
+    their numbers and Fisher's p-value are kept. Without an interval or spread, UNTRAINED if a floor is not beaten and
+    no looks are planned, else UNDECIDED with a reason. Otherwise the verdict is that of :func:`_verdict`; an undecided
+    one over seeds has the seeds needed.
     """
     lower = question.lower_is_better
     trained = beats_floors(scores, floors, lower_is_better=lower)
@@ -207,16 +208,17 @@ def _judge_one(
             verdict = Verdict.UNTRAINED if lost_all else Verdict.UNDECIDED
             return replace(judgement, verdict=verdict, reason=reason, collapsed=counts, p_collapsed=p)
         shown, reason = _over_seeds(scores, reference, question, design, items)
-    if shown is None:
-        return replace(judgement, reason=reason)
-    better = shown.value < 0 if lower else shown.value > 0
-    judgement = replace(judgement, difference=shown, better=better, reason=reason)
     passed = beats_floors(reference, floors, lower_is_better=lower)
     verdict, why = _verdict(shown, question, (trained, passed))
+    if reason and (verdict is not Verdict.UNTRAINED or question.looks):
+        verdict, why = Verdict.UNDECIDED, reason
+    judgement = replace(judgement, verdict=verdict, reason=why)
+    if shown is None:
+        return judgement
     needed = None
     if verdict is Verdict.UNDECIDED and question.over is Population.SEEDS and not reason:
         needed = _needed(scores, reference, shown, question, design)
-    return replace(judgement, verdict=Verdict.UNDECIDED if reason else verdict, reason=reason or why, needed=needed)
+    return replace(judgement, difference=shown, better=shown.value < 0 if lower else shown.value > 0, needed=needed)
 
 
 def _over_seeds(
@@ -259,14 +261,19 @@ def _over_items(items: ItemVariance, design: Design) -> Difference:
     return studentised(value, error, freedom, seeds, Design(design.rows, (), design.level))
 
 
-def _verdict(shown: Difference, question: Question, trained: tuple[bool | None, bool | None]) -> tuple[Verdict, str]:
+def _verdict(
+    shown: Difference | None, question: Question, trained: tuple[bool | None, bool | None]
+) -> tuple[Verdict, str]:
     """Return the first verdict that the interval supports.
 
-    A reason follows it for UNTRAINED, else an empty text. An interval without spread never shows a difference.
-    ``trained``: system and reference beat their floors; ``None`` without floors.
+    A reason follows it for UNTRAINED, else an empty text. An interval without spread never shows a difference; without
+    an interval, the verdict is UNTRAINED or UNDECIDED. ``trained``: system and reference beat their floors; ``None``
+    without floors.
     """
-    gains = (-shown.high, -shown.low) if question.lower_is_better else (shown.low, shown.high)
-    if shown.error and (gains[0] > 0 or gains[1] < 0):
+    gains = (-math.inf, math.inf)
+    if shown is not None:
+        gains = (-shown.high, -shown.low) if question.lower_is_better else (shown.low, shown.high)
+    if shown is not None and shown.error and (gains[0] > 0 or gains[1] < 0):
         return Verdict.DIFFERENT, ""
     if trained[1] is False:
         return Verdict.UNTRAINED, "the reference does not beat its best floor"

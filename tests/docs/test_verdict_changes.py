@@ -38,7 +38,9 @@ def present_verdicts(page):
 def test_the_page_has_every_verdict_before_and_now():
     page = (ROOT / "docs" / "verdicts.md").read_text(encoding="utf-8").partition("## What changed in RESULTS.md")[2]
     table = [cells(line) for line in page.splitlines() if line.startswith("| `")]
-    present = {key: word for path in (ROOT / "results").glob("*/README.md") for key, word in present_verdicts(path).items()}
+    present = {
+        key: word for path in (ROOT / "results").glob("*/README.md") for key, word in present_verdicts(path).items()
+    }
     same = 0
     for sweep, row, before, now, reason in table:
         assert present.pop((sweep, row)) == now, (sweep, row)
