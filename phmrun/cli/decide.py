@@ -8,6 +8,7 @@ import typer
 from phmrun.cli import console
 from phmrun.cli.options import Json
 from phmrun.errors import PhmrunError, counted
+from phmrun.progress import note as tell
 
 if TYPE_CHECKING:
     from phmrun.statistics.referee import Decision
@@ -76,6 +77,12 @@ def decide(
     require: Annotated[
         Requirement | None, typer.Option(help="Exit with code 1 unless this is shown for every system.")
     ] = None,
+    cost: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Metric to show beside the verdicts, as parameters or seconds; may be repeated."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Judge systems by the scores of their seeds: different, equivalent, not worse, undecided or untrained.
@@ -86,8 +93,9 @@ def decide(
     from phmrun.statistics.referee import decide as judge
     from phmrun.statistics.referee import meets
 
+    rows = read_rows(files)
     decision = judge(
-        read_rows(files),
+        rows,
         reference=reference,
         metric=metric,
         trivial=trivial,
@@ -96,7 +104,11 @@ def decide(
         looks=_numbers(looks),
         over=over.value if over else None,
         choose_by=choose_by,
+        costs=cost or (),
     )
+    judged = {reference, trivial, *decision.systems}
+    if missing := [name for name in dict.fromkeys(row.system for row in rows) if name not in judged]:
+        tell(f"without {decision.metric}, and not judged: {', '.join(missing)}")
     if as_json:
         console.print_json(decision.as_dict())
     else:
@@ -126,21 +138,21 @@ def _numbers(text: str | None) -> list[int]:
 
 def _show(decision: "Decision") -> None:
     """Print a table of verdicts, then estimand and reasons by line."""
-    facts, print_line = decision.as_dict(), console.stdout().print
-    reference, rows = facts["reference"], []
-    rows.append([reference["name"], _number(reference["mean"]), _number(reference["std"]), reference["seeds"]])
-    rows[0] += ["", "", "", "", "reference" if reference["trained"] is not False else "reference, untrained"]
-    for name, fact in facts["systems"].items():
-        verdict = fact["verdict"]
+    facts, print_line, rows = decision.as_dict(), console.stdout().print, []
+    for name, fact in {facts["reference"]["name"]: facts["reference"], **facts["systems"]}.items():
+        verdict, interval = fact.get("verdict", "reference"), fact.get("interval")
         if verdict == "different":
             verdict += ", better" if fact["better"] else ", worse"
-        interval = "" if fact["interval"] is None else f"{fact['interval'][0]:+.4g} to {fact['interval'][1]:+.4g}"
-        gap = "" if fact["difference"] is None else f"{fact['difference']:+.4g}"
-        p = "" if fact["p"] is None else f"{fact['p']:.2g}"
+        if verdict == "reference" and fact["trained"] is False:
+            verdict += ", untrained"
+        gap = f"{fact['difference']:+.4g}" if interval else ""
+        between = f"{interval[0]:+.4g} to {interval[1]:+.4g}" if interval else ""
+        p = f"{fact['p']:.2g}" if interval else ""
         numbers = [_number(fact["mean"]), _number(fact["std"]), fact["seeds"]]
-        rows.append([name, *numbers, gap, interval, p, _number(fact["detectable"]), verdict])
-    heads = ("system", "mean", "std", "seeds", "Δ", "95 % interval", "p", "detectable", "verdict")
-    console.print_table(heads, rows, title=decision.metric)
+        costs = ["–" if value is None else f"{value:,.10g}" for value in fact["costs"].values()]
+        rows.append([name, verdict, gap, between, p, *numbers, _number(fact.get("detectable")), *costs])
+    heads = ("system", "verdict", "Δ", "95 % interval", "p", "mean", "std", "seeds", "detectable", *decision.costs)
+    console.print_table(heads, rows, title=decision.metric, drop=("detectable", "std", "p", "mean"))
     notes = [f"estimand: {decision.estimand}"]
     margin = f", margin {decision.question.margin:g}" if decision.question.margin else ""
     notes.append(
@@ -148,7 +160,7 @@ def _show(decision: "Decision") -> None:
         f"{' and all looks' if decision.question.looks else ''}{margin}; detectable: with a power of 80 %"
     )
     if facts["trivial"]:
-        trivial = facts["trivial"]
+        reference, trivial = facts["reference"], facts["trivial"]
         outcome = "beats" if reference["trained"] else "does not beat"
         notes.append(f"{reference['name']} {outcome} {trivial['name']} ({_number(trivial['mean'])}) significantly")
     for name, fact in facts["systems"].items():

@@ -14,6 +14,7 @@ from phmrun.cli import console, sweep_output, sweep_work
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger.card import duration
 from phmrun.progress import note
+from phmrun.results.costs import COSTS, VERDICT_COSTS, cost_of, cost_texts
 from phmrun.results.verdicts import facts, verdict_words
 from phmrun.sweeps.cell_status import CellState, CellStatus, Estimate, survey
 from phmrun.sweeps.file import load_sweep
@@ -144,8 +145,12 @@ def _tell_plan(statuses: Sequence[CellStatus], terms: Terms, hours: float | None
 
 
 def _show(statuses: Sequence[CellStatus], terms: Terms, as_json: bool) -> None:
-    """Print the verdict of each row, as a table or JSON."""
+    """Print the verdict of each row with its costs, as a table or JSON.
+
+    Costs are means over the row's finished runs; None in JSON if not on record.
+    """
     standings = known(statuses, terms)
+    finished = [[cell for cell in standing.row.statuses if cell.state is CellState.DONE] for standing in standings]
     means = [fmean(standing.scores) if standing.scores else None for standing in standings]
     if as_json:
         printed = [
@@ -159,8 +164,9 @@ def _show(statuses: Sequence[CellStatus], terms: Terms, as_json: bool) -> None:
                 "max_seeds": terms.max_seeds,
                 "mean": mean,
                 "scores": list(standing.scores),
+                "costs": {name: cost_of(cells, name) for name in VERDICT_COSTS},
             }
-            for standing, mean in zip(standings, means, strict=True)
+            for standing, mean, cells in zip(standings, means, finished, strict=True)
         ]
         console.print_json(printed)
         return
@@ -172,7 +178,9 @@ def _show(statuses: Sequence[CellStatus], terms: Terms, as_json: bool) -> None:
             standing.looked_at,
             len(standing.scores),
             verdict_words(standing.comparison),
+            *cost_texts(cells, VERDICT_COSTS),
         ]
-        for standing, mean in zip(standings, means, strict=True)
+        for standing, mean, cells in zip(standings, means, finished, strict=True)
     ]
-    console.print_table(("data", "row", main_score(statuses) or "score", "looked at", "seeds", "verdict"), rows)
+    heads = ("data", "row", main_score(statuses) or "score", "looked at", "seeds", "verdict")
+    console.print_table((*heads, *(COSTS[name].heading for name in VERDICT_COSTS)), rows)

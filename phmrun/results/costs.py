@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from phmrun.checksums import Stamp, stamp_of
 from phmrun.documents import parse_json
@@ -15,12 +15,24 @@ from phmrun.ledger import Run, RunSummary
 from phmrun.ledger.card import SERVING, duration
 from phmrun.ledger.run import PARAMETERS
 from phmrun.ledger.wording import row_name
-from phmrun.results.entries import Entry
 from phmrun.results.table import Figure, ResultTable
 
 SERVED = "the smaller safetensors file in single precision, as measured by `phmrun export RUN --compare`"
 FACTORED = "safetensors factored"  # a label of ``phmrun export --compare``
 TRAINING = "training"  # phase of ``phmrun bench run`` that measures optimizer steps
+
+
+VERDICT_COSTS = ("parameters", "training-parameters", "multiplications", "training-time")
+"""Costs beside every verdict."""
+MISSING = "–"
+
+
+class HasRun(Protocol):
+    """Experiment or cell with a run, if there is one."""
+
+    @property
+    def run(self) -> RunSummary | None:
+        """The run."""
 
 
 class Point(NamedTuple):
@@ -42,13 +54,22 @@ class Cost:
     meaning: str  # note below the table
 
 
-def cost_of(entries: Iterable[Entry], name: str) -> float | None:
+def cost_of(entries: Iterable[HasRun], name: str) -> float | None:
     """Return the mean of a cost over the runs that have it on record.
 
     The result is ``None`` if none has.
     """
     amounts = [value for entry in entries if entry.run and (value := COSTS[name].of(entry.run)) is not None]
     return fmean(amounts) if amounts else None
+
+
+def cost_texts(entries: Sequence[HasRun], names: Sequence[str]) -> list[str]:
+    """Return the texts of costs, each the mean over runs.
+
+    Costs that are not on record are "–".
+    """
+    amounts = [(name, cost_of(entries, name)) for name in names]
+    return [MISSING if amount is None else COSTS[name].shown(amount) for name, amount in amounts]
 
 
 def require_cost(name: str, where: str) -> str:

@@ -15,16 +15,14 @@ from phmrun.ledger.wording import row_name
 from phmrun.metric import metric_of
 from phmrun.results.baselines import BaselineRow, baseline_rows, has_diverged
 from phmrun.results.comparison import withheld
-from phmrun.results.costs import COSTS, Point, cost_of, frontier, meanings
-from phmrun.results.entries import Entry
+from phmrun.results.costs import COSTS, MISSING, VERDICT_COSTS, Point, cost_of, cost_texts, frontier, meanings
 from phmrun.results.late_gain import validation_curve
 from phmrun.results.table import Figure, Numbers, ResultTable, rounded
 from phmrun.results.verdicts import COLLAPSED, HEADINGS, MARKS, Comparisons, collapsed_cell, facts, verdict_cells
 from phmrun.results.verdicts import notes as verdict_notes
 from phmrun.statistics.student import interval_of_mean, interval_of_one_run
 
-VERDICT_COSTS = ("parameters", "training-parameters", "multiplications", "training-time")
-REDUCED, UNFINISHED, MISSING, EDGE = "‡", "†", "–", "(edge)"
+REDUCED, UNFINISHED, EDGE = "‡", "†", "(edge)"
 Differences = Comparisons
 
 
@@ -82,7 +80,7 @@ def lay_out(
         edges = {key for entry in entries for key in entry.at_edge}
         labels = zip(table.keys, table.rows[number], strict=True)
         line: list[Any] = [f"{label} {EDGE}" if key in edges else label for key, label in labels]
-        line += [] if apart else [_parameters(table.parameters[number]), *_costs(entries, shown)]
+        line += [] if apart else [_parameters(table.parameters[number]), *cost_texts(entries, shown)]
         for place, figure in enumerate(figures):
             difference = differences.get((number, place))
             unfinished = UNFINISHED if any(entry.unfinished for entry in figure.entries) else ""
@@ -90,7 +88,7 @@ def lay_out(
             line.append(
                 " / ".join(_shown(numbers, how) for numbers in figure.numbers) + mark if figure.runs else MISSING
             )
-            line += [_parameters(figure.parameters), *_costs(figure.entries, shown)] if apart else []
+            line += [_parameters(figure.parameters), *cost_texts(figure.entries, shown)] if apart else []
             if paper:
                 line += [figure.printed or MISSING, _delta(figure)]
             line += ["yes" if number in fronts[place] else ""] if front else []
@@ -116,7 +114,7 @@ def _verdicts(table: ResultTable, differences: Differences) -> tuple[list[str], 
     rows = []
     for (row, column), comparison in sorted(differences.items()):
         score = [table.headings[column].name] if several else []
-        costs = _costs(table.figures[row][column].entries, names)
+        costs = cost_texts(table.figures[row][column].entries, names)
         share = [collapsed_cell(comparison)] if collapsed else []
         rows.append([_row_name(table, row), *score, *verdict_cells(comparison), *share, *costs])
     return (columns, rows) if rows else ([], [])
@@ -137,15 +135,6 @@ def _baseline_line(row: BaselineRow, table: ResultTable, columns: Sequence[str])
     for heading, value in zip(table.headings, row.values, strict=True):
         line[columns.index(heading.name, len(table.keys))] = MISSING if value is None else rounded(value)
     return line
-
-
-def _costs(entries: Sequence[Entry], names: Sequence[str]) -> list[str]:
-    """Return the texts of a cell's costs.
-
-    Costs that are not on record are "–".
-    """
-    amounts = [(name, cost_of(entries, name)) for name in names]
-    return [MISSING if amount is None else COSTS[name].shown(amount) for name, amount in amounts]
 
 
 def _front(table: ResultTable, column: int, cost: str) -> set[int]:

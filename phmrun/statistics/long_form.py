@@ -113,13 +113,16 @@ def _csv_records(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]
     Spaces around heads and after commas are removed.
 
     Raises:
-        PhmrunError: (exit 3) A required column is missing, or a line has another number of columns.
+        PhmrunError: (exit 3) The file is empty, a required column is missing, or a line has another number of columns.
     """
+    if not text.strip():
+        raise _bad("the file is empty", str(path), hint=f"A CSV file begins:\n{EXAMPLE}")
     reader = csv.DictReader(text.splitlines(), skipinitialspace=True)
     heads = [head.strip() for head in reader.fieldnames or ()]
     reader.fieldnames = heads
     if missing := [name for name in COLUMNS if name not in heads]:
-        raise _bad(f"the column {missing[0]!r} is missing", f"{path}:1", valid=(*COLUMNS, *OPTIONAL))
+        hint = f"Its first line is: {text.splitlines()[0][:60]}"
+        raise _bad(f"the column {missing[0]!r} is missing", f"{path}:1", valid=(*COLUMNS, *OPTIONAL), hint=hint)
     for record in reader:
         where = f"{path}:{reader.line_num}"
         if None in record or None in record.values():

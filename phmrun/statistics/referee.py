@@ -10,7 +10,7 @@ of the whole procedure, search included.
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from statistics import fmean, stdev
 from typing import Any
 
@@ -50,6 +50,7 @@ class Decision:
         trained: True if the reference beats it; ``None`` without one.
         judgements: Judgement by system.
         estimand: Estimated quantity, in words.
+        costs: Mean of each cost metric by system, the reference included.
     """
 
     metric: str
@@ -60,6 +61,7 @@ class Decision:
     trained: bool | None
     judgements: dict[str, Judgement]
     estimand: str
+    costs: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return all numbers for JSON.
@@ -67,7 +69,7 @@ class Decision:
         Keys: metric, estimand, the fields of the question, the numbers of the reference and the trivial system
         (``None`` without one), and those of each system by name.
         """
-        reference = _numbers(self.reference) | {"trained": self.trained}
+        reference = _numbers(self.reference) | {"trained": self.trained, "costs": self._costs(self.reference.name)}
         return {
             "metric": self.metric,
             "estimand": self.estimand,
@@ -81,8 +83,8 @@ class Decision:
         """Return the numbers of one system for JSON.
 
         They are verdict, difference with interval and p-value, look, interval over items, collapsed seeds, reason,
-        mean, deviation and seeds; missing ones are ``None``. ``more_seeds`` is the number of further seeds likely to
-        decide, at least 1.
+        mean, deviation, seeds and costs; missing ones are ``None``. ``more_seeds`` is the number of further seeds
+        likely to decide, at least 1.
         """
         judgement, numbers = self.judgements[name], _numbers(self.systems[name])
         shown = judgement.difference
@@ -102,7 +104,12 @@ class Decision:
             "trained": judgement.trained,
             "reason": judgement.reason or None,
             **numbers,
+            "costs": self._costs(name),
         }
+
+    def _costs(self, system: str) -> dict[str, float | None]:
+        """Return the costs of a system by name; ``None`` for one that the file lacks."""
+        return {name: means.get(system) for name, means in self.costs.items()}
 
 
 def decide(
@@ -117,6 +124,7 @@ def decide(
     over: str | None = None,
     choose_by: str | None = None,
     level: float = Question.level,
+    costs: Sequence[str] = (),
 ) -> Decision:
     """Judge systems by their scores in long form.
 
@@ -133,6 +141,7 @@ def decide(
         over: "seeds", "items" or "both"; by default seeds, or items if the rows have items but no seeds.
         choose_by: Validation metric by which each seed chooses among its trials.
         level: Probability of any false statement.
+        costs: Metrics to show beside the verdicts, such as parameters or seconds; they decide nothing.
 
     Raises:
         PhmrunError: (exit 2) A name is unknown, or the margin is negative. (exit 3) There are no rows, no system beside
@@ -156,7 +165,8 @@ def decide(
     question = Question(margin or None, lower_is_better, level, tuple(looks), population)
     dense, floor = systems.pop(reference), systems.pop(trivial, None) if trivial is not None else None
     if not systems:
-        raise PhmrunError(f"there is no system beside {reference}", where=chosen[0].where, code=ExitCode.DATA)
+        scored = f" with {chosen[0].metric}" if any(row.system != reference for row in table) else ""
+        raise PhmrunError(f"there is no system beside {reference}{scored}", where=chosen[0].where, code=ExitCode.DATA)
     floors = [floor.scores] if floor else []
     variances = {name: shared for name, system in systems.items() if (shared := _shared_items(system, dense))}
     judged = judge(
@@ -169,8 +179,24 @@ def decide(
     trained = beats_floors(dense.scores, floors, lower_is_better=lower_is_better)
     trials = max([dense.trials, *(system.trials for system in systems.values())])
     return Decision(
-        chosen[0].metric, question, dense, systems, floor, trained, judged, _estimand(question, trials, choose_by)
+        chosen[0].metric,
+        question,
+        dense,
+        systems,
+        floor,
+        trained,
+        judged,
+        _estimand(question, trials, choose_by),
+        {name: _means(choose_metric(table, name, "--cost")) for name in costs},
     )
+
+
+def _means(rows: Sequence[Row]) -> dict[str, float]:
+    """Return the mean of all values by system."""
+    values: dict[str, list[float]] = {}
+    for row in rows:
+        values.setdefault(row.system, []).append(row.value)
+    return {name: fmean(numbers) for name, numbers in values.items()}
 
 
 def _chosen(rows: Sequence[Row], metric: str, choose_by: str | None, *, lower_is_better: bool) -> list[Row]:

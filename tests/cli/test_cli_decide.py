@@ -82,7 +82,9 @@ def test_require_makes_the_exit_code_one(phmrun, tmp_path):
         ("system,seed,metric,value\ndense,1,acc\n", ":2", "does not have 4 columns"),
         ('{"system": "dense", "metric": "acc", "value": 1}\nnonsense\n', ":2", "not JSON"),
         ('{"system": "dense", "value": 1}\n', ":1", "'metric' is missing"),
-        ("", "", "column 'system' is missing"),
+        ("system;seed;metric;value\n", ":1", "Its first line is: system;seed;metric;value"),
+        ("system,seed,metric,value\ndense,1,acc,2\nphm,1,bleu,3\n", ":2", "no system beside dense with acc"),
+        ("", "", "the file is empty"),
     ],
 )
 def test_bad_data_is_named_with_file_and_line(phmrun, tmp_path, text, place, message):
@@ -100,6 +102,31 @@ def test_unknown_names_are_usage_errors_with_the_valid_ones(phmrun, tmp_path):
     assert (done.code, "valid: dense, phm" in done.err) == (2, True)
     assert phmrun("decide", file, "--reference", "dense", "--metric", "bleu").code == 2
     assert phmrun("decide", str(tmp_path / "none.csv"), *BASE).code == 3
+
+
+def test_costs_stand_beside_the_verdicts_and_decide_nothing(phmrun, tmp_path):
+    rows = _scores(dense=90, phm=85)
+    costs = [{"system": name, "seed": 1, "metric": "parameters", "value": value} for name, value in (("dense", 4000),)]
+    other = [{"system": "other", "seed": 1, "metric": "bleu", "value": 1}]
+    file = _csv(tmp_path / "a.csv", rows + costs + other)
+    done = phmrun("decide", file, *BASE, "--cost", "parameters")
+    dense, phm = (line.split() for line in done.out.splitlines()[2:4])
+    assert (dense[:2], dense[-1]) == (["dense", "reference"], "4,000")
+    assert (phm[:3], phm[-1]) == (["phm", "different,", "worse"], "–")
+    assert "without acc, and not judged: other" in done.err
+    facts = json.loads(phmrun("decide", file, *BASE, "--cost", "parameters", "--json").out)
+    assert (facts["reference"]["costs"], facts["systems"]["phm"]["costs"]) == (
+        {"parameters": 4000},
+        {"parameters": None},
+    )
+    assert phmrun("decide", file, *BASE, "--cost", "parmeters").code == 2
+
+
+def test_a_single_seed_below_its_floor_is_untrained(phmrun, tmp_path):
+    single = [row for row in _scores(dense=50, phm=60, copy=70) if row["seed"] == 1]
+    file = _csv(tmp_path / "a.csv", single)
+    (low,) = json.loads(phmrun("decide", file, *BASE, "--trivial", "copy", "--json").out)["systems"].values()
+    assert (low["verdict"], low["reason"]) == ("untrained", "the reference does not beat its best floor")
 
 
 def test_a_reference_alone_is_no_comparison(phmrun, tmp_path):

@@ -13,6 +13,7 @@ import yaml
 
 from phmrun.ledger import Run
 from phmrun.ledger.run import State
+from phmrun.results.costs import VERDICT_COSTS
 
 SCRIPT = """
 import argparse, json, random
@@ -114,6 +115,7 @@ def test_a_killed_sweep_goes_on_and_until_decided_ends_it(phmrun):
     verdicts = json.loads(phmrun(*sweep, "--json"))
     rows = {row["row"]: (row["verdict"], row["looked_at"]) for row in verdicts}
     assert rows["low-rank"] == ("different", 5)
+    assert all(set(row["costs"]) == set(VERDICT_COSTS) and row["costs"]["training-time"] > 0 for row in verdicts)
     once = [f"{layer} {seed} 0.1" for layer in ("dense", "low-rank", "phm") for seed in range(1, 6)]
     assert set(once) <= set(starts())
     assert len(finished()) == len(set(starts()))
