@@ -83,7 +83,7 @@ def test_baselines_are_lines_with_names():
     axes = draw_pareto(points, "test/bleu", baselines={"copy (floor)": 12.0, "dictionary (floor)": 20.0}).axes[0]
     level = [line for line in axes.lines if len(set(line.get_ydata())) == 1 and len(line.get_ydata()) == 2]
     assert {line.get_ydata()[0] for line in level} == {12.0, 20.0}
-    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    labels = [text.get_text() for text in axes.figure.legends[0].get_texts()]
     assert {"copy (floor)", "dictionary (floor)"} <= set(labels)
 
 

@@ -18,6 +18,8 @@ from phmrun.statistics.expected_best import expected_best
 
 WIDE = 3.0
 """Ratio of the largest to the smallest cost from which on its axis is logarithmic."""
+LONGEST = 40  # characters of a line beside or below a plot
+MARKERS = "os^D"  # a marker for each round through the colors
 
 
 def draw_pareto(
@@ -31,18 +33,19 @@ def draw_pareto(
     """Return a figure of a score by cost.
 
     The axis of costs is logarithmic if the largest is at least three times the smallest, else linear. Each point has a
-    color, its spread (if known), and an entry in the legend; a line joins the Pareto front. On a logarithmic axis,
-    sizes whose labels do not overlap are labeled; if these are more than six, the axis has its usual labels. Baselines
-    are dashed lines across the figure, by the name in the legend.
+    color and marker, its spread (if known), and an entry in the legend below; a line joins the Pareto front. On a
+    logarithmic axis, sizes whose labels do not overlap are labeled; if these are more than six, the axis has its usual
+    labels. Baselines are dashed lines across the figure, by the name in the legend.
     """
-    figure = new_figure(7.0, 4.6)
+    columns = 2 if max((len(words(point.label)) for point in points), default=0) <= LONGEST else 1
+    figure = new_figure(7.0, 4.2 + 0.2 * math.ceil((len(points) + len(baselines)) / columns))
     figure.suptitle(fill(words(heading), 90), fontsize=10)
     axes = figure.subplots()
     best = frontier(points, lower=metric_of(score).lower_is_better)
     axes.plot([p.size for p in best], [p.score for p in best], color=PALETTE[6], linewidth=1.2, zorder=1)
     for number, point in enumerate(points):
-        color, label = PALETTE[number % 6], words(point.label)
-        axes.errorbar(point.size, point.score, yerr=point.spread, fmt="o", color=color, capsize=3, label=label)
+        color, marker, label = PALETTE[number % 6], MARKERS[number // 6 % len(MARKERS)], words(point.label)
+        axes.errorbar(point.size, point.score, yerr=point.spread, fmt=marker, color=color, capsize=3, label=label)
     for number, (name, value) in enumerate(baselines.items()):
         style = ("--", ":", "-.")[number % 3]
         axes.axhline(value, color=PALETTE[7], linestyle=style, linewidth=1.0, label=words(name), zorder=0)
@@ -59,7 +62,7 @@ def draw_pareto(
     spread = any(point.spread is not None for point in points)
     axes.set_ylabel(title(score) + (" ± deviation over seeds" if spread else ""))
     axes.grid(alpha=0.3)
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8)
+    figure.legend(loc="outside lower center", ncols=columns, fontsize=8)
     return figure
 
 
@@ -97,14 +100,15 @@ def draw_effects(effects: Sequence[Effect], score: str) -> Figure:
 
     Points of significantly different rows are filled.
     """
-    figure = new_figure(7.0, 1.3 + 0.32 * len(effects))
+    labels = [fill(words(f"{effect.label} ({effect.seeds}\u00a0seeds)"), LONGEST) for effect in effects]
+    figure = new_figure(7.0, 1.3 + sum(0.16 + 0.16 * len(label.splitlines()) for label in labels))
     axes = figure.subplots()
     axes.axvline(0.0, color=PALETTE[7], linewidth=1.0)
     for place, effect in enumerate(effects):
         axes.plot([effect.low, effect.high], [place, place], color=PALETTE[0], linewidth=1.8)
         face = PALETTE[0] if effect.different else "white"
         axes.plot(effect.value, place, "o", color=PALETTE[0], markerfacecolor=face)
-    axes.set_yticks(range(len(effects)), [words(f"{effect.label} ({effect.seeds} seeds)") for effect in effects])
+    axes.set_yticks(range(len(effects)), labels)
     axes.invert_yaxis()
     axes.set_ylim(len(effects) - 0.4, -0.6)
     axes.tick_params(labelsize=8)
