@@ -18,7 +18,8 @@ from phmrun.config import Experiment, Resolved, Source, Task, config_source, nes
 from phmrun.config.sections import NO_DATA
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger import Run
-from phmrun.ledger.listing import list_runs, score_value
+from phmrun.ledger.listing import list_runs
+from phmrun.ledger.recorded_run import score_value
 from phmrun.registry import TASKS, load_plugins
 
 if TYPE_CHECKING:

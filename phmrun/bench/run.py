@@ -33,8 +33,8 @@ from phmrun.families.sequence_to_sequence.predictor import converted_model, sear
 from phmrun.files import cache_dir
 from phmrun.ledger import Run
 from phmrun.ledger.environment import now
-from phmrun.ledger.listing import BATCH, EPOCH, LINE, STEP, TEST, TIMES
 from phmrun.ledger.recorded_config import network_label
+from phmrun.ledger.recorded_run import BATCH, EPOCH, LINE, STEP, TEST, TIMES
 from phmrun.models.ctranslate2 import Quantization
 from phmrun.models.transformer import Transformer
 from phmrun.progress import progress

@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 from phmrun import __version__
 from phmrun.cli import console
 from phmrun.cli.console import Verbosity
+from phmrun.cli.docstrings import VerbGroup
 from phmrun.errors import ExitCode, Interrupted, PhmrunError, unknown
 from phmrun.files import disk_error
 
@@ -69,12 +70,13 @@ class Verb(NamedTuple):
         """
         module_name, attribute = self.place.split(".")
         module = importlib.import_module(f"phmrun.cli.{module_name}")
-        target, alone = getattr(module, attribute), typer.Typer(add_completion=False)
+        target, alone = getattr(module, attribute), VerbGroup(add_completion=False)
         if isinstance(target, typer.Typer):
             options: dict[str, Any] = {} if isinstance(target.info.cls, type) else {"cls": Verbs}
             alone.add_typer(target, name=self.name, rich_help_panel=self.panel, **options)
         else:
-            alone.command(self.name, rich_help_panel=self.panel, epilog=getattr(module, "EPILOG", None))(target)
+            epilog = {"epilog": module.EPILOG} if hasattr(module, "EPILOG") else {}
+            alone.command(self.name, rich_help_panel=self.panel, **epilog)(target)
         command = typer.main.get_group(alone).commands[self.name]
         _unwrap_help(command)
         return command

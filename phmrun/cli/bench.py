@@ -8,6 +8,7 @@ import typer
 
 from phmrun.cli import bench_layers, console, measuring
 from phmrun.cli.decoding import Device
+from phmrun.cli.docstrings import VerbGroup
 from phmrun.cli.measuring import Repeats, Texts, Threads, measured
 from phmrun.cli.options import Json, RunArgument, RunsDirectory
 from phmrun.errors import ExitCode, PhmrunError, unknown
@@ -16,55 +17,30 @@ from phmrun.progress import note, progress, waiting
 if TYPE_CHECKING:
     from phmrun.bench.run import Report
 
-app = typer.Typer(
+app = VerbGroup(
     help="Measure the speed of layers and models, relative to a baseline in the same process.", no_args_is_help=True
 )
 
 OPPONENTS = ("hf", "dense", "ctranslate2", "ctranslate2-int8")  # opponents that are not runs
 PARTS = ("training", "decoding")
-TABLE_EPILOG = """Examples:
-
-phmrun bench table configs/papers/phm/table4.yaml
-
-phmrun bench table configs/papers/reproduction/table5-small.yaml --threads 1 --sentences 64
-
-phmrun table configs/papers/phm/table4.yaml --paper"""
-RUN_EPILOG = """Examples:
-
-phmrun bench run nmt-multi30k-phm-1
-
-phmrun bench run nmt-multi30k-phm-1 --against hf --against dense --threads 2
-
-phmrun bench run nmt-multi30k-phm-1 --only decoding --against ctranslate2 --against ctranslate2-int8 --against hf"""
 
 BatchSizes = Annotated[Texts, measured(metavar="N,…", help="Batch sizes of decoding, in sentences (default: 1,64).")]
 
-app.command("layers", epilog=bench_layers.EPILOG)(bench_layers.bench_layers)
+app.command("layers")(bench_layers.bench_layers)
 
 
-app.command("rates", epilog=bench_layers.RATES_EPILOG)(bench_layers.bench_rates)
+app.command("rates")(bench_layers.bench_rates)
 
 
-@app.command("table", epilog=TABLE_EPILOG)
+@app.command("table")
 def bench_table(
-    file: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE", help="A paper table's file, or its reduced version: configs/papers/phm/table4.yaml."
-        ),
-    ],
-    only: Annotated[
-        Texts, typer.Option(metavar="KEY=VALUE", help="Only cells with this value: row=Vanilla, seed=1.")
-    ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Measure again runs that have been measured.")] = False,
-    batches: Annotated[int, measured(min=1, help="Training or validation batches per measurement.")] = 8,
-    sentences: Annotated[
-        int, measured(min=1, help="Test items per measurement; larger test sets are extrapolated.")
-    ] = 256,
+    file: Annotated[str, typer.Argument(metavar="FILE")],
+    only: Annotated[Texts, typer.Option(metavar="KEY=VALUE")] = None,
+    again: Annotated[bool, typer.Option("--again")] = False,
+    batches: Annotated[int, measured(min=1)] = 8,
+    sentences: Annotated[int, measured(min=1)] = 256,
     repeats: Repeats = 3,
-    cpu_time: Annotated[
-        bool, measured("--cpu-time", help="Measure CPU time instead of wall time, on a busy machine.")
-    ] = False,
+    cpu_time: Annotated[bool, measured("--cpu-time")] = False,
     threads: Threads = 0,
     device: Device = "auto",
     runs_dir: RunsDirectory = Path("runs"),
@@ -77,14 +53,26 @@ def bench_table(
     Runs that have been measured are measured again only with --again.
 
     It is an error if the file has no column of times, or none of its cells a finished run.
+
+    Args:
+        file: A paper table's file, or its reduced version: configs/papers/phm/table4.yaml.
+        only: Only cells with this value: row=Vanilla, seed=1.
+        again: Measure again runs that have been measured.
+        batches: Training or validation batches per measurement.
+        sentences: Test items per measurement; larger test sets are extrapolated.
+        cpu_time: Measure CPU time instead of wall time, on a busy machine.
+
+    Examples:
+        phmrun bench table configs/papers/phm/table4.yaml
+        phmrun bench table configs/papers/reproduction/table5-small.yaml --threads 1 --sentences 64
+        phmrun table configs/papers/phm/table4.yaml --paper
     """
-    from phmrun.ledger import Run
-    from phmrun.ledger.listing import PREFIX, TIMES, read_times
+    from phmrun.ledger.recorded_run import PREFIX, TIMES, RecordedRun
     from phmrun.ledger.status import State
     from phmrun.sweeps.cell_status import distinct, survey
-    from phmrun.sweeps.planning import recorded
+    from phmrun.sweeps.planning import recorded_plan
 
-    plan = recorded(file, runs_dir, only)
+    plan = recorded_plan(file, runs_dir, only)
     columns = plan.sweep.table.columns.values() if plan.sweep.table else []
     wanted = {str(column.score) for column in columns if str(column.score).startswith(PREFIX)}
     if not wanted:
@@ -105,11 +93,11 @@ def bench_table(
     times_by_run = {}
     with progress("measuring", len(runs), "runs") as advance:
         for run in runs:
-            lacking = wanted if again else wanted - read_times(run.path).keys()
+            lacking = wanted if again else wanted - run.times.keys()
             if lacking:
                 amount = Amount(repeats, batches, sentences=sentences)
-                measure_times(Run(run.path), lacking, amount, device, "cpu" if cpu_time else "wall")
-            times_by_run[run.id] = {name: entry for name, entry in read_times(run.path).items() if name in wanted}
+                measure_times(run.run, lacking, amount, device, "cpu" if cpu_time else "wall")
+            times_by_run[run.id] = {name: entry for name, entry in RecordedRun(run.run).times.items() if name in wanted}
             advance(1)
     if as_json:
         console.print_json(times_by_run)
@@ -120,29 +108,17 @@ def bench_table(
     console.print_table(("run", *(TIMES[key] for key in shown)), lines)
 
 
-@app.command("run", epilog=RUN_EPILOG)
+@app.command("run")
 def bench_run(
     run: RunArgument,
-    against: Annotated[
-        Texts,
-        measured(
-            metavar="RUN|dense|hf|ctranslate2|ctranslate2-int8",
-            help="Opponent: another run, the same model with dense matrices, Hugging Face's model of the same size "
-            "(with the run's weights if they fit), or the run's weights in CTranslate2; may be repeated. With random "
-            "weights, all decode as many tokens as the references have.",
-        ),
-    ] = None,
-    only: Annotated[
-        str | None, measured(metavar="training|decoding", help="Measure only training or only decoding.")
-    ] = None,
-    batches: Annotated[int, measured(min=1, help="Training batches per measurement.")] = 8,
+    against: Annotated[Texts, measured(metavar="RUN|dense|hf|ctranslate2|ctranslate2-int8")] = None,
+    only: Annotated[str | None, measured(metavar="training|decoding")] = None,
+    batches: Annotated[int, measured(min=1)] = 8,
     batch_size: BatchSizes = None,
-    sentences: Annotated[int, measured(min=1, help="Test sentences per measurement of decoding in batches.")] = 256,
-    single: Annotated[int, measured(min=1, help="Test sentences per measurement of decoding one by one.")] = 24,
+    sentences: Annotated[int, measured(min=1)] = 256,
+    single: Annotated[int, measured(min=1)] = 24,
     repeats: Repeats = 5,
-    profile: Annotated[
-        bool, measured("--profile", help="Also print a profile: the operations that take the most time.")
-    ] = False,
+    profile: Annotated[bool, measured("--profile")] = False,
     threads: Threads = 0,
     device: Device = "auto",
     runs_dir: RunsDirectory = Path("runs"),
@@ -153,6 +129,21 @@ def bench_run(
     Training speed is in units of the loss per second: target tokens, words or sentences. Translations are decoded
     greedily and with beam size 5, other tasks as in `phmrun predict`; both with batches of 64 sentences and of one.
     The run's own figures are stored in its bench.json.
+
+    Args:
+        against: Opponent: another run, the same model with dense matrices, Hugging Face's model of the same size (with
+            the run's weights if they fit), or the run's weights in CTranslate2; may be repeated. With random weights,
+            all decode as many tokens as the references have.
+        only: Measure only training or only decoding.
+        batches: Training batches per measurement.
+        sentences: Test sentences per measurement of decoding in batches.
+        single: Test sentences per measurement of decoding one by one.
+        profile: Also print a profile: the operations that take the most time.
+
+    Examples:
+        phmrun bench run nmt-multi30k-phm-1
+        phmrun bench run nmt-multi30k-phm-1 --against hf --against dense --threads 2
+        phmrun bench run latest --only decoding --against ctranslate2 --against ctranslate2-int8 --against hf
     """
     if only is not None and only not in PARTS:
         raise unknown("part", only, PARTS, where="--only")

@@ -24,75 +24,17 @@ PRECISIONS = ("float32", "bfloat16")
 OPTIMIZERS = ("adam", "adamw", "sgd")
 RATES = ("rates=one", "rates=structure", "rates=measured")
 LAYERS = ("phm n=2", "phm n=4", "phm n=8", "phm n=16", "kronecker rank=16", "low-rank", "monarch", "blast")
-EPILOG = """Examples:
-
-phmrun bench layers --layer phm --n 4,8 --shape 512x2048 --tokens 1,64
-
-phmrun bench layers --module lstm --layer "phm n=5 variant=released" --layer dense --json
-
-phmrun bench layers --module all --n 4,8"""
-RATES_EPILOG = """Examples:
-
-phmrun bench rates --layer "phm n=4" --layer low-rank --shape 512x512
-
-phmrun bench rates latest"""
 
 
 def bench_layers(
-    module: Annotated[
-        Texts,
-        measured(
-            metavar="|".join((*MODULES, ALL)),
-            help="Module that contains the matrices; may be repeated (default: linear).",
-        ),
-    ] = None,
-    layer: Annotated[
-        Texts,
-        measured(
-            metavar="NAME",
-            help="Structure, with options if needed: 'phm n=8'; may be repeated (default: all).",
-            autocompletion=completion.layers,
-        ),
-    ] = None,
-    n: Annotated[
-        Texts, measured(metavar="N,…", help="Orders n, for structures that have the option (default: 2,4,8,16).")
-    ] = None,
-    shape: Annotated[
-        Texts,
-        measured(
-            "--shape",
-            "--shapes",
-            metavar="INxOUT,…",
-            help="Input × output features; embedding: rows × width; biaffine: features × labels "
-            "(linear's default: 512x512,512x2048,2048x512).",
-        ),
-    ] = None,
-    tokens: Annotated[
-        Texts,
-        measured(
-            metavar="TOKENS,…",
-            help="Input vectors per call in inference; lstm and biaffine: SENTENCESxLENGTH (linear's default: "
-            "1,8,64,4096).",
-        ),
-    ] = None,
-    training_tokens: Annotated[
-        Texts,
-        measured(
-            metavar="TOKENS,…",
-            help="Input vectors per training step, in the form of --tokens (linear's default: 4096).",
-        ),
-    ] = None,
-    precision: Annotated[
-        str,
-        measured(
-            metavar="|".join(PRECISIONS),
-            help="Floating-point format; bfloat16: training under autocast, inference with bfloat16 weights.",
-        ),
-    ] = PRECISIONS[0],
-    rows: Annotated[
-        int,
-        measured(min=0, help="Rows of the large tables whose lookup memory --module embedding measures; 0: none."),
-    ] = 10_000_000,
+    module: Annotated[Texts, measured(metavar="|".join((*MODULES, ALL)))] = None,
+    layer: Annotated[Texts, measured(metavar="NAME", autocompletion=completion.layers)] = None,
+    n: Annotated[Texts, measured(metavar="N,…")] = None,
+    shape: Annotated[Texts, measured("--shape", "--shapes", metavar="INxOUT,…")] = None,
+    tokens: Annotated[Texts, measured(metavar="TOKENS,…")] = None,
+    training_tokens: Annotated[Texts, measured(metavar="TOKENS,…")] = None,
+    precision: Annotated[str, measured(metavar="|".join(PRECISIONS))] = PRECISIONS[0],
+    rows: Annotated[int, measured(min=0)] = 10_000_000,
     repeats: Repeats = 15,
     plugin: Plugin = None,
     threads: Threads = 0,
@@ -106,6 +48,23 @@ def bench_layers(
     It is measured in each form of a module, too: dense (W built once), factored (W never built), unfolded (W built at
     each call, as after training). 'auto' is the form that phmrun chooses in training, and in inference for this number
     of tokens. Figures are ratios to the time of the torch module: below 1 is faster.
+
+    Args:
+        module: Module that contains the matrices; may be repeated (default: linear).
+        layer: Structure, with options if needed: 'phm n=8'; may be repeated (default: all).
+        n: Orders n, for structures that have the option (default: 2,4,8,16).
+        shape: Input × output features; embedding: rows × width; biaffine: features × labels (linear's default:
+            512x512,512x2048,2048x512).
+        tokens: Input vectors per call in inference; lstm and biaffine: SENTENCESxLENGTH (linear's default:
+            1,8,64,4096).
+        training_tokens: Input vectors per training step, in the form of --tokens (linear's default: 4096).
+        precision: Floating-point format; bfloat16: training under autocast, inference with bfloat16 weights.
+        rows: Rows of the large tables whose lookup memory --module embedding measures; 0: none.
+
+    Examples:
+        phmrun bench layers --layer phm --n 4,8 --shape 512x2048 --tokens 1,64
+        phmrun bench layers --module lstm --layer "phm n=5 variant=released" --layer dense --json
+        phmrun bench layers --module all --n 4,8
     """
     load_plugins(plugin)
     named = module or ["linear"]
@@ -195,14 +154,7 @@ def _print_memory(rows: Sequence["LookupMemory"]) -> None:
 
 
 def bench_rates(
-    run: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[RUN]",
-            help="Run whose network and first training batches are measured (default: single layers on random inputs).",
-            autocompletion=completion.runs,
-        ),
-    ] = None,
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", autocompletion=completion.runs)] = None,
     layer: Annotated[
         Texts,
         measured(
@@ -211,10 +163,8 @@ def bench_rates(
             autocompletion=completion.layers,
         ),
     ] = None,
-    shape: Annotated[str, measured(metavar="INxOUT", help="Input × output features.")] = "512x512",
-    optimizer: Annotated[
-        str, measured(metavar="adam|adamw|sgd", help="Optimizer whose first step is measured; a run has its own.")
-    ] = "adam",
+    shape: Annotated[str, measured(metavar="INxOUT")] = "512x512",
+    optimizer: Annotated[str, measured(metavar="adam|adamw|sgd")] = "adam",
     plugin: Plugin = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
@@ -227,6 +177,15 @@ def bench_rates(
     (`training.optimizer.rates=structure`), and the measured rate (`rates=measured`), by which each of N factors moves
     it an N-th as far. A factor with a value far below 1 hardly learns. With RUN, the run's own network and first
     training batches are measured, in place of single layers on random inputs.
+
+    Args:
+        run: Run whose network and first training batches are measured (default: single layers on random inputs).
+        shape: Input × output features.
+        optimizer: Optimizer whose first step is measured; a run has its own.
+
+    Examples:
+        phmrun bench rates --layer "phm n=4" --layer low-rank --shape 512x512
+        phmrun bench rates latest
     """
     load_plugins(plugin)
     if run is not None:

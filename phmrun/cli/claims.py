@@ -8,15 +8,9 @@ import typer
 from phmrun.cli import console
 from phmrun.cli.options import Json, RunsDirectory
 
-EPILOG = """Examples:
-
-phmrun claims phm
-
-phmrun claims --json"""
-
 
 def claims(
-    paper: Annotated[str, typer.Argument(metavar="[PAPER]", help="Short name of a paper (default: all).")] = "all",
+    paper: Annotated[str, typer.Argument(metavar="[PAPER]")] = "all",
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -25,6 +19,13 @@ def claims(
     Runs in a reduced setting decide a claim for that setting only, marked ‡. Nothing is trained.
 
     Claims that are undecided or not run are followed by a command.
+
+    Args:
+        paper: Short name of a paper (default: all).
+
+    Examples:
+        phmrun claims phm
+        phmrun claims --json
     """
     from phmrun.papers.claims import Evidence, examine, load_claims
 

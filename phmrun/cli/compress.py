@@ -29,93 +29,26 @@ class BudgetOf(StrEnum):
     MAPS = "maps"
 
 
-EPILOG = """Examples:
-
-phmrun compress latest --layer phm --n 4 --steps 0
-
-phmrun compress latest --layer low-rank --embedding low-rank --budget 1/2 --steps 300"""
-
-
 def compress(
     run: RunArgument,
-    layer: Annotated[
-        str,
-        typer.Option(
-            help="Structure of the weight matrices inside the blocks (`phmrun layers list`).",
-            autocompletion=completion.layers,
-        ),
-    ],
-    n: Annotated[int | None, typer.Option(help="Order n of --layer; other options: --set layer.rank=16.")] = None,
-    embedding: Annotated[
-        str | None,
-        typer.Option(
-            help="Structure of the embedding tables, and of a tied output; options: --set embedding.rank=16.",
-            autocompletion=completion.layers,
-        ),
-    ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            help="Structure of the output layer, if it is not tied to the embedding.", autocompletion=completion.layers
-        ),
-    ] = None,
-    data: Annotated[str | None, typer.Option(help="Dataset for calibration and training (default: the run's).")] = None,
-    prefix: Annotated[
-        str | None, typer.Option(help="Common prefix of your own parallel files, instead of --data.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Option of the structure (layer.rank=16), or any configuration key of the new run; may be repeated.",
-        ),
-    ] = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(help="Fraction of the model's parameters to keep, such as 1/2; some matrices may stay dense."),
-    ] = None,
-    budget_of: Annotated[
-        BudgetOf,
-        typer.Option(help="Whole of --budget: the model with all its tables, or only the maps that are replaced."),
-    ] = BudgetOf.MODEL,
-    steps: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Optimizer steps of training after the fit; 0: no training. By default from 0.3 of the run's highest "
-            "learning rate along a cosine to 0 (other: --set training.optimizer.lr=…, training.schedule.name=…).",
-        ),
-    ] = 0,
-    teacher: Annotated[
-        bool,
-        typer.Option(
-            "--teacher/--no-teacher",
-            help="Distill from the original run (--set distillation.weight=0.5 --set distillation.temperature=1).",
-        ),
-    ] = True,
-    sequences: Annotated[
-        bool,
-        typer.Option(
-            "--sequences",
-            help="Translation: train on the original run's outputs for the training sources (uses CTranslate2).",
-        ),
-    ] = False,
-    calibrate: Annotated[
-        int, typer.Option(min=0, help="Training batches whose activations weight the fit; 0: fit the matrices alone.")
-    ] = 8,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan; write no run.")] = False,
+    layer: Annotated[str, typer.Option(autocompletion=completion.layers)],
+    n: int | None = None,
+    embedding: Annotated[str | None, typer.Option(autocompletion=completion.layers)] = None,
+    output: Annotated[str | None, typer.Option(autocompletion=completion.layers)] = None,
+    data: str | None = None,
+    prefix: str | None = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None,
+    budget: str | None = None,
+    budget_of: BudgetOf = BudgetOf.MODEL,
+    steps: Annotated[int, typer.Option(min=0)] = 0,
+    teacher: Annotated[bool, typer.Option("--teacher/--no-teacher")] = True,
+    sequences: Annotated[bool, typer.Option("--sequences")] = False,
+    calibrate: Annotated[int, typer.Option(min=0)] = 8,
+    dry_run: Annotated[bool, typer.Option("--dry-run")] = False,
     checkpoint: Checkpoint = None,
     average: Average = None,
     runs_dir: Annotated[
-        Path | None,
-        typer.Option(
-            "--runs-dir",
-            envvar="PHMRUN_RUNS",
-            help="Directory of the runs (default: runs) and of the new run (default: that of the original run).",
-            rich_help_panel=RUNS,
-            file_okay=False,
-        ),
+        Path | None, typer.Option("--runs-dir", envvar="PHMRUN_RUNS", rich_help_panel=RUNS, file_okay=False)
     ] = None,
     plugin: Plugin = None,
     as_json: Json = False,
@@ -123,6 +56,28 @@ def compress(
     """Compress a trained run: replace its matrices by their nearest structured ones.
 
     Prints how much of each matrix the fit keeps, and writes a new run, trained further with --steps.
+
+    Args:
+        layer: Structure of the weight matrices inside the blocks (`phmrun layers list`).
+        n: Order n of --layer; other options: --set layer.rank=16.
+        embedding: Structure of the embedding tables, and of a tied output; options: --set embedding.rank=16.
+        output: Structure of the output layer, if it is not tied to the embedding.
+        data: Dataset for calibration and training (default: the run's).
+        prefix: Common prefix of your own parallel files, instead of --data.
+        set_: Option of the structure (layer.rank=16), or any configuration key of the new run; may be repeated.
+        budget: Fraction of the model's parameters to keep, such as 1/2; some matrices may stay dense.
+        budget_of: Whole of --budget: the model with all its tables, or only the maps that are replaced.
+        steps: Optimizer steps of training after the fit; 0: no training. By default from 0.3 of the run's highest
+            learning rate along a cosine to 0 (other: --set training.optimizer.lr=…, training.schedule.name=…).
+        teacher: Distill from the original run (--set distillation.weight=0.5 --set distillation.temperature=1).
+        sequences: Translation: train on the original run's outputs for the training sources (uses CTranslate2).
+        calibrate: Training batches whose activations weight the fit; 0: fit the matrices alone.
+        dry_run: Print the plan; write no run.
+        runs_dir: Directory of the runs (default: runs) and of the new run (default: that of the original run).
+
+    Examples:
+        phmrun compress latest --layer phm --n 4 --steps 0
+        phmrun compress latest --layer low-rank --embedding low-rank --budget 1/2 --steps 300
     """
     from phmrun.experiments import resolve_request
 

@@ -11,32 +11,14 @@ from phmrun.errors import PhmrunError
 from phmrun.ledger.wording import scope_in_words
 from phmrun.progress import waiting
 
-EPILOG = """Examples:
-
-phmrun count-params nmt --preset base --layer phm --n 8
-
-phmrun count-params --paper all --format md"""
-
 
 @optional("task")
 @spread
 def count_params(
     options: ExperimentOptions,
-    paper: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME|all",
-            help="Instead of a task: all parameter counts that a paper prints, next to those computed here.",
-            autocompletion=completion.papers,
-        ),
-    ] = None,
-    depth: Annotated[
-        int,
-        typer.Option(min=0, help="Depth of the list of modules; 0: totals by scope only.", rich_help_panel="Logging"),
-    ] = 1,
-    style: Annotated[
-        Format, typer.Option("--format", help="Format of the table.", rich_help_panel="Logging")
-    ] = Format.TEXT,
+    paper: Annotated[str | None, typer.Option(metavar="NAME|all", autocompletion=completion.papers)] = None,
+    depth: Annotated[int, typer.Option(min=0, rich_help_panel="Logging")] = 1,
+    style: Annotated[Format, typer.Option("--format", rich_help_panel="Logging")] = Format.TEXT,
     as_json: Json = False,
 ) -> None:
     """Count the parameters of a model, next to those of the dense model.
@@ -45,6 +27,15 @@ def count_params(
 
     If the task's data are not on this machine, the largest vocabulary allowed is counted. --paper lists a paper's
     counts instead.
+
+    Args:
+        paper: Instead of a task: all parameter counts that a paper prints, next to those computed here.
+        depth: Depth of the list of modules; 0: totals by scope only.
+        style: Format of the table.
+
+    Examples:
+        phmrun count-params nmt --preset base --layer phm --n 8
+        phmrun count-params --paper all --format md
     """
     if paper is not None:
         _audit(paper, style, as_json)

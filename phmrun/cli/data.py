@@ -7,6 +7,7 @@ import typer
 
 from phmrun.cli import completion
 from phmrun.cli.console import print_json, print_table
+from phmrun.cli.docstrings import VerbGroup
 from phmrun.cli.options import Plugin
 from phmrun.datasets import CATALOGUE, Dataset, data_dir, dataset_dir, inspect, is_here, splits_here
 from phmrun.datasets.locations import Check, find, locate, wanted_splits
@@ -14,7 +15,7 @@ from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.registry import TASKS, load_plugins
 from phmrun.task import Format
 
-app = typer.Typer(
+app = VerbGroup(
     help="List, inspect, fetch, import and check datasets.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -28,17 +29,21 @@ Splits = Annotated[list[str] | None, typer.Option("--split", help="Only this spl
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 
 
-@app.command("list", epilog="Example: phmrun data list --task nli")
+@app.command("list")
 def list_datasets(
-    task: Annotated[
-        str | None, typer.Option("--task", help="Only datasets of this task.", autocompletion=completion.tasks)
-    ] = None,
-    here: Annotated[
-        bool, typer.Option("--here", help="Only datasets that are on this machine, completely or in part.")
-    ] = False,
+    task: Annotated[str | None, typer.Option("--task", autocompletion=completion.tasks)] = None,
+    here: Annotated[bool, typer.Option("--here")] = False,
     as_json: Json = False,
 ) -> None:
-    """List datasets: tasks, sizes, license, and presence on this machine."""
+    """List datasets: tasks, sizes, license, and presence on this machine.
+
+    Args:
+        task: Only datasets of this task.
+        here: Only datasets that are on this machine, completely or in part.
+
+    Example:
+        phmrun data list --task nli
+    """
     datasets = [CATALOGUE.get(name) for name in CATALOGUE.names(task)]
     if task is not None and not datasets:
         raise unknown("task", task, {task for name in CATALOGUE.names() for task in CATALOGUE.get(name).tasks})
@@ -55,11 +60,14 @@ def list_datasets(
     typer.echo(f"in {data_dir()}; ✓ here, ◐ here in part, – not here", err=True)
 
 
-@app.command("info", epilog="Example: phmrun data info multi30k")
+@app.command("info")
 def info(name: Name, as_json: Json = False) -> None:
     """Show a dataset: source, license, sizes, and the checksums of its files.
 
     A generated dataset has no files.
+
+    Example:
+        phmrun data info multi30k
     """
     dataset = CATALOGUE.get(name)
     presences = inspect(dataset)
@@ -108,16 +116,22 @@ def info(name: Name, as_json: Json = False) -> None:
     print_table(("split", "role", "file", "bytes", "state"), rows)
 
 
-@app.command("fetch", epilog="Example: phmrun data fetch multi30k")
+@app.command("fetch")
 def fetch_dataset(
     name: Name,
     split: Splits = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace files with a wrong checksum.")] = False,
+    force: Annotated[bool, typer.Option("--force")] = False,
     as_json: Json = False,
 ) -> None:
     """Download the missing files of a dataset and check them.
 
     An interrupted download continues.
+
+    Args:
+        force: Replace files with a wrong checksum.
+
+    Example:
+        phmrun data fetch multi30k
     """
     from phmrun.datasets.fetch import fetch
 
@@ -134,29 +148,25 @@ def fetch_dataset(
         typer.echo(f"All {len(dataset.files)} files are in {folder}" if not split else f"All are in {folder}")
 
 
-@app.command(
-    "import",
-    epilog="Examples: phmrun data import snli snli_1.0.zip · phmrun data import scitail train=mine.tsv.gz dev=b.tsv",
-)
+@app.command("import")
 def import_dataset(
     name: Name,
-    files: Annotated[
-        list[str],
-        typer.Argument(
-            help="Files (plain or .gz) and archives (.zip, .tgz), recognized by their names; or SPLIT=FILE, or "
-            "SPLIT.ROLE=FILE for a split of several files.",
-            metavar="FILES...",
-        ),
-    ],
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Replace existing files, and accept counts that differ from the published ones."),
-    ] = False,
+    files: Annotated[list[str], typer.Argument(metavar="FILES...")],
+    force: Annotated[bool, typer.Option("--force")] = False,
     as_json: Json = False,
 ) -> None:
     """Import files that you already have.
 
     They are checked, and copied under the catalog's names.
+
+    Args:
+        files: Files (plain or .gz) and archives (.zip, .tgz), recognized by their names; or SPLIT=FILE, or
+            SPLIT.ROLE=FILE for a split of several files.
+        force: Replace existing files, and accept counts that differ from the published ones.
+
+    Examples:
+        phmrun data import snli snli_1.0.zip
+        phmrun data import scitail train=mine.tsv.gz dev=b.tsv
     """
     from phmrun.datasets.importing import import_files
 
@@ -174,12 +184,15 @@ def import_dataset(
         typer.echo("All files were already there.", err=True)
 
 
-@app.command("check", epilog="Example: phmrun data check snli")
+@app.command("check")
 def check_dataset(name: Name, split: Splits = None, as_json: Json = False) -> None:
     """Compare checksums and counts of a dataset's files with the published ones.
 
     Exit code 3 if a file has a wrong checksum or a split is too small. Missing splits are listed as "not here". If none
     is here, the error says how to bring them.
+
+    Example:
+        phmrun data check snli
     """
     from phmrun.datasets.reading import compare, count
 
@@ -208,17 +221,19 @@ def check_dataset(name: Name, split: Splits = None, as_json: Json = False) -> No
         raise typer.Exit(ExitCode.DATA)
 
 
-@app.command("path", epilog="Example: ls $(phmrun data path multi30k)")
+@app.command("path")
 def path(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            help="Name of a dataset; without it, the directory of all datasets.", autocompletion=completion.datasets
-        ),
-    ] = None,
+    name: Annotated[str | None, typer.Argument(autocompletion=completion.datasets)] = None,
     as_json: Json = False,
 ) -> None:
-    """Print the data directory, or a dataset's folder in it, even if it does not exist."""
+    """Print the data directory, or a dataset's folder in it, even if it does not exist.
+
+    Args:
+        name: Name of a dataset; without it, the directory of all datasets.
+
+    Example:
+        ls $(phmrun data path multi30k)
+    """
     folder = data_dir() if name is None else dataset_dir(CATALOGUE.get(name))
     if as_json:
         print_json({"path": folder, "exists": folder.is_dir()})
@@ -226,15 +241,21 @@ def path(
         typer.echo(folder)
 
 
-@app.command("formats", epilog="Example: phmrun data formats nli")
+@app.command("formats")
 def formats(
-    task: Annotated[str, typer.Argument(help="Name of a task.", autocompletion=completion.tasks)],
+    task: Annotated[str, typer.Argument(autocompletion=completion.tasks)],
     plugin: Plugin = None,
     as_json: Json = False,
 ) -> None:
     """Print a valid sample of each file format that a task reads.
 
     Samples are printed on standard output, comments and the next command on standard error.
+
+    Args:
+        task: Name of a task.
+
+    Example:
+        phmrun data formats nli
     """
     load_plugins(plugin)
     samples: tuple[Format, ...] = TASKS.get(task).formats

@@ -13,14 +13,6 @@ from phmrun.progress import note as tell
 if TYPE_CHECKING:
     from phmrun.statistics.referee import Decision
 
-EPILOG = """Examples:
-
-phmrun decide scores.csv --reference dense --metric bleu --margin 0.5
-
-phmrun decide scores.jsonl --reference dense --trivial majority --metric accuracy --json
-
-phmrun decide out/base out/tuned --reference base --metric arc_easy/acc"""
-
 
 class Requirement(StrEnum):
     """Statement that --require demands."""
@@ -38,56 +30,41 @@ class Over(StrEnum):
 
 
 def decide(
-    files: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE…",
-            help="CSV or JSON lines with the columns system, seed, metric, value and optionally item, trial; or files "
-            "or folders of lm-evaluation-harness (--log_samples); NAME=PATH sets the system's name.",
-        ),
-    ],
-    reference: Annotated[
-        str, typer.Option(metavar="SYSTEM", help="Reference system, which all others are compared with.")
-    ],
-    metric: Annotated[str, typer.Option(metavar="NAME", help="Metric of the verdicts.")],
-    trivial: Annotated[
-        str | None, typer.Option(metavar="SYSTEM", help="Trivial baseline that a trained system must beat.")
-    ] = None,
-    margin: Annotated[
-        float | None,
-        typer.Option(min=0, help="Equivalence margin δ, in units of the metric (default: test for differences only)."),
-    ] = None,
-    lower_is_better: Annotated[
-        bool, typer.Option("--lower-is-better", help="Lower values are better, as for a loss.")
-    ] = False,
-    looks: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N,…", help="Numbers of seeds at the planned looks, fixed in advance (default: one look)."
-        ),
-    ] = None,
-    over: Annotated[
-        Over | None,
-        typer.Option(help="Population: training seeds (default), test items (default without seeds), or both."),
-    ] = None,
-    choose_by: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Validation metric that selects one trial for each seed."),
-    ] = None,
-    require: Annotated[
-        Requirement | None, typer.Option(help="Exit with code 1 unless this is shown for every system.")
-    ] = None,
-    cost: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="Metric to show beside the verdicts, as parameters or seconds; may be repeated."
-        ),
-    ] = None,
+    files: Annotated[list[str], typer.Argument(metavar="FILE…")],
+    reference: Annotated[str, typer.Option(metavar="SYSTEM")],
+    metric: Annotated[str, typer.Option(metavar="NAME")],
+    trivial: Annotated[str | None, typer.Option(metavar="SYSTEM")] = None,
+    margin: Annotated[float | None, typer.Option(min=0)] = None,
+    lower_is_better: Annotated[bool, typer.Option("--lower-is-better")] = False,
+    looks: Annotated[str | None, typer.Option(metavar="N,…")] = None,
+    over: Over | None = None,
+    choose_by: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    require: Requirement | None = None,
+    cost: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
     as_json: Json = False,
 ) -> None:
     """Judge systems by the scores of their seeds: different, equivalent, not worse, undecided or untrained.
 
     One simultaneous 95 % interval for each system decides. Exit code: 0 if it could judge, 1 if --require is not shown.
+
+    Args:
+        files: CSV or JSON lines with the columns system, seed, metric, value and optionally item, trial; or files or
+            folders of lm-evaluation-harness (--log_samples); NAME=PATH sets the system's name.
+        reference: Reference system, which all others are compared with.
+        metric: Metric of the verdicts.
+        trivial: Trivial baseline that a trained system must beat.
+        margin: Equivalence margin δ, in units of the metric (default: test for differences only).
+        lower_is_better: Lower values are better, as for a loss.
+        looks: Numbers of seeds at the planned looks, fixed in advance (default: one look).
+        over: Population: training seeds (default), test items (default without seeds), or both.
+        choose_by: Validation metric that selects one trial for each seed.
+        require: Exit with code 1 unless this is shown for every system.
+        cost: Metric to show beside the verdicts, as parameters or seconds; may be repeated.
+
+    Examples:
+        phmrun decide scores.csv --reference dense --metric bleu --margin 0.5
+        phmrun decide scores.jsonl --reference dense --trivial majority --metric accuracy --json
+        phmrun decide out/base out/tuned --reference base --metric arc_easy/acc
     """
     from phmrun.statistics.long_form import read_rows
     from phmrun.statistics.referee import decide as judge

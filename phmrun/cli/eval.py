@@ -14,12 +14,6 @@ from phmrun.errors import PhmrunError
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins
 
-EPILOG = """Example:
-
-phmrun eval nmt-multi30k-phm-1 --split test --beam 5 --alpha 0.6 --average 8
-
-phmrun eval nmt-multi30k-phm-1 --src newstest.en --tgt newstest.de"""
-
 of_data = partial(typer.Option, rich_help_panel=DATA)
 
 
@@ -27,16 +21,10 @@ of_data = partial(typer.Option, rich_help_panel=DATA)
 def evaluate(
     run: RunArgument,
     options: DecodingOptions,
-    split: Annotated[str | None, of_data(help="Split of the run's data: test (default), dev …")] = None,
-    test: Annotated[
-        Path | None, of_data(metavar="FILE", help="Another test file, in the format of the run's own files.")
-    ] = None,
-    source: Annotated[
-        Path | None, of_data("--src", "--test-src", metavar="FILE", help="Source file of another test set.")
-    ] = None,
-    target: Annotated[
-        Path | None, of_data("--tgt", "--test-tgt", metavar="FILE", help="Target file of another test set.")
-    ] = None,
+    split: Annotated[str | None, of_data()] = None,
+    test: Annotated[Path | None, of_data(metavar="FILE")] = None,
+    source: Annotated[Path | None, of_data("--src", "--test-src", metavar="FILE")] = None,
+    target: Annotated[Path | None, of_data("--tgt", "--test-tgt", metavar="FILE")] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -46,6 +34,16 @@ def evaluate(
 
     Scores of another test file are named file-NAME-CHECKSUM/…, apart from those of the run's own test set. A file with
     the content of the run's own test set counts as that set.
+
+    Args:
+        split: Split of the run's data: test (default), dev …
+        test: Another test file, in the format of the run's own files.
+        source: Source file of another test set.
+        target: Target file of another test set.
+
+    Example:
+        phmrun eval nmt-multi30k-phm-1 --split test --beam 5 --alpha 0.6 --average 8
+        phmrun eval nmt-multi30k-phm-1 --src newstest.en --tgt newstest.de
     """
     pair = [path for path in (source, target) if path]
     files = [test] if test else pair

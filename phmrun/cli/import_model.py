@@ -11,41 +11,37 @@ from phmrun.cli.options import Json, RunsDirectory
 if TYPE_CHECKING:
     from phmrun.importing.verification import Verification
 
-EPILOG = """Examples:
-
-phmrun import opus-mt-en-de --task nmt --data multi30k --source en --target de
-
-phmrun import flan-t5-small --verify questions.txt"""
 
 SHOWN = 5  # unequal outputs that are printed
 
 
 def import_model(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Hugging Face checkpoint of T5, mT5 or Marian, as safetensors.")
-    ],
-    task: Annotated[str, typer.Option(help="Sequence-to-sequence task: nmt, style.")] = "nmt",
-    data: Annotated[str | None, typer.Option(help="Dataset to score the run on (default: none).")] = None,
-    prefix: Annotated[
-        str | None, typer.Option(help="Common prefix of your own parallel files, instead of --data.")
-    ] = None,
-    source: Annotated[str | None, typer.Option(help="Source language: en (default: the checkpoint's).")] = None,
-    target: Annotated[str | None, typer.Option(help="Target language: de (default: the checkpoint's).")] = None,
-    verify: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            exists=True,
-            dir_okay=False,
-            help="Compare the outputs for these lines with those of transformers' own search.",
-        ),
-    ] = None,
+    directory: Annotated[Path, typer.Argument(metavar="DIR")],
+    task: str = "nmt",
+    data: str | None = None,
+    prefix: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    verify: Annotated[Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False)] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
     """Import an external checkpoint as a run.
 
     Eval, predict, export and compress work on it.
+
+    Args:
+        directory: Hugging Face checkpoint of T5, mT5 or Marian, as safetensors.
+        task: Sequence-to-sequence task: nmt, style.
+        data: Dataset to score the run on (default: none).
+        prefix: Common prefix of your own parallel files, instead of --data.
+        source: Source language: en (default: the checkpoint's).
+        target: Target language: de (default: the checkpoint's).
+        verify: Compare the outputs for these lines with those of transformers' own search.
+
+    Examples:
+        phmrun import opus-mt-en-de --task nmt --data multi30k --source en --target de
+        phmrun import flan-t5-small --verify questions.txt
     """
     from phmrun.importing.run import import_checkpoint
 

@@ -6,12 +6,13 @@ from typing import Annotated, Any
 import typer
 
 from phmrun.cli import completion, console
+from phmrun.cli.docstrings import VerbGroup
 from phmrun.cli.options import Json, Plugin
 from phmrun.errors import unknown
 from phmrun.progress import waiting
 from phmrun.registry import EMBEDDINGS, STRUCTURES, load_plugins
 
-app = typer.Typer(help="Weight structures and embeddings: formulas, options, constraints.", no_args_is_help=True)
+app = VerbGroup(help="Weight structures and embeddings: formulas, options, constraints.", no_args_is_help=True)
 
 LETTERS = (
     "k: output features (rows of W) · d: input features (columns) · V: vocabulary size · m: embedding width\n"
@@ -47,13 +48,15 @@ def list_layers(plugin: Plugin = None, as_json: Json = False) -> None:
 
 @app.command("show")
 def show_layer(
-    name: Annotated[
-        str, typer.Argument(help="Name of a structure or an embedding.", autocompletion=completion.embeddings)
-    ],
+    name: Annotated[str, typer.Argument(autocompletion=completion.embeddings)],
     plugin: Plugin = None,
     as_json: Json = False,
 ) -> None:
-    """Show a structure or embedding: description, formulas, counts, options."""
+    """Show a structure or embedding: description, formulas, counts, options.
+
+    Args:
+        name: Name of a structure or an embedding.
+    """
     load_plugins(plugin)
     with waiting("preparing"):
         from phmrun.layers import options_of

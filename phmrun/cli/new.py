@@ -16,12 +16,6 @@ from phmrun.errors import PhmrunError
 from phmrun.files import write_text
 from phmrun.registry import METRICS, STRUCTURES, TASKS, Registry, networks
 
-EPILOG = """Examples:
-
-phmrun new structure tiled
-
-phmrun new task reviews"""
-
 _NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
 
 
@@ -96,8 +90,8 @@ RECIPES = {
 
 
 def new(
-    kind: Annotated[Kind, typer.Argument(help="Kind of part.")],
-    name: Annotated[str, typer.Argument(help="Name: lower-case letters, digits, hyphens.")],
+    kind: Annotated[Kind, typer.Argument()],
+    name: Annotated[str, typer.Argument()],
 ) -> None:
     """Write a new structure, task, network or metric with its test: a working template to change.
 
@@ -106,6 +100,14 @@ def new(
 
     A taken name or an existing file is an error. The paths are printed on standard output, the next commands on
     standard error.
+
+    Args:
+        kind: Kind of part.
+        name: Name: lower-case letters, digits, hyphens.
+
+    Examples:
+        phmrun new structure tiled
+        phmrun new task reviews
     """
     recipe = RECIPES[kind]
     if not _NAME.fullmatch(name):

@@ -7,6 +7,7 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.decoding import Checkpoint
+from phmrun.cli.docstrings import VerbGroup
 from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
 from phmrun.cli.runs import RunArguments
 from phmrun.errors import PhmrunError, unknown
@@ -16,7 +17,7 @@ from phmrun.registry import load_plugins
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-app = typer.Typer(help="Plot runs and sweeps as PNG, SVG or PDF.", no_args_is_help=True)
+app = VerbGroup(help="Plot runs and sweeps as PNG, SVG or PDF.", no_args_is_help=True)
 
 AXES = ("epoch", "step", "time")
 
@@ -52,12 +53,10 @@ def _save(figure: "Figure", path: Path, width: str | None, as_json: bool, **fact
 @app.command("history")
 def plot_history(
     runs: RunArguments,
-    score: Annotated[
-        str | None, typer.Option(help="Score of the history: val/perplexity, train/loss … (default: the main one).")
-    ] = None,
-    over: Annotated[str, typer.Option(metavar="epoch|step|time", help="Quantity of the x-axis.")] = "epoch",
-    log: Annotated[bool, typer.Option("--log", help="Logarithmic y-axis.")] = False,
-    each: Annotated[bool, typer.Option("--each", help="One line for each run, in place of means over seeds.")] = False,
+    score: str | None = None,
+    over: Annotated[str, typer.Option(metavar="epoch|step|time")] = "epoch",
+    log: Annotated[bool, typer.Option("--log")] = False,
+    each: Annotated[bool, typer.Option("--each")] = False,
     out: Out = None,
     width: Width = None,
     runs_dir: RunsDirectory = Path("runs"),
@@ -66,6 +65,12 @@ def plot_history(
     """Plot a score over the training of one or several runs.
 
     The plot is written to --out, and its path is printed.
+
+    Args:
+        score: Score of the history: val/perplexity, train/loss … (default: the main one).
+        over: Quantity of the x-axis.
+        log: Logarithmic y-axis.
+        each: One line for each run, in place of means over seeds.
     """
     if over not in AXES:
         raise unknown("axis", over, AXES, where="--over")
@@ -128,22 +133,9 @@ def plot_correlation(
 
 @app.command("pareto")
 def plot_pareto(
-    what: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE|RUN…", help="Sweep file, paper table's file, or runs.", autocompletion=completion.runs
-        ),
-    ],
-    score: Annotated[
-        str | None, typer.Option(help="Score of the y-axis: test/bleu (default: that of the first column).")
-    ] = None,
-    over: Annotated[
-        str,
-        typer.Option(
-            metavar="COST",
-            help="Cost of the x-axis: parameters, multiplications, training-time, step-time (of `bench run`).",
-        ),
-    ] = "parameters",
+    what: Annotated[list[str], typer.Argument(metavar="FILE|RUN…", autocompletion=completion.runs)],
+    score: str | None = None,
+    over: Annotated[str, typer.Option(metavar="COST")] = "parameters",
     out: Out = None,
     width: Width = None,
     runs_dir: RunsDirectory = Path("runs"),
@@ -152,6 +144,11 @@ def plot_pareto(
     """Plot a score against a cost, with the Pareto front.
 
     The plot is written to --out, and its path is printed.
+
+    Args:
+        what: Sweep file, paper table's file, or runs.
+        score: Score of the y-axis: test/bleu (default: that of the first column).
+        over: Cost of the x-axis: parameters, multiplications, training-time, step-time (of `bench run`).
     """
     with waiting("preparing"):
         from phmrun.cli.sweep_output import tell_faults
@@ -208,10 +205,7 @@ def plot_speed(
 
 @app.command("tuning")
 def plot_tuning(
-    file: Annotated[
-        str,
-        typer.Argument(metavar="FILE", help="File of a sweep with the key `tune`.", autocompletion=completion.configs),
-    ],
+    file: Annotated[str, typer.Argument(metavar="FILE", autocompletion=completion.configs)],
     out: Out = None,
     width: Width = None,
     runs_dir: RunsDirectory = Path("runs"),
@@ -220,6 +214,9 @@ def plot_tuning(
     """Plot a sweep's expected best validation scores against the number of trials.
 
     The plot is written to --out, and its path is printed.
+
+    Args:
+        file: File of a sweep with the key `tune`.
     """
     with waiting("preparing"):
         from phmrun.results.plots.sweeps import Effort, draw_tuning

@@ -16,31 +16,26 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins
 
-EPILOG = """Examples:
-
-phmrun predict nmt-builtin-phm-1 input.en > output.de
-
-echo "the child sees the dog ." | phmrun predict nmt-builtin-phm-1 --beam 5 --json"""
-
 
 @spread
 def predict(
     run: RunArgument,
     options: DecodingOptions,
-    text: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="FILE",
-            exists=True,
-            dir_okay=False,
-            help="Input text, one item per line, plain or .gz (default: standard input).",
-        ),
-    ] = None,
-    nbest: Annotated[int | None, of_decoding(min=1, help="Hypotheses per line, best first (default: 1).")] = None,
+    text: Annotated[Path | None, typer.Argument(metavar="FILE", exists=True, dir_okay=False)] = None,
+    nbest: Annotated[int | None, of_decoding(min=1)] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Predict with a trained run: text line by line in, predictions to standard output."""
+    """Predict with a trained run: text line by line in, predictions to standard output.
+
+    Args:
+        text: Input text, one item per line, plain or .gz (default: standard input).
+        nbest: Hypotheses per line, best first (default: 1).
+
+    Examples:
+        phmrun predict nmt-builtin-phm-1 input.en > output.de
+        echo "the child sees the dog ." | phmrun predict nmt-builtin-phm-1 --beam 5 --json
+    """
     load_plugins(options.plugin)
     chosen = choose_run(runs_dir, run)
     interactive = text is None and sys.stdin.isatty()

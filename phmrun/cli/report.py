@@ -10,44 +10,30 @@ from phmrun.cli import completion, console
 from phmrun.cli.options import DecidedSeeds, Horizons, Json, RunsDirectory, horizons_of
 from phmrun.errors import PhmrunError, unknown
 
-EPILOG = """Example:
-
-phmrun report configs/papers/phm/table5-small.yaml --out table5.html"""
-
 
 def report(
-    file: Annotated[
-        str,
-        typer.Argument(metavar="FILE", help="Sweep file, or a paper table's file.", autocompletion=completion.configs),
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.html",
-            help="Page to write (default: named after the sweep); other files are written next to it.",
-            dir_okay=False,
-        ),
-    ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds per cell (default: the file's).")] = None,
+    file: Annotated[str, typer.Argument(metavar="FILE", autocompletion=completion.configs)],
+    out: Annotated[Path | None, typer.Option(metavar="FILE.html", dir_okay=False)] = None,
+    seeds: Annotated[int | None, typer.Option(min=1)] = None,
     max_seeds: DecidedSeeds = None,
     horizons: Horizons = None,
-    significance: Annotated[
-        bool,
-        typer.Option(
-            "--significance/--no-significance", help="Mark cells that differ significantly from the dense cell."
-        ),
-    ] = True,
-    checklist: Annotated[
-        str | None,
-        typer.Option(
-            metavar="acl|neurips",
-            help="Write a conference's reproducibility checklist instead, filled from the runs; blanks are marked.",
-        ),
-    ] = None,
+    significance: Annotated[bool, typer.Option("--significance/--no-significance")] = True,
+    checklist: Annotated[str | None, typer.Option(metavar="acl|neurips")] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Write a report of a sweep (table, plots, runs, settings, environment) as HTML and Markdown."""
+    """Write a report of a sweep (table, plots, runs, settings, environment) as HTML and Markdown.
+
+    Args:
+        file: Sweep file, or a paper table's file.
+        out: Page to write (default: named after the sweep); other files are written next to it.
+        seeds: Seeds per cell (default: the file's).
+        significance: Mark cells that differ significantly from the dense cell.
+        checklist: Write a conference's reproducibility checklist instead, filled from the runs; blanks are marked.
+
+    Example:
+        phmrun report configs/papers/phm/table5-small.yaml --out table5.html
+    """
     from phmrun.cli.sweep_output import tell_faults
     from phmrun.ledger import Run
     from phmrun.report.content import write_report

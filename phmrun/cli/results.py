@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from phmrun.cli import completion, console
+from phmrun.cli.docstrings import VerbGroup
 from phmrun.cli.options import Json, Plugin, RunsDirectory
 from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.files import write_text
@@ -14,7 +15,7 @@ from phmrun.registry import load_plugins
 if TYPE_CHECKING:
     from phmrun.ledger import Run
 
-app = typer.Typer(
+app = VerbGroup(
     help="Store finished runs as small files without weights; tables and pages are built from them.",
     no_args_is_help=True,
     epilog="Examples:\n\n"
@@ -39,22 +40,20 @@ phmrun results build results --out RESULTS.md"""
 
 @app.command("add")
 def add(
-    what: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE|RUN…",
-            help="Sweep file, for all its finished runs and trials; or runs.",
-            autocompletion=completion.runs,
-        ),
-    ],
-    to: Annotated[Path, typer.Option("--out", "--to", metavar="DIR", help="Folder to write to: results/NAME.")],
-    seeds: Annotated[int, typer.Option(min=1, help="Sweep: number of seeds per cell to look for.")] = 20,
+    what: Annotated[list[str], typer.Argument(metavar="FILE|RUN…", autocompletion=completion.runs)],
+    to: Annotated[Path, typer.Option("--out", "--to", metavar="DIR")],
+    seeds: Annotated[int, typer.Option(min=1)] = 20,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
     """Write a file <run-id>.json for each finished run, and the sweep's file beside them.
 
     It contains settings, data checksums, environment, scores and histories.
+
+    Args:
+        what: Sweep file, for all its finished runs and trials; or runs.
+        to: Folder to write to: results/NAME.
+        seeds: Sweep: number of seeds per cell to look for.
     """
     from phmrun.ledger.record import record_of, write_record
     from phmrun.progress import progress
@@ -99,7 +98,7 @@ def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
         written.append(copy)
     from phmrun.sweeps import load_sweep
     from phmrun.sweeps.cell_status import survey
-    from phmrun.sweeps.planning import recorded
+    from phmrun.sweeps.planning import recorded_plan
     from phmrun.sweeps.sequential import kept_terms, planned_seeds, write_design
     from phmrun.sweeps.workplace import Workplace
 
@@ -107,7 +106,7 @@ def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
     terms = kept_terms(Workplace(runs_dir, sweep.name).path, what[0])
     if terms is None:
         return written
-    cells = recorded(what[0], runs_dir, None, planned_seeds(terms, sweep))
+    cells = recorded_plan(what[0], runs_dir, None, planned_seeds(terms, sweep))
     return [*written, write_design(to, terms, survey(cells, runs_dir))]
 
 
@@ -156,18 +155,18 @@ def restore(folder: Folder, runs_dir: RunsDirectory = Path("runs"), as_json: Jso
 @app.command("build", epilog=BUILD_EPILOG)
 def build(
     folder: Folder = Path("results"),
-    out: Annotated[
-        Path, typer.Option("--out", metavar="FILE.md", help="Page to write; its plots are written next to the results.")
-    ] = Path("RESULTS.md"),
-    check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit with code 3 if the page would differ.")
-    ] = False,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE.md")] = Path("RESULTS.md"),
+    check: Annotated[bool, typer.Option("--check")] = False,
     plugin: Plugin = None,
 ) -> None:
     """Write the page of all results, and DIR/SWEEP/README.md for each sweep.
 
     Both are made of DIR/questions.yaml and the results. Without questions.yaml, each sweep is a section. No data or
     runs are needed. Plug-ins that a sweep names are imported only if you name them, too.
+
+    Args:
+        out: Page to write; its plots are written next to the results.
+        check: Write nothing; exit with code 3 if the page would differ.
     """
     load_plugins(plugin)
     from phmrun.report.results_page import page_of, save_pictures

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from phmrun.cli import completion, console
+from phmrun.cli.docstrings import VerbGroup
 from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
 from phmrun.errors import ExitCode, PhmrunError, counted, unknown
 from phmrun.progress import waiting
@@ -16,9 +17,9 @@ from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
     from phmrun.engine.reproduction import Reproduction
-    from phmrun.ledger.card import Description
+    from phmrun.ledger import RecordedRun
 
-app = typer.Typer(help="Run directories: list, show, compare, archive, remove.", no_args_is_help=True)
+app = VerbGroup(help="Run directories: list, show, compare, archive, remove.", no_args_is_help=True)
 
 RunArguments = Annotated[
     list[str],
@@ -31,31 +32,12 @@ chosen_by = partial(typer.Option, rich_help_panel="Filter")
 
 @app.command("list")
 def list_runs(
-    task: Annotated[str | None, chosen_by(help="Only runs of this task.", autocompletion=completion.tasks)] = None,
-    layer: Annotated[
-        str | None,
-        chosen_by(help="Only runs of this structure or option: phm, n=8, 'phm n=8'.", autocompletion=completion.layers),
-    ] = None,
-    data: Annotated[
-        str | None, chosen_by(help="Only runs on this dataset.", autocompletion=completion.datasets)
-    ] = None,
-    state: Annotated[
-        str | None, chosen_by(help="Only runs in this state: queued, running, done, failed, interrupted, damaged.")
-    ] = None,
-    sort: Annotated[
-        str,
-        typer.Option(
-            help="Column to sort by: name, state, layer, parameters, step, seconds, updated … or a score such as "
-            "test/bleu; a leading - reverses the order: --sort=-test/bleu.",
-            autocompletion=completion.columns,
-        ),
-    ] = "name",
-    scores: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME,…|all", help="Scores to show (default: each run's main score, and the one of --sort)."
-        ),
-    ] = None,
+    task: Annotated[str | None, chosen_by(autocompletion=completion.tasks)] = None,
+    layer: Annotated[str | None, chosen_by(autocompletion=completion.layers)] = None,
+    data: Annotated[str | None, chosen_by(autocompletion=completion.datasets)] = None,
+    state: Annotated[str | None, chosen_by()] = None,
+    sort: Annotated[str, typer.Option(autocompletion=completion.columns)] = "name",
+    scores: Annotated[str | None, typer.Option(metavar="NAME,…|all")] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -64,6 +46,15 @@ def list_runs(
     Damaged runs are listed, too; their damage is printed on standard error.
 
     If none fits, a message on standard error names the runs that there are.
+
+    Args:
+        task: Only runs of this task.
+        layer: Only runs of this structure or option: phm, n=8, 'phm n=8'.
+        data: Only runs on this dataset.
+        state: Only runs in this state: queued, running, done, failed, interrupted, damaged.
+        sort: Column to sort by: name, state, layer, parameters, step, seconds, updated … or a score such as test/bleu;
+            a leading - reverses the order: --sort=-test/bleu.
+        scores: Scores to show (default: each run's main score, and the one of --sort).
     """
     from phmrun.ledger import listing
     from phmrun.results.baselines import listed_baselines
@@ -110,33 +101,33 @@ def show(run: RunArgument, runs_dir: RunsDirectory = Path("runs"), as_json: Json
     """
     from phmrun.config import load_run_config, semantic_values
     from phmrun.ledger import Run
-    from phmrun.ledger.card import describe
+    from phmrun.ledger.recorded_run import RecordedRun
 
-    description = describe(Run.find(runs_dir, run))
+    recorded = RecordedRun(Run.find(runs_dir, run))
     changed = None
     with suppress(PhmrunError, ImportError):  # the task may be missing in this installation
-        changed = semantic_values(load_run_config(description.path / "config.yaml"))
+        changed = semantic_values(load_run_config(recorded.path / "config.yaml"))
     if not as_json:
-        _print(description, changed)
+        _print(recorded, changed)
         return
     facts = {
-        "run_id": description.id,
-        "run_dir": description.path,
-        "status": description.status.to_json() if description.status else None,
+        "run_id": recorded.id,
+        "run_dir": recorded.path,
+        "status": recorded.status.to_json() if recorded.status else None,
         "config_differences": changed,
-        "metrics": description.metrics,
-        "parameters": description.parameters,
-        "history": description.history,
-        "environment": description.environment,
-        "samples": description.samples,
-        "files": {entry.name: entry.size for entry in description.entries},
-        "damage": description.damage,
+        "metrics": recorded.metrics,
+        "parameters": recorded.parameters,
+        "history": recorded.history,
+        "environment": recorded.environment,
+        "samples": recorded.samples,
+        "files": {entry.name: entry.size for entry in recorded.entries},
+        "damage": recorded.faults,
     }
     console.print_json(facts)
 
 
-def _print(description: "Description", changed: dict[str, Any] | None) -> None:
-    """Print the description of a run, section by section.
+def _print(run: "RecordedRun", changed: dict[str, Any] | None) -> None:
+    """Print a run, section by section.
 
     ``changed`` are settings that are not at their default; None prints the whole configuration.
     """
@@ -144,59 +135,59 @@ def _print(description: "Description", changed: dict[str, Any] | None) -> None:
     from phmrun.ledger.history import in_shown_units
     from phmrun.ledger.wording import counts_in_words, explained, title
 
-    _heading(description.id)
-    console.print_table(("", ""), _state(description))
+    _heading(run.id)
+    console.print_table(("", ""), _state(run))
     if changed is None:
         _heading("Configuration")
-        console.stdout().print(description.config.rstrip(), markup=False, soft_wrap=True)
+        console.stdout().print(run.config.rstrip(), markup=False, soft_wrap=True)
     elif changed:
         _heading("Configuration, where it is not the default")
         console.print_table(("key", "value"), [(key, str(value)) for key, value in changed.items()])
-    if description.metrics:
+    if run.metrics:
         _heading("Scores")
-        rows = [score_row(name, score) for name, score in description.metrics.items()]
+        rows = [score_row(name, score) for name, score in run.metrics.items()]
         console.print_table(("score", "value", "also", "signature"), rows)
-        for line in explained([*description.metrics]):
+        for line in explained([*run.metrics]):
             console.stdout().print(line, markup=False, soft_wrap=True)
-    if description.parameters:
+    if run.parameters:
         _heading("Size and data")
-        console.print_table(("", ""), counts_in_words(description.parameters))
-    if description.history:
-        last = description.history
+        console.print_table(("", ""), counts_in_words(run.parameters))
+    if run.history:
+        last = run.history
         columns = list({key: None for row in last for key in row})
         heads = [title(column) if "/" in column else {"time": "time (s)"}.get(column, column) for column in columns]
-        _heading(f"The last of {description.history_rows:,} rows of history")
+        _heading(f"The last of {run.history_rows:,} rows of history")
         shown = map(in_shown_units, last)
         console.print_table(heads, [[number(row.get(column)) for column in columns] for row in shown])
-    if description.environment:
+    if run.environment:
         from phmrun.ledger.environment import said
 
         _heading("Made on")
-        for row in said(description.environment):
+        for row in said(run.environment):
             console.stdout().print(row, markup=False, soft_wrap=True)
-    if description.samples:
+    if run.samples:
         _heading("Samples")
-        console.print_table(description.samples["columns"], description.samples["rows"])
+        console.print_table(run.samples["columns"], run.samples["rows"])
     _heading("Files")
-    console.print_table(("", "bytes", ""), [(entry.name, entry.size, entry.meaning) for entry in description.entries])
-    for damage in description.damage:
-        console.stderr().print(damage, markup=False, soft_wrap=True)
+    console.print_table(("", "bytes", ""), [(entry.name, entry.size, entry.meaning) for entry in run.entries])
+    for fault in run.faults:
+        console.stderr().print(fault, markup=False, soft_wrap=True)
 
 
-def _state(description: "Description") -> list[tuple[str, Any]]:
+def _state(run: "RecordedRun") -> list[tuple[str, Any]]:
     """Return rows (name, value) of the state of a run.
 
     Rows without a value are left out. A damaged run has directory and state only.
     """
     from phmrun.ledger.card import duration
 
-    status = description.status
+    status = run.status
     if status is None:
-        return [("directory", str(description.path)), ("state", "damaged")]
+        return [("directory", str(run.path)), ("state", "damaged")]
     why = f": {status.reason}" if status.reason else ""
-    holder = f"process {description.holder.pid} on {description.holder.host}" if description.holder else None
+    holder = f"process {run.holder.pid} on {run.holder.host}" if run.holder else None
     lines = [
-        ("directory", str(description.path)),
+        ("directory", str(run.path)),
         *((key, str(status.about[key])) for key in ("task", "data", "network", "seed") if key in status.about),
         ("state", f"{status.state}{why}"),
         ("held by", holder),
@@ -215,15 +206,16 @@ def _heading(title: str) -> None:
 @app.command("diff")
 def diff(
     run: RunArgument,
-    other: Annotated[
-        str, typer.Argument(metavar="OTHER", help="Run to compare it with.", autocompletion=completion.runs)
-    ],
+    other: Annotated[str, typer.Argument(metavar="OTHER", autocompletion=completion.runs)],
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
     """Show the differences of two runs: settings, parameters, scores.
 
     A difference of scores is OTHER minus RUN.
+
+    Args:
+        other: Run to compare it with.
     """
     from phmrun.ledger import Run, comparison
 
@@ -254,19 +246,16 @@ def diff(
 @app.command("compare")
 def compare(
     runs: RunArguments,
-    figure: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Figure of the history: val/loss, train/loss … (default: all of validations); may be repeated.",
-        ),
-    ] = None,
+    figure: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
     """Show the histories of runs side by side.
 
     `phmrun plot history` plots them.
+
+    Args:
+        figure: Figure of the history: val/loss, train/loss … (default: all of validations); may be repeated.
     """
     from phmrun.ledger import Run, comparison
 
@@ -286,18 +275,8 @@ def compare(
 @app.command("reproduce")
 def reproduce(
     run: RunArgument,
-    directory: Annotated[
-        Path | None,
-        typer.Option("--in", metavar="DIR", help="Directory of the new run (default: reproduced/ next to the run)."),
-    ] = None,
-    data_dir: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder with the run's own data files, found by checksum (default: their recorded paths); may be "
-            "repeated.",
-        ),
-    ] = None,
+    directory: Annotated[Path | None, typer.Option("--in", metavar="DIR")] = None,
+    data_dir: Annotated[list[Path] | None, typer.Option(metavar="DIR")] = None,
     plugin: Plugin = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
@@ -305,6 +284,11 @@ def reproduce(
     """Train a finished run again and compare weights and scores bit for bit.
 
     Prints "identical", or the differences and their possible causes (exit code 4).
+
+    Args:
+        directory: Directory of the new run (default: reproduced/ next to the run).
+        data_dir: Folder with the run's own data files, found by checksum (default: their recorded paths); may be
+            repeated.
     """
     plugins = load_plugins(plugin)
     from phmrun.ledger import Run
@@ -371,14 +355,18 @@ def _print_reproduction(result: "Reproduction") -> None:
 @app.command("archive")
 def archive_runs(
     runs: RunArguments,
-    to: Annotated[Path, typer.Option("--out", "--to", metavar="FILE.tar.gz", help="Archive to write.", dir_okay=False)],
-    checkpoints: Annotated[bool, typer.Option("--checkpoints/--no-checkpoints", help="Include the weights.")] = True,
+    to: Annotated[Path, typer.Option("--out", "--to", metavar="FILE.tar.gz", dir_okay=False)],
+    checkpoints: Annotated[bool, typer.Option("--checkpoints/--no-checkpoints")] = True,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
     """Pack runs into one archive, which `tar -xzf` unpacks.
 
     The runs are kept.
+
+    Args:
+        to: Archive to write.
+        checkpoints: Include the weights.
     """
     from phmrun.ledger import Run
     from phmrun.ledger.record import archive
@@ -413,7 +401,7 @@ def unlock(run: RunArgument, runs_dir: RunsDirectory = Path("runs"), as_json: Js
 @app.command("rm")
 def remove(
     runs: RunArguments,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without a question.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y")] = False,
     runs_dir: RunsDirectory = Path("runs"),
 ) -> None:
     """Delete runs with all their files.
@@ -421,6 +409,9 @@ def remove(
     A run that a process is working on is not deleted.
 
     A question is asked first, unless --yes is given.
+
+    Args:
+        yes: Delete without a question.
     """
     from phmrun.ledger import Run
 

@@ -10,25 +10,25 @@ from phmrun.cli.options import Plugin
 from phmrun.errors import unknown
 from phmrun.registry import EMBEDDINGS, STRUCTURES, TASKS, load_plugins
 
-EPILOG = """Example:
-
-phmrun schema nmt > nmt.schema.json, and in the first line of a YAML file:
-
-# yaml-language-server: $schema=nmt.schema.json
-
-phmrun schema sweep describes the files of `phmrun sweep`."""
-
 SWEEP = "sweep"
 
 
 def schema(
-    task: Annotated[str, typer.Argument(help="Task, or sweep.", autocompletion=completion.schemas)],
-    model: Annotated[
-        str | None, typer.Option(help="Network whose own options are included (default: the task's).")
-    ] = None,
+    task: Annotated[str, typer.Argument(autocompletion=completion.schemas)],
+    model: str | None = None,
     plugin: Plugin = None,
 ) -> None:
-    """Print the JSON Schema of a task's configuration or of sweep files: keys, types, defaults."""
+    """Print the JSON Schema of a task's configuration or of sweep files: keys, types, defaults.
+
+    Args:
+        task: Task, or sweep.
+        model: Network whose own options are included (default: the task's).
+
+    Example:
+        phmrun schema nmt > nmt.schema.json, and in the first line of a YAML file:
+        # yaml-language-server: $schema=nmt.schema.json
+        phmrun schema sweep describes the files of `phmrun sweep`.
+    """
     load_plugins(plugin)
     if task == SWEEP:
         from phmrun.sweeps.file import json_schema as sweep_schema

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from phmrun.cli import completion, console
+from phmrun.cli.docstrings import VerbGroup
 from phmrun.cli.options import HARDWARE, Horizons, Json, RunsDirectory, horizons_of
 from phmrun.errors import ExitCode, PhmrunError, nearest, unknown
 
@@ -54,7 +55,7 @@ class _RunByDefault(TyperGroup):
         return list(super().parse_args(ctx, args if named else ["run", *args]))
 
 
-app = typer.Typer(
+app = VerbGroup(
     cls=_RunByDefault,
     no_args_is_help=True,
     help="Run many experiments from one file: `phmrun sweep FILE` runs all unfinished cells.",
@@ -103,57 +104,23 @@ Threads = Annotated[
 @app.command("run", epilog=EPILOG)
 def run(
     file: File,
-    plan: Annotated[
-        bool,
-        typer.Option(
-            "--plan",
-            help="Show the cells, their progress and the remaining time; run nothing. Exit code 2 for invalid cells.",
-        ),
-    ] = False,
+    plan: Annotated[bool, typer.Option("--plan")] = False,
     only: Only = None,
     seeds: Seeds = None,
     horizons: Horizons = None,
-    until_decided: Annotated[
-        bool,
-        of_a_decision(
-            "--until-decided",
-            help="Add seeds only to rows whose difference from dense is not yet decided, by a group-sequential test.",
-        ),
-    ] = False,
-    max_seeds: Annotated[
-        int, of_a_decision(min=5, max=100, help="With --until-decided: maximum number of seeds per row.")
-    ] = 10,
-    hours: Annotated[
-        float | None,
-        typer.Option(min=0, help="Time limit on this machine, in hours (exit code 0); the same command continues."),
-    ] = None,
-    margin: Annotated[
-        float | None,
-        of_a_decision(
-            min=0,
-            help="With --until-decided: equivalence margin δ, in units of the score; rows that are not worse by more "
-            "are decided, too (default: 0.5 for BLEU, accuracy and attachment; 0: test for differences only).",
-        ),
-    ] = None,
-    limit: Annotated[int | None, of_cells(min=1, help="Maximum number of runs that this call starts.")] = None,
-    retry_failed: Annotated[bool, of_cells("--retry-failed", help="Run failed cells again.")] = False,
+    until_decided: Annotated[bool, of_a_decision("--until-decided")] = False,
+    max_seeds: Annotated[int, of_a_decision(min=5, max=100)] = 10,
+    hours: Annotated[float | None, typer.Option(min=0)] = None,
+    margin: Annotated[float | None, of_a_decision(min=0)] = None,
+    limit: Annotated[int | None, of_cells(min=1)] = None,
+    retry_failed: Annotated[bool, of_cells("--retry-failed")] = False,
     jobs: Jobs = None,
     threads: Threads = 0,
-    executor: Annotated[
-        ExecutorName,
-        of_a_cluster(help="Executor: local (this machine), slurm (one array job), ray (a Ray cluster; extra `ray`)."),
-    ] = ExecutorName.LOCAL,
-    sbatch: Annotated[
-        list[str] | None,
-        of_a_cluster(metavar="OPTION=VALUE", help="SLURM: option of sbatch, as in partition=gpu; may be repeated."),
-    ] = None,
-    script: Annotated[
-        bool, of_a_cluster("--script", help="SLURM: write and print the job script; submit nothing.")
-    ] = False,
-    address: Annotated[
-        str | None, of_a_cluster(help="Ray: address of the cluster (default: RAY_ADDRESS, else this machine).")
-    ] = None,
-    gpus: Annotated[float, of_a_cluster(min=0, help="Ray: GPUs per run; a fraction shares a GPU.")] = 0.0,
+    executor: Annotated[ExecutorName, of_a_cluster()] = ExecutorName.LOCAL,
+    sbatch: Annotated[list[str] | None, of_a_cluster(metavar="OPTION=VALUE")] = None,
+    script: Annotated[bool, of_a_cluster("--script")] = False,
+    address: Annotated[str | None, of_a_cluster()] = None,
+    gpus: Annotated[float, of_a_cluster(min=0)] = 0.0,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -162,6 +129,22 @@ def run(
     Each run is a separate process of `phmrun train`; a failure does not stop the others. If the sweep is killed, the
     same command continues it, and runs that are still training finish. Several such commands share the cells. Options
     of an executor have no effect on others. Exit code 5 if a run failed or the data of a cell are missing.
+
+    Args:
+        plan: Show the cells, their progress and the remaining time; run nothing. Exit code 2 for invalid cells.
+        until_decided: Add seeds only to rows whose difference from dense is not yet decided, by a group-sequential
+            test.
+        max_seeds: With --until-decided: maximum number of seeds per row.
+        hours: Time limit on this machine, in hours (exit code 0); the same command continues.
+        margin: With --until-decided: equivalence margin δ, in units of the score; rows that are not worse by more are
+            decided, too (default: 0.5 for BLEU, accuracy and attachment; 0: test for differences only).
+        limit: Maximum number of runs that this call starts.
+        retry_failed: Run failed cells again.
+        executor: Executor: local (this machine), slurm (one array job), ray (a Ray cluster; extra `ray`).
+        sbatch: SLURM: option of sbatch, as in partition=gpu; may be repeated.
+        script: SLURM: write and print the job script; submit nothing.
+        address: Ray: address of the cluster (default: RAY_ADDRESS, else this machine).
+        gpus: Ray: GPUs per run; a fraction shares a GPU.
     """
     lengths = horizons_of(horizons)
     if until_decided:
@@ -256,15 +239,8 @@ def status(
 @app.command("search")
 def search(
     file: File,
-    vary: Annotated[
-        list[str],
-        of_cells(
-            metavar="KEY=RANGE",
-            help="Search space: training.optimizer.lr=1e-4..1e-2 (logarithmic if the factor is at least 10), or "
-            "model.dropout=0.1,0.2,0.3; may be repeated.",
-        ),
-    ],
-    trials: Annotated[int, of_cells(min=1, help="Number of trials per cell, those of earlier calls included.")] = 20,
+    vary: Annotated[list[str], of_cells(metavar="KEY=RANGE")],
+    trials: Annotated[int, of_cells(min=1)] = 20,
     only: Only = None,
     seeds: Seeds = None,
     jobs: Jobs = None,
@@ -276,6 +252,11 @@ def search(
 
     A trial is an ordinary run, compared by its best validation (training.monitor). Trials are kept on disk:
     the same command continues the search, and a larger --trials extends it. Exit code 5 if no trial has a score.
+
+    Args:
+        vary: Search space: training.optimizer.lr=1e-4..1e-2 (logarithmic if the factor is at least 10), or
+            model.dropout=0.1,0.2,0.3; may be repeated.
+        trials: Number of trials per cell, those of earlier calls included.
     """
     from phmrun.cli import sweep_search
     from phmrun.sweeps.planning import planned

@@ -13,28 +13,10 @@ from phmrun.cli.runs import RunArguments
 
 def sync(
     runs: RunArguments,
-    to: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--to",
-            metavar="NAME",
-            help="Tracker: wandb (default), tensorboard, mlflow, trackio; may be repeated. All except wandb are "
-            "written into the run directory.",
-        ),
-    ] = None,
-    online: Annotated[
-        bool | None,
-        typer.Option(
-            "--online/--offline",
-            help="Upload, or write a complete W&B directory to upload later (default: WANDB_MODE, else online).",
-        ),
-    ] = None,
-    project: Annotated[
-        str | None, typer.Option(help="Weights & Biases project (default: that of the training).")
-    ] = None,
-    entity: Annotated[
-        str | None, typer.Option(help="Weights & Biases user or team (default: the account's default).")
-    ] = None,
+    to: Annotated[list[str] | None, typer.Option("--to", metavar="NAME")] = None,
+    online: Annotated[bool | None, typer.Option("--online/--offline")] = None,
+    project: str | None = None,
+    entity: str | None = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -42,6 +24,13 @@ def sync(
 
     Each run becomes one W&B run of the same name, from the run directory. Offline mirrors of training have a segment
     for each process instead, and these overwrite each other when they are uploaded. Nothing is deleted.
+
+    Args:
+        to: Tracker: wandb (default), tensorboard, mlflow, trackio; may be repeated. All except wandb are written into
+            the run directory.
+        online: Upload, or write a complete W&B directory to upload later (default: WANDB_MODE, else online).
+        project: Weights & Biases project (default: that of the training).
+        entity: Weights & Biases user or team (default: the account's default).
     """
     from phmrun.ledger import Run
     from phmrun.ledger.mirrors import write_mirror

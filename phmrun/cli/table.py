@@ -15,15 +15,6 @@ from phmrun.registry import load_plugins
 if TYPE_CHECKING:
     from phmrun.results.layout import Laid
 
-EPILOG = """Examples:
-
-phmrun table configs/papers/phm/table5-small.yaml --paper --format md
-
-phmrun table sweep.yaml --rows layer --cols task --agg mean
-
-phmrun table sweep.yaml --costs multiplications,step-time --pareto step-time
-
-phmrun table nmt-builtin-phm-1 nmt-builtin-dense-1 --format latex"""
 
 AGGREGATES = ("mean±std", "mean", "median", "best", "worst", "all")
 of_shape = partial(typer.Option, rich_help_panel="Shape")
@@ -40,66 +31,21 @@ class TableFormat(StrEnum):
 
 
 def table(
-    what: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[FILE|RUN…]",
-            help="Sweep file, paper table's file, or runs (default: all finished runs).",
-            autocompletion=completion.runs,
-        ),
-    ] = None,
-    rows: Annotated[
-        str | None, of_shape(metavar="KEY,…", help="Keys of the sweep or configuration that define the rows.")
-    ] = None,
-    cols: Annotated[
-        str | None, of_shape(metavar="KEY,…", help="Keys that define the columns, besides the score.")
-    ] = None,
-    score: Annotated[
-        list[str] | None,
-        of_shape(metavar="NAME", help="Score: test/bleu; may be repeated (default: the main score)."),
-    ] = None,
-    agg: Annotated[str, of_shape(metavar="|".join(AGGREGATES), help="Aggregate over seeds.")] = "mean±std",
-    paper: Annotated[
-        bool, typer.Option("--paper", help="Add the paper's printed scores, and the differences to ours.")
-    ] = False,
-    significance: Annotated[
-        bool,
-        typer.Option(
-            "--significance/--no-significance",
-            help="Add verdicts on the differences from the dense baseline, over seeds and test items.",
-        ),
-    ] = True,
-    margin: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            help="Equivalence margin δ, in units of the score (default: 0.5 for BLEU, accuracy and attachment; 0: test "
-            "for differences only).",
-        ),
-    ] = None,
-    costs: Annotated[
-        str | None,
-        of_shape(
-            metavar="COST,…",
-            help="Columns of costs besides parameters: multiplications (per token), training-time, step-time (of "
-            "`bench run`), file-size, serving-memory, latency (of `export --compare`).",
-        ),
-    ] = None,
-    pareto: Annotated[
-        str | None,
-        of_shape(
-            metavar="COST",
-            help="Sort rows by this cost (parameters or one of --costs) and mark the Pareto front: rows that no other "
-            "beats in cost and score.",
-        ),
-    ] = None,
-    only: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Sweep: only cells with this value.")
-    ] = None,
+    what: Annotated[list[str] | None, typer.Argument(metavar="[FILE|RUN…]", autocompletion=completion.runs)] = None,
+    rows: Annotated[str | None, of_shape(metavar="KEY,…")] = None,
+    cols: Annotated[str | None, of_shape(metavar="KEY,…")] = None,
+    score: Annotated[list[str] | None, of_shape(metavar="NAME")] = None,
+    agg: Annotated[str, of_shape(metavar="|".join(AGGREGATES))] = "mean±std",
+    paper: Annotated[bool, typer.Option("--paper")] = False,
+    significance: Annotated[bool, typer.Option("--significance/--no-significance")] = True,
+    margin: Annotated[float | None, typer.Option(min=0)] = None,
+    costs: Annotated[str | None, of_shape(metavar="COST,…")] = None,
+    pareto: Annotated[str | None, of_shape(metavar="COST")] = None,
+    only: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE")] = None,
     max_seeds: DecidedSeeds = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Sweep: number of seeds per cell.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1)] = None,
     horizons: Horizons = None,
-    style: Annotated[TableFormat, typer.Option("--format", help="Format of the table.")] = TableFormat.TEXT,
+    style: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TEXT,
     plugin: Plugin = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
@@ -107,6 +53,30 @@ def table(
     """Show a table of scores: mean ± standard deviation over seeds, verdicts, signatures.
 
     Missing cells are –. CSV and JSON have one line or object per cell, with unrounded numbers.
+
+    Args:
+        what: Sweep file, paper table's file, or runs (default: all finished runs).
+        rows: Keys of the sweep or configuration that define the rows.
+        cols: Keys that define the columns, besides the score.
+        score: Score: test/bleu; may be repeated (default: the main score).
+        agg: Aggregate over seeds.
+        paper: Add the paper's printed scores, and the differences to ours.
+        significance: Add verdicts on the differences from the dense baseline, over seeds and test items.
+        margin: Equivalence margin δ, in units of the score (default: 0.5 for BLEU, accuracy and attachment; 0: test for
+            differences only).
+        costs: Columns of costs besides parameters: multiplications (per token), training-time, step-time (of `bench
+            run`), file-size, serving-memory, latency (of `export --compare`).
+        pareto: Sort rows by this cost (parameters or one of --costs) and mark the Pareto front: rows that no other
+            beats in cost and score.
+        only: Sweep: only cells with this value.
+        seeds: Sweep: number of seeds per cell.
+        style: Format of the table.
+
+    Examples:
+        phmrun table configs/papers/phm/table5-small.yaml --paper --format md
+        phmrun table sweep.yaml --rows layer --cols task --agg mean
+        phmrun table sweep.yaml --costs multiplications,step-time --pareto step-time
+        phmrun table nmt-builtin-phm-1 nmt-builtin-dense-1 --format latex
     """
     if agg not in AGGREGATES:
         raise unknown("aggregate", agg, AGGREGATES, where="--agg")

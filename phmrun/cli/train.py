@@ -17,16 +17,6 @@ if TYPE_CHECKING:
     from phmrun.experiments import Request
     from phmrun.ledger import Run
 
-EPILOG = """Examples:
-
-phmrun train nmt --layer phm --n 8
-
-phmrun train nmt --data multi30k --config configs/nmt/multi30k-small.yaml --layer phm --n 4 --seed 2
-
-phmrun train nmt --prefix corpus/ --source en --target fr --set data.vocabulary.size=8000 --dry-run
-
-The same command again continues the run, or says that it is done."""
-
 
 @spread
 def train(
@@ -34,46 +24,36 @@ def train(
     *,
     runs_dir: RunsDirectory = Path("runs"),
     extend: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN",
-            help="Start a new run from this run's last checkpoint and configuration; requires --max-steps. "
-            "With --layer added, freeze the run's weights and train updates of them.",
-            rich_help_panel=RUNS,
-            autocompletion=completion.runs,
-        ),
+        str | None, typer.Option(metavar="RUN", rich_help_panel=RUNS, autocompletion=completion.runs)
     ] = None,
     teacher: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN",
-            help="Distill from this run as the teacher (--set distillation.weight=0.5, distillation.temperature=1).",
-            rich_help_panel=RUNS,
-            autocompletion=completion.runs,
-        ),
+        str | None, typer.Option(metavar="RUN", rich_help_panel=RUNS, autocompletion=completion.runs)
     ] = None,
-    restart: Annotated[
-        bool,
-        typer.Option(
-            "--restart", help="Delete the existing run of this experiment and train from step 0.", rich_help_panel=RUNS
-        ),
-    ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Answer yes to the question of --restart.", rich_help_panel=RUNS)
-    ] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Print the configuration with the origin of each value, data sizes, parameter counts; do not train.",
-            rich_help_panel=RUNS,
-        ),
-    ] = False,
+    restart: Annotated[bool, typer.Option("--restart", rich_help_panel=RUNS)] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", rich_help_panel=RUNS)] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", rich_help_panel=RUNS)] = False,
     as_json: Json = False,
 ) -> None:
     """Train one model and score it.
 
     The same command again continues an interrupted run.
+
+    Args:
+        extend: Start a new run from this run's last checkpoint and configuration; requires --max-steps. With --layer
+            added, freeze the run's weights and train updates of them.
+        teacher: Distill from this run as the teacher (--set distillation.weight=0.5, distillation.temperature=1).
+        restart: Delete the existing run of this experiment and train from step 0.
+        yes: Answer yes to the question of --restart.
+        dry_run: Print the configuration with the origin of each value, data sizes, parameter counts; do not train.
+
+    Examples:
+        phmrun train nmt --layer phm --n 8
+
+        phmrun train nmt --data multi30k --config configs/nmt/multi30k-small.yaml --layer phm --n 4 --seed 2
+
+        phmrun train nmt --prefix corpus/ --source en --target fr --set data.vocabulary.size=8000 --dry-run
+
+        The same command again continues the run, or says that it is done.
     """
     with console.preparing():
         from phmrun.ledger import Run

@@ -14,33 +14,27 @@ from phmrun.errors import ExitCode, PhmrunError, counted
 if TYPE_CHECKING:
     from phmrun.results.verification import Link
 
-EPILOG = """Examples:
-
-phmrun verify nmt-multi30k-phm-1
-
-phmrun verify runs
-
-phmrun verify results"""
 
 Chain = tuple[str, "list[Link]"]
 """Name of a run or file, with its links."""
 
 
 def verify(
-    what: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN|DIR",
-            help="Run, directory of runs, or folder of results with RESULTS.md next to it.",
-            autocompletion=completion.runs,
-        ),
-    ],
+    what: Annotated[str, typer.Argument(metavar="RUN|DIR", autocompletion=completion.runs)],
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
     """Check every link from raw data to the printed number, and name the first broken one (exit code 3).
 
     Scores are computed again from the stored predictions, or from the item counts in a results file.
+
+    Args:
+        what: Run, directory of runs, or folder of results with RESULTS.md next to it.
+
+    Examples:
+        phmrun verify nmt-multi30k-phm-1
+        phmrun verify runs
+        phmrun verify results
     """
     chains: list[Chain] = []
     broken: tuple[str, Link] | None = None
@@ -82,7 +76,7 @@ def _chains(what: str, runs_dir: Path) -> Iterator[Chain]:
         return
     if runs := list_runs(folder):
         for summary in runs:
-            yield summary.id, list(verify_run(Run(summary.path)))
+            yield summary.id, list(verify_run(summary.run))
         return
     yield from _of_results(folder)
 

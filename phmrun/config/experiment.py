@@ -40,40 +40,40 @@ class Experiment(Section):
     When the mathematics behind a key changes, raise its entry in :attr:`Section.versions` instead.
     """
 
-    task: str = Field(description="Name of the task: nmt, style, sva, nli, parse, lm, or a plug-in's.")
-    seed: int = Field(1, ge=0, lt=2**32, description="Random seed (initialization, data order, dropout).")
-    data: DataConfig = Field(DataConfig(), description="Training, validation and test data.")
-    layer: LayerConfig = Field(LayerConfig(), description="Structure of the weight matrices inside the blocks.")
-    embedding: EmbeddingConfig = Field(EmbeddingConfig(), description="Structure of the embedding tables.")
-    output: LayerConfig = Field(LayerConfig(), description="Structure of the output layer.")
-    maps: tuple[MapConfig, ...] = Field(
-        (), description="Single matrices whose structure differs from `layer`, `embedding` or `output`."
-    )
-    model: ModelConfig = Field(ModelConfig(), description="Architecture and sizes of the network.")
-    batch: BatchConfig = Field(BatchConfig(), description="Size of a micro-batch.")
-    training: TrainingConfig = Field(TrainingConfig(), description="Length, optimizer, validation, checkpoints.")
-    adapts: Annotated[Path | None, Unhashed()] = Field(
-        None,
-        description="Folder of the trained run whose weights are frozen and updated by layers of structure added; "
-        "--extend sets it.",
-    )
-    distillation: DistillationConfig = Field(
-        DistillationConfig(), description="Knowledge distillation; used only if the run has a teacher."
-    )
-    hardware: Annotated[HardwareConfig, Unhashed()] = Field(
-        HardwareConfig(), description="Devices, threads and kernels; not part of the run id."
-    )
-    score_on: Annotated[tuple[str, ...], Unhashed()] = Field(
-        (), description="Further splits that the trained model is scored on, besides the test set: dev, or another."
-    )
-    provenance: Annotated[dict[str, str], Unhashed(), Formerly("unsaid")] = Field(
-        {},
-        description="Origin of values by key, or by the beginning of keys: stated in a paper (section or table), "
-        "released as code (repository, file, line), or ours (reason). A later source replaces the entries of its keys.",
-    )
-    logging: Annotated[LoggingConfig, Unhashed()] = Field(
-        LoggingConfig(), description="Progress lines and mirrors (W&B, TensorBoard, MLflow, Trackio)."
-    )
+    task: str
+    """Name of the task: nmt, style, sva, nli, parse, lm, or a plug-in's."""
+    seed: int = Field(1, ge=0, lt=2**32)
+    """Random seed (initialization, data order, dropout)."""
+    data: DataConfig = DataConfig()
+    """Training, validation and test data."""
+    layer: LayerConfig = LayerConfig()
+    """Structure of the weight matrices inside the blocks."""
+    embedding: EmbeddingConfig = EmbeddingConfig()
+    """Structure of the embedding tables."""
+    output: LayerConfig = LayerConfig()
+    """Structure of the output layer."""
+    maps: tuple[MapConfig, ...] = ()
+    """Single matrices whose structure differs from `layer`, `embedding` or `output`."""
+    model: ModelConfig = ModelConfig()
+    """Architecture and sizes of the network."""
+    batch: BatchConfig = BatchConfig()
+    """Size of a micro-batch."""
+    training: TrainingConfig = TrainingConfig()
+    """Length, optimizer, validation, checkpoints."""
+    adapts: Annotated[Path | None, Unhashed()] = None
+    """Folder of the trained run whose weights are frozen and updated by layers of structure added; --extend sets it."""
+    distillation: DistillationConfig = DistillationConfig()
+    """Knowledge distillation; used only if the run has a teacher."""
+    hardware: Annotated[HardwareConfig, Unhashed()] = HardwareConfig()
+    """Devices, threads and kernels; not part of the run id."""
+    score_on: Annotated[tuple[str, ...], Unhashed()] = ()
+    """Further splits that the trained model is scored on, besides the test set: dev, or another."""
+    provenance: Annotated[dict[str, str], Unhashed(), Formerly("unsaid")] = Field({})
+    """Origin of values by key, or by the beginning of keys: stated in a paper (section or table), released as code
+    (repository, file, line), or ours (reason). A later source replaces the entries of its keys.
+    """
+    logging: Annotated[LoggingConfig, Unhashed()] = LoggingConfig()
+    """Progress lines and mirrors (W&B, TensorBoard, MLflow, Trackio)."""
 
     @classmethod
     def placed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:

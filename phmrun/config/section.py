@@ -36,15 +36,31 @@ class Formerly:
 class Section(BaseModel):
     """Group of keys.
 
-    Give each field a description with its unit, its bounds, and a default.
+    Give each field a default, bounds, and a docstring with its unit: the description in the schema.
 
     A section with a field ``preset`` or ``network`` lists the values that each choice sets in ``presets``, by name.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        protected_namespaces=(),
+        use_attribute_docstrings=True,
+    )
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
     versions: ClassVar[Mapping[str, int]] = {}
     """Versions of changed mathematics, by ``"key=value"`` or ``"key"``; see :mod:`phmrun.config.identity`."""
+
+    @classmethod
+    def model_json_schema(cls, *arguments: Any, **keywords: Any) -> dict[str, Any]:
+        """Return the JSON Schema, as pydantic does, with each key's description on one line."""
+        document = super().model_json_schema(*arguments, **keywords)
+        for section in (document, *document.get("$defs", {}).values()):
+            for key in section.get("properties", {}).values():
+                if "description" in key:
+                    key["description"] = " ".join(key["description"].split())
+        return document
 
     @classmethod
     def all_versions(cls) -> dict[str, int]:

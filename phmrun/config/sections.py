@@ -25,10 +25,8 @@ MOST_LAYERS = 1000  # bound of the layers of a network
 class LayerConfig(OpenSection):
     """Weight structure and its options: ``{structure: phm, n: 8}``, or just ``phm``."""
 
-    structure: str = Field(
-        "dense",
-        description="Name of the weight structure (`phmrun layers list`); all other keys are options of it.",
-    )
+    structure: str = "dense"
+    """Name of the weight structure (`phmrun layers list`); all other keys are options of it."""
     _defaults: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="before")
@@ -64,8 +62,10 @@ class LayerConfig(OpenSection):
 class MapConfig(Section):
     """Structure of a single matrix of the network."""
 
-    name: str = Field(min_length=1, description="Name of the matrix in the network, as `phmrun count-params` lists it.")
-    layer: LayerConfig = Field(description="Structure of the matrix, with options.")
+    name: str = Field(min_length=1)
+    """Name of the matrix in the network, as `phmrun count-params` lists it."""
+    layer: LayerConfig
+    """Structure of the matrix, with options."""
 
 
 class EmbeddingConfig(LayerConfig):
@@ -74,15 +74,10 @@ class EmbeddingConfig(LayerConfig):
     An example is ``{structure: define, depth: 3}``.
     """
 
-    structure: str = Field(
-        "dense",
-        description="Name of a weight structure or an embedding (`phmrun layers list`); all other keys are options of "
-        "it.",
-    )
-    inside: LayerConfig = Field(
-        LayerConfig(),
-        description="Structure of the matrices inside an embedding of several matrices; invalid for weight structures.",
-    )
+    structure: str = "dense"
+    """Name of a weight structure or an embedding (`phmrun layers list`); all other keys are options of it."""
+    inside: LayerConfig = LayerConfig()
+    """Structure of the matrices inside an embedding of several matrices; invalid for weight structures."""
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -111,13 +106,10 @@ class DataConfig(Section):
         description='"builtin" (the built-in corpus), a dataset (`phmrun data list`), "files" (your own files), or '
         '"none" (a checkpoint imported without data).',
     )
-    hold_out: float = Field(
-        0.0,
-        ge=0,
-        lt=1,
-        description="Fraction of the training data held out for validation, in place of a validation set; 0: none. The "
-        "choice is fixed: items by a checksum of their text, trees at random, running text from its end.",
-    )
+    hold_out: float = Field(0.0, ge=0, lt=1)
+    """Fraction of the training data held out for validation, in place of a validation set; 0: none. The choice is
+    fixed: items by a checksum of their text, trees at random, running text from its end.
+    """
 
     @model_validator(mode="before")
     @classmethod
@@ -162,11 +154,12 @@ class SplitFilesConfig(DataConfig):
 
     files = ("train", "dev", "test")
 
-    train: FilePath = Field(
-        None, description="Your training data (`phmrun data formats TASK` prints a sample); UTF-8, plain or .gz."
-    )
-    dev: FilePath = Field(None, description="Your validation data, in the same format.")
-    test: FilePath = Field(None, description="Your test data, in the same format.")
+    train: FilePath = None
+    """Your training data (`phmrun data formats TASK` prints a sample); UTF-8, plain or .gz."""
+    dev: FilePath = None
+    """Your validation data, in the same format."""
+    test: FilePath = None
+    """Your test data, in the same format."""
 
     @model_validator(mode="after")
     def _files_or_a_dataset(self) -> Self:
@@ -193,37 +186,33 @@ class ModelConfig(Section):
 class HardwareConfig(Section):
     """Hardware of the experiment; not part of the run id."""
 
-    accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps", "tpu"] = Field(
-        "auto", description="Accelerator, by Lightning's name; auto: a GPU if there is one."
-    )
-    devices: int | str = Field(1, description='Number of devices, a list such as "0,2", or auto (or -1) for all.')
-    nodes: int = Field(1, ge=1, le=10_000, description="Number of machines (nodes).")
-    strategy: str = Field("auto", description="Parallelization over devices, by Lightning's name: auto, ddp …")
-    workers: int = Field(0, ge=0, le=1024, description="Data-loading processes per training process.")
-    threads: int = Field(
-        0,
-        ge=0,
-        le=4096,
-        description="CPU threads of a process for arithmetic; 0: torch's default, fewer if other processes use cores.",
-    )
-    kernels: Literal["auto", "torch", "onednn"] = Field(
-        "auto",
-        description="Library of float32 matrix products on the CPU. auto: oneDNN on AMD processors if a test of the "
-        "run's own products shows float32 accuracy, else torch's default (MKL). environment.json records the choice; "
-        "a continued run keeps it.",
-    )
-    tf32: bool = Field(
-        False,
-        description="Compute float32 products on a GPU in TensorFloat-32: faster on NVIDIA Ampere and later, with 10 "
-        "instead of 23 bits of mantissa. environment.json records it.",
-    )
-    deterministic: bool = Field(False, description="Reject operations whose results vary between calls on a GPU.")
-    compile: bool = Field(
-        False,
-        description="Compile the model with torch.compile before training. Sums are then in another order, so weights "
-        "and scores differ slightly from an uncompiled run of the same id. environment.json records it; a run that "
-        "continues with another setting warns.",
-    )
+    accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps", "tpu"] = "auto"
+    """Accelerator, by Lightning's name; auto: a GPU if there is one."""
+    devices: int | str = 1
+    """Number of devices, a list such as "0,2", or auto (or -1) for all."""
+    nodes: int = Field(1, ge=1, le=10_000)
+    """Number of machines (nodes)."""
+    strategy: str = "auto"
+    """Parallelization over devices, by Lightning's name: auto, ddp …"""
+    workers: int = Field(0, ge=0, le=1024)
+    """Data-loading processes per training process."""
+    threads: int = Field(0, ge=0, le=4096)
+    """CPU threads of a process for arithmetic; 0: torch's default, fewer if other processes use cores."""
+    kernels: Literal["auto", "torch", "onednn"] = "auto"
+    """Library of float32 matrix products on the CPU. auto: oneDNN on AMD processors if a test of the run's own products
+    shows float32 accuracy, else torch's default (MKL). environment.json records the choice; a continued run keeps it.
+    """
+    tf32: bool = False
+    """Compute float32 products on a GPU in TensorFloat-32: faster on NVIDIA Ampere and later, with 10 instead of 23
+    bits of mantissa. environment.json records it.
+    """
+    deterministic: bool = False
+    """Reject operations whose results vary between calls on a GPU."""
+    compile: bool = False
+    """Compile the model with torch.compile before training. Sums are then in another order, so weights and scores
+    differ slightly from an uncompiled run of the same id. environment.json records it; a run that continues with
+    another setting warns.
+    """
 
     @field_validator("devices", mode="before")
     @classmethod
@@ -256,14 +245,15 @@ class HardwareConfig(Section):
 class LoggingConfig(Section):
     """Progress lines during training, and mirrors of the run."""
 
-    every: float = Field(5.0, gt=0, description="Seconds between progress lines if the output is not a terminal.")
-    wandb: Literal["offline", "online", "disabled"] | None = Field(
-        None, description="Mirror of the run in Weights & Biases; null: the value of WANDB_MODE, else offline."
-    )
-    project: str = Field("phmrun", min_length=1, description="Weights & Biases project.")
-    entity: str | None = Field(None, description="Weights & Biases user or team; null: the account's default.")
-    mirrors: tuple[Literal["tensorboard", "mlflow", "trackio"], ...] = Field(
-        (),
-        description="Further mirrors, written into the run directory when training ends; `phmrun sync RUN --to NAME` "
-        "writes them at any time.",
-    )
+    every: float = Field(5.0, gt=0)
+    """Seconds between progress lines if the output is not a terminal."""
+    wandb: Literal["offline", "online", "disabled"] | None = None
+    """Mirror of the run in Weights & Biases; null: the value of WANDB_MODE, else offline."""
+    project: str = Field("phmrun", min_length=1)
+    """Weights & Biases project."""
+    entity: str | None = None
+    """Weights & Biases user or team; null: the account's default."""
+    mirrors: tuple[Literal["tensorboard", "mlflow", "trackio"], ...] = ()
+    """Further mirrors, written into the run directory when training ends; `phmrun sync RUN --to NAME` writes them at
+    any time.
+    """

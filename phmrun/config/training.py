@@ -18,16 +18,14 @@ from phmrun.registry import LOSSES, OPTIMIZERS, SCHEDULES
 class BatchConfig(Section):
     """Size of a micro-batch: one forward and backward pass on one device."""
 
-    unit: Literal["tokens", "sentences"] = Field(
-        "tokens",
-        description="Unit of `size`: target tokens, padding included (longest sentence × sentences), or sentences.",
-    )
-    size: int = Field(4096, ge=1, description="Target tokens or sentences (see `unit`) per micro-batch and device.")
-    order: Literal["bucketed", "file"] = Field(
-        "bucketed",
-        description="bucketed: sentences of like length together, drawn anew in each epoch; file: as they stand in the "
-        "file, in every epoch alike (unit=sentences).",
-    )
+    unit: Literal["tokens", "sentences"] = "tokens"
+    """Unit of `size`: target tokens, padding included (longest sentence × sentences), or sentences."""
+    size: int = Field(4096, ge=1)
+    """Target tokens or sentences (see `unit`) per micro-batch and device."""
+    order: Literal["bucketed", "file"] = "bucketed"
+    """bucketed: sentences of like length together, drawn anew in each epoch; file: as they stand in the file, in every
+    epoch alike (unit=sentences).
+    """
 
     @model_validator(mode="after")
     def _order_counts_sentences(self) -> Self:
@@ -44,41 +42,32 @@ class BatchConfig(Section):
 class OptimizerConfig(Section):
     """Optimizer and its constants."""
 
-    name: Annotated[str, Registered(OPTIMIZERS)] = Field(
-        "adam",
-        description="Optimizer. Decoupled weight decay: adamw, lamb (extra `optimizers`), muon. Muon (torch 2.9) "
-        "updates matrices of `layer`, and adamw the rest. The Adam of Parser-v2 is lazy-adam: eps is inside the square "
-        "root, and table rows without a gradient stay unchanged.",
-    )
-    lr: float | None = Field(
-        None, gt=0, description="Peak learning rate; null with the schedule noam, required with all others."
-    )
-    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = Field(
-        (0.9, 0.98), description="Decay rates β₁, β₂ of the running means of the gradient and of its square."
-    )
-    eps: float = Field(1e-9, gt=0, description="Constant ε added to the denominator of the update.")
-    clip_update: float = Field(
-        0.0, ge=0, description="lazy-adam: largest L2 norm of the update over all weights; 0: no limit."
-    )
-    weight_decay: float = Field(
-        0.0, ge=0, description="Weight decay λ: an L2 penalty, or with adamw and lamb decoupled from the gradient."
-    )
-    rates: Literal["one", "structure", "measured"] = Field(
-        "one",
-        description="one: the same learning rate for all parameters; structure: a rate for each factor of a weight "
-        "matrix by its shape (Qiu et al. 2024); measured: by the movement of the outputs on the first four batches. "
-        "Each of N factors then moves them an N-th as far as a dense matrix. --dry-run shows the rates.",
-    )
-    balance: bool = Field(
-        False,
-        description="measured: also rescale the factors of each matrix at the start, so that equal steps move its "
-        "outputs equally; the matrix itself stays the same.",
-    )
-    map_rate: float = Field(
-        1.0,
-        gt=0,
-        description="Factor of the learning rate of all weight matrices, dense ones too, except embeddings and output.",
-    )
+    name: Annotated[str, Registered(OPTIMIZERS)] = "adam"
+    """Optimizer. Decoupled weight decay: adamw, lamb (extra `optimizers`), muon. Muon (torch 2.9) updates matrices of
+    `layer`, and adamw the rest. The Adam of Parser-v2 is lazy-adam: eps is inside the square root, and table rows
+    without a gradient stay unchanged.
+    """
+    lr: float | None = Field(None, gt=0)
+    """Peak learning rate; null with the schedule noam, required with all others."""
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.98)
+    """Decay rates β₁, β₂ of the running means of the gradient and of its square."""
+    eps: float = Field(1e-9, gt=0)
+    """Constant ε added to the denominator of the update."""
+    clip_update: float = Field(0.0, ge=0)
+    """lazy-adam: largest L2 norm of the update over all weights; 0: no limit."""
+    weight_decay: float = Field(0.0, ge=0)
+    """Weight decay λ: an L2 penalty, or with adamw and lamb decoupled from the gradient."""
+    rates: Literal["one", "structure", "measured"] = "one"
+    """one: the same learning rate for all parameters; structure: a rate for each factor of a weight matrix by its shape
+    (Qiu et al. 2024); measured: by the movement of the outputs on the first four batches. Each of N factors then moves
+    them an N-th as far as a dense matrix. --dry-run shows the rates.
+    """
+    balance: bool = False
+    """measured: also rescale the factors of each matrix at the start, so that equal steps move its outputs equally; the
+    matrix itself stays the same.
+    """
+    map_rate: float = Field(1.0, gt=0)
+    """Factor of the learning rate of all weight matrices, dense ones too, except embeddings and output."""
 
     @model_validator(mode="after")
     def _balance_is_measured(self) -> Self:
@@ -95,24 +84,24 @@ class OptimizerConfig(Section):
 class ScheduleConfig(Section):
     """Learning-rate schedule over the optimizer steps."""
 
-    name: Annotated[str, Registered(SCHEDULES)] = Field(
-        "noam",
-        description="Schedule; all begin with a linear warm-up. "
-        "`noam`: factor · width^-0.5 · min(step^-0.5, step · warmup^-1.5). `inverse-sqrt`: lr · sqrt(warmup / step). "
-        "`constant`: lr. `steps`: lr, multiplied by decay after each milestone. "
-        "`exponential`: lr · decay^(step / period). "
-        "`cosine`, `linear`: from lr to floor · lr at training.max_steps, along half a cosine or a line.",
-    )
-    warmup: int = Field(4000, ge=0, description="Length of the linear warm-up, in optimizer steps.")
-    factor: float = Field(1.0, gt=0, description="noam: factor of the learning rate; other schedules ignore it.")
-    milestones: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        (), description="steps: optimizer steps after which the rate is multiplied by decay, in increasing order."
-    )
-    decay: float = Field(
-        0.1, gt=0, le=1, description="steps: factor of the rate at each milestone; exponential: factor per period."
-    )
-    period: int = Field(5000, ge=1, description="exponential: optimizer steps in which the rate falls by decay.")
-    floor: float = Field(0.0, ge=0, le=1, description="cosine, linear: final learning rate as a fraction of lr.")
+    name: Annotated[str, Registered(SCHEDULES)] = "noam"
+    """Schedule; all begin with a linear warm-up. `noam`: factor · width^-0.5 · min(step^-0.5, step · warmup^-1.5).
+    `inverse-sqrt`: lr · sqrt(warmup / step). `constant`: lr. `steps`: lr, multiplied by decay after each milestone.
+    `exponential`: lr · decay^(step / period). `cosine`, `linear`: from lr to floor · lr at training.max_steps, along
+    half a cosine or a line.
+    """
+    warmup: int = Field(4000, ge=0)
+    """Length of the linear warm-up, in optimizer steps."""
+    factor: float = Field(1.0, gt=0)
+    """noam: factor of the learning rate; other schedules ignore it."""
+    milestones: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    """steps: optimizer steps after which the rate is multiplied by decay, in increasing order."""
+    decay: float = Field(0.1, gt=0, le=1)
+    """steps: factor of the rate at each milestone; exponential: factor per period."""
+    period: int = Field(5000, ge=1)
+    """exponential: optimizer steps in which the rate falls by decay."""
+    floor: float = Field(0.0, ge=0, le=1)
+    """cosine, linear: final learning rate as a fraction of lr."""
 
 
 class TrainingConfig(Section):
@@ -120,52 +109,44 @@ class TrainingConfig(Section):
 
     versions: ClassVar[Mapping[str, int]] = {"precision=bf16-mixed": 2}  # with the fused optimizer
 
-    max_steps: int | None = Field(
-        None, ge=0, description="Maximum number of optimizer steps; 0: no training, null: no limit."
-    )
-    max_epochs: int | None = Field(
-        None, ge=1, description="Maximum number of epochs (passes over the training data); null: no limit."
-    )
-    max_time: Clock = Field(
-        None, description="Time limit of this process: HH:MM:SS, or a number of minutes; null: no limit."
-    )
-    precision: Literal["32", "bf16-mixed", "16-mixed", "64"] = Field(
-        "32", description="Floating-point format in bits; the mixed formats keep the weights in 32 bits."
-    )
-    optimizer: OptimizerConfig = Field(OptimizerConfig(), description="Optimizer and its constants.")
-    schedule: ScheduleConfig = Field(ScheduleConfig(), description="Learning-rate schedule.")
-    label_smoothing: float = Field(
-        0.1, ge=0, lt=1, description="Label smoothing: probability mass spread evenly over all labels."
-    )
-    clip: float = Field(0.0, ge=0, description="Largest L2 norm of the gradient (clipping); 0: no clipping.")
-    accumulate: int = Field(1, ge=1, description="Micro-batches per optimizer step (gradient accumulation).")
-    validate_every: int = Field(1000, ge=1, description="Optimizer steps between validations.")
-    checkpoint_every: int = Field(1000, ge=1, description="Optimizer steps between checkpoints.")
-    checkpoint_minutes: Annotated[float, Unhashed()] = Field(
-        10.0, gt=0, description="Maximum time between checkpoints, in minutes, in addition to `checkpoint_every`."
-    )
-    keep_last: int = Field(
-        1, ge=1, description="Number of the latest periodic checkpoints to keep; at least `average`."
-    )
-    average: int = Field(
-        0, ge=0, description="Number of last checkpoints whose mean weights are scored; 0: the best checkpoint."
-    )
-    average_after: int = Field(
-        0,
-        ge=0,
-        description="Non-monotone interval of NT-ASGD, in validations: averaging of the weights begins when a "
-        "validation is worse than the best one before the last `average_after`. Validation and scores then use the "
-        "average; 0: never.",
-    )
-    patience: int = Field(
-        0, ge=0, description="Early stopping: validations without a better score before training stops; 0: never."
-    )
-    monitor: str = Field(
-        "loss",
-        min_length=1,
-        description='Score that selects the best checkpoint: "loss" (lower is better), or a metric such as "bleu", '
-        "in the metric's own direction.",
-    )
+    max_steps: int | None = Field(None, ge=0)
+    """Maximum number of optimizer steps; 0: no training, null: no limit."""
+    max_epochs: int | None = Field(None, ge=1)
+    """Maximum number of epochs (passes over the training data); null: no limit."""
+    max_time: Clock = None
+    """Time limit of this process: HH:MM:SS, or a number of minutes; null: no limit."""
+    precision: Literal["32", "bf16-mixed", "16-mixed", "64"] = "32"
+    """Floating-point format in bits; the mixed formats keep the weights in 32 bits."""
+    optimizer: OptimizerConfig = OptimizerConfig()
+    """Optimizer and its constants."""
+    schedule: ScheduleConfig = ScheduleConfig()
+    """Learning-rate schedule."""
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    """Label smoothing: probability mass spread evenly over all labels."""
+    clip: float = Field(0.0, ge=0)
+    """Largest L2 norm of the gradient (clipping); 0: no clipping."""
+    accumulate: int = Field(1, ge=1)
+    """Micro-batches per optimizer step (gradient accumulation)."""
+    validate_every: int = Field(1000, ge=1)
+    """Optimizer steps between validations."""
+    checkpoint_every: int = Field(1000, ge=1)
+    """Optimizer steps between checkpoints."""
+    checkpoint_minutes: Annotated[float, Unhashed()] = Field(10.0, gt=0)
+    """Maximum time between checkpoints, in minutes, in addition to `checkpoint_every`."""
+    keep_last: int = Field(1, ge=1)
+    """Number of the latest periodic checkpoints to keep; at least `average`."""
+    average: int = Field(0, ge=0)
+    """Number of last checkpoints whose mean weights are scored; 0: the best checkpoint."""
+    average_after: int = Field(0, ge=0)
+    """Non-monotone interval of NT-ASGD, in validations: averaging of the weights begins when a validation is worse than
+    the best one before the last `average_after`. Validation and scores then use the average; 0: never.
+    """
+    patience: int = Field(0, ge=0)
+    """Early stopping: validations without a better score before training stops; 0: never."""
+    monitor: str = Field("loss", min_length=1)
+    """Score that selects the best checkpoint: "loss" (lower is better), or a metric such as "bleu", in the metric's own
+    direction.
+    """
 
     @field_validator("precision", mode="before")
     @classmethod
@@ -212,15 +193,14 @@ class TrainingConfig(Section):
 class ClassTrainingConfig(TrainingConfig):
     """Training of a network that predicts classes, with a selectable loss."""
 
-    loss: Annotated[str, Registered(LOSSES)] = Field(
-        "cross-entropy", description="Training loss of a predicted class or token; validation reports cross-entropy."
-    )
+    loss: Annotated[str, Registered(LOSSES)] = "cross-entropy"
+    """Training loss of a predicted class or token; validation reports cross-entropy."""
 
 
 class DistillationConfig(Section):
     """Knowledge distillation (`phmrun compress --steps N`, `train --teacher RUN`)."""
 
-    weight: float = Field(
-        0.5, ge=0, le=1, description="Weight of the distillation loss; the training loss has 1 - weight."
-    )
-    temperature: float = Field(1.0, gt=0, description="Temperature: divisor of the logits of teacher and student.")
+    weight: float = Field(0.5, ge=0, le=1)
+    """Weight of the distillation loss; the training loss has 1 - weight."""
+    temperature: float = Field(1.0, gt=0)
+    """Temperature: divisor of the logits of teacher and student."""

@@ -25,7 +25,7 @@ from phmrun.datasets.locations import (
     check,
     dataset_dir,
     find,
-    recorded,
+    recorded_checksums,
     wanted_splits,
     write_dropped,
     write_record,
@@ -86,7 +86,7 @@ def _wanted(dataset: Dataset, splits: Sequence[str], force: bool) -> dict[str, l
     Raises:
         PhmrunError: (exit 3) A checksum is wrong, and ``force`` is not set.
     """
-    record = recorded(dataset)
+    record = recorded_checksums(dataset)
     wanted: dict[str, list[File]] = {}
     seen = set()
     for split in splits:
@@ -164,7 +164,7 @@ def _archive(dataset: Dataset, name: str, pause: float) -> Path:
     Download it if missing or its checksum is wrong.
     """
     archive = dataset.archives[name]
-    if check(dataset, archive, recorded(dataset)) in (Check.MISSING, Check.WRONG):
+    if check(dataset, archive, recorded_checksums(dataset)) in (Check.MISSING, Check.WRONG):
         _download(dataset, archive, pause)
     return dataset_dir(dataset) / archive.path
 

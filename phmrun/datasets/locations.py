@@ -187,7 +187,7 @@ def inspect(dataset: Dataset) -> list[Presence]:
     All present files are read, to compute checksums.
     """
     folder = dataset_dir(dataset)
-    record = recorded(dataset)
+    record = recorded_checksums(dataset)
     return [
         Presence(split, file.role, file, find(dataset, file) or folder / file.path, check(dataset, file, record))
         for split, members in dataset.splits.items()
@@ -246,7 +246,7 @@ def checksums(name: str, splits: Sequence[str] | None = None) -> dict[str, str]:
     chosen = wanted_splits(dataset, splits)
     if unverified := [split for split in chosen if any(file.sha256 is None for file in dataset.splits[split])]:
         locate(name, unverified)
-    records = recorded(dataset)
+    records = recorded_checksums(dataset)
     files = [file for split in chosen for file in dataset.splits[split]]
     return {
         file.path: file.sha256
@@ -256,7 +256,7 @@ def checksums(name: str, splits: Sequence[str] | None = None) -> dict[str, str]:
     }
 
 
-def recorded(dataset: Dataset) -> dict[str, str]:
+def recorded_checksums(dataset: Dataset) -> dict[str, str]:
     """Return the checksums recorded at the first download or import, by path.
 
     Only files without one in the catalogue have such a record.
@@ -266,7 +266,7 @@ def recorded(dataset: Dataset) -> dict[str, str]:
 
 def write_record(dataset: Dataset, path: str, sha256: str) -> None:
     """Add the checksum of a file to the dataset's ``.checksums.json``."""
-    write_json(dataset_dir(dataset) / RECORD, recorded(dataset) | {path: sha256})
+    write_json(dataset_dir(dataset) / RECORD, recorded_checksums(dataset) | {path: sha256})
 
 
 def dropped(dataset: Dataset) -> dict[str, int]:

@@ -9,15 +9,16 @@ from typing import Any
 from phmrun.documents import flat
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
-from phmrun.ledger.listing import list_runs, score_value, summarise
+from phmrun.ledger.listing import list_runs
 from phmrun.ledger.recorded_config import config_values
+from phmrun.ledger.recorded_run import RecordedRun, score_value
 from phmrun.statistics.student import t_quantile
 
 ROUNDING = 1e-3  # largest relative difference of two losses or scores that counts as rounding
 LEAST_SEEDS = 3  # smallest number of runs with other seeds for an estimate of the noise
 
 
-class Outcome(StrEnum):
+class AgreementLevel(StrEnum):
     """Agreement of two runs of one experiment."""
 
     IDENTICAL = "identical"
@@ -39,7 +40,7 @@ class Agreement:
         source: Source of the noise, in words.
     """
 
-    outcome: Outcome
+    outcome: AgreementLevel
     until: int | None
     score: str = ""
     gap: float | None = None
@@ -52,12 +53,12 @@ class Agreement:
 
         It names the outcome, the last step that agrees, and, as far as known, the score's difference and noise.
         """
-        if self.outcome is Outcome.IDENTICAL:
+        if self.outcome is AgreementLevel.IDENTICAL:
             return "identical"
         course = (
             "no step of training agrees" if self.until is None else f"the same up to rounding until step {self.until:,}"
         )
-        if self.outcome is Outcome.ROUNDING:
+        if self.outcome is AgreementLevel.ROUNDING:
             return f"{self.outcome} over all steps; {self.score} differs by {self.gap:+.4g}"
         if self.gap is None:
             return f"{self.outcome}: {course}; no score to compare"
@@ -80,20 +81,19 @@ def agreement(run: Run, again: Run, *, identical: bool) -> Agreement:
         identical: True if all weights and scores are equal; nothing else is compared then.
     """
     if identical:
-        return Agreement(Outcome.IDENTICAL, None)
+        return Agreement(AgreementLevel.IDENTICAL, None)
     until, parted = _common_course(run, again)
-    summary = summarise(run.path)
-    score = (summary.main_score if summary else None) or ""
+    score = RecordedRun(run).main_score or ""
     before, after = (score_value(side.metrics().get(score)) for side in (run, again))
     if before is None or after is None:
-        return Agreement(Outcome.DIFFERENT, until, score)
+        return Agreement(AgreementLevel.DIFFERENT, until, score)
     gap = after - before
     noise, source = _noise(run, score)
     close = math.isclose(before, after, rel_tol=ROUNDING, abs_tol=ROUNDING)
     if not parted and close:
-        return Agreement(Outcome.ROUNDING, until, score, gap, noise, source)
+        return Agreement(AgreementLevel.ROUNDING, until, score, gap, noise, source)
     within = noise is not None and abs(gap) <= noise
-    return Agreement(Outcome.NOISE if within else Outcome.DIFFERENT, until, score, gap, noise, source)
+    return Agreement(AgreementLevel.NOISE if within else AgreementLevel.DIFFERENT, until, score, gap, noise, source)
 
 
 def _common_course(run: Run, again: Run) -> tuple[int | None, bool]:
@@ -135,7 +135,7 @@ def _noise(run: Run, score: str) -> tuple[float | None, str]:
     values = []
     for other in list_runs(run.path.parent):
         value = other.score(score) if other.state == State.DONE else None
-        if value is not None and _settings(Run(other.path)) == settings:
+        if value is not None and _settings(other.run) == settings:
             values.append(value)
     if len(values) >= LEAST_SEEDS:
         spread = stdev(values) * math.sqrt(2)

@@ -125,7 +125,7 @@ def arithmetic() -> dict[str, Any]:
 
 
 @contextmanager
-def recorded(run: Run, config: Experiment, kernels: Choice, leader: bool) -> Iterator[Segment | None]:
+def recording(run: Run, config: Experiment, kernels: Choice, leader: bool) -> Iterator[Segment | None]:
     """Record the block in ``environment.json``, and yield the entry.
 
     Processes other than the leader record nothing and yield None. The entry ends

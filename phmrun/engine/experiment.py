@@ -15,7 +15,7 @@ from phmrun.engine.adaptation import EXTENDS, code_marks, with_base, with_base_v
 from phmrun.engine.arithmetic import kernels_of, set_threads
 from phmrun.engine.bookkeeping import (
     keep_data,
-    recorded,
+    recording,
     scores_of_training,
     tell_validation,
 )
@@ -269,7 +269,7 @@ def train(
             network = partial(network_without_weights, config, data.vocabulary.sizes)
             kernels = kernels_of(config, network, segments)
             tf32 = tf32_products(config.hardware.tf32)
-            with kernels.applied(), tf32, recorded(run, config, kernels, is_leader()) as segment:
+            with kernels.applied(), tf32, recording(run, config, kernels, is_leader()) as segment:
                 return _train(config, data, run, parent, plugins or {}, derivation, segment)
 
 

@@ -24,8 +24,8 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import read_regular
 from phmrun.ledger import Run, State
 from phmrun.ledger.environment import differences
-from phmrun.ledger.listing import OTHER_FILE, score_value
 from phmrun.ledger.record import WEIGHTS
+from phmrun.ledger.recorded_run import OTHER_FILE, score_value
 from phmrun.registry import TASKS, plugin_marks
 from phmrun.task import Runner, Task
 

@@ -5,8 +5,8 @@ The package imports no torch.
 
 from phmrun.ledger.card import Description, describe, write_card
 from phmrun.ledger.history import History
-from phmrun.ledger.listing import RunSummary
 from phmrun.ledger.lock import Holder, Lock
+from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State, Status
 from phmrun.ledger.wandb_mirror import Mirror, Synced, sync, wandb_mode
@@ -17,8 +17,8 @@ __all__ = [
     "Holder",
     "Lock",
     "Mirror",
+    "RecordedRun",
     "Run",
-    "RunSummary",
     "State",
     "Status",
     "Synced",

@@ -6,9 +6,7 @@ It is the basis of ``runs show``, of the run's own page (``README.md``) and of i
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,9 @@ import yaml
 from phmrun.documents import flat
 from phmrun.errors import PhmrunError
 from phmrun.escaping import fenced, markdown, shortened
-from phmrun.files import data_dir, read_regular, write_text
-from phmrun.ledger.listing import OTHER_FILE, score_value
-from phmrun.ledger.lock import LOCK, Holder, living_holder
+from phmrun.files import data_dir, write_text
+from phmrun.ledger.lock import LOCK
+from phmrun.ledger.recorded_run import OTHER_FILE, RecordedRun, score_value
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State, Status
 from phmrun.ledger.wording import counts_in_words, explained
@@ -27,27 +25,6 @@ from phmrun.metric import OF, find_metric, part_of
 from phmrun.registry import TASKS
 
 LOG = logging.getLogger("phmrun.ledger")
-_CONTENTS = {
-    "README.md": "description of the run",
-    "config.yaml": "resolved config",
-    "status.json": "state of the run",
-    "metrics.json": "scores with their signatures",
-    "parameters.json": "parameter counts",
-    "data.json": "files and checksums of the data",
-    "environment.json": "environment of each process",
-    "bench.json": "speeds measured by `phmrun bench run` and `phmrun bench table`",
-    "history.jsonl": "training history",
-    "train.log": "log of training",
-    "script.log": "output of the script",
-    "script": "files of the script",
-    "items.json": "counts of each test item",
-    "vocabulary": "vocabulary",
-    "checkpoints": "weights and training states",
-    "predictions": "outputs of the model",
-    "wandb": "W&B mirror",
-    LOCK: "process that holds the run",
-}
-ROWS_OF_HISTORY = 5
 SERVING = "serving "  # start of the names of measurements by `phmrun export --compare` in bench.json
 _NUMBER = re.compile(r"[(]?[-+−]?[\d,]+(\.\d+)?( ± [\d.]+)?[)*‡≈]*")
 _OUTCOMES = {
@@ -59,114 +36,13 @@ _OUTCOMES = {
 }
 
 
-@dataclass(frozen=True)
-class RunFile:
-    """Entry of a run directory.
-
-    Attributes:
-        name: File name; a directory's name ends with a slash.
-        size: Bytes; those of all files for a directory, without symbolic links.
-        meaning: Purpose of the file; empty if phmrun does not know it.
-    """
-
-    name: str
-    size: int
-    meaning: str
-
-
-@dataclass(frozen=True)
-class Description:
-    """Content of a run directory.
-
-    The field of a damaged file is ``None``, empty or 0, and the error is a line of ``damage``.
-    """
-
-    id: str
-    path: Path
-    status: Status | None
-    holder: Holder | None
-    config: str
-    metrics: dict[str, Any]
-    parameters: dict[str, Any]
-    history: list[dict[str, Any]]  # the last rows
-    history_rows: int
-    environment: list[dict[str, Any]]
-    samples: dict[str, Any]
-    bench: dict[str, Any]
-    entries: list[RunFile]
-    damage: list[str]
-
-
-def describe(run: Run) -> Description:
-    """Read the content of a run directory; nothing is written.
-
-    Errors of damaged files are collected in ``damage``, not raised. ``history`` has the last :data:`ROWS_OF_HISTORY`
-    rows. Samples that are not a table are left out.
-    """
-    damage: list[str] = []
-
-    def readable(read: Callable[[], Any], otherwise: Any) -> Any:
-        """Return the result of ``read``.
-
-        On an error record it in ``damage`` and return ``otherwise``.
-        """
-        try:
-            return read()
-        except (PhmrunError, OSError, UnicodeDecodeError) as error:
-            damage.append(" ".join(str(error).split()))
-            return otherwise
-
-    def table(samples: dict[str, Any]) -> dict[str, Any]:
-        """Return the samples' columns and rows.
-
-        The result is an empty dictionary if they are not a table.
-        """
-        match samples:
-            case {"columns": [*columns], "rows": [*rows]} if all(isinstance(row, list) for row in rows):
-                return {"columns": columns, "rows": rows}
-        return {}
-
-    return Description(
-        id=run.id,
-        path=run.path,
-        status=readable(lambda: run.status, None),
-        holder=living_holder(run.path / LOCK),
-        config=readable(lambda: read_regular(run.config_path).decode("utf-8"), ""),
-        metrics=readable(run.metrics, {}),
-        parameters=readable(run.parameters, {}),
-        history=readable(lambda: run.history.tail(ROWS_OF_HISTORY), []),
-        history_rows=readable(run.history.count, 0),
-        environment=readable(run.environment, []),
-        samples=readable(lambda: table(run.samples()), {}),
-        bench=readable(run.bench, {}),
-        entries=list(_entries(run.path)),
-        damage=damage,
-    )
-
-
-def _entries(path: Path) -> Iterator[RunFile]:
-    """Yield the entries of a run directory.
-
-    Known files come first, then others by name. Hidden entries are left out. The size of a directory is that of all
-    files below it, without symbolic links. A file that vanishes during the reading counts 0 bytes.
-    """
-    places = {name: place for place, name in enumerate(_CONTENTS)}
-    children = [child for child in path.iterdir() if not child.name.startswith(".")]
-    for child in sorted(children, key=lambda child: (places.get(child.name, len(places)), child.name)):
-        size = 0
-        for file in [child] if child.is_file() else [path for path in child.rglob("*") if not path.is_symlink()]:
-            with suppress(FileNotFoundError):
-                size += file.stat().st_size if file.is_file() else 0
-        yield RunFile(f"{child.name}/" if child.is_dir() else child.name, size, _CONTENTS.get(child.name, ""))
-
-
 def write_card(run: Run) -> Path:
     """Write the run's page (``README.md``) atomically, and return its path."""
-    write_text(run.card_path, card(describe(run)))
+    write_text(run.card_path, card(RecordedRun(run)))
     return run.card_path
 
 
-def card(description: Description) -> str:
+def card(run: RecordedRun) -> str:
     """Return a run's page as Markdown.
 
     Sections: scores, size, samples, use, cost of serving, provenance of the settings, configuration, files. Those
@@ -177,7 +53,7 @@ def card(description: Description) -> str:
     from phmrun.config.layering import parse_mapping
     from phmrun.config.provenance import grouped
 
-    run, samples = description, description.samples
+    samples = run.samples
     task = str(run.status.about.get("task")) if run.status else None
     scores = [score_row(name, score) for name, score in run.metrics.items()]
     legend = ["", "A signature says exactly how its score was computed."] if scores else []
@@ -420,4 +296,7 @@ def hub_card(run: Run) -> str:
         "model-index": [{"name": run.id, "results": results}],
     }
     text = yaml.safe_dump(head, sort_keys=False, allow_unicode=True, width=1000)
-    return f"---\n{text}---\n\n{card(describe(run))}"
+    return f"---\n{text}---\n\n{card(RecordedRun(run))}"
+
+
+Description, describe = RecordedRun, RecordedRun  # names of release 0.2, kept for one release

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 from phmrun.documents import flat
 from phmrun.errors import unknown
 from phmrun.ledger.history import shown
-from phmrun.ledger.listing import score_value
 from phmrun.ledger.recorded_config import config_values
+from phmrun.ledger.recorded_run import score_value
 from phmrun.ledger.run import Run
 
 
-class Difference(NamedTuple):
+class SettingDifference(NamedTuple):
     """Configuration key with different values in several runs.
 
     Attributes:
@@ -38,7 +38,7 @@ class ScoreRow(NamedTuple):
     alike: bool
 
 
-def configurations(runs: Sequence[Run]) -> list[Difference]:
+def configurations(runs: Sequence[Run]) -> list[SettingDifference]:
     """Return the keys whose values differ between runs.
 
     They are in order of first appearance. A missing key has the value ``None``.
@@ -48,7 +48,7 @@ def configurations(runs: Sequence[Run]) -> list[Difference]:
     """
     configs = [flat(config_values(run.config_path)) for run in runs]
     keys = dict.fromkeys(key for values in configs for key in values)
-    rows = [Difference(key, tuple(values.get(key) for values in configs)) for key in keys]
+    rows = [SettingDifference(key, tuple(values.get(key) for values in configs)) for key in keys]
     return [row for row in rows if any(value != row.values[0] for value in row.values)]
 
 

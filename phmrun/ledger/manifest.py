@@ -81,6 +81,10 @@ class Record:
         return cls(content["identity"], files, content["code"], tuple(prepared) if prepared else None)
 
 
+class BrokenChain(PhmrunError):
+    """Error (exit 3) of a file whose checksum is not that of the manifest."""
+
+
 class Manifest:
     """Manifest of a run directory.
 
@@ -267,9 +271,9 @@ class Manifest:
         """Write a record as the manifest, atomically."""
         write_json(self.path, record.to_json())
 
-    def _broken(self, link: str, why: str) -> PhmrunError:
+    def _broken(self, link: str, why: str) -> BrokenChain:
         """Return the error (exit 3) for a broken link of the chain."""
-        return PhmrunError(
+        return BrokenChain(
             f"the run's chain is broken at {link}: {why}",
             where=str(self.folder / link if "/" in link or "." in link else self.folder),
             hint="`phmrun verify` names every link. Restore the file from a copy, or start the run over (--restart).",

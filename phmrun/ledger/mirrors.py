@@ -24,8 +24,8 @@ from phmrun.documents import flat
 from phmrun.errors import PhmrunError, unknown
 from phmrun.files import is_name
 from phmrun.ledger.history import in_shown_units
-from phmrun.ledger.listing import score_value
 from phmrun.ledger.recorded_config import config_values
+from phmrun.ledger.recorded_run import score_value
 from phmrun.ledger.run import Run
 
 Figures = Sequence[tuple[int, float, dict[str, float]]]

@@ -15,7 +15,7 @@ from phmrun.metrics.score import Score
 Z = 1.959963984540054  # quantile of the normal distribution that leaves 2.5% above it
 
 
-class Outcome(NamedTuple):
+class LabelPair(NamedTuple):
     """Gold and predicted label of an item."""
 
     gold: str
@@ -24,7 +24,7 @@ class Outcome(NamedTuple):
 
 
 def accuracy(
-    counts: Mapping[Outcome, int], left_out: Mapping[str, int] | None = None, ending: str = ""
+    counts: Mapping[LabelPair, int], left_out: Mapping[str, int] | None = None, ending: str = ""
 ) -> dict[str, Score]:
     """Compute accuracies in percent.
 
@@ -58,7 +58,7 @@ def accuracy(
     return scores
 
 
-def majority(counts: Mapping[Outcome, int], left_out: Mapping[str, int] | None = None) -> dict[str, Score]:
+def majority(counts: Mapping[LabelPair, int], left_out: Mapping[str, int] | None = None) -> dict[str, Score]:
     """Compute the accuracy of the most frequent gold label, in percent.
 
     Ties go to the first label by name. Each part has its own label. Arguments and errors are those of :func:`accuracy`.
@@ -89,7 +89,7 @@ def wilson(hits: int, n: int) -> tuple[float, float]:
     return 100 * max(0.0, min(share, middle - half)), 100 * min(1.0, max(share, middle + half))
 
 
-def _gold(counts: Mapping[Outcome, int]) -> Counter[str]:
+def _gold(counts: Mapping[LabelPair, int]) -> Counter[str]:
     """Count the items of each gold label."""
     gold: Counter[str] = Counter()
     for outcome, count in counts.items():
@@ -98,8 +98,8 @@ def _gold(counts: Mapping[Outcome, int]) -> Counter[str]:
 
 
 def _by_part(
-    counts: Mapping[Outcome, int], left_out: Mapping[str, int] | None
-) -> Iterator[tuple[str, Mapping[Outcome, int], str]]:
+    counts: Mapping[LabelPair, int], left_out: Mapping[str, int] | None
+) -> Iterator[tuple[str, Mapping[LabelPair, int], str]]:
     """Yield name suffix, outcomes, and signature of left-out items.
 
     First for all items, then for each part. Suffix and signature of all items are "" and "|reason:count…"; those of a

@@ -58,81 +58,70 @@ class TransformerOptions(ModelConfig):
         "fairseq-iwslt": {**_FAIRSEQ, "feedforward": 1024, "heads": 4},
     }
 
-    network: Annotated[str, Registered(networks("sequence_to_sequence"))] = Field(
-        "transformer",
-        description="delight: the deep and light-weight Transformer (Mehta et al. 2021), swish and post-norm with "
-        "biases, unless norm says otherwise, in 8 + 8 blocks.",
-    )
+    network: Annotated[str, Registered(networks("sequence_to_sequence"))] = "transformer"
+    """delight: the deep and light-weight Transformer (Mehta et al. 2021), swish and post-norm with biases, unless norm
+    says otherwise, in 8 + 8 blocks.
+    """
     preset: Annotated[Literal["tiny", "small", "base", "t5-small", "fairseq-base", "fairseq-iwslt"], Unhashed()] = (
-        Field(
-            "tiny",
-            description="Sets width, feedforward, heads and layers (base, the papers' model, also two dropouts; "
-            "t5-small and fairseq's also norms, positions, biases and tying); keys given beside it override it.",
-        )
+        "tiny"
     )
-    width: int = Field(128, ge=2, description="Width of the hidden states and embeddings.")
-    feedforward: int = Field(512, ge=1, description="Transformer: width of the feed-forward networks.")
-    heads: int = Field(4, ge=1, description="Transformer: attention heads; a divisor of the width.")
-    head_width: int | None = Field(
-        None, ge=1, description="Transformer: width of a head's queries, keys and values; null: width / heads."
-    )
-    encoder_layers: int = Field(2, ge=1, le=MOST_LAYERS, description="Blocks of the encoder.")
-    decoder_layers: int = Field(2, ge=1, le=MOST_LAYERS, description="Blocks of the decoder.")
-    norm: Literal["pre", "post"] = Field("pre", description="Layer normalization before or after each sublayer.")
-    dropout: float = Field(0.1, ge=0, lt=1, description="Share of residual and embedding units dropped.")
-    attention_dropout: float = Field(0.0, ge=0, lt=1, description="Share of attention weights dropped.")
-    activation_dropout: float = Field(0.0, ge=0, lt=1, description="Share of feed-forward units dropped.")
-    transformation_dropout: float = Field(
-        0.0, ge=0, lt=1, description="DeLighT: share of units dropped after each map in front of attention."
-    )
-    min_depth: int = Field(
-        4, ge=2, le=MOST_LAYERS, description="DeLighT: group linear maps in front of the first block's attention."
-    )
-    max_depth: int = Field(
-        8, ge=2, le=MOST_LAYERS, description="DeLighT: group linear maps in front of the last block's attention."
-    )
-    width_multiplier: float = Field(
-        2.0,
-        gt=0,
-        description="DeLighT: width of these maps in the middle, relative to `width`, in the first block.",
-    )
-    word_width: int = Field(128, ge=1, description="DeLighT: width of a word's own vector.")
-    attention_maps: Literal["joint", "separate"] = Field(
-        "joint", description="Queries, keys and values as one weight matrix or as three."
-    )
-    bias: bool = Field(False, description="Biases in the attention's maps; tensor2tensor's have none.")
-    feedforward_bias: bool = Field(True, description="Biases in the feed-forward networks.")
-    output_bias: bool = Field(False, description="A bias in the output layer.")
-    upsample: int = Field(
-        1,
-        ge=1,
-        description="Factor on the inner widths: of queries, keys and values, and of the feed-forward networks.",
-    )
-    normalization: Literal["layer", "rms"] = Field(
-        "layer", description="Normalization by mean and variance, or by the root mean square alone (T5)."
-    )
-    positions: Literal["sinusoidal", "sinusoidal-vaswani", "relative"] = Field(
-        "sinusoidal",
-        description="Vectors added to the embeddings (tensor2tensor's or the paper's), or scores by distance (T5).",
-    )
-    activation: Literal["relu", "swish", "gated-gelu"] = Field(
-        "relu",
-        description="Activation of the feed-forward networks; gated-gelu: GELU times a second map (T5 1.1, Flan, mT5).",
-    )
-    contract_n: int | None = Field(
-        None,
-        ge=1,
-        description="Order n of the second map of each feed-forward network, if it differs from the layer's; "
-        "16 is the slip in Demir and Barutçu's PHM+ at n = 2, 4 and 8.",
-    )
-    start: Literal["usual", "glorot"] = Field(
-        "usual",
-        description="Initialization: usual for each layer, or all matrices and factors from Glorot's distribution.",
-    )
-    tie: Literal["all", "decoder", "embeddings", "none"] = Field(
-        "all",
-        description="Shared: both embeddings and the output layer; the decoder's two; the two embeddings; nothing.",
-    )
+    """Sets width, feedforward, heads and layers (base, the papers' model, also two dropouts; t5-small and fairseq's
+    also norms, positions, biases and tying); keys given beside it override it.
+    """
+    width: int = Field(128, ge=2)
+    """Width of the hidden states and embeddings."""
+    feedforward: int = Field(512, ge=1)
+    """Transformer: width of the feed-forward networks."""
+    heads: int = Field(4, ge=1)
+    """Transformer: attention heads; a divisor of the width."""
+    head_width: int | None = Field(None, ge=1)
+    """Transformer: width of a head's queries, keys and values; null: width / heads."""
+    encoder_layers: int = Field(2, ge=1, le=MOST_LAYERS)
+    """Blocks of the encoder."""
+    decoder_layers: int = Field(2, ge=1, le=MOST_LAYERS)
+    """Blocks of the decoder."""
+    norm: Literal["pre", "post"] = "pre"
+    """Layer normalization before or after each sublayer."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Share of residual and embedding units dropped."""
+    attention_dropout: float = Field(0.0, ge=0, lt=1)
+    """Share of attention weights dropped."""
+    activation_dropout: float = Field(0.0, ge=0, lt=1)
+    """Share of feed-forward units dropped."""
+    transformation_dropout: float = Field(0.0, ge=0, lt=1)
+    """DeLighT: share of units dropped after each map in front of attention."""
+    min_depth: int = Field(4, ge=2, le=MOST_LAYERS)
+    """DeLighT: group linear maps in front of the first block's attention."""
+    max_depth: int = Field(8, ge=2, le=MOST_LAYERS)
+    """DeLighT: group linear maps in front of the last block's attention."""
+    width_multiplier: float = Field(2.0, gt=0)
+    """DeLighT: width of these maps in the middle, relative to `width`, in the first block."""
+    word_width: int = Field(128, ge=1)
+    """DeLighT: width of a word's own vector."""
+    attention_maps: Literal["joint", "separate"] = "joint"
+    """Queries, keys and values as one weight matrix or as three."""
+    bias: bool = False
+    """Biases in the attention's maps; tensor2tensor's have none."""
+    feedforward_bias: bool = True
+    """Biases in the feed-forward networks."""
+    output_bias: bool = False
+    """A bias in the output layer."""
+    upsample: int = Field(1, ge=1)
+    """Factor on the inner widths: of queries, keys and values, and of the feed-forward networks."""
+    normalization: Literal["layer", "rms"] = "layer"
+    """Normalization by mean and variance, or by the root mean square alone (T5)."""
+    positions: Literal["sinusoidal", "sinusoidal-vaswani", "relative"] = "sinusoidal"
+    """Vectors added to the embeddings (tensor2tensor's or the paper's), or scores by distance (T5)."""
+    activation: Literal["relu", "swish", "gated-gelu"] = "relu"
+    """Activation of the feed-forward networks; gated-gelu: GELU times a second map (T5 1.1, Flan, mT5)."""
+    contract_n: int | None = Field(None, ge=1)
+    """Order n of the second map of each feed-forward network, if it differs from the layer's; 16 is the slip in Demir
+    and Barutçu's PHM+ at n = 2, 4 and 8.
+    """
+    start: Literal["usual", "glorot"] = "usual"
+    """Initialization: usual for each layer, or all matrices and factors from Glorot's distribution."""
+    tie: Literal["all", "decoder", "embeddings", "none"] = "all"
+    """Shared: both embeddings and the output layer; the decoder's two; the two embeddings; nothing."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -161,29 +150,31 @@ class TransformerOptions(ModelConfig):
 class LSTMClassifierOptions(ModelConfig):
     """Options of the LSTM classifier."""
 
-    width: int = Field(300, ge=1, description="Size of the LSTM's input vectors.")
-    hidden: int = Field(300, ge=1, description="Size of the LSTM's hidden vectors.")
-    layers: int = Field(1, ge=1, le=MOST_LAYERS, description="Layers of the LSTM.")
-    bidirectional: bool = Field(False, description="Add a second LSTM that reads backwards.")
-    gate_maps: Literal["gate", "stacked"] = Field(
-        "gate", description="The LSTM's maps: one per gate for each of input and hidden vector, or one for all gates."
-    )
-    cell: Literal["standard", "linear-output"] = Field(
-        "standard",
-        description="The LSTM's cell: h = σ(o) ∘ tanh(c), or h = o ∘ c, as Zhang et al. 2021 print theirs; slow.",
-    )
-    pooling: Literal["mean", "max", "last", "max-mean"] = Field(
-        "max-mean", description="Pooling of the LSTM's outputs over a sentence; max-mean concatenates both."
-    )
-    matching: Literal["concat", "full"] = Field(
-        "concat",
-        description="What the MLP gets of the sentences' vectors u and v: both side by side (the papers), or |u - v| "
-        "and u * v with them, which learns more from few pairs.",
-    )
-    mlp: int = Field(300, ge=1, description="Size of the MLP's hidden vectors.")
-    mlp_layers: int = Field(2, ge=0, le=MOST_LAYERS, description="Hidden layers of the MLP.")
-    dropout: float = Field(0.0, ge=0, lt=1, description="Share of the inputs of LSTM and MLP dropped.")
-    word_dropout: float = Field(0.0, ge=0, lt=1, description="Share of words whose whole vector is dropped.")
-    train_embedding: bool | None = Field(
-        None, description="Train the word vectors; null: yes, unless pretrained ones are given."
-    )
+    width: int = Field(300, ge=1)
+    """Size of the LSTM's input vectors."""
+    hidden: int = Field(300, ge=1)
+    """Size of the LSTM's hidden vectors."""
+    layers: int = Field(1, ge=1, le=MOST_LAYERS)
+    """Layers of the LSTM."""
+    bidirectional: bool = False
+    """Add a second LSTM that reads backwards."""
+    gate_maps: Literal["gate", "stacked"] = "gate"
+    """The LSTM's maps: one per gate for each of input and hidden vector, or one for all gates."""
+    cell: Literal["standard", "linear-output"] = "standard"
+    """The LSTM's cell: h = σ(o) ∘ tanh(c), or h = o ∘ c, as Zhang et al. 2021 print theirs; slow."""
+    pooling: Literal["mean", "max", "last", "max-mean"] = "max-mean"
+    """Pooling of the LSTM's outputs over a sentence; max-mean concatenates both."""
+    matching: Literal["concat", "full"] = "concat"
+    """What the MLP gets of the sentences' vectors u and v: both side by side (the papers), or |u - v| and u * v with
+    them, which learns more from few pairs.
+    """
+    mlp: int = Field(300, ge=1)
+    """Size of the MLP's hidden vectors."""
+    mlp_layers: int = Field(2, ge=0, le=MOST_LAYERS)
+    """Hidden layers of the MLP."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Share of the inputs of LSTM and MLP dropped."""
+    word_dropout: float = Field(0.0, ge=0, lt=1)
+    """Share of words whose whole vector is dropped."""
+    train_embedding: bool | None = None
+    """Train the word vectors; null: yes, unless pretrained ones are given."""

@@ -16,8 +16,8 @@ from pydantic import Field, model_validator
 from phmrun.config import Experiment, Section, config_source, packaged_names
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.layers import options_of
-from phmrun.ledger.listing import PREFIX as TIME
 from phmrun.ledger.listing import list_runs
+from phmrun.ledger.recorded_run import PREFIX as TIME
 from phmrun.metric import metric_of
 from phmrun.papers.audit import build_counts
 from phmrun.papers.audit import measured as count_of
@@ -39,19 +39,28 @@ DEFAULT_MARGIN = 0.5
 class Claim(Section):
     """Claim that a table supports."""
 
-    name: str = Field(min_length=1, description="Short name, unique in the paper.")
-    says: str = Field(min_length=1, description="The claim, in our words.")
-    table: str = Field(description="Number of the table.")
-    row: str = Field(description="Row that the claim is about.")
-    against: str | None = Field(None, description="Row to compare with; the same row by default.")
-    column: str = Field(description="Column of the score.")
-    against_column: str | None = Field(None, description="Column of the other cell; the same by default.")
-    claim: Literal["better", "worse", "close", "size"] = Field(
-        description="better, worse: different in that direction; close: not worse by more than margin; size: no more "
-        "than share of the other's parameters."
-    )
-    margin: float = Field(DEFAULT_MARGIN, gt=0, description="close: δ, in units of the score.")
-    share: float | None = Field(None, gt=0, description="size: upper limit of parameters / the other's parameters.")
+    name: str = Field(min_length=1)
+    """Short name, unique in the paper."""
+    says: str = Field(min_length=1)
+    """The claim, in our words."""
+    table: str
+    """Number of the table."""
+    row: str
+    """Row that the claim is about."""
+    against: str | None = None
+    """Row to compare with; the same row by default."""
+    column: str
+    """Column of the score."""
+    against_column: str | None = None
+    """Column of the other cell; the same by default."""
+    claim: Literal["better", "worse", "close", "size"]
+    """better, worse: different in that direction; close: not worse by more than margin; size: no more than share of the
+    other's parameters.
+    """
+    margin: float = Field(DEFAULT_MARGIN, gt=0)
+    """close: δ, in units of the score."""
+    share: float | None = Field(None, gt=0)
+    """size: upper limit of parameters / the other's parameters."""
 
     @model_validator(mode="after")
     def _two_cells(self) -> Self:
@@ -79,8 +88,10 @@ class Claim(Section):
 class ClaimsFile(Section):
     """Claims of one paper."""
 
-    paper: str = Field(description="Short name of the paper.")
-    claims: list[Claim] = Field(min_length=1, description="Claims, in the order of the tables.")
+    paper: str
+    """Short name of the paper."""
+    claims: list[Claim] = Field(min_length=1)
+    """Claims, in the order of the tables."""
 
 
 class Outcome(StrEnum):

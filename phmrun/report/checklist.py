@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from phmrun.config import Experiment, LayerConfig, semantic_values
 from phmrun.datasets import CATALOGUE
-from phmrun.ledger import Run, RunSummary
+from phmrun.ledger import RecordedRun
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.environment import summary
 from phmrun.ledger.history import BEST
@@ -58,7 +58,7 @@ def fill(name: str, plan: Plan, statuses: Sequence[CellStatus], tuned: Sequence[
         KeyError: There is no such checklist.
     """
     done = [(status.cell.label, status.run) for status in statuses if status.run and status.state is CellState.DONE]
-    segments = [entry for _, run in done for entry in read_segments(Run(run.path))]
+    segments = [entry for _, run in done for entry in read_segments(run.run)]
     answers = _of_runs(done, segments) | _of_settings(plan, statuses, tuned, done) | _of_data(statuses, done)
     commits = dict.fromkeys(str((entry.get("code") or {}).get("commit", "")) for entry in segments)
     commands = f"phmrun sweep {plan.sweep.where}; phmrun runs reproduce RUN compares a run bit for bit"
@@ -92,7 +92,7 @@ def _lines(lines: Iterable[str]) -> str:
     return "; ".join(distinct[:_MOST]) + more
 
 
-def _of_runs(done: Sequence[tuple[str, RunSummary]], segments: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def _of_runs(done: Sequence[tuple[str, RecordedRun]], segments: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the records of the finished runs, as texts by name.
 
     They are machines, times, budget, parameters, validation and test scores, metrics' signatures, and packages. Unknown
@@ -128,7 +128,7 @@ def _of_runs(done: Sequence[tuple[str, RunSummary]], segments: Sequence[Mapping[
 
 
 def _of_settings(
-    plan: Plan, statuses: Sequence[CellStatus], tuned: Sequence[Tuned], done: Sequence[tuple[str, RunSummary]]
+    plan: Plan, statuses: Sequence[CellStatus], tuned: Sequence[Tuned], done: Sequence[tuple[str, RecordedRun]]
 ) -> dict[str, str]:
     """Return the records of the settings, as texts by name.
 
@@ -193,7 +193,7 @@ def _settings(config: Experiment) -> list[str]:
     return list(texts.values())
 
 
-def _of_data(statuses: Sequence[CellStatus], done: Sequence[tuple[str, RunSummary]]) -> dict[str, str]:
+def _of_data(statuses: Sequence[CellStatus], done: Sequence[tuple[str, RecordedRun]]) -> dict[str, str]:
     """Return the records of the data, as texts by name.
 
     Statistics and splits are from the runs; creators, licences, documentation and downloads from the catalogue, empty
@@ -201,7 +201,7 @@ def _of_data(statuses: Sequence[CellStatus], done: Sequence[tuple[str, RunSummar
     """
     counts, checksums = [], []
     for _, run in done:
-        splits = Run(run.path).parameters().get("data", {}).get("splits", {})
+        splits = run.parameters.get("data", {}).get("splits", {})
         for split, facts in splits.items() if isinstance(splits, dict) else ():
             figures = [f"{value:,} {key}" for key, value in facts.items() if type(value) is int]
             counts.append(f"{run.about('data')} {split}: {', '.join(figures)}")
@@ -210,7 +210,7 @@ def _of_data(statuses: Sequence[CellStatus], done: Sequence[tuple[str, RunSummar
             if isinstance(score, Mapping) and "n" in score and metric and "-" not in split and split not in splits:
                 counts.append(f"{run.about('data')} {split}: {score['n']:,} {score.get('unit', 'items')}")
                 break
-        record = Run(run.path).data()
+        record = run.run.data()
         for name, part in (record.splits if record else {}).items():
             files = [f"{Path(file.path).name} {file.sha256}" for file in part.files]
             several = f" ({', '.join(files)})" if len(files) > 1 else ""

@@ -7,7 +7,7 @@ from typing import Any
 
 from phmrun.config import to_yaml
 from phmrun.errors import PhmrunError, counted
-from phmrun.ledger import Run, environment, segment
+from phmrun.ledger import environment, segment
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.wording import row_name
 from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, write
@@ -100,7 +100,7 @@ def _curves(statuses: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
             first.setdefault((status.cell.config.task, *at), status)
     for task in dict.fromkeys(key[0] for key in first):
         chosen = [status for key, status in first.items() if key[0] == task][:MOST_CURVES]
-        runs = [Run(status.run.path) for status in chosen if status.run]
+        runs = [status.run.run for status in chosen if status.run]
         for run in runs:
             run.manifest.check(run.history.path)
         try:
@@ -153,7 +153,7 @@ def environments(statuses: Sequence[CellStatus]) -> list[Part]:
     Notes: cells without a record, differences between cells (or that there are none), changes of environment within a
     run. The table is left out without any record.
     """
-    by_cell = {status.cell.label: segment.read_segments(Run(status.run.path)) for status in statuses if status.run}
+    by_cell = {status.cell.label: segment.read_segments(status.run.run) for status in statuses if status.run}
     cells: dict[str, list[Cell]] = {}
     for status in statuses:
         for line in dict.fromkeys(environment.summary(entry) for entry in by_cell.get(status.cell.label, ())):

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from phmrun.ledger.listing import RunSummary, score_names
+from phmrun.ledger.listing import score_names
+from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.metric import OF, divergence_of, find_baseline, floors_of, metric_of, part_of
 from phmrun.results.table import ResultTable
 
@@ -53,7 +54,7 @@ def _of_column(table: ResultTable, column: int) -> dict[str, float]:
     return baseline_scores(runs, table.headings[column].scores[0])
 
 
-def baseline_scores(runs: Sequence[RunSummary], score: str) -> dict[str, float]:
+def baseline_scores(runs: Sequence[RecordedRun], score: str) -> dict[str, float]:
     """Return the mean score of each registered baseline, by its name.
 
     The mean is over the runs that have it; the baselines are those of ``score``. The result is empty if the score is a
@@ -73,13 +74,13 @@ def baseline_scores(runs: Sequence[RunSummary], score: str) -> dict[str, float]:
     return means
 
 
-def listed_baselines(runs: Sequence[RunSummary], scores: Sequence[str]) -> Iterator[tuple[str, list[float | None]]]:
+def listed_baselines(runs: Sequence[RecordedRun], scores: Sequence[str]) -> Iterator[tuple[str, list[float | None]]]:
     """Yield the baselines of listed runs as table rows.
 
     A row has name with kind, task and data ("majority (floor), nli snli"), and its mean value of each score, or
     ``None``. Runs of the same task and data share them. Floors come first within a task and data.
     """
-    groups: dict[str, list[RunSummary]] = {}
+    groups: dict[str, list[RecordedRun]] = {}
     for run in runs:
         groups.setdefault(f"{run.about('task')} {run.about('data')}", []).append(run)
     for label, members in groups.items():
@@ -92,7 +93,7 @@ def listed_baselines(runs: Sequence[RunSummary], scores: Sequence[str]) -> Itera
             yield f"{row.label}, {label}", list(row.values)
 
 
-def has_diverged(run: RunSummary | None, score: str) -> bool:
+def has_diverged(run: RecordedRun | None, score: str) -> bool:
     """True if a run's score is worse than its divergence floor.
 
     This is the floor past which a run has diverged, such as the unigram's perplexity. The result is False without a

@@ -2,18 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple, Protocol
 
-from phmrun.checksums import Stamp, stamp_of
-from phmrun.documents import parse_json
-from phmrun.errors import PhmrunError, unknown
-from phmrun.files import read_regular
-from phmrun.ledger import Run, RunSummary
+from phmrun.errors import unknown
+from phmrun.ledger import RecordedRun
 from phmrun.ledger.card import SERVING, duration
-from phmrun.ledger.run import PARAMETERS
 from phmrun.ledger.wording import row_name
 from phmrun.results.table import Figure, ResultTable
 
@@ -31,7 +25,7 @@ class HasRun(Protocol):
     """Experiment or cell with a run, if there is one."""
 
     @property
-    def run(self) -> RunSummary | None:
+    def run(self) -> RecordedRun | None:
         """The run."""
 
 
@@ -49,7 +43,7 @@ class Cost:
     """Cost of a run that tables can show."""
 
     heading: str  # heading of its column
-    of: Callable[[RunSummary], float | None]  # amount of a run; ``None`` if not on record
+    of: Callable[[RecordedRun], float | None]  # amount of a run; ``None`` if not on record
     shown: Callable[[float], str]  # formats an amount
     meaning: str  # note below the table
 
@@ -124,7 +118,7 @@ def meanings(figures: Iterable[Figure], names: Sequence[str]) -> Iterable[str]:
     if "step-time" not in names:
         return
     runs = {entry.run.id: entry.run for figure in figures for entry in figure.entries if entry.run}
-    measured = {name: phase for name, run in runs.items() if (phase := _training_phase(run))}
+    measured = {name: phase for name, run in runs.items() if (phase := run.bench.get(TRAINING))}
     machines: dict[str, None] = {}
     for facts in (phase.get("machine", {}) for phase in measured.values()):
         load = facts.get("load_average")
@@ -135,94 +129,32 @@ def meanings(figures: Iterable[Figure], names: Sequence[str]) -> Iterable[str]:
     yield f"{COSTS['step-time'].heading}: on record for {len(measured)} of {len(runs)} runs{on}{unlike}"
 
 
-def _parameters(run: RunSummary) -> float | None:
-    """Return the number of parameters.
-
-    The result is ``None`` if it is not on record.
-    """
-    count = run.about("parameters")
-    return float(count) if isinstance(count, int) else None
+def _count(value: Any) -> float | None:
+    """Return a whole number as a float; ``None`` for anything else."""
+    return float(value) if isinstance(value, int) else None
 
 
-def _training_parameters(run: RunSummary) -> float | None:
-    """Return the number of trained parameters.
-
-    If that is not on record, return the number of all. It is above those kept if a dense matrix guides a structure.
-    ``None`` if neither is on record.
-    """
-    sizes = _sizes(run)
-    count = sizes.get("trained_total", sizes.get("total"))
-    return float(count) if isinstance(count, int) else None
-
-
-def _multiplications(run: RunSummary) -> float | None:
-    """Return the multiplications for one token.
-
-    The result is ``None`` if not on record.
-    """
-    count = _sizes(run).get("multiplications")
-    return float(count) if isinstance(count, int) else None
-
-
-def _sizes(run: RunSummary) -> Mapping[str, Any]:
-    """Return the whole-number sizes in a run's ``parameters.json``.
-
-    The result is empty if the file is missing or damaged.
-    """
-    try:
-        return _sizes_once(stamp_of(run.path / PARAMETERS))
-    except (OSError, ValueError, AttributeError):
-        return {}
-
-
-@lru_cache(maxsize=8192)
-def _sizes_once(stamp: Stamp) -> Mapping[str, Any]:
-    """Return the whole-number sizes in the file with this stamp.
-
-    A process reads it once.
-
-    Raises:
-        OSError, ValueError, AttributeError: The file cannot be read, or is no JSON object.
-    """
-    content = parse_json(read_regular(Path(stamp[0])))  # the table has checked its checksum
-    return {name: value for name, value in content.items() if isinstance(value, int)}
-
-
-def _step_time(run: RunSummary) -> float | None:
+def _step_time(run: RecordedRun) -> float | None:
     """Return the seconds of an optimizer step, median over rounds.
 
     The result is ``None`` if not on record.
     """
-    phase = _training_phase(run)
+    phase = run.bench.get(TRAINING, {})
     seconds, steps = phase.get("median_seconds"), phase.get("steps")
     if not isinstance(seconds, int | float) or not isinstance(steps, int) or steps < 1:
         return None
     return seconds / steps
 
 
-def _training_phase(run: RunSummary) -> Mapping[str, Any]:
-    """Return the record of ``phmrun bench run`` on training.
-
-    The result is empty if missing or damaged.
-    """
-    try:
-        return Run(run.path).bench().get(TRAINING, {})
-    except PhmrunError:
-        return {}
-
-
-def _served(field: str) -> Callable[[RunSummary], float | None]:
+def _served(field: str) -> Callable[[RecordedRun], float | None]:
     """Return a reader of a measurement by ``phmrun export --compare``.
 
     It reads that of the smaller file in single precision, folded or with factors; ``None`` if neither is on record.
     """
 
-    def read(run: RunSummary) -> float | None:
+    def read(run: RecordedRun) -> float | None:
         """Return the measurement of a run; ``None`` if there is none."""
-        try:
-            rows = [Run(run.path).bench().get(f"{SERVING}{name}", {}) for name in ("safetensors", FACTORED)]
-        except PhmrunError:
-            return None
+        rows = [run.bench.get(f"{SERVING}{name}", {}) for name in ("safetensors", FACTORED)]
         rows = [row for row in rows if isinstance(row.get("bytes"), int) and isinstance(row.get(field), int | float)]
         return float(min(rows, key=lambda row: row["bytes"])[field]) if rows else None
 
@@ -230,11 +162,16 @@ def _served(field: str) -> Callable[[RunSummary], float | None]:
 
 
 COSTS: Mapping[str, Cost] = {
-    "parameters": Cost("parameters", _parameters, lambda value: f"{value:,.0f}", ""),
-    "training-parameters": Cost("in training", _training_parameters, lambda value: f"{value:,.0f}", ""),
+    "parameters": Cost("parameters", lambda run: _count(run.about("parameters")), lambda value: f"{value:,.0f}", ""),
+    "training-parameters": Cost(
+        "in training",  # above those kept if a dense matrix guides a structure
+        lambda run: _count(run.parameters.get("trained_total", run.parameters.get("total"))),
+        lambda value: f"{value:,.0f}",
+        "",
+    ),
     "multiplications": Cost(
         "multiplications",
-        _multiplications,
+        lambda run: _count(run.parameters.get("multiplications")),
         lambda value: f"{value:,.0f}",
         "of the weight matrices for one token, each W built once for 4,096 of them",
     ),

@@ -15,10 +15,9 @@ from phmrun.config.identity import changed_mathematics, layer_versions
 from phmrun.config.layering import OptionsOf
 from phmrun.errors import PhmrunError
 from phmrun.files import sha256_of
-from phmrun.ledger import Run
 from phmrun.ledger.directory import CONFIG
-from phmrun.ledger.listing import RunSummary
 from phmrun.ledger.recorded_config import config_values, layer_label, network_label
+from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.ledger.status import State
 from phmrun.registry import EMBEDDINGS
 
@@ -34,7 +33,7 @@ class Entry:
 
     at: Mapping[str, str]  # its value of each key of its sweep, as text; also row and column of a paper's table
     config: Mapping[str, Any]  # its configuration as nested values
-    run: RunSummary | None  # its run; ``None`` if there is none yet
+    run: RecordedRun | None  # its run; ``None`` if there is none yet
     # identity except the seed: settings that differ from the defaults, by dotted key
     settings: Mapping[str, Any] = field(default_factory=dict)
     # SHA-256 checksums of its data and plug-ins, by name; empty if unknown
@@ -135,7 +134,7 @@ class Entry:
         return all(str(value) == (state if key == "state" else self.label(key)) for key, value in where.items())
 
 
-def entry_of_run(run: RunSummary, options_of: OptionsOf | None = None) -> Entry:
+def entry_of_run(run: RecordedRun, options_of: OptionsOf | None = None) -> Entry:
     """Return the entry of a run.
 
     A config that this release rejects is used as written, with all its values except the seed as settings; an
@@ -171,14 +170,14 @@ def settings_of(config: Experiment) -> dict[str, Any]:
     return {"task": config.task, **values}
 
 
-def recorded_marks(run: RunSummary) -> dict[str, str]:
+def recorded_marks(run: RecordedRun) -> dict[str, str]:
     """Return the recorded checksums of a run's data and plug-ins.
 
     Plug-ins are the run's copies. Plug-ins are hashed now. The result is empty if no checksums are on record, as for
     early releases, or if they cannot be read.
     """
     try:
-        marks = Run(run.path).fingerprints()
+        marks = run.run.fingerprints()
     except PhmrunError:
         return {}
     if not marks:
@@ -187,7 +186,7 @@ def recorded_marks(run: RunSummary) -> dict[str, str]:
     return {**marks, **plugins}
 
 
-def _config(run: RunSummary, options_of: OptionsOf | None) -> Experiment:
+def _config(run: RecordedRun, options_of: OptionsOf | None) -> Experiment:
     """Load a run's configuration.
 
     If that fails, load it without the check of layer options.

@@ -16,12 +16,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from phmrun.files import read_regular, write_text
-from phmrun.ledger.listing import RunSummary
+from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.registry import all_announcements, loaded_plugins
 from phmrun.results.entries import SEED, Entry
 
@@ -39,7 +38,7 @@ class RunIndex:
     def __init__(self, runs_dir: Path) -> None:
         self.path = runs_dir / INDEX
 
-    def entries(self, runs: Iterable[RunSummary], make: Callable[[RunSummary], Entry]) -> tuple[Entry, ...]:
+    def entries(self, runs: Iterable[RecordedRun], make: Callable[[RecordedRun], Entry]) -> tuple[Entry, ...]:
         """Return the entry of each run, and update the index.
 
         An entry is from the index if the run's files are unchanged, else by ``make``. The runs of entries are marked as
@@ -56,7 +55,8 @@ class RunIndex:
             entry = _restored(before, run, stamp)
             if entry is None:
                 run.require_unbroken()
-                entry, changed = make(replace(run, checked=True)), True
+                run.checked = True
+                entry, changed = make(run), True
             entries.append(entry)
             if stamp and stamp == _stamp_of(run.path):
                 kept[run.id] = (stamp, entry)
@@ -98,7 +98,7 @@ def _text(code: str, entries: Mapping[str, tuple[str, Entry]]) -> str:
     return f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}"
 
 
-def _restored(content: Mapping[str, Any], run: RunSummary, stamp: str) -> Entry | None:
+def _restored(content: Mapping[str, Any], run: RecordedRun, stamp: str) -> Entry | None:
     """Return a run's entry from the index, marked as checked.
 
     The result is ``None`` if the index has none with this stamp, or the stamp is empty.
@@ -106,8 +106,9 @@ def _restored(content: Mapping[str, Any], run: RunSummary, stamp: str) -> Entry 
     former, seed, dense, *places = content.get("runs", {}).get(run.id, [None, None, None])
     if not stamp or former != stamp:
         return None
+    run.checked = True
     config, settings, marks = (content["parts"][place] for place in places)
-    return Entry({}, {**config, SEED: seed}, replace(run, checked=True), settings, marks, indexed_dense=dense)
+    return Entry({}, {**config, SEED: seed}, run, settings, marks, indexed_dense=dense)
 
 
 def _stamp_of(folder: Path) -> str:

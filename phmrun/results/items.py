@@ -14,9 +14,9 @@ from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError
 from phmrun.files import read_regular
 from phmrun.ledger import Run
-from phmrun.ledger.listing import OTHER_FILE
 from phmrun.ledger.manifest import Manifest
 from phmrun.ledger.record import ITEMS
+from phmrun.ledger.recorded_run import OTHER_FILE
 from phmrun.metric import OF, find_metric, metric_of, part_of
 from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.items import Items

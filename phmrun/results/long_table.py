@@ -17,8 +17,9 @@ from phmrun.config.layering import OptionsOf
 from phmrun.documents import plain, to_line
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.ledger import Run
-from phmrun.ledger.listing import RunSummary, list_runs
+from phmrun.ledger.listing import list_runs
 from phmrun.ledger.record import restore
+from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.ledger.status import State
 from phmrun.results import render
 from phmrun.results.comparison import differences
@@ -57,7 +58,7 @@ class Results:
     @classmethod
     def load(
         cls,
-        source: "Path | str | Iterable[RunSummary]",
+        source: "Path | str | Iterable[RecordedRun]",
         options_of: OptionsOf | None = None,
         index: RunIndex | None = None,
     ) -> "Results":
@@ -207,7 +208,7 @@ class Results:
         return pandas.DataFrame(list(self))
 
 
-def done(runs: Iterable[RunSummary]) -> list[RunSummary]:
+def done(runs: Iterable[RecordedRun]) -> list[RecordedRun]:
     """Return the runs that are done.
 
     Raises:

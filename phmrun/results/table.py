@@ -12,7 +12,8 @@ from statistics import fmean, median, stdev
 from typing import NamedTuple
 
 from phmrun.errors import PhmrunError, unknown
-from phmrun.ledger.listing import RunSummary, score_names
+from phmrun.ledger.listing import score_names
+from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.metric import metric_of
 from phmrun.results.entries import Entry, require_seeds
 from phmrun.results.printed import Printed, PrintedColumn
@@ -232,7 +233,7 @@ def _published(printed: str | None, count: int) -> list[float | None]:
     return [None] * count
 
 
-def _signature(run: RunSummary, score: str) -> str:
+def _signature(run: RecordedRun, score: str) -> str:
     """Return the signature of a score without the checkpoint's step.
 
     The result is empty if it has none.

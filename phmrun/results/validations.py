@@ -7,7 +7,6 @@ from statistics import fmean
 from typing import NamedTuple
 
 from phmrun.errors import PhmrunError
-from phmrun.ledger import Run
 from phmrun.ledger.card import duration
 from phmrun.ledger.history import shown
 from phmrun.metric import metric_of
@@ -49,7 +48,7 @@ def validations(figure: Figure, score: str) -> tuple[str, list[list[Validation]]
     for entry in figure.entries:
         curves: dict[str, list[Validation]] = {}
         with suppress(PhmrunError):
-            for row in Run(entry.run.path).history.rows("val/") if entry.run else ():
+            for row in entry.run.run.history.rows("val/") if entry.run else ():
                 for name, value in row.items():
                     if name.startswith("val/") and isinstance(value, int | float) and math.isfinite(value):
                         seconds = float(row.get("time") or 0.0)

@@ -16,10 +16,10 @@ from phmrun.files import cache_dir, sha256_of
 from phmrun.layers import options_of
 from phmrun.ledger import Run
 from phmrun.ledger.environment import Source
-from phmrun.ledger.listing import OTHER_FILE, score_value
 from phmrun.ledger.manifest import Record
 from phmrun.ledger.record import WEIGHTS
 from phmrun.ledger.recorded_config import config_values
+from phmrun.ledger.recorded_run import OTHER_FILE, score_value
 from phmrun.metric import OF, find_metric
 from phmrun.results.items import RunItems
 

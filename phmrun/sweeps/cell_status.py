@@ -15,8 +15,9 @@ from statistics import fmean
 
 from phmrun.config import semantic_values
 from phmrun.ledger.directory import directory_of
-from phmrun.ledger.listing import RunSummary, summarise
+from phmrun.ledger.listing import recorded_run
 from phmrun.ledger.lock import LOCK, Holder, living_holder
+from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.ledger.status import State
 from phmrun.sweeps.plan import SEED, Cell, Plan
 
@@ -47,7 +48,7 @@ class CellStatus:
 
     cell: Cell
     state: CellState  # its state
-    run: RunSummary | None = None  # its run; ``None`` if it has no run directory
+    run: RecordedRun | None = None  # its run; ``None`` if it has no run directory
     holder: Holder | None = None  # the live process that trains it
     claimed: bool = False  # True if a live planner started it
 
@@ -105,7 +106,7 @@ def look(cell: Cell, runs_dir: Path) -> CellStatus:
     if cell.searching:
         return CellStatus(cell, CellState.MISSING)
     path = directory_of(runs_dir, cell.run_id)
-    run = summarise(path)
+    run = recorded_run(path)
     if run is None:
         return CellStatus(cell, CellState.MISSING)
     if run.status and run.status.state is State.DONE:

@@ -34,11 +34,10 @@ RATE = "training.optimizer.lr"  # tuned key with ``tune: true``
 class Budget(Section):
     """Equal budget of all rows."""
 
-    time: float = Field(
-        gt=0,
-        description="Seconds of training steps, validations not counted. Each row's seconds per step are measured once "
-        "on this machine; the steps that fit are its training.max_steps.",
-    )
+    time: float = Field(gt=0)
+    """Seconds of training steps, validations not counted. Each row's seconds per step are measured once on this
+    machine; the steps that fit are its training.max_steps.
+    """
 
 
 class SweepFile(Section):
@@ -48,52 +47,59 @@ class SweepFile(Section):
     and column of a table), the seed. If ``table`` is set, ``config`` and ``base`` override the table's own settings.
     """
 
-    title: str = Field("", description="Title of the sweep, one line.")
-    task: str | None = Field(None, description="Task of all cells.")
-    tasks: dict[str, dict[str, Any]] = Field({}, description="Several tasks, each with its own settings.")
-    table: str | None = Field(None, description="A paper's table; its rows and columns are the cells.")
-    rows: list[str] = Field([], description="Rows of the table to run; all if empty.")
-    columns: list[str] = Field([], description="Columns of the table to run; all if empty.")
-    reduced: str = Field("", description="How the settings are smaller than the table's; shown in a footnote.")
-    config: list[str] = Field([], description="Configuration files; later ones override earlier ones.")
-    base: dict[str, Any] = Field({}, description="Settings of all cells, nested as in a configuration file.")
-    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
-        {}, description="Values by dotted key; every combination is a cell. A value may be a section: {structure: phm}."
-    )
-    include: list[dict[str, Any]] = Field([], description="Further cells, each with its own settings.")
-    exclude: list[dict[str, Any]] = Field(
-        [], description="Cells to leave out: those that match all values of an entry."
-    )
-    seeds: Annotated[int, Field(ge=1)] | Annotated[list[Seed], Field(min_length=1)] = Field(
-        1, description="Number of seeds of each cell, counted from 1, or a list of seeds."
-    )
-    tune: Literal[True] | dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
-        {},
-        description="true: every row tries five learning rates around its own with its first seed, then two around the "
-        "best. The best validation score decides. Or values by dotted key, as in "
-        "tune: {training.optimizer.lr: [0.0003, 0.001, 0.003, 0.01, 0.03]}.",
-    )
-    replicates: bool = Field(
-        False,
-        description="With tune: the first seed is a pilot; it fixes three values for each row and is not counted. "
-        "Every further seed trains with all three and keeps the one with the best validation score.",
-    )
-    horizons: list[Annotated[float, Field(gt=0)]] = Field(
-        [],
-        description="Multiples of the length of training, such as [1, 3]: every cell is trained for each of them, and "
-        "verdicts that turn between two lengths are reported.",
-    )
-    budget: Budget | None = Field(
-        None, description="Comparison at equal training time, as in budget: {time: 600}; replaces a length in steps."
-    )
-    plugins: list[str] = Field([], description="Python files that register custom layers.")
-    command: str | None = Field(
-        None, description="Task script: command with placeholders {key} or {key|default}, {seed} and {run}."
-    )
-    shell: bool | None = Field(None, description="Task script: run the command by `sh -c`.")
-    scores: str | None = Field(None, description="Task script: file of scores that the command writes.")
-    inputs: list[str] | None = Field(None, description="Task script: files that the command reads.")
-    directory: str | None = Field(None, description="Task script: working directory (default: the folder of the file).")
+    title: str = ""
+    """Title of the sweep, one line."""
+    task: str | None = None
+    """Task of all cells."""
+    tasks: dict[str, dict[str, Any]] = Field({})
+    """Several tasks, each with its own settings."""
+    table: str | None = None
+    """A paper's table; its rows and columns are the cells."""
+    rows: list[str] = Field([])
+    """Rows of the table to run; all if empty."""
+    columns: list[str] = Field([])
+    """Columns of the table to run; all if empty."""
+    reduced: str = ""
+    """How the settings are smaller than the table's; shown in a footnote."""
+    config: list[str] = Field([])
+    """Configuration files; later ones override earlier ones."""
+    base: dict[str, Any] = Field({})
+    """Settings of all cells, nested as in a configuration file."""
+    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field({})
+    """Values by dotted key; every combination is a cell. A value may be a section: {structure: phm}."""
+    include: list[dict[str, Any]] = Field([])
+    """Further cells, each with its own settings."""
+    exclude: list[dict[str, Any]] = Field([])
+    """Cells to leave out: those that match all values of an entry."""
+    seeds: Annotated[int, Field(ge=1)] | Annotated[list[Seed], Field(min_length=1)] = 1
+    """Number of seeds of each cell, counted from 1, or a list of seeds."""
+    tune: Literal[True] | dict[str, Annotated[list[Any], Field(min_length=1)]] = Field({})
+    """true: every row tries five learning rates around its own with its first seed, then two around the best. The best
+    validation score decides. Or values by dotted key, as in tune: {training.optimizer.lr: [0.0003, 0.001, 0.003, 0.01,
+    0.03]}.
+    """
+    replicates: bool = False
+    """With tune: the first seed is a pilot; it fixes three values for each row and is not counted. Every further seed
+    trains with all three and keeps the one with the best validation score.
+    """
+    horizons: list[Annotated[float, Field(gt=0)]] = Field([])
+    """Multiples of the length of training, such as [1, 3]: every cell is trained for each of them, and verdicts that
+    turn between two lengths are reported.
+    """
+    budget: Budget | None = None
+    """Comparison at equal training time, as in budget: {time: 600}; replaces a length in steps."""
+    plugins: list[str] = Field([])
+    """Python files that register custom layers."""
+    command: str | None = None
+    """Task script: command with placeholders {key} or {key|default}, {seed} and {run}."""
+    shell: bool | None = None
+    """Task script: run the command by `sh -c`."""
+    scores: str | None = None
+    """Task script: file of scores that the command writes."""
+    inputs: list[str] | None = None
+    """Task script: files that the command reads."""
+    directory: str | None = None
+    """Task script: working directory (default: the folder of the file)."""
 
     @property
     def script(self) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from phmrun.engine.data import DataModule
 from phmrun.engine.experiment import build_data
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger.directory import CONFIG
-from phmrun.ledger.listing import RunSummary, list_runs
+from phmrun.ledger.listing import list_runs
+from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.registry import plugin_marks
 from phmrun.results.entries import DATA, entry_of_run, settings_of
 from phmrun.sweeps.plan import Inspect, Inspected
@@ -154,7 +155,7 @@ def recorded_data(runs_dir: Path, options_of: OptionsOf) -> Recorded:
     return look
 
 
-def _learnt_from(run: RunSummary, options_of: OptionsOf) -> tuple[str, str]:
+def _learnt_from(run: RecordedRun, options_of: OptionsOf) -> tuple[str, str]:
     """Return the data settings and checksums of a run, as JSON texts.
 
     The latter is empty if unknown. Cached until its config file changes. Runs without checksums are read again, since

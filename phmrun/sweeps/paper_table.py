@@ -20,34 +20,36 @@ File = TypeVar("File", bound=Section)
 class Column(Section):
     """Column of a paper's table: a count, a derived value, or a score."""
 
-    counts: str | list[str] | None = Field(
-        None,
-        description='Parameters counted: "total"; "matrices", the weight matrices of the blocks; "blocks", all but '
-        "embedding and output; or scopes by name.",
-    )
-    without: list[str] = Field([], description='Scopes left out of the count, or "norms".')
-    follows: list[str] = Field(
-        [], description="Counting columns whose printed cells may add up to this one's; a - in front subtracts one."
-    )
-    unit: Literal["", "K", "M", "B", "MB"] = Field("", description="Unit of cells printed without one.")
-    bytes_each: int = Field(1, ge=1, description="Bytes per parameter, if the column is in bytes.")
-    derived: Literal["percent", "saving", "fold"] | None = Field(
-        None,
-        description="Derived from a count: percent of another row's, percent saved, or how many times smaller.",
-    )
-    of: str | None = Field(None, description="Counting column of a derived column.")
-    against: str | None = Field(None, description="Reference row of a derived column.")
-    metric: str | None = Field(None, description="Metric of a score column, such as bleu, with its unit and settings.")
-    score: str | list[str] | None = Field(
-        None,
-        description="Name of that score in our runs, as test/bleu; several if a cell has several numbers. Times in "
-        "seconds, by `phmrun bench table`: time/step, time/epoch, time/batch, time/line, time/test.",
-    )
-    factor: float = Field(1, gt=0, description="Factor on our score: 100 for seconds per 100 steps.")
-    signature: str = Field(
-        "", description="Settings of the paper's score, as parts of our signatures; empty if not stated."
-    )
-    set: dict[str, Any] = Field({}, description="Settings of the column's experiments, such as their data.")
+    counts: str | list[str] | None = None
+    """Parameters counted: "total"; "matrices", the weight matrices of the blocks; "blocks", all but embedding and
+    output; or scopes by name.
+    """
+    without: list[str] = Field([])
+    """Scopes left out of the count, or "norms"."""
+    follows: list[str] = Field([])
+    """Counting columns whose printed cells may add up to this one's; a - in front subtracts one."""
+    unit: Literal["", "K", "M", "B", "MB"] = ""
+    """Unit of cells printed without one."""
+    bytes_each: int = Field(1, ge=1)
+    """Bytes per parameter, if the column is in bytes."""
+    derived: Literal["percent", "saving", "fold"] | None = None
+    """Derived from a count: percent of another row's, percent saved, or how many times smaller."""
+    of: str | None = None
+    """Counting column of a derived column."""
+    against: str | None = None
+    """Reference row of a derived column."""
+    metric: str | None = None
+    """Metric of a score column, such as bleu, with its unit and settings."""
+    score: str | list[str] | None = None
+    """Name of that score in our runs, as test/bleu; several if a cell has several numbers. Times in seconds, by `phmrun
+    bench table`: time/step, time/epoch, time/batch, time/line, time/test.
+    """
+    factor: float = Field(1, gt=0)
+    """Factor on our score: 100 for seconds per 100 steps."""
+    signature: str = ""
+    """Settings of the paper's score, as parts of our signatures; empty if not stated."""
+    set: dict[str, Any] = Field({})
+    """Settings of the column's experiments, such as their data."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -72,39 +74,40 @@ class Column(Section):
 class PaperRow(Section):
     """Row of a paper's table: settings of its network, and the printed cells."""
 
-    name: str = Field(min_length=1, description="Name in the paper.")
-    network: str | None = Field(
-        None, description="Network of this row instead of the table's; the table's base is not used."
-    )
-    config: list[str] = Field([], description="Configuration files laid over the table's base.")
-    set: dict[str, Any] = Field({}, description="Settings that override these files.")
-    cells: dict[str, dict[str, Any]] = Field(
-        {}, description="By column: settings of one cell, which override the row's."
-    )
-    vocabulary: list[int] | None = Field(None, description="Vocabulary entries, source and target, where data decide.")
-    counts: dict[str, str | list[str]] = Field({}, description="By column: parameters counted instead of the column's.")
-    against: str | None = Field(None, description="Reference row instead of the column's.")
-    published: dict[str, str] = Field(description="By column: the cell as printed.")
-    quoted: str | dict[str, str] = Field(
-        {}, description="Source of numbers that are not the paper's own; for the row, or by column."
-    )
-    missing: str | dict[str, str] = Field(
-        {}, description="Facts that the paper does not state; for all counts, or by column."
-    )
-    reading: str = Field("as configured", description="Our reading of the missing facts.")
-    readings: dict[str, dict[str, Any]] = Field(
-        {}, description="Other readings by name: settings that override the row's."
-    )
-    inferred: dict[str, str] = Field(
-        {}, description="By column: property of the network that no text states, chosen to match the printed number."
-    )
-    digits: dict[str, int] = Field(
-        {}, description="By column: number of significant digits of the printed number, if it ends in padding zeros."
-    )
-    repeats: dict[str, tuple[str, str]] = Field(
-        {}, description="By column: row and column that print the same number for the same parameters."
-    )
-    note: str | dict[str, str] = Field("", description="Reason why a count is not exact; for all counts, or by column.")
+    name: str = Field(min_length=1)
+    """Name in the paper."""
+    network: str | None = None
+    """Network of this row instead of the table's; the table's base is not used."""
+    config: list[str] = Field([])
+    """Configuration files laid over the table's base."""
+    set: dict[str, Any] = Field({})
+    """Settings that override these files."""
+    cells: dict[str, dict[str, Any]] = Field({})
+    """By column: settings of one cell, which override the row's."""
+    vocabulary: list[int] | None = None
+    """Vocabulary entries, source and target, where data decide."""
+    counts: dict[str, str | list[str]] = Field({})
+    """By column: parameters counted instead of the column's."""
+    against: str | None = None
+    """Reference row instead of the column's."""
+    published: dict[str, str]
+    """By column: the cell as printed."""
+    quoted: str | dict[str, str] = Field({})
+    """Source of numbers that are not the paper's own; for the row, or by column."""
+    missing: str | dict[str, str] = Field({})
+    """Facts that the paper does not state; for all counts, or by column."""
+    reading: str = "as configured"
+    """Our reading of the missing facts."""
+    readings: dict[str, dict[str, Any]] = Field({})
+    """Other readings by name: settings that override the row's."""
+    inferred: dict[str, str] = Field({})
+    """By column: property of the network that no text states, chosen to match the printed number."""
+    digits: dict[str, int] = Field({})
+    """By column: number of significant digits of the printed number, if it ends in padding zeros."""
+    repeats: dict[str, tuple[str, str]] = Field({})
+    """By column: row and column that print the same number for the same parameters."""
+    note: str | dict[str, str] = ""
+    """Reason why a count is not exact; for all counts, or by column."""
 
     def missing_in(self, column: str) -> str:
         """Return the facts behind a column's count that the paper leaves open.
@@ -131,17 +134,28 @@ class PaperRow(Section):
 class PaperTable(Section):
     """Paper's table: settings and printed cells of its rows."""
 
-    paper: str = Field(min_length=1, description="Short name of the paper.")
-    table: str = Field(min_length=1, description="Number of the table.")
-    title: str = Field(min_length=1, description="Title of the table.")
-    task: str | None = Field(None, description="Task of the rows' experiments; a table has a task or a network.")
-    network: str | None = Field(None, description="Name of the rows' network.")
-    config: list[str] = Field([], description="Configuration files under the base of an experiment.")
-    base: dict[str, Any] = Field({}, description="Settings of all rows: configuration keys, or a network's arguments.")
-    provenance: dict[str, str] = Field({}, description="Default source of the settings in base, columns and rows.")
-    vocabulary: list[int] | None = Field(None, description="Vocabulary entries, source and target, where data decide.")
-    columns: dict[str, Column] = Field(description="Columns by heading.")
-    rows: list[PaperRow] = Field(min_length=1, description="Rows, in the order of the paper.")
+    paper: str = Field(min_length=1)
+    """Short name of the paper."""
+    table: str = Field(min_length=1)
+    """Number of the table."""
+    title: str = Field(min_length=1)
+    """Title of the table."""
+    task: str | None = None
+    """Task of the rows' experiments; a table has a task or a network."""
+    network: str | None = None
+    """Name of the rows' network."""
+    config: list[str] = Field([])
+    """Configuration files under the base of an experiment."""
+    base: dict[str, Any] = Field({})
+    """Settings of all rows: configuration keys, or a network's arguments."""
+    provenance: dict[str, str] = Field({})
+    """Default source of the settings in base, columns and rows."""
+    vocabulary: list[int] | None = None
+    """Vocabulary entries, source and target, where data decide."""
+    columns: dict[str, Column]
+    """Columns by heading."""
+    rows: list[PaperRow] = Field(min_length=1)
+    """Rows, in the order of the paper."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -151,7 +151,7 @@ def chosen(sweep_plan: Plan, runs_dir: Path) -> Plan:
     return with_choices(sweep_plan, rows, maker(sweep_plan, runs_dir)) if rows else sweep_plan
 
 
-def recorded(
+def recorded_plan(
     file: str,
     runs_dir: Path,
     only: Sequence[str] | None = None,

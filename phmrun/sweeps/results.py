@@ -9,7 +9,8 @@ from pathlib import Path
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run
-from phmrun.ledger.listing import RunSummary, list_runs, summarise
+from phmrun.ledger.listing import list_runs
+from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.ledger.status import State
 from phmrun.registry import Option
 from phmrun.results.comparison import differences, withheld
@@ -23,7 +24,7 @@ from phmrun.sweeps.cell_status import CellStatus, survey
 from phmrun.sweeps.file import load_sweep
 from phmrun.sweeps.paper_table import PaperTable
 from phmrun.sweeps.plan import SEED, Plan, column_groups
-from phmrun.sweeps.planning import recorded
+from phmrun.sweeps.planning import recorded_plan
 from phmrun.sweeps.sequential import planned_seeds, replayed, terms_of, without_spared
 from phmrun.sweeps.workplace import Workplace
 
@@ -94,7 +95,7 @@ def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> Vi
     asked = asked or Asked()
     if len(names) == 1 and names[0].endswith((".yaml", ".yml")):
         return view_of_sweep(names[0], runs_dir, asked)[0]
-    summaries = [summarise(Run.find(runs_dir, name).path) for name in names] if names else done(list_runs(runs_dir))
+    summaries = [RecordedRun(Run.find(runs_dir, name)) for name in names] if names else done(list_runs(runs_dir))
     runs = [run for run in summaries if run is not None]
     if not runs:
         raise PhmrunError(
@@ -122,14 +123,14 @@ def view_of_sweep(file: str, runs_dir: Path, asked: Asked) -> tuple[View, Plan]:
     folder = Workplace(runs_dir, sweep.name).path
     terms = terms_of(folder, asked.max_seeds, asked.margin, asked.seeds, file)
     seeds = planned_seeds(terms, sweep) if terms else asked.seeds
-    plan = recorded(file, runs_dir, asked.only, seeds, horizons=asked.horizons)
+    plan = recorded_plan(file, runs_dir, asked.only, seeds, horizons=asked.horizons)
     statuses = everything = survey(plan, runs_dir)
     for status in statuses:
         if status.run is not None and status.run.broken is not None:
             raise status.run.broken
     if terms:
         if asked.only:
-            everything = survey(recorded(file, runs_dir, None, seeds, horizons=asked.horizons), runs_dir)
+            everything = survey(recorded_plan(file, runs_dir, None, seeds, horizons=asked.horizons), runs_dir)
         statuses = without_spared(statuses, terms)
     results = results_of(plan, statuses)
     table = results.pivot(asked.rows, asked.columns, asked.scores)
@@ -181,7 +182,7 @@ def _entry(status: CellStatus) -> Entry:
     taken from the run.
     """
     cell = status.cell
-    run: RunSummary | None = status.run if status.run and status.run.state == State.DONE else None
+    run: RecordedRun | None = status.run if status.run and status.run.state == State.DONE else None
     if cell.config is None:
         return Entry(cell.labels, {}, run)
     config, settings = cell.config.model_dump(mode="json"), settings_of(cell.config)

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from phmrun.errors import PhmrunError
-from phmrun.ledger import Run, RunSummary
+from phmrun.ledger import RecordedRun
 from phmrun.ledger.card import duration, number
 from phmrun.progress import note
 from phmrun.sweeps.cell_status import NOT_BEGUN, CellState, CellStatus, Estimate, look, progress, tally
@@ -168,7 +168,7 @@ def said(event: Event) -> str:
     return f"{word}{took} {status.cell.label}{scores}{reason}"
 
 
-def pace_of(run: RunSummary | None) -> float | None:
+def pace_of(run: RecordedRun | None) -> float | None:
     """Return a run's latest units (tokens) per second.
 
     They are in the last row of its history. The result is ``None`` if unknown.
@@ -176,7 +176,7 @@ def pace_of(run: RunSummary | None) -> float | None:
     if run is None:
         return None
     try:
-        last = Run(run.path).history.last()
+        last = run.run.history.last()
     except PhmrunError:
         return None
     pace = (last or {}).get("train/units_per_second")

@@ -22,36 +22,29 @@ ENTRIES = {"builtin": 1_767, "ptb": 10_000, "wikitext-2": 33_278, "wikitext-103"
 class StreamVocabularyConfig(Section):
     """Vocabulary of running text."""
 
-    size: int | None = Field(
-        None,
-        ge=3,
-        description="Maximum number of entries, end of line and unknown word included; null: all words of the "
-        "training text, as in the literature.",
-    )
-    min_frequency: int | None = Field(
-        None,
-        ge=1,
-        description="Minimum count in the training text; rarer words are unknown. null: 2 for own untokenized text, "
-        "1 otherwise.",
-    )
-    multiple_of: int = Field(
-        1, ge=1, description="The vocabulary is padded to a multiple of this, so that n divides it."
-    )
-    path: FilePath = Field(
-        None, description="Folder `vocabulary` of a run, used instead of the words of the training text."
-    )
+    size: int | None = Field(None, ge=3)
+    """Maximum number of entries, end of line and unknown word included; null: all words of the training text, as in the
+    literature.
+    """
+    min_frequency: int | None = Field(None, ge=1)
+    """Minimum count in the training text; rarer words are unknown. null: 2 for own untokenized text, 1 otherwise."""
+    multiple_of: int = Field(1, ge=1)
+    """The vocabulary is padded to a multiple of this, so that n divides it."""
+    path: FilePath = None
+    """Folder `vocabulary` of a run, used instead of the words of the training text."""
 
 
 class StreamDataConfig(SplitFilesConfig):
     """Running text and its words."""
 
-    language: Literal["en", "de"] = Field("en", description="Language of the built-in corpus; unused by others.")
-    splitting: Literal["auto", "space", "punctuation"] = Field(
-        "auto",
-        description="space: split at white space; punctuation: also split off punctuation marks and clitics; auto: "
-        "punctuation for the built-in corpus and for your own untokenized text, else space.",
-    )
-    vocabulary: StreamVocabularyConfig = Field(StreamVocabularyConfig(), description="Vocabulary of the text.")
+    language: Literal["en", "de"] = "en"
+    """Language of the built-in corpus; unused by others."""
+    splitting: Literal["auto", "space", "punctuation"] = "auto"
+    """space: split at white space; punctuation: also split off punctuation marks and clitics; auto: punctuation for the
+    built-in corpus and for your own untokenized text, else space.
+    """
+    vocabulary: StreamVocabularyConfig = StreamVocabularyConfig()
+    """Vocabulary of the text."""
 
     @property
     def split_at(self) -> Literal["space", "punctuation"]:
@@ -93,136 +86,133 @@ class LanguageModelOptions(ModelConfig):
         "weight_dropout": 2,  # masks from 16 random bits per entry, instead of a random float
     }
 
-    network: Annotated[str, Registered(networks("lm"))] = Field(
-        "lstm",
-        description="awd-lstm is the LSTM with output biases and all dropouts of Merity et al. (2018).",
-    )
+    network: Annotated[str, Registered(networks("lm"))] = "lstm"
+    """awd-lstm is the LSTM with output biases and all dropouts of Merity et al. (2018)."""
     preset: Annotated[
         Literal["tiny", "small", "awd-lstm-ptb", "lstm-wikitext-103", "transformer-xl-wikitext-103"], Unhashed()
-    ] = Field("tiny", description="Sets the sizes; the last three are the papers'. Explicit keys override it.")
-    width: int = Field(128, ge=2, description="Width m of the last outputs and of the word vectors.")
-    layers: int = Field(
-        2, ge=1, le=MOST_LAYERS, description="Number of LSTMs (the last has width m), or of Transformer-XL blocks."
-    )
-    hidden: int = Field(192, ge=1, description="LSTM: width of all LSTMs except the last.")
-    maps: Literal["gate", "stacked"] = Field(
-        "gate", description="LSTM: one weight matrix per gate and input, or one for all gates."
-    )
-    inner: int = Field(256, ge=1, description="Transformer-XL: width inside the feed-forward networks.")
-    heads: int = Field(4, ge=1, description="Transformer-XL: attention heads.")
-    head_width: int = Field(32, ge=1, description="Transformer-XL: width of a head's queries, keys and values.")
-    memory: int = Field(48, ge=0, description="Transformer-XL: number of words before the segment in attention.")
-    tie: bool = Field(True, description="Share the word vectors with the output layer.")
-    vector_range: float | None = Field(
-        None, gt=0, description="Word vectors start uniform in ± this; null: the embedding's own start."
-    )
-    output_bias: bool = Field(False, description="Biases in the output layer.")
-    dropout: Share = Field(
-        0.1, description="Dropout between LSTMs; in the Transformer-XL, everywhere except on attention weights."
-    )
-    input_dropout: Share = Field(0.1, description="LSTM: dropout of the first LSTM's inputs.")
-    output_dropout: Share = Field(0.1, description="LSTM: dropout of the last LSTM's outputs.")
-    word_dropout: Share = Field(0.0, description="LSTM: share of the vocabulary whose whole vectors are dropped.")
-    weight_dropout: Share = Field(0.0, description="LSTM: share of recurrent weights dropped.")
-    attention_dropout: Share = Field(0.0, description="Transformer-XL: share of attention weights dropped.")
+    ] = "tiny"
+    """Sets the sizes; the last three are the papers'. Explicit keys override it."""
+    width: int = Field(128, ge=2)
+    """Width m of the last outputs and of the word vectors."""
+    layers: int = Field(2, ge=1, le=MOST_LAYERS)
+    """Number of LSTMs (the last has width m), or of Transformer-XL blocks."""
+    hidden: int = Field(192, ge=1)
+    """LSTM: width of all LSTMs except the last."""
+    maps: Literal["gate", "stacked"] = "gate"
+    """LSTM: one weight matrix per gate and input, or one for all gates."""
+    inner: int = Field(256, ge=1)
+    """Transformer-XL: width inside the feed-forward networks."""
+    heads: int = Field(4, ge=1)
+    """Transformer-XL: attention heads."""
+    head_width: int = Field(32, ge=1)
+    """Transformer-XL: width of a head's queries, keys and values."""
+    memory: int = Field(48, ge=0)
+    """Transformer-XL: number of words before the segment in attention."""
+    tie: bool = True
+    """Share the word vectors with the output layer."""
+    vector_range: float | None = Field(None, gt=0)
+    """Word vectors start uniform in ± this; null: the embedding's own start."""
+    output_bias: bool = False
+    """Biases in the output layer."""
+    dropout: Share = 0.1
+    """Dropout between LSTMs; in the Transformer-XL, everywhere except on attention weights."""
+    input_dropout: Share = 0.1
+    """LSTM: dropout of the first LSTM's inputs."""
+    output_dropout: Share = 0.1
+    """LSTM: dropout of the last LSTM's outputs."""
+    word_dropout: Share = 0.0
+    """LSTM: share of the vocabulary whose whole vectors are dropped."""
+    weight_dropout: Share = 0.0
+    """LSTM: share of recurrent weights dropped."""
+    attention_dropout: Share = 0.0
+    """Transformer-XL: share of attention weights dropped."""
 
 
 class StreamBatchConfig(BatchConfig):
     """Text of a micro-batch."""
 
-    unit: Literal["streams"] = Field("streams", description="Unit of `size`.")  # type: ignore[assignment]
-    size: int = Field(20, ge=1, description="Number of streams of text read in parallel.")
-    length: int = Field(70, ge=1, description="Words of each stream per micro-batch; gradients flow back as far.")
-    random_length: bool = Field(
-        False,
-        description="Vary the length around `length`, and the learning rate with it (Merity et al. 2018, section 5).",
-    )
+    unit: Literal["streams"] = "streams"  # type: ignore[assignment]
+    """Unit of `size`."""
+    size: int = Field(20, ge=1)
+    """Number of streams of text read in parallel."""
+    length: int = Field(70, ge=1)
+    """Words of each stream per micro-batch; gradients flow back as far."""
+    random_length: bool = False
+    """Vary the length around `length`, and the learning rate with it (Merity et al. 2018, section 5)."""
 
 
 class LanguageTrainingConfig(TrainingConfig):
     """Length, optimization, validation and checkpoints of a training run."""
 
-    label_smoothing: float = Field(0.0, ge=0, le=0, description="Always 0: perplexity is of unsmoothed words.")
-    activation_penalty: float = Field(
-        0.0, ge=0, description="α: weight of the mean square of the last LSTM's outputs, after dropout (AR)."
-    )
-    change_penalty: float = Field(
-        0.0,
-        ge=0,
-        description="β: weight of the mean squared change of these outputs between words, before dropout (TAR).",
-    )
+    label_smoothing: float = Field(0.0, ge=0, le=0)
+    """Always 0: perplexity is of unsmoothed words."""
+    activation_penalty: float = Field(0.0, ge=0)
+    """α: weight of the mean square of the last LSTM's outputs, after dropout (AR)."""
+    change_penalty: float = Field(0.0, ge=0)
+    """β: weight of the mean squared change of these outputs between words, before dropout (TAR)."""
 
 
 class LanguageDecodingConfig(Section):
     """Scoring and continuation of text."""
 
-    streams: int = Field(
-        10, ge=1, description="Scoring: number of equal parts of a text, read in parallel, each from an empty state."
-    )
-    length: int | None = Field(None, ge=1, description="Scoring: words read at a time; null: batch.length.")
-    memory: int | None = Field(
-        None, ge=0, description="Transformer-XL: words before the segment in attention; null: model.memory."
-    )
-    clamp_len: int | None = Field(
-        None, ge=1, description="Transformer-XL scoring: distances above this many words are clamped to it."
-    )
-    same_length: bool = Field(
-        False,
-        description="Transformer-XL scoring: each word attends to the nearest `memory` words, itself included, instead "
-        "of the whole memory and its own segment.",
-    )
-    characters: Annotated[bool, Unhashed()] = Field(False, description="Scoring: also report bits per character.")
-    codebooks: int = Field(
-        0,
-        ge=0,
-        description="Scoring: codebooks of compressed input vectors, sums of one codeword from each; 0: uncompressed.",
-    )
-    codewords: int = Field(16, ge=2, description="Codewords in each of the `codebooks`.")
-    code_steps: int = Field(
-        0,
-        ge=0,
-        description="Gradient steps of a network that learns the codes (Shu and Nakayama 2018: 200,000); "
-        "0: alternating least squares.",
-    )
-    batch: Annotated[int, Unhashed()] = Field(100, ge=1, description="Scoring: maximum number of parts read at a time.")
-    mode: Annotated[Literal["continue", "surprisal"], Unhashed()] = Field(
-        "continue", description="predict: continuations of each line, or the surprisal of its words in bits."
-    )
-    words: Annotated[int, Unhashed()] = Field(
-        50, ge=1, description="predict: maximum number of words of a continuation."
-    )
-    choice: Annotated[Literal["greedy", "sample"], Unhashed()] = Field(
-        "greedy", description="predict: the most probable word each time, or a sampled one."
-    )
-    temperature: Annotated[float, Unhashed()] = Field(
-        1.0, gt=0, description="sample: divisor of the log-probabilities; below 1 favors probable words."
-    )
-    top_k: Annotated[int, Unhashed()] = Field(
-        0, ge=0, description="sample: only the k most probable words; 0: all words."
-    )
-    top_p: Annotated[float, Unhashed()] = Field(
-        1.0, gt=0, le=1, description="sample: only the fewest words with this total probability (nucleus)."
-    )
-    seed: Annotated[int, Unhashed()] = Field(
-        1, ge=0, lt=2**32, description="sample: seed of the first line; further lines add 1 each."
-    )
-    across_lines: Annotated[bool, Unhashed()] = Field(
-        True, description="surprisal: read the lines as one text, instead of each from an empty state."
-    )
-    nbest: Annotated[int, Unhashed()] = Field(1, ge=1, description="sample: continuations of each line.")
+    streams: int = Field(10, ge=1)
+    """Scoring: number of equal parts of a text, read in parallel, each from an empty state."""
+    length: int | None = Field(None, ge=1)
+    """Scoring: words read at a time; null: batch.length."""
+    memory: int | None = Field(None, ge=0)
+    """Transformer-XL: words before the segment in attention; null: model.memory."""
+    clamp_len: int | None = Field(None, ge=1)
+    """Transformer-XL scoring: distances above this many words are clamped to it."""
+    same_length: bool = False
+    """Transformer-XL scoring: each word attends to the nearest `memory` words, itself included, instead of the whole
+    memory and its own segment.
+    """
+    characters: Annotated[bool, Unhashed()] = False
+    """Scoring: also report bits per character."""
+    codebooks: int = Field(0, ge=0)
+    """Scoring: codebooks of compressed input vectors, sums of one codeword from each; 0: uncompressed."""
+    codewords: int = Field(16, ge=2)
+    """Codewords in each of the `codebooks`."""
+    code_steps: int = Field(0, ge=0)
+    """Gradient steps of a network that learns the codes (Shu and Nakayama 2018: 200,000); 0: alternating least squares.
+    """
+    batch: Annotated[int, Unhashed()] = Field(100, ge=1)
+    """Scoring: maximum number of parts read at a time."""
+    mode: Annotated[Literal["continue", "surprisal"], Unhashed()] = "continue"
+    """predict: continuations of each line, or the surprisal of its words in bits."""
+    words: Annotated[int, Unhashed()] = Field(50, ge=1)
+    """predict: maximum number of words of a continuation."""
+    choice: Annotated[Literal["greedy", "sample"], Unhashed()] = "greedy"
+    """predict: the most probable word each time, or a sampled one."""
+    temperature: Annotated[float, Unhashed()] = Field(1.0, gt=0)
+    """sample: divisor of the log-probabilities; below 1 favors probable words."""
+    top_k: Annotated[int, Unhashed()] = Field(0, ge=0)
+    """sample: only the k most probable words; 0: all words."""
+    top_p: Annotated[float, Unhashed()] = Field(1.0, gt=0, le=1)
+    """sample: only the fewest words with this total probability (nucleus)."""
+    seed: Annotated[int, Unhashed()] = Field(1, ge=0, lt=2**32)
+    """sample: seed of the first line; further lines add 1 each."""
+    across_lines: Annotated[bool, Unhashed()] = True
+    """surprisal: read the lines as one text, instead of each from an empty state."""
+    nbest: Annotated[int, Unhashed()] = Field(1, ge=1)
+    """sample: continuations of each line."""
 
 
 class LanguageModelExperiment(Experiment):
     """Configuration of the task lm."""
 
-    task: Literal["lm"] = Field("lm", description="Language modeling.")
-    data: StreamDataConfig = Field(StreamDataConfig(), description="Running text and its words.")
-    model: LanguageModelOptions = Field(LanguageModelOptions(), description="Shape of the network.")
-    batch: StreamBatchConfig = Field(StreamBatchConfig(), description="Text of a micro-batch.")
-    training: LanguageTrainingConfig = Field(
-        LanguageTrainingConfig(), description="Length, optimization, validation, checkpoints."
-    )
-    decoding: LanguageDecodingConfig = Field(LanguageDecodingConfig(), description="Scores and continuations.")
+    task: Literal["lm"] = "lm"
+    """Language modeling."""
+    data: StreamDataConfig = StreamDataConfig()
+    """Running text and its words."""
+    model: LanguageModelOptions = LanguageModelOptions()
+    """Shape of the network."""
+    batch: StreamBatchConfig = StreamBatchConfig()
+    """Text of a micro-batch."""
+    training: LanguageTrainingConfig = LanguageTrainingConfig()
+    """Length, optimization, validation, checkpoints."""
+    decoding: LanguageDecodingConfig = LanguageDecodingConfig()
+    """Scores and continuations."""
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
 from phmrun.config.keys import FilePath
 from phmrun.config.names import Registered
@@ -16,17 +16,15 @@ from phmrun.registry import networks
 class NLIDataConfig(ClassificationDataConfig):
     """Sentence pairs, their words, and pretrained vectors."""
 
-    vectors: FilePath = Field(
-        None,
-        description="File of pretrained word vectors in GloVe's text format, plain or .gz, here or in the data "
-        "directory (glove/glove.6B.300d.txt); null: vectors are learned.",
-    )
+    vectors: FilePath = None
+    """File of pretrained word vectors in GloVe's text format, plain or .gz, here or in the data directory
+    (glove/glove.6B.300d.txt); null: vectors are learned.
+    """
 
-    labels: dict[str, str] | None = Field(
-        None,
-        description="For your own files: class of each label, as {yes: entailment, no: contradiction}, or a list of "
-        "labels (words or numbers), for any number of classes. null: entailment, neutral, contradiction.",
-    )
+    labels: dict[str, str] | None = None
+    """For your own files: class of each label, as {yes: entailment, no: contradiction}, or a list of labels (words or
+    numbers), for any number of classes. null: entailment, neutral, contradiction.
+    """
 
     @field_validator("labels", mode="before")
     @classmethod
@@ -73,15 +71,19 @@ def _label(value: Any) -> Any:
 class NLIOptions(LSTMClassifierOptions):
     """Shape of the network that reads a pair of sentences."""
 
-    network: Annotated[str, Registered(networks("nli"))] = Field("lstm", description="Network of both sentences.")
+    network: Annotated[str, Registered(networks("nli"))] = "lstm"
+    """Network of both sentences."""
 
 
 class NLIExperiment(ClassificationExperiment):
     """Configuration of the task nli."""
 
-    task: Literal["nli"] = Field("nli", description="Natural language inference.")
-    data: NLIDataConfig = Field(NLIDataConfig(), description="Sentence pairs and their words.")
-    model: NLIOptions = Field(NLIOptions(), description="Shape of the network.")
+    task: Literal["nli"] = "nli"
+    """Natural language inference."""
+    data: NLIDataConfig = NLIDataConfig()
+    """Sentence pairs and their words."""
+    model: NLIOptions = NLIOptions()
+    """Shape of the network."""
 
     @property
     def format(self) -> str:

@@ -2,12 +2,11 @@
 
 from typing import Literal
 
-from pydantic import Field
-
 from phmrun.families.sequence_to_sequence.config import SequenceToSequenceExperiment
 
 
 class TranslationExperiment(SequenceToSequenceExperiment):
     """Configuration of the task nmt."""
 
-    task: Literal["nmt"] = Field("nmt", description="Neural machine translation.")
+    task: Literal["nmt"] = "nmt"
+    """Neural machine translation."""

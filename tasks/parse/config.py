@@ -31,19 +31,20 @@ def _listed(value: Any) -> Any:
 class TreebankVocabularyConfig(Section):
     """Vocabulary of a treebank: words, characters, tags, labels."""
 
-    size: int = Field(20_000, ge=8, description="Maximum number of rows of the word table, special ones included.")
-    min_frequency: int = Field(
-        2, ge=1, description="Minimum count in the training data; rarer words share the vector of the unknown word."
-    )
-    lowercase: bool = Field(True, description="Look up word vectors in lower case; characters keep their case.")
-    characters: Annotated[int, Formerly("letters")] = Field(
-        32, ge=1, description="Maximum number of characters read of a word, from its beginning."
-    )
-    tags: Literal["upos", "xpos"] = Field("upos", description="Universal tags, or the treebank's own.")
-    subtypes: bool = Field(True, description="Learn labels with their subtypes (nmod:poss).")
-    multiple_of: int = Field(
-        8, ge=1, description="The tables are padded to a multiple of this, so that n divides their sizes."
-    )
+    size: int = Field(20_000, ge=8)
+    """Maximum number of rows of the word table, special ones included."""
+    min_frequency: int = Field(2, ge=1)
+    """Minimum count in the training data; rarer words share the vector of the unknown word."""
+    lowercase: bool = True
+    """Look up word vectors in lower case; characters keep their case."""
+    characters: Annotated[int, Formerly("letters")] = Field(32, ge=1)
+    """Maximum number of characters read of a word, from its beginning."""
+    tags: Literal["upos", "xpos"] = "upos"
+    """Universal tags, or the treebank's own."""
+    subtypes: bool = True
+    """Learn labels with their subtypes (nmod:poss)."""
+    multiple_of: int = Field(8, ge=1)
+    """The tables are padded to a multiple of this, so that n divides their sizes."""
 
 
 class TreebankDataConfig(DataConfig):
@@ -51,24 +52,20 @@ class TreebankDataConfig(DataConfig):
 
     files = ("train", "dev", "test")
 
-    train: Annotated[tuple[str, ...], Unhashed()] = Field(
-        ("train",),
-        min_length=1,
-        description="Training trees: CoNLL-U files, plain or .gz; for a dataset its splits, train or train,dev.",
-    )
-    dev: FilePath = Field(None, description="Validation trees, a CoNLL-U file.")
-    test: FilePath = Field(None, description="Test trees.")
-    train_fraction: str = Field(
-        "1",
-        description="Share of the training sentences to use, such as 1/4, after hold_out. Drawn at random with a fixed "
-        "seed; a smaller share is part of a larger one.",
-    )
-    max_length: int = Field(
-        512, ge=1, description="Maximum number of words of a training sentence; longer ones are left out."
-    )
-    vocabulary: TreebankVocabularyConfig = Field(
-        TreebankVocabularyConfig(), description="Vocabulary of words, tags and labels."
-    )
+    train: Annotated[tuple[str, ...], Unhashed()] = Field(("train",), min_length=1)
+    """Training trees: CoNLL-U files, plain or .gz; for a dataset its splits, train or train,dev."""
+    dev: FilePath = None
+    """Validation trees, a CoNLL-U file."""
+    test: FilePath = None
+    """Test trees."""
+    train_fraction: str = "1"
+    """Share of the training sentences to use, such as 1/4, after hold_out. Drawn at random with a fixed seed; a smaller
+    share is part of a larger one.
+    """
+    max_length: int = Field(512, ge=1)
+    """Maximum number of words of a training sentence; longer ones are left out."""
+    vocabulary: TreebankVocabularyConfig = TreebankVocabularyConfig()
+    """Vocabulary of words, tags and labels."""
 
     @model_validator(mode="before")
     @classmethod
@@ -143,59 +140,51 @@ class ParserOptions(ModelConfig):
     # 2: masks from 16 random bits an entry, instead of a random number.
     versions: ClassVar[Mapping[str, int]] = {"weight_dropout": 2}
 
-    network: Annotated[str, Registered(networks("parse"))] = Field(
-        "biaffine", description="Network from words, tags and characters to scores of arcs and labels."
-    )
-    preset: Annotated[Literal["paper", "small"], Unhashed()] = Field(
-        "paper", description="Sets all sizes; paper: those of Matsuno et al. Explicit keys override it."
-    )
-    word_width: int = Field(100, ge=1, description="Size of a word vector, to which the characters' vector is added.")
-    tag_width: int = Field(100, ge=1, description="Size of a tag vector, concatenated to the word's.")
-    character_width: Annotated[int, Formerly("letter_width")] = Field(
-        200, ge=1, description="Size of a character vector."
-    )
-    character_hidden: Annotated[int, Formerly("letter_hidden")] = Field(
-        200, ge=1, description="Hidden size of the LSTM over the characters of a word."
-    )
-    character_pooling: Annotated[Literal["last", "attention", "attention-cell"], Formerly("letter_pooling")] = Field(
-        "last",
-        description="Pooling of that LSTM's outputs: the last one; the last one and an attention-weighted mean; or the "
-        "last cell vector and that mean, as in Parser-v2.",
-    )
-    hidden: int = Field(200, ge=1, description="Hidden size of each direction of the LSTM over words.")
-    layers: int = Field(3, ge=1, le=MOST_LAYERS, description="Layers of the LSTM over words.")
-    arc_width: int = Field(400, ge=1, description="Size of the arc classifier's inputs.")
-    label_width: int = Field(100, ge=1, description="Size of the label classifier's inputs.")
+    network: Annotated[str, Registered(networks("parse"))] = "biaffine"
+    """Network from words, tags and characters to scores of arcs and labels."""
+    preset: Annotated[Literal["paper", "small"], Unhashed()] = "paper"
+    """Sets all sizes; paper: those of Matsuno et al. Explicit keys override it."""
+    word_width: int = Field(100, ge=1)
+    """Size of a word vector, to which the characters' vector is added."""
+    tag_width: int = Field(100, ge=1)
+    """Size of a tag vector, concatenated to the word's."""
+    character_width: Annotated[int, Formerly("letter_width")] = Field(200, ge=1)
+    """Size of a character vector."""
+    character_hidden: Annotated[int, Formerly("letter_hidden")] = Field(200, ge=1)
+    """Hidden size of the LSTM over the characters of a word."""
+    character_pooling: Annotated[Literal["last", "attention", "attention-cell"], Formerly("letter_pooling")] = "last"
+    """Pooling of that LSTM's outputs: the last one; the last one and an attention-weighted mean; or the last cell
+    vector and that mean, as in Parser-v2.
+    """
+    hidden: int = Field(200, ge=1)
+    """Hidden size of each direction of the LSTM over words."""
+    layers: int = Field(3, ge=1, le=MOST_LAYERS)
+    """Layers of the LSTM over words."""
+    arc_width: int = Field(400, ge=1)
+    """Size of the arc classifier's inputs."""
+    label_width: int = Field(100, ge=1)
+    """Size of the label classifier's inputs."""
     # The default keeps the ids of runs before 0.2; every preset sets "parser-v2".
-    cell: Literal["parser-v2", "plain", "coupled"] = Field(
-        "coupled",
-        description="LSTM cells: parser-v2 (gates σ(2·), one bias each, a learned first state), or plain as in torch. "
-        "coupled was in no released parser; it is kept for runs before 0.2.",
-    )
-    start: Literal["usual", "parser-v2"] = Field(
-        "usual",
-        description="Initialization: usual for each layer, or as in Parser-v2 (classifiers, tags and characters' map "
-        "at 0, characters of variance 1, MLPs orthonormal).",
-    )
-    dropout: Share = Field(
-        0.33, description="Dropout before LSTM layers, MLPs and classifiers, with one mask per sentence."
-    )
-    recurrent_dropout: Share = Field(
-        0.33,
-        description="Dropout of the LSTMs' hidden vectors, with one mask per sentence; for cells other than parser-v2, "
-        "dropout of the entries of the recurrent matrices.",
-    )
-    embedding_dropout: Share = Field(
-        0.33, description="Share of words read without their word vector, and share read without their tag vector."
-    )
-    vector_std: float | None = Field(
-        None,
-        gt=0,
-        description="Initial standard deviation of word, tag and character vectors; null: 1/√width.",
-    )
-    word_dropout: Share = Field(
-        0.0, description="Share of words whose own vector is replaced by the unknown word's; their characters stay."
-    )
+    cell: Literal["parser-v2", "plain", "coupled"] = "coupled"
+    """LSTM cells: parser-v2 (gates σ(2·), one bias each, a learned first state), or plain as in torch. coupled was in
+    no released parser; it is kept for runs before 0.2.
+    """
+    start: Literal["usual", "parser-v2"] = "usual"
+    """Initialization: usual for each layer, or as in Parser-v2 (classifiers, tags and characters' map at 0, characters
+    of variance 1, MLPs orthonormal).
+    """
+    dropout: Share = 0.33
+    """Dropout before LSTM layers, MLPs and classifiers, with one mask per sentence."""
+    recurrent_dropout: Share = 0.33
+    """Dropout of the LSTMs' hidden vectors, with one mask per sentence; for cells other than parser-v2, dropout of the
+    entries of the recurrent matrices.
+    """
+    embedding_dropout: Share = 0.33
+    """Share of words read without their word vector, and share read without their tag vector."""
+    vector_std: float | None = Field(None, gt=0)
+    """Initial standard deviation of word, tag and character vectors; null: 1/√width."""
+    word_dropout: Share = 0.0
+    """Share of words whose own vector is replaced by the unknown word's; their characters stay."""
 
     @property
     def weight_dropout(self) -> float:
@@ -209,29 +198,33 @@ class ParserOptions(ModelConfig):
 class TreeDecodingConfig(Section):
     """Search for trees, and their scoring."""
 
-    tree: Literal["mst", "greedy"] = Field(
-        "mst", description="mst: best tree with a single root; greedy: best head of each word, possibly no tree."
-    )
-    subtypes: bool = Field(False, description="LAS requires the label's subtype, too.")
-    punctuation: bool = Field(True, description="Score punctuation, too.")
-    input: Annotated[Literal["auto", "conllu", "text"], Unhashed()] = Field(
-        "auto",
-        description="Input of predict: CoNLL-U, or text (a sentence per line, words between spaces); auto detects it.",
-    )
-    batch: Annotated[int, Unhashed()] = Field(64, ge=1, description="Sentences parsed at a time.")
+    tree: Literal["mst", "greedy"] = "mst"
+    """mst: best tree with a single root; greedy: best head of each word, possibly no tree."""
+    subtypes: bool = False
+    """LAS requires the label's subtype, too."""
+    punctuation: bool = True
+    """Score punctuation, too."""
+    input: Annotated[Literal["auto", "conllu", "text"], Unhashed()] = "auto"
+    """Input of predict: CoNLL-U, or text (a sentence per line, words between spaces); auto detects it."""
+    batch: Annotated[int, Unhashed()] = Field(64, ge=1)
+    """Sentences parsed at a time."""
 
 
 class ParsingExperiment(Experiment):
     """Configuration of the task parse."""
 
-    task: Literal["parse"] = Field("parse", description="Dependency parsing.")
-    data: TreebankDataConfig = Field(TreebankDataConfig(), description="Trees and their words.")
-    layer: LayerConfig = Field(LayerConfig(), description="Structure of the maps of LSTMs and MLPs.")
-    output: LayerConfig = Field(
-        LayerConfig(), description="Structure of the bilinear forms of both classifiers: also circulant or symmetric."
-    )
-    model: ParserOptions = Field(ParserOptions(), description="Shape of the parser.")
-    decoding: TreeDecodingConfig = Field(TreeDecodingConfig(), description="From scores of arcs to trees.")
+    task: Literal["parse"] = "parse"
+    """Dependency parsing."""
+    data: TreebankDataConfig = TreebankDataConfig()
+    """Trees and their words."""
+    layer: LayerConfig = LayerConfig()
+    """Structure of the maps of LSTMs and MLPs."""
+    output: LayerConfig = LayerConfig()
+    """Structure of the bilinear forms of both classifiers: also circulant or symmetric."""
+    model: ParserOptions = ParserOptions()
+    """Shape of the parser."""
+    decoding: TreeDecodingConfig = TreeDecodingConfig()
+    """From scores of arcs to trees."""
 
     @property
     def sizes(self) -> tuple[int, ...]:

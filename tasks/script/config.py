@@ -32,9 +32,8 @@ class ScriptData(Section):
 
     files: ClassVar[tuple[str, ...]] = ()
 
-    name: str = Field(
-        "script", min_length=1, description="Name of the experiment in tables and run ids; default: the script's name."
-    )
+    name: str = Field("script", min_length=1)
+    """Name of the experiment in tables and run ids; default: the script's name."""
 
 
 class ScriptTraining(Section):
@@ -43,16 +42,12 @@ class ScriptTraining(Section):
     optimizer: ClassVar[OptimizerConfig] = OptimizerConfig()  # phmrun knows no learning rate of the script
     max_steps: ClassVar[None] = None
 
-    max_time: Clock = Field(
-        None,
-        description="Time limit of this process: HH:MM:SS, or a number of minutes; null: no limit. The script is then "
-        "interrupted, and the same command continues it.",
-    )
-    monitor: str = Field(
-        "loss",
-        min_length=1,
-        description='Validation score that chooses tuned values: with "accuracy", that is the score "val/accuracy".',
-    )
+    max_time: Clock = None
+    """Time limit of this process: HH:MM:SS, or a number of minutes; null: no limit. The script is then interrupted, and
+    the same command continues it.
+    """
+    monitor: str = Field("loss", min_length=1)
+    """Validation score that chooses tuned values: with "accuracy", that is the score "val/accuracy"."""
 
     @property
     def max_seconds(self) -> int | None:
@@ -78,8 +73,10 @@ class ScriptExperiment(Experiment):
 
     checks_layers = False
 
-    task: Literal["script"] = Field("script", description="Name of the task.")
-    data: ScriptData = Field(ScriptData(), description="Name of the experiment.")  # type: ignore[assignment]
+    task: Literal["script"] = "script"
+    """Name of the task."""
+    data: ScriptData = ScriptData()  # type: ignore[assignment]
+    """Name of the experiment."""
     training: ScriptTraining = Field(  # type: ignore[assignment]
         ScriptTraining(), description="Time limit and validation score."
     )
@@ -90,24 +87,22 @@ class ScriptExperiment(Experiment):
     distillation: DistillationConfig = Field(DistillationConfig(), exclude=True)
     score_on: Annotated[tuple[str, ...], Unhashed()] = Field((), exclude=True)
 
-    command: str = Field(
-        "",
-        description="Command with placeholders {key} or {key|default}: keys of the settings, seed, and run, the folder "
-        "of the script's files. Each value is one argument. `python` is the interpreter of phmrun.",
-    )
-    shell: bool = Field(False, description="Run the command by `sh -c`; values are quoted.")
-    scores: str = Field(
-        "{run}/scores.json",
-        description='File that the script writes: {"test/accuracy": 97.1}, or {"value": 97.1, "items": [1, 0, …]} for '
-        "each score. Placeholders as in the command.",
-    )
-    inputs: Annotated[tuple[str, ...], Unhashed()] = Field(
-        (), description="Files that the script reads, itself among them; their checksums are part of the run id."
-    )
-    directory: Annotated[Path | None, Unhashed()] = Field(
-        None, description="Working directory; null: the current folder. A sweep's default is the folder of its file."
-    )
-    settings: Settings = Field(Settings(), description="Settings of the script, by any key.")
+    command: str = ""
+    """Command with placeholders {key} or {key|default}: keys of the settings, seed, and run, the folder of the script's
+    files. Each value is one argument. `python` is the interpreter of phmrun.
+    """
+    shell: bool = False
+    """Run the command by `sh -c`; values are quoted."""
+    scores: str = "{run}/scores.json"
+    """File that the script writes: {"test/accuracy": 97.1}, or {"value": 97.1, "items": [1, 0, …]} for each score.
+    Placeholders as in the command.
+    """
+    inputs: Annotated[tuple[str, ...], Unhashed()] = ()
+    """Files that the script reads, itself among them; their checksums are part of the run id."""
+    directory: Annotated[Path | None, Unhashed()] = None
+    """Working directory; null: the current folder. A sweep's default is the folder of its file."""
+    settings: Settings = Settings()
+    """Settings of the script, by any key."""
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -10,18 +10,20 @@ from phmrun.families.sequence_to_sequence.config import ParallelDataConfig, Sequ
 class StyleDataConfig(ParallelDataConfig):
     """Sentence pairs, their direction and tokens."""
 
-    source: str = Field("modern", min_length=1, description="Source style: modern or original.")
-    target: str = Field("original", min_length=1, description="Target style: modern or original.")
-    copies: int = Field(
-        0,
-        ge=0,
-        description="Number of copies of each target sentence in training with itself as the source, to teach copying "
-        "(Currey et al. 2017).",
-    )
+    source: str = Field("modern", min_length=1)
+    """Source style: modern or original."""
+    target: str = Field("original", min_length=1)
+    """Target style: modern or original."""
+    copies: int = Field(0, ge=0)
+    """Number of copies of each target sentence in training with itself as the source, to teach copying (Currey et al.
+    2017).
+    """
 
 
 class StyleExperiment(SequenceToSequenceExperiment):
     """Configuration of the task style."""
 
-    task: Literal["style"] = Field("style", description="Style transfer.")
-    data: StyleDataConfig = Field(StyleDataConfig(), description="Sentence pairs and their tokens.")
+    task: Literal["style"] = "style"
+    """Style transfer."""
+    data: StyleDataConfig = StyleDataConfig()
+    """Sentence pairs and their tokens."""

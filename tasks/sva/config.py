@@ -26,28 +26,34 @@ class AgreementDataConfig(ClassificationDataConfig):
 class AgreementOptions(ModelConfig):
     """Shape of the network that reads a prefix."""
 
-    network: Annotated[str, Registered(networks("sva"))] = Field(
-        "transformer", description="A Transformer encoder, or an LSTM."
-    )
-    width: int = Field(128, ge=2, description="Width of the hidden states and embeddings.")
-    layers: int = Field(2, ge=1, le=MOST_LAYERS, description="Number of blocks of the encoder, or layers of the LSTM.")
-    feedforward: int = Field(512, ge=1, description="Width of the encoder's feed-forward networks.")
-    heads: int = Field(4, ge=1, description="Attention heads of the encoder; a divisor of the width.")
-    norm: Literal["pre", "post"] = Field("pre", description="Layer normalization before or after each sublayer.")
-    pooling: Literal["mean", "max", "last", "max-mean"] = Field(
-        "mean", description="Pooling of the outputs over a prefix; last: output of the end token."
-    )
-    dropout: float = Field(0.1, ge=0, lt=1, description="Share of residual, embedding and summary units dropped.")
-    word_dropout: float = Field(0.0, ge=0, lt=1, description="Share of words whose whole vector is dropped.")
-    attention_dropout: float = Field(0.1, ge=0, lt=1, description="Share of attention weights dropped.")
-    activation_dropout: float = Field(0.1, ge=0, lt=1, description="Share of feed-forward units dropped.")
-    attention_maps: Literal["joint", "separate"] = Field(
-        "joint", description="Queries, keys and values as one weight matrix or as three."
-    )
-    bias: bool = Field(True, description="Biases in the attention's maps.")
-    gate_maps: Literal["gate", "stacked"] = Field(
-        "gate", description="LSTM: one weight matrix per gate and input, or one for all gates."
-    )
+    network: Annotated[str, Registered(networks("sva"))] = "transformer"
+    """A Transformer encoder, or an LSTM."""
+    width: int = Field(128, ge=2)
+    """Width of the hidden states and embeddings."""
+    layers: int = Field(2, ge=1, le=MOST_LAYERS)
+    """Number of blocks of the encoder, or layers of the LSTM."""
+    feedforward: int = Field(512, ge=1)
+    """Width of the encoder's feed-forward networks."""
+    heads: int = Field(4, ge=1)
+    """Attention heads of the encoder; a divisor of the width."""
+    norm: Literal["pre", "post"] = "pre"
+    """Layer normalization before or after each sublayer."""
+    pooling: Literal["mean", "max", "last", "max-mean"] = "mean"
+    """Pooling of the outputs over a prefix; last: output of the end token."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Share of residual, embedding and summary units dropped."""
+    word_dropout: float = Field(0.0, ge=0, lt=1)
+    """Share of words whose whole vector is dropped."""
+    attention_dropout: float = Field(0.1, ge=0, lt=1)
+    """Share of attention weights dropped."""
+    activation_dropout: float = Field(0.1, ge=0, lt=1)
+    """Share of feed-forward units dropped."""
+    attention_maps: Literal["joint", "separate"] = "joint"
+    """Queries, keys and values as one weight matrix or as three."""
+    bias: bool = True
+    """Biases in the attention's maps."""
+    gate_maps: Literal["gate", "stacked"] = "gate"
+    """LSTM: one weight matrix per gate and input, or one for all gates."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -64,9 +70,12 @@ class AgreementOptions(ModelConfig):
 class AgreementExperiment(ClassificationExperiment):
     """Configuration of the task sva."""
 
-    task: Literal["sva"] = Field("sva", description="Subject–verb agreement.")
-    data: AgreementDataConfig = Field(AgreementDataConfig(), description="Labeled sentences and their words.")
-    model: AgreementOptions = Field(AgreementOptions(), description="Shape of the network.")
+    task: Literal["sva"] = "sva"
+    """Subject–verb agreement."""
+    data: AgreementDataConfig = AgreementDataConfig()
+    """Labeled sentences and their words."""
+    model: AgreementOptions = AgreementOptions()
+    """Shape of the network."""
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from phmrun.errors import PhmrunError
 from phmrun.files import write_json
 from phmrun.ledger import Run
 from phmrun.ledger.directory import BENCH
-from phmrun.ledger.listing import FORMER, TIMES, read_times, summarise
+from phmrun.ledger.recorded_run import FORMER, TIMES, RecordedRun
 from phmrun.metric import metric_of
 
 AMOUNT = Amount(rounds=2, batches=2, sentences=7)
@@ -18,7 +18,8 @@ def test_times_stand_in_the_run_directory_and_are_read_as_scores(run):
     run.write_parameters({"total": 1, "steps_per_epoch": 30})
     assert measure_times(run, ["time/line", "time/test"], AMOUNT, "cpu").keys() == {"time/line", "time/test"}
     measure_times(run, ["time/step", "time/epoch", "time/batch"], AMOUNT, "cpu", clock="cpu")
-    times, summary = read_times(run.path), summarise(run.path)
+    summary = RecordedRun(run)
+    times = summary.times
     assert times.keys() == TIMES.keys()
     assert summary.score("time/epoch") == pytest.approx(30 * summary.score("time/step"))
     assert summary.score("time/test") == pytest.approx(70 * summary.score("time/line"))
@@ -38,7 +39,7 @@ def test_an_optimizer_step_of_every_task(task, tmp_path, monkeypatch):
     run = Run.create(tmp_path / "runs", f"{task}-files-dense-1-0123456789ab", to_yaml(config))
     data.vocabulary.save(run.vocabulary)
     measure_times(run, ["time/step"], Amount(rounds=1, batches=1, sentences=1), "cpu")
-    assert read_times(run.path)["time/step"]["value"] > 0
+    assert RecordedRun(run).times["time/step"]["value"] > 0
 
 
 def test_what_cannot_be_measured(run):
@@ -47,9 +48,9 @@ def test_what_cannot_be_measured(run):
 
 
 def test_a_damaged_file_is_no_times(tmp_path):
-    assert read_times(tmp_path) == {}
+    assert RecordedRun(Run(tmp_path)).times == {}
     (tmp_path / BENCH).write_text("[", encoding="utf-8")
-    assert read_times(tmp_path) == {}
+    assert RecordedRun(Run(tmp_path)).times == {}
 
 
 def test_times_of_an_earlier_release_are_read_and_phases_are_none(tmp_path):
@@ -58,5 +59,5 @@ def test_times_of_an_earlier_release_are_read_and_phases_are_none(tmp_path):
     write_json(tmp_path / FORMER, {"times": former})
     run.add_bench({"training": {"median_seconds": 2}})
     run.add_bench({"time/step": {"value": 4}})
-    assert read_times(tmp_path) == {"time/step": {"value": 4}, "time/line": {"value": 1}}
+    assert RecordedRun(Run(tmp_path)).times == {"time/step": {"value": 4}, "time/line": {"value": 1}}
     assert run.bench()["training"] == {"median_seconds": 2}

@@ -70,7 +70,7 @@ def test_description_of_a_damaged_directory(run: Run) -> None:
     run.config_path.unlink()
     actual = describe(run)
     assert (actual.status, actual.metrics, actual.history, actual.samples, actual.config) == (None, {}, [], {}, "")
-    assert len(actual.damage) == 4
+    assert len(actual.faults) == 4
     assert "cannot be read" in card(actual)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
-from phmrun.ledger.comparison import Difference, ScoreRow, configurations, curves, figures, scores
+from phmrun.ledger.comparison import ScoreRow, SettingDifference, configurations, curves, figures, scores
 from phmrun.ledger.record import archive
 
 CONFIG = "task: nmt\nseed: {seed}\nmodel:\n  width: 16\nlayer: {layer}\n"
@@ -33,9 +33,9 @@ def pair(tmp_path):
 
 def test_only_what_differs(pair):
     assert configurations(pair) == [
-        Difference("seed", (1, 2)),
-        Difference("layer.structure", ("dense", "phm")),
-        Difference("layer.n", (None, 4)),
+        SettingDifference("seed", (1, 2)),
+        SettingDifference("layer.structure", ("dense", "phm")),
+        SettingDifference("layer.n", (None, 4)),
     ]
     assert configurations([pair[0], pair[0]]) == []
 

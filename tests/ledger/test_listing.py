@@ -87,7 +87,7 @@ def test_damaged_metrics_and_missing_status(runs: Path) -> None:
     (runs / "b" / "status.json").unlink()
     (runs / "b" / "config.yaml").write_text("task: nmt")
     actual = {run.id: run for run in list_runs(runs)}
-    assert (actual["a"].state, actual["a"].damage) == ("damaged", "metrics.json: not an object")
+    assert (actual["a"].state, actual["a"].damage) == ("damaged", "metrics.json: this is not a JSON object")
     assert (actual["b"].state, actual["b"].damage) == ("damaged", "status.json is missing")
 
 

@@ -16,7 +16,7 @@ TEXTS = {
     "digits": ("metrics.json", SCORE % ("9" * 400), "not a score"),
     "deep": ("metrics.json", "[" * 20_000, "deep"),
     "surrogate": ("metrics.json", '{"test/\\ud800": 1}', "Unicode|surrogates"),
-    "list": ("metrics.json", "[]", "not an object"),
+    "list": ("metrics.json", "[]", "not a JSON object"),
     "words": ("status.json", '{"state": "done", "reason": "\\ud800"}', "surrogates"),
     "steps": ("status.json", '{"state": "done", "step": %s}' % ("9" * 400), "range"),
     "infinite": ("status.json", '{"state": "done", "seconds": 1e999}', "range"),
@@ -68,7 +68,7 @@ def test_what_is_no_file_is_not_waited_for(kind, file, tmp_path):
     (summary,) = _listed(tmp_path)
     assert summary.state == ("damaged" if file in ("status.json", "metrics.json") else "interrupted")
     output = describe(Run(path.parent))
-    assert bool(output.damage) == (file != "lock")
+    assert bool(output.faults) == (file != "lock")
 
 
 def test_a_config_that_is_a_pipe(tmp_path):

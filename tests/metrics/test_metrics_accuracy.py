@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.metrics.accuracy import Outcome, accuracy, majority, wilson
+from phmrun.metrics.accuracy import LabelPair, accuracy, majority, wilson
 
 COUNTS = {
-    Outcome("a", "a", "1"): 6,
-    Outcome("a", "b", "1"): 2,
-    Outcome("b", "b", "1"): 1,
-    Outcome("b", "a", "1"): 1,
-    Outcome("b", "b", "2"): 9,
-    Outcome("b", "a", "2"): 1,
-    Outcome("a", "a"): 5,
+    LabelPair("a", "a", "1"): 6,
+    LabelPair("a", "b", "1"): 2,
+    LabelPair("b", "b", "1"): 1,
+    LabelPair("b", "a", "1"): 1,
+    LabelPair("b", "b", "2"): 9,
+    LabelPair("b", "a", "2"): 1,
+    LabelPair("a", "a"): 5,
 }
 
 
@@ -38,7 +38,7 @@ def test_by_hand():
 
 
 def test_of_equally_frequent_labels_the_first():
-    scores = majority({Outcome("y", "x"): 2, Outcome("x", "x"): 2})
+    scores = majority({LabelPair("y", "x"): 2, LabelPair("x", "x"): 2})
     assert scores["accuracy-of-majority"].signature == "always:x"
     assert scores["accuracy-of-majority"].value == 50.0
 

@@ -48,6 +48,10 @@ def passages(file: Path) -> Iterator[Passage]:
     for node in ast.walk(tree):
         if isinstance(node, DOCUMENTED) and (text := ast.get_docstring(node)):
             yield Passage(file, getattr(node, "lineno", 1), "docstring", text)
+        if isinstance(node, ast.ClassDef):  # docstrings of fields are descriptions in the schema
+            for statement in node.body[1:]:
+                if isinstance(statement, ast.Expr) and (text := _literal(statement.value)):
+                    yield Passage(file, statement.lineno, "help", text)
         if isinstance(node, ast.Call):
             for keyword in node.keywords:
                 if keyword.arg in HELP_ARGUMENTS and (text := _literal(keyword.value)):

@@ -13,28 +13,29 @@ from phmrun.config.training import ClassTrainingConfig
 class WordsConfig(Section):
     """Splitting of sentences into words, and the vocabulary."""
 
-    size: int = Field(20_000, ge=8, description="Most entries of the vocabulary, special tokens included.")
-    min_frequency: int = Field(1, ge=1, description="Words that are rarer in the training data are unknown.")
-    lowercase: bool = Field(False, description="Drop case.")
-    splitting: Literal["space", "punctuation"] = Field(
-        "space",
-        description="Words stand between white space (text that is tokenised), or marks and clitics are words, too.",
-    )
-    multiple_of: int = Field(
-        8, ge=1, description="Unused entries fill the vocabulary up to a multiple of this, so that n divides it."
-    )
+    size: int = Field(20_000, ge=8)
+    """Most entries of the vocabulary, special tokens included."""
+    min_frequency: int = Field(1, ge=1)
+    """Words that are rarer in the training data are unknown."""
+    lowercase: bool = False
+    """Drop case."""
+    splitting: Literal["space", "punctuation"] = "space"
+    """Words stand between white space (text that is tokenised), or marks and clitics are words, too."""
+    multiple_of: int = Field(8, ge=1)
+    """Unused entries fill the vocabulary up to a multiple of this, so that n divides it."""
 
 
 class ClassificationDataConfig(SplitFilesConfig):
     """Labeled sentences and their words."""
 
-    reduced: bool = Field(
-        False,
-        description="A reduced setting: learn from the dataset's validation file, without what also occurs in a test "
-        "file, and hold part of it out; for where its training file is not at hand. Scores say so.",
-    )
-    vocabulary: WordsConfig = Field(WordsConfig(), description="How sentences become words.")
-    max_length: int = Field(256, ge=1, description="Training items with a sentence of more words are left out.")
+    reduced: bool = False
+    """A reduced setting: learn from the dataset's validation file, without what also occurs in a test file, and hold
+    part of it out; for where its training file is not at hand. Scores say so.
+    """
+    vocabulary: WordsConfig = WordsConfig()
+    """How sentences become words."""
+    max_length: int = Field(256, ge=1)
+    """Training items with a sentence of more words are left out."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -56,12 +57,10 @@ class ClassificationExperiment(Experiment):
     A task restricts ``task`` to its name.
     """
 
-    data: ClassificationDataConfig = Field(
-        ClassificationDataConfig(), description="Labelled sentences and their words."
-    )
-    training: ClassTrainingConfig = Field(
-        ClassTrainingConfig(), description="Length, optimisation, validation, checkpoints."
-    )
+    data: ClassificationDataConfig = ClassificationDataConfig()
+    """Labelled sentences and their words."""
+    training: ClassTrainingConfig = ClassTrainingConfig()
+    """Length, optimisation, validation, checkpoints."""
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from phmrun.families.sentence_classification.items import Item, LeftOut
 from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary
 from phmrun.layers import for_inference
 from phmrun.metrics import Score
-from phmrun.metrics.accuracy import Outcome, accuracy, majority
+from phmrun.metrics.accuracy import LabelPair, accuracy, majority
 from phmrun.models.sentences import batch_of
 from phmrun.progress import note, progress
 
@@ -98,8 +98,8 @@ class SentenceClassifier:
             Scores "accuracy" and "accuracy-<part>", and those of all baselines, such as "accuracy-of-majority".
             Baselines whose package is not installed are left out with a note.
         """
-        counts, left_out = Counter[Outcome](), Counter[str]()
-        baselines = {name: Counter[Outcome]() for name in data.corpus.baselines}
+        counts, left_out = Counter[LabelPair](), Counter[str]()
+        baselines = {name: Counter[LabelPair]() for name in data.corpus.baselines}
         samples: list[tuple[str, ...]] = []
         rows = ["predicted\tprobability\tlabel\tpart\n"]
         seconds, tokens = 0.0, 0
@@ -115,7 +115,7 @@ class SentenceClassifier:
                 shares = classified.probabilities.max(1).tolist()
                 for item, best, share in zip(chunk, classified.best.tolist(), shares, strict=True):
                     predicted, probability = labels[best], f"{share:.4f}"
-                    counts[Outcome(item.label, predicted, item.part)] += 1
+                    counts[LabelPair(item.label, predicted, item.part)] += 1
                     rows.append(f"{predicted}\t{probability}\t{item.label}\t{item.part}\n")
                     if len(samples) < SAMPLES:
                         samples.append((*item.sentences, item.label, predicted, probability))
@@ -126,7 +126,7 @@ class SentenceClassifier:
                         del baselines[name]
                         note(f"without the baseline {name}: it needs {error.name} (pip install 'phmrun[baselines]')")
                         continue
-                    baselines[name].update(Outcome(item.label, label, item.part) for item, label in guessed)
+                    baselines[name].update(LabelPair(item.label, label, item.part) for item, label in guessed)
                 advance(len(chunk))
         scores = _signed(accuracy(counts, left_out), data.corpus.reading, weights=self.weights)
         for name, outcomes in baselines.items():

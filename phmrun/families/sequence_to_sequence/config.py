@@ -21,18 +21,18 @@ MOST_ENTRIES = 10_000_000
 class VocabularyConfig(Section):
     """Tokenization and vocabularies."""
 
-    kind: Literal["unigram", "bpe", "word"] = Field("unigram", description="SentencePiece unigrams or BPE, or words.")
-    size: int = Field(2000, ge=8, le=MOST_ENTRIES, description="Entries of a vocabulary, special tokens included.")
-    target_size: int | None = Field(
-        None, ge=8, le=MOST_ENTRIES, description="Entries of the target's vocabulary where there are two; null: size."
-    )
-    joint: bool = Field(True, description="One vocabulary for both languages; tied embeddings need it.")
-    multiple_of: int = Field(
-        8, ge=1, description="Unused entries fill the vocabulary up to a multiple of this, so that n divides it."
-    )
-    path: Annotated[Path | None, Unhashed()] = Field(
-        None, description="A run's folder `vocabulary`, to be used as it is; nothing is learnt then."
-    )
+    kind: Literal["unigram", "bpe", "word"] = "unigram"
+    """SentencePiece unigrams or BPE, or words."""
+    size: int = Field(2000, ge=8, le=MOST_ENTRIES)
+    """Entries of a vocabulary, special tokens included."""
+    target_size: int | None = Field(None, ge=8, le=MOST_ENTRIES)
+    """Entries of the target's vocabulary where there are two; null: size."""
+    joint: bool = True
+    """One vocabulary for both languages; tied embeddings need it."""
+    multiple_of: int = Field(8, ge=1)
+    """Unused entries fill the vocabulary up to a multiple of this, so that n divides it."""
+    path: Annotated[Path | None, Unhashed()] = None
+    """A run's folder `vocabulary`, to be used as it is; nothing is learnt then."""
 
 
 class ParallelDataConfig(DataConfig):
@@ -40,27 +40,32 @@ class ParallelDataConfig(DataConfig):
 
     files = ("prefix", *_FILES)
 
-    source: str = Field("en", min_length=1, description="Language translated from.")
-    target: str = Field("de", min_length=1, description="Language translated into.")
-    train_source: FilePath = Field(None, description="Training sentences, one a line; UTF-8, plain or .gz.")
-    train_target: FilePath = Field(None, description="Their translations, line by line.")
-    dev_source: FilePath = Field(None, description="Validation sentences.")
-    dev_target: FilePath = Field(None, description="Their translations.")
-    test_source: FilePath = Field(None, description="Test sentences.")
-    test_target: FilePath = Field(None, description="Their translations.")
-    prefix: Annotated[str | None, Unhashed()] = Field(
-        None,
-        description="Instead of the six files: how their names start. corpus/ with source en and target de stands for "
-        "corpus/train.en, corpus/train.de, corpus/dev.en …, each also with .gz.",
-    )
-    empty: Literal["refuse", "drop"] = Field(
-        "refuse",
-        description="What becomes of pairs with an empty side: an error that counts them, or they are left out.",
-    )
-    vocabulary: VocabularyConfig = Field(VocabularyConfig(), description="How text becomes tokens.")
-    max_length: int = Field(
-        256, ge=1, description="Training pairs with more tokens than this on either side are left out."
-    )
+    source: str = Field("en", min_length=1)
+    """Language translated from."""
+    target: str = Field("de", min_length=1)
+    """Language translated into."""
+    train_source: FilePath = None
+    """Training sentences, one a line; UTF-8, plain or .gz."""
+    train_target: FilePath = None
+    """Their translations, line by line."""
+    dev_source: FilePath = None
+    """Validation sentences."""
+    dev_target: FilePath = None
+    """Their translations."""
+    test_source: FilePath = None
+    """Test sentences."""
+    test_target: FilePath = None
+    """Their translations."""
+    prefix: Annotated[str | None, Unhashed()] = None
+    """Instead of the six files: how their names start. corpus/ with source en and target de stands for corpus/train.en,
+    corpus/train.de, corpus/dev.en …, each also with .gz.
+    """
+    empty: Literal["refuse", "drop"] = "refuse"
+    """What becomes of pairs with an empty side: an error that counts them, or they are left out."""
+    vocabulary: VocabularyConfig = VocabularyConfig()
+    """How text becomes tokens."""
+    max_length: int = Field(256, ge=1)
+    """Training pairs with more tokens than this on either side are left out."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -98,43 +103,40 @@ class ParallelDataConfig(DataConfig):
 class DecodingConfig(Section):
     """Decoding settings of evaluation and prediction."""
 
-    beam: int = Field(5, ge=1, description="Hypotheses kept per sentence; 1 is greedy.")
-    alpha: float = Field(0.6, ge=0, description="Strength of the length penalty; 0: none.")
-    penalty: Literal["gnmt", "power", "steps"] = Field(
-        "gnmt",
-        description="Divides log-probabilities: ((5 + length) / 6)^alpha, or length^alpha (CTranslate2); steps: "
-        "divides probabilities by length^alpha at every step (PHM+).",
-    )
-    engine: Literal["torch", "ctranslate2"] = Field(
-        "torch", description="What searches: phmrun, or the library CTranslate2, which knows the penalty `power` only."
-    )
-    quantization: Literal["none", "int8", "int8_float32", "bfloat16", "float16"] = Field(
-        "none", description="How CTranslate2 keeps the weights; none: 32 bits."
-    )
-    max_length_ratio: float = Field(
-        1.5, gt=0, description="A translation has at most ratio · source tokens + offset tokens."
-    )
-    max_length_offset: int = Field(10, ge=1, description="See `max_length_ratio`; tokens.")
-    application: Literal["auto", "dense", "factored"] = Field(
-        "auto",
-        description="How the decoder applies structured maps: W built once, or its factors at every step; auto: "
-        "up to 32 hypotheses (batch times beam) at a time by the factors of large maps (by-size).",
-    )
-    kernels: Annotated[Literal["measured", "fixed"], Unhashed()] = Field(
-        "measured",
-        description="How predict applies dense maps on a CPU: by what is measured to be the fastest, which may change "
-        "the last digits from machine to machine; or as scores are always computed.",
-    )
-    batch: Annotated[int, Unhashed()] = Field(64, ge=1, description="Sentences translated at a time.")
-    nbest: Annotated[int, Unhashed()] = Field(1, ge=1, description="Hypotheses written per sentence.")
-    sentence_bleu: Annotated[bool, Unhashed()] = Field(
-        False, description="Also score the mean BLEU of single sentences, by sacreBLEU."
-    )
-    sentence_bleu_nltk: Annotated[bool, Unhashed()] = Field(
-        False,
-        description="Also score the mean BLEU of single sentences as Demir and Barutçu's notebooks do, for their "
-        "tables only: repeated words score high.",
-    )
+    beam: int = Field(5, ge=1)
+    """Hypotheses kept per sentence; 1 is greedy."""
+    alpha: float = Field(0.6, ge=0)
+    """Strength of the length penalty; 0: none."""
+    penalty: Literal["gnmt", "power", "steps"] = "gnmt"
+    """Divides log-probabilities: ((5 + length) / 6)^alpha, or length^alpha (CTranslate2); steps: divides probabilities
+    by length^alpha at every step (PHM+).
+    """
+    engine: Literal["torch", "ctranslate2"] = "torch"
+    """What searches: phmrun, or the library CTranslate2, which knows the penalty `power` only."""
+    quantization: Literal["none", "int8", "int8_float32", "bfloat16", "float16"] = "none"
+    """How CTranslate2 keeps the weights; none: 32 bits."""
+    max_length_ratio: float = Field(1.5, gt=0)
+    """A translation has at most ratio · source tokens + offset tokens."""
+    max_length_offset: int = Field(10, ge=1)
+    """See `max_length_ratio`; tokens."""
+    application: Literal["auto", "dense", "factored"] = "auto"
+    """How the decoder applies structured maps: W built once, or its factors at every step; auto: up to 32 hypotheses
+    (batch times beam) at a time by the factors of large maps (by-size).
+    """
+    kernels: Annotated[Literal["measured", "fixed"], Unhashed()] = "measured"
+    """How predict applies dense maps on a CPU: by what is measured to be the fastest, which may change the last digits
+    from machine to machine; or as scores are always computed.
+    """
+    batch: Annotated[int, Unhashed()] = Field(64, ge=1)
+    """Sentences translated at a time."""
+    nbest: Annotated[int, Unhashed()] = Field(1, ge=1)
+    """Hypotheses written per sentence."""
+    sentence_bleu: Annotated[bool, Unhashed()] = False
+    """Also score the mean BLEU of single sentences, by sacreBLEU."""
+    sentence_bleu_nltk: Annotated[bool, Unhashed()] = False
+    """Also score the mean BLEU of single sentences as Demir and Barutçu's notebooks do, for their tables only: repeated
+    words score high.
+    """
 
     @model_validator(mode="after")
     def _engine_quantizes(self) -> Self:
@@ -156,12 +158,14 @@ class SequenceToSequenceExperiment(Experiment):
     A task restricts ``task`` to its name.
     """
 
-    data: ParallelDataConfig = Field(ParallelDataConfig(), description="Sentence pairs and their tokens.")
-    model: TransformerOptions = Field(TransformerOptions(), description="Shape of the Transformer.")
-    training: ClassTrainingConfig = Field(
-        ClassTrainingConfig(), description="Length, optimisation, validation, checkpoints."
-    )
-    decoding: DecodingConfig = Field(DecodingConfig(), description="Search for outputs in the evaluation.")
+    data: ParallelDataConfig = ParallelDataConfig()
+    """Sentence pairs and their tokens."""
+    model: TransformerOptions = TransformerOptions()
+    """Shape of the Transformer."""
+    training: ClassTrainingConfig = ClassTrainingConfig()
+    """Length, optimisation, validation, checkpoints."""
+    decoding: DecodingConfig = DecodingConfig()
+    """Search for outputs in the evaluation."""
 
     @property
     def sizes(self) -> tuple[int, ...]:

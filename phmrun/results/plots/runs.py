@@ -18,8 +18,8 @@ from phmrun.layers import options_of
 from phmrun.ledger import Run
 from phmrun.ledger.card import shared
 from phmrun.ledger.history import shown
-from phmrun.ledger.listing import score_value
 from phmrun.ledger.recorded_config import PLAIN
+from phmrun.ledger.recorded_run import score_value
 from phmrun.ledger.wording import title
 from phmrun.results.plots.canvas import PALETTE, new_figure, words
 
