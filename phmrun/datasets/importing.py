@@ -19,7 +19,7 @@ import filelock
 from phmrun.datasets.archives import CHUNK, extract, is_archive, lines_of, members, opened, unpacked
 from phmrun.datasets.catalogue import Dataset, File
 from phmrun.datasets.fetch import build_split, disk_error
-from phmrun.datasets.locations import content_sha256, dataset_dir, find, recorded, write_dropped, write_record
+from phmrun.datasets.locations import content_sha256, dataset_dir, find, recorded_checksums, write_dropped, write_record
 from phmrun.datasets.reading import compare, count
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import replacing, sha256_of
@@ -349,7 +349,7 @@ def _placed(dataset: Dataset, staged: _Staged, force: bool) -> list[Path]:
             there.unlink()
         placed.append(target)
     for name, digest in digests.items():  # also of files that an import placed before it was interrupted
-        if by_path[name].sha256 is None and recorded(dataset).get(name) != digest:
+        if by_path[name].sha256 is None and recorded_checksums(dataset).get(name) != digest:
             write_record(dataset, name, digest)
     for split, left_out in staged.dropped.items():
         write_dropped(dataset, split, left_out)

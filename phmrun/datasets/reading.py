@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from phmrun.datasets.catalogue import CATALOGUE, Dataset, Remote
-from phmrun.datasets.locations import content_sha256, dataset_dir, dropped, find, locate, recorded, splits_here
+from phmrun.datasets.locations import (
+    content_sha256,
+    dataset_dir,
+    dropped,
+    find,
+    locate,
+    recorded_checksums,
+    splits_here,
+)
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import write_json
 from phmrun.progress import progress
@@ -146,7 +154,7 @@ def _required_checksum(dataset: Dataset, file: Remote) -> str:
     """
     path = find(dataset, file) or dataset_dir(dataset) / file.path
     digest = content_sha256(path, file)
-    expected = file.sha256 or recorded(dataset).get(file.path, digest)
+    expected = file.sha256 or recorded_checksums(dataset).get(file.path, digest)
     if digest != expected:
         what = f"this is not the {file.path} of {dataset.name}: SHA-256 {digest[:12]}… instead of {expected[:12]}…"
         hint = f"Run: phmrun data check {dataset.name}, then bring it again: phmrun data fetch {dataset.name} --force"
