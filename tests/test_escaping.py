@@ -55,6 +55,10 @@ def test_a_formula_is_text_in_a_spreadsheet(text):
     assert formatted(("=a",), [], Format.CSV) == "'=a\n"
 
 
+def test_csv_has_no_terminal_control_sequences():
+    assert formatted(("a\x1b[2J",), [("\x9b1m\x07",)], Format.CSV) == "a\\x1b[2J\n\\x9b1m\\x07\n"
+
+
 @pytest.mark.parametrize("value", [-1, -2.5, "-2.5", "+3", "1e-3", "-inf", "–", "phm", None, True])
 def test_numbers_and_words_stay_as_they_are(value):
     assert spreadsheet(value) == value

@@ -76,17 +76,21 @@ class Segment:
         self.run.write_environment([*self.before, self.entry])
 
 
+def physical_memory() -> int | None:
+    """Return the memory of this machine in bytes; None if the system does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    # Windows has no os.sysconf (AttributeError); a system that has it may not know these names (ValueError).
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
 def facts(run: Run) -> dict[str, Any]:
     """Return the environment of this process, without facts of torch.
 
     These are command, versions of Python and packages, code, system, host, processor, cores, and memory in bytes
     (``None`` if unknown). A diff of uncommitted changes of the code is written into the run directory.
     """
-    try:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    # Windows has no os.sysconf (AttributeError); a system that has it may not know these names (ValueError).
-    except (AttributeError, OSError, ValueError):
-        memory = None
     return {
         "command": command(),
         "python": platform.python_version(),
@@ -98,7 +102,7 @@ def facts(run: Run) -> dict[str, Any]:
         "cpu": cpu(),
         "cores": os.cpu_count(),
         "usable_cores": usable_cores(),
-        "memory_bytes": memory,
+        "memory_bytes": physical_memory(),
     }
 
 

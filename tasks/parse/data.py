@@ -17,6 +17,7 @@ from phmrun.datasets import SPLITS, builtin, checksums, locate, own_files
 from phmrun.engine.data import Batching, BucketedData, batching_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
+from phmrun.ledger.segment import physical_memory
 from phmrun.progress import note, progress
 from phmrun.tasks.parse.biaffine_parser import Group, spelling_groups
 from phmrun.tasks.parse.config import ParsingExperiment, TreebankDataConfig, TreebankVocabularyConfig
@@ -26,6 +27,7 @@ from phmrun.text.batches import Batch
 from phmrun.text.conllu import Sentence
 
 TRAIN, DEV = "train", "dev"
+ARC_BYTES = 12  # bytes for each pair of words: scores of arcs, a copy of them, and those of labels
 DIVISION_SEED = 1  # seed of the held-out sentences; the experiment's seed does not change the data
 
 
@@ -214,11 +216,12 @@ class TreebankData(BucketedData[TreebankVocabulary]):
         Read the other splits to find errors early.
 
         Raises:
-            PhmrunError: (exit 3) A file is malformed, or no training sentence is left.
+            PhmrunError: (exit 3) A file is malformed, no training sentence is left, or a sentence of another split is
+                too long to be scored in this machine's memory.
         """
         _ = self._encoded
-        for split in self.files.keys() - {TRAIN, DEV}:
-            self.sentences(split)
+        for split in self.files.keys() - {TRAIN}:
+            _require_memory(self.sentences(split), self.files[split][0])
 
     def statistics(self) -> dict[str, Any]:
         """Return the vocabulary's sizes, and facts of each split.
@@ -276,6 +279,22 @@ def build_data(config: ParsingExperiment, cache: Path) -> TreebankData:
         max_length=data.max_length,
         batching=batching_of(config),
     )
+
+
+def _require_memory(sentences: Sequence[Sentence], path: Path) -> None:
+    """Check that the scores of all arcs of the longest sentence fit into memory; ``path`` is for the message.
+
+    Training could succeed otherwise, and the evaluation at its end fail. Nothing is done if the memory is unknown.
+
+    Raises:
+        PhmrunError: (exit 3) They do not fit.
+    """
+    number, longest = max(enumerate(map(len, sentences), 1), key=lambda pair: pair[1])
+    needed, memory = ARC_BYTES * (longest + 1) ** 2, physical_memory()
+    if memory is not None and needed > memory:
+        what = f"sentence {number:,} has {longest:,} words, and the scores of its arcs need {needed / 2**30:,.0f} GiB"
+        hint = f"This machine has {memory / 2**30:,.0f} GiB. Split or remove the sentence; --batch-size does not help."
+        raise PhmrunError(what, where=str(path), hint=hint, code=ExitCode.DATA)
 
 
 def _read(paths: Sequence[Path]) -> list[Sentence]:

@@ -14,6 +14,7 @@ import pytest
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
+from phmrun.ledger.lock import Lock
 from phmrun.ledger.wandb_mirror import Mirror, sync, wandb_mode
 
 pytest.importorskip("wandb")
@@ -259,6 +260,12 @@ def test_sync_of_a_long_history(run: Run) -> None:
         run.history.append({"step": step, "train/loss": step / 7, "text": "x" * 40})
     actual = contents(sync(run, "offline").directory)
     assert column(actual, "train/loss") == [step / 7 for step in range(2000)]
+
+
+def test_second_sync_at_the_same_time_is_refused(run: Run) -> None:
+    with Lock(run.path / ".sync.lock", "the mirror"), pytest.raises(PhmrunError, match="the mirror of the run"):
+        sync(run, "offline")
+    assert not run.wandb_dir.exists()
 
 
 def test_sync_while_disabled_is_refused(run: Run) -> None:

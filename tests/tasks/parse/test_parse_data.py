@@ -124,6 +124,20 @@ def test_a_malformed_test_set_is_found_before_training(trees, tmp_path):
     assert caught.value.where == f"{path}:3"
 
 
+def test_a_test_sentence_that_memory_cannot_score_is_found_before_training(trees, tmp_path, monkeypatch):
+    lines = [f"{n}\tw\tw\tNOUN\tNN\t_\t{int(n > 1)}\t{'dep' if n > 1 else 'root'}\t_\t_\n" for n in range(1, 301)]
+    with (trees / "test.conllu").open("a") as file:
+        file.write("".join(lines) + "\n")
+    build_data(own(trees), tmp_path).prepare()
+    monkeypatch.setattr(data_module, "physical_memory", lambda: 1_000_000)
+    with pytest.raises(PhmrunError, match=r"sentence 13 has 300 words, .* need") as caught:
+        build_data(own(trees), tmp_path).prepare()
+    assert caught.value.code is ExitCode.DATA
+    assert caught.value.where == str(trees / "test.conllu")
+    monkeypatch.setattr(data_module, "physical_memory", lambda: None)
+    build_data(own(trees), tmp_path).prepare()
+
+
 def test_an_epoch_holds_every_word_once(trees, tmp_path):
     data = build_data(own(trees), tmp_path)
     loader = iter(data.train_dataloader())
