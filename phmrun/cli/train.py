@@ -60,7 +60,7 @@ def train(
 
         request = resolve_options(options, parent=Run.find(runs_dir, extend).config_path if extend else None)
         if not request.task.runner:
-            from phmrun.engine import experiment
+            from phmrun.engine import derivation, experiment
 
             if not dry_run:
                 import phmrun.engine.fit  # noqa: F401  (Lightning, which takes its time)
@@ -81,7 +81,7 @@ def train(
         plugins=request.plugins,
         restart=asking if restart else None,
         extend=extend,
-        derivation=experiment.taught_by(Run.find(runs_dir, teacher)) if teacher else None,
+        derivation=derivation.taught_by(Run.find(runs_dir, teacher)) if teacher else None,
         verbosity=int(console.verbosity()),
     )
     if as_json:

@@ -16,7 +16,8 @@ from phmrun.config.sections import LayerConfig, MapConfig
 from phmrun.config.training import TrainingConfig
 from phmrun.engine.calibration import input_covariances, mean_loss
 from phmrun.engine.data import contents
-from phmrun.engine.experiment import Derivation, build_data
+from phmrun.engine.derivation import Derivation
+from phmrun.engine.experiment import build_data
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError, unknown

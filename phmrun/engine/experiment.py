@@ -22,13 +22,14 @@ from phmrun.engine.bookkeeping import (
 from phmrun.engine.checkpoints import LAST, save_start
 from phmrun.engine.code import code_of
 from phmrun.engine.counting import count_parameters, network_without_weights
-from phmrun.engine.data import DataModule, contents, doubts
+from phmrun.engine.data import DataModule, doubts
+from phmrun.engine.derivation import Derivation, check_extension, check_teacher
 from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.module import Teacher, TrainingModule, build_module, seed_everything
 from phmrun.engine.movement import BATCHES, balance, movements
 from phmrun.engine.optimizers import Rate, rate_table
 from phmrun.engine.processes import ending_with, leader_died
-from phmrun.engine.trained_model import TrainedModel, open_run, take_over_base
+from phmrun.engine.trained_model import open_run, take_over_base
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.files import cache_dir, disk_errors, remove_unfinished, write_text
 from phmrun.kernels import tf32_products
@@ -80,65 +81,6 @@ class TrainResult:
     run_dir: Path
     metrics: dict[str, Any]
     state: State
-
-
-@dataclass(frozen=True)
-class Derivation:
-    """Another run that training starts or learns from.
-
-    Attributes:
-        marks: Facts of that run that the run id depends on.
-        start: Sets the initial weights of the module; ``None``: they come from the seed.
-        teacher: Trained run for distillation, with its weights loaded.
-    """
-
-    marks: Mapping[str, str]
-    start: Callable[[TrainingModule], None] | None = None
-    teacher: TrainedModel | None = None
-
-
-def taught_by(run: Run) -> Derivation:
-    """Return the derivation of a training with a trained run as teacher.
-
-    Its own weights come from the seed. The teacher's weights are loaded.
-
-    Raises:
-        PhmrunError: The run cannot be opened.
-    """
-    trained = open_run(run)
-    weights = trained.load()
-    return Derivation({"teacher": run.id, "teacher's weights": weights}, teacher=trained)
-
-
-def check_teacher(trained: TrainedModel, data: DataModule) -> None:
-    """Check that a teacher has the same vocabulary and labels as the data.
-
-    Raises:
-        PhmrunError: (exit 2) Its vocabulary is another.
-    """
-    if contents(trained.vocabulary) != contents(data.vocabulary):
-        raise PhmrunError(
-            "the teacher's vocabulary is another one, so that its predictions are of other tokens",
-            where=trained.run.id,
-            hint="Train both on the same data with the same vocabulary.",
-        )
-
-
-def check_extension(parent: Run, config: Experiment) -> None:
-    """Check that a run is extended by at least one optimizer step.
-
-    Without ``training.max_steps`` it is.
-
-    Raises:
-        PhmrunError: (exit 2) The run has as many steps as ``training.max_steps``, or more.
-    """
-    done, asked = parent.status.step, config.training.max_steps
-    if asked is not None and asked <= done:
-        raise PhmrunError(
-            f"the run {parent.id} has {done:,} optimizer steps already, and --max-steps is {asked:,}",
-            where="--extend",
-            hint=f"Give --max-steps more than {done:,}.",
-        )
 
 
 def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None, parent: Run | None = None) -> DryRun:

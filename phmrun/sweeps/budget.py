@@ -14,7 +14,7 @@ from typing import Any
 
 from phmrun.ledger import Run
 from phmrun.ledger.directory import directory_of
-from phmrun.ledger.listing import summarise
+from phmrun.ledger.listing import recorded_run
 from phmrun.ledger.status import State
 from phmrun.sweeps.cell_status import CellStatus, look
 from phmrun.sweeps.plan import SEED, Cell, Make, Plan, reseeded
@@ -83,7 +83,7 @@ def seconds_per_step(folder: Path, run_id: str | None, seconds: int) -> float | 
     They are measured between the first and the last row of its history, or over all steps if there are fewer than two
     rows. None if the run is missing or was stopped before ``seconds``.
     """
-    run = summarise(directory_of(folder, run_id)) if run_id else None
+    run = recorded_run(directory_of(folder, run_id)) if run_id else None
     status = run.status if run else None
     if run is None or status is None or status.seconds < seconds or not status.step or status.state is State.FAILED:
         return None

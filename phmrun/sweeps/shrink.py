@@ -17,7 +17,8 @@ from phmrun.compression.further_training import RATE, further_training
 from phmrun.config import Experiment
 from phmrun.documents import parse_json
 from phmrun.engine.counting import count_parameters
-from phmrun.engine.experiment import Derivation, train
+from phmrun.engine.derivation import Derivation
+from phmrun.engine.experiment import train
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import TrainedModel, open_run
 from phmrun.errors import PhmrunError

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from phmrun.engine import callbacks as module
-from phmrun.engine.callbacks import Randomness, random_states, set_random_states
+from phmrun.engine.randomness import Randomness, random_states, set_random_states
 
 
 def draw():
