@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from phmrun.config import json_schema
-from phmrun.config.layering import task_defaults
+from phmrun.config.sources import task_defaults
 from phmrun.layers import options_of
 from phmrun.registry import STRUCTURES, TASKS
 

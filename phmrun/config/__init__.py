@@ -17,15 +17,8 @@ from phmrun.config.keys import FilePath
 from phmrun.config.layering import (
     Option,
     Resolved,
-    Source,
-    config_source,
     load_run_config,
-    load_yaml,
-    nested,
-    packaged_names,
-    read_source,
     resolve,
-    task_defaults,
 )
 from phmrun.config.problems import ConfigError, Problem
 from phmrun.config.section import Formerly, OpenSection, Section, Unhashed
@@ -37,6 +30,15 @@ from phmrun.config.sections import (
     LoggingConfig,
     ModelConfig,
     SplitFilesConfig,
+)
+from phmrun.config.sources import (
+    Source,
+    config_source,
+    load_yaml,
+    nested,
+    packaged_names,
+    read_source,
+    task_defaults,
 )
 from phmrun.config.training import BatchConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 from phmrun.task import Task

@@ -50,8 +50,8 @@ def card(run: RecordedRun) -> str:
     know are not listed.
     """
     from phmrun.config.experiment import provenance_values
-    from phmrun.config.layering import parse_mapping
     from phmrun.config.provenance import grouped
+    from phmrun.config.sources import parse_mapping
 
     samples = run.samples
     task = str(run.status.about.get("task")) if run.status else None

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from phmrun.config.layering import parse_mapping
+from phmrun.config.sources import parse_mapping
 from phmrun.errors import PhmrunError
 
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phmrun.config import Source, config_source, load_yaml, resolve, to_yaml
-from phmrun.config.layering import parse_mapping
+from phmrun.config.sources import parse_mapping
 from phmrun.errors import PhmrunError
 
 

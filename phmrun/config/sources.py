@@ -1,0 +1,155 @@
+"""Sources of configuration values: packaged files, user files, tasks' defaults."""
+
+from collections.abc import Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from phmrun.documents import LARGEST, parse_yaml_lines
+from phmrun.errors import PhmrunError, nearest
+
+
+class Source(NamedTuple):
+    """Origin of configuration values.
+
+    Attributes:
+        label: Name in messages: a file's path, ``--set``, ``--layer``.
+        values: Nested mapping of keys to values. A layer's section may be the name of a structure.
+        lines: Line number of each dotted key, from 1; empty unless the source is a file.
+    """
+
+    label: str
+    values: Mapping[str, Any]
+    lines: Mapping[str, int] = MappingProxyType({})
+
+    def at(self, key: str) -> str:
+        """Return ``label:line`` of a key.
+
+        It is the label alone if the line is unknown.
+        """
+        return f"{self.label}:{self.lines[key]}" if key in self.lines else self.label
+
+
+def parse_mapping(text: str, name: str) -> tuple[dict[str, Any], dict[str, int]]:
+    """Parse a YAML mapping; return it with the line of each dotted key.
+
+    Args:
+        text: YAML text; an empty text is an empty mapping.
+        name: Name of the text in messages.
+
+    Raises:
+        PhmrunError: The text is not YAML, or is not a mapping.
+    """
+    value, lines = parse_yaml_lines(text, name)
+    if value is None:
+        return {}, {}
+    if not isinstance(value, dict):
+        what = "a configuration is a mapping of keys to values"
+        raise PhmrunError(what, where=name, hint="Write lines `key: value`.")
+    return value, lines
+
+
+def read_source(path: Path) -> Source:
+    """Read a YAML file as a source with line numbers.
+
+    An empty file is an empty mapping.
+
+    Raises:
+        PhmrunError: The file cannot be read, is not a regular file, is too large, is not UTF-8 or is not a mapping.
+    """
+    try:
+        if not path.is_file() and path.exists():  # a directory, or a device or pipe that never ends
+            raise PhmrunError("this is not a regular file", where=str(path))
+        if path.stat().st_size > 4 * LARGEST:  # bytes of a character
+            raise PhmrunError(f"the file is too large: {path.stat().st_size:,} bytes", where=str(path))
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise PhmrunError(f"the file cannot be read: {error.strerror}", where=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise PhmrunError(f"the file is not UTF-8 text (byte {error.start})", where=str(path)) from error
+    return Source(str(path), *parse_mapping(text, str(path)))
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """Return the mapping in a YAML file; raises as :func:`read_source`."""
+    return dict(read_source(path).values)
+
+
+def packaged_names() -> list[str]:
+    """Return the sorted names of all packaged configuration files.
+
+    An example is ``configs/tasks/nmt.yaml``.
+    """
+    return sorted(_packaged())
+
+
+def _packaged(folder: Traversable | None = None, name: str = "configs") -> dict[str, Traversable]:
+    """Return the packaged YAML files by name, subfolders included.
+
+    They are in the repository's folder configs/, installed as ``phmrun.configs``. Without ``folder``: all of them.
+    """
+    by_name: dict[str, Traversable] = {}
+    for entry in (folder or files("phmrun.configs")).iterdir():
+        path = f"{name}/{entry.name}"
+        if entry.is_dir():
+            by_name |= _packaged(entry, path)
+        elif path.endswith(".yaml"):
+            by_name[path] = entry
+    return by_name
+
+
+def task_defaults(task: str) -> Source:
+    """Return the defaults of a task, from ``configs/tasks/TASK.yaml``.
+
+    The source is empty if there is no such file.
+    """
+    name = f"configs/tasks/{task}.yaml"
+    file = _packaged().get(name)
+    return Source(name, *parse_mapping(file.read_text(encoding="utf-8"), name)) if file else Source(name, {})
+
+
+def config_source(name: str) -> Source:
+    """Read a configuration file by its path or packaged name.
+
+    A path takes precedence. The name may lack ``configs/``.
+
+    Raises:
+        PhmrunError: There is no such file, or it is not a YAML mapping.
+    """
+    path = Path(name)
+    # Path.exists raises if the name is too long for the file system.
+    try:
+        there = path.exists()
+    except OSError as error:
+        raise PhmrunError(f"not a file name: {error.strerror}", where=f"{name[:100]} …") from error
+    if there:
+        return read_source(path)
+    packaged = _packaged()
+    wanted = path.as_posix()
+    for candidate in (wanted, f"configs/{wanted}"):
+        if candidate in packaged:
+            return Source(candidate, *parse_mapping(packaged[candidate].read_text(encoding="utf-8"), candidate))
+    beside = [str(path.parent / other.name) for other in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+    close = nearest(wanted, [*sorted(packaged), *beside])
+    hint = f"Did you mean {' or '.join(repr(match) for match in close)}?" if close else None
+    folder = path.parent.as_posix()
+    beside_it = [entry for entry in sorted(packaged) if entry.startswith((f"{folder}/", f"configs/{folder}/"))]
+    valid = beside_it or list(dict.fromkeys(f"{Path(entry).parent.as_posix()}/…" for entry in sorted(packaged)))
+    raise PhmrunError("there is no such file, here or in the package", where=name, valid=valid, hint=hint)
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested mappings for dotted keys, in a new mapping.
+
+    ``{"a.b": 1}`` becomes ``{"a": {"b": 1}}``.
+    """
+    tree: dict[str, Any] = {}
+    for dotted, value in values.items():
+        *parents, name = dotted.split(".")
+        branch = tree
+        for parent in parents:
+            branch = branch.setdefault(parent, {})
+        branch[name] = value
+    return tree
