@@ -19,63 +19,17 @@ if TYPE_CHECKING:
     from phmrun.ledger import Run
 
 PRECISIONS = ("int8", "bfloat16")  # roundings of safetensors and onnx
-EPILOG = """Examples:
-
-phmrun export latest --format onnx
-
-phmrun export latest --format safetensors --factored --quantization bfloat16
-
-phmrun export latest --compare
-
-phmrun export latest --format ctranslate2 --quantization int8
-
-phmrun export latest --card"""
 
 
 def export(
     run: RunArgument,
-    kind: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            help="Format: safetensors (weights), torch-export or onnx (programs), ctranslate2.",
-            autocompletion=completion.export_formats,
-        ),
-    ] = "safetensors",
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Output file or directory (default: in exports/ of the run directory)."),
-    ] = None,
-    factored: Annotated[
-        bool,
-        typer.Option(
-            "--factored", help="Keep the factors of structures, in a file of 1/n of the size; default: dense matrices."
-        ),
-    ] = False,
-    quantization: Annotated[
-        str,
-        typer.Option(
-            help="Rounding of the weights: none; int8, bfloat16 (safetensors, onnx, ctranslate2); int8_float32, "
-            "float16 (ctranslate2).",
-        ),
-    ] = "none",
-    split: Annotated[
-        str,
-        typer.Option(
-            help="Split that ctranslate2 and phmrun both decode, to compare their outputs; none: no comparison."
-        ),
-    ] = "test",
-    compare: Annotated[
-        bool,
-        typer.Option(
-            "--compare",
-            help="Write all installed formats, and measure bytes, memory, time per sentence and score of each.",
-        ),
-    ] = False,
-    model_card: Annotated[
-        bool,
-        typer.Option("--card", help="Also write README.md, a model card for the Hugging Face Hub with results."),
-    ] = False,
+    kind: Annotated[str, typer.Option("--format", autocompletion=completion.export_formats)] = "safetensors",
+    out: Annotated[Path | None, typer.Option("--out")] = None,
+    factored: Annotated[bool, typer.Option("--factored")] = False,
+    quantization: str = "none",
+    split: str = "test",
+    compare: Annotated[bool, typer.Option("--compare")] = False,
+    model_card: Annotated[bool, typer.Option("--card")] = False,
     checkpoint: Checkpoint = None,
     average: Average = None,
     plugin: Plugin = None,
@@ -88,6 +42,23 @@ def export(
 
     Without rounding of the weights, a difference above 0.0001 is an error. Files, sizes and differences are printed, as
     a table or JSON.
+
+    Args:
+        kind: Format: safetensors (weights), torch-export or onnx (programs), ctranslate2.
+        out: Output file or directory (default: in exports/ of the run directory).
+        factored: Keep the factors of structures, in a file of 1/n of the size; default: dense matrices.
+        quantization: Rounding of the weights: none; int8, bfloat16 (safetensors, onnx, ctranslate2); int8_float32,
+            float16 (ctranslate2).
+        split: Split that ctranslate2 and phmrun both decode, to compare their outputs; none: no comparison.
+        compare: Write all installed formats, and measure bytes, memory, time per sentence and score of each.
+        model_card: Also write README.md, a model card for the Hugging Face Hub with results.
+
+    Examples:
+        phmrun export latest --format onnx
+        phmrun export latest --format safetensors --factored --quantization bfloat16
+        phmrun export latest --compare
+        phmrun export latest --format ctranslate2 --quantization int8
+        phmrun export latest --card
     """
     load_plugins(plugin)
     if kind != "ctranslate2" and quantization not in (*PRECISIONS, "none"):

@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from phmrun.sweeps.shrink import Result, Search
 
 COLUMNS = ("way", "candidate", "bytes", "parameters", "latency", "score", "loss", "reached", "verdict")
-EPILOG = """Examples:
-
-phmrun shrink latest --to 50%
-
-phmrun shrink latest --to 25% --within 1 --steps 500 --seeds 3 --all"""
 
 
 class By(StrEnum):
@@ -35,16 +30,13 @@ class By(StrEnum):
 
 def shrink(
     run: RunArgument,
-    to: Annotated[str, typer.Option("--to", help="Largest share of --by to keep: 50% or 1/2.")],
-    by: Annotated[
-        By,
-        typer.Option(help="Cost: bytes of the file, against the run's float32 safetensors; parameters; latency."),
-    ] = By.BYTES,
-    within: Annotated[float, typer.Option(min=0, help="Largest loss of the score, in its units.")] = 0.5,
-    steps: Annotated[int, typer.Option(min=0, help="Further optimizer steps of each trained candidate.")] = 300,
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds of each trained candidate and of the dense control.")] = 1,
-    every: Annotated[bool, typer.Option("--all", help="Try all ways; default: stop at the first that does.")] = False,
-    split: Annotated[str, typer.Option(help="Split on which candidates are scored and chosen.")] = "dev",
+    to: Annotated[str, typer.Option("--to")],
+    by: By = By.BYTES,
+    within: Annotated[float, typer.Option(min=0)] = 0.5,
+    steps: Annotated[int, typer.Option(min=0)] = 300,
+    seeds: Annotated[int, typer.Option(min=1)] = 1,
+    every: Annotated[bool, typer.Option("--all")] = False,
+    split: str = "dev",
     plugin: Plugin = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
@@ -55,6 +47,19 @@ def shrink(
     the run, beside a dense control with the same steps. The same command continues an interrupted search.
 
     Candidates are printed on standard error as they are measured, then a table, a recommendation and the page's path.
+
+    Args:
+        to: Largest share of --by to keep: 50% or 1/2.
+        by: Cost: bytes of the file, against the run's float32 safetensors; parameters; latency.
+        within: Largest loss of the score, in its units.
+        steps: Further optimizer steps of each trained candidate.
+        seeds: Seeds of each trained candidate and of the dense control.
+        every: Try all ways; default: stop at the first that does.
+        split: Split on which candidates are scored and chosen.
+
+    Examples:
+        phmrun shrink latest --to 50%
+        phmrun shrink latest --to 25% --within 1 --steps 500 --seeds 3 --all
     """
     share = share_of(_plain(to))
     if share is None:
