@@ -1,16 +1,19 @@
 """Cost of serving a run in each format: bytes, memory, time per sentence and score, each in a process of its own."""
 
 import multiprocessing
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
+import torch
+
 from phmrun.bench.machine import memory_in_use, peak_memory
 from phmrun.bench.run import sampled_lines
+from phmrun.bench.timing import interleave
 from phmrun.decoding.ctranslate2 import CTranslate2Model
 from phmrun.decoding.onnx import OnnxModel
 from phmrun.engine.module import TrainingModule
@@ -29,7 +32,8 @@ from phmrun.text.token_names import token_names
 from phmrun.text.vocabularies import Vocabularies
 
 BATCHES = (1, 32)
-SINGLE = 40  # sentences of the measurement with batch 1
+SINGLE = 16  # items of a round with batch 1
+ROUNDS = 5  # rounds of the timing; medians are reported
 PACKAGES = {"safetensors": "safetensors", "onnx": "onnxruntime", "torch-export": "torch", "ctranslate2": "ctranslate2"}
 
 
@@ -63,9 +67,12 @@ class Served:
         path: Exported file or directory.
         parameters: Parameters of the run, tied ones counted once.
         bytes: Size on disk of what the format needs, without vocabularies.
+        difference: Largest difference of an output of the network, relative to its largest value; None for a checkpoint
+            and for CTranslate2.
         peak_memory: Largest resident memory above that of the process before loading, in bytes, loading included.
-        single_ms: Milliseconds a sentence with batch 1.
-        batch_ms: Milliseconds a sentence with batch 32.
+        single_ms: Milliseconds of CPU time a sentence with batch 1, on one thread.
+        batch_ms: The same with batch 32.
+        latency_ratio: ``single_ms`` relative to the reference run in float32, timed by turns in the same process.
         metric: Name of the score.
         score: Score on the split.
         changed: Outputs that differ from the checkpoint's; CTranslate2's other length penalty changes some, too.
@@ -76,9 +83,11 @@ class Served:
     path: Path
     parameters: int
     bytes: int
+    difference: float | None = None
     peak_memory: int | None = None
     single_ms: float | None = None
     batch_ms: float | None = None
+    latency_ratio: float | None = None
     metric: str = ""
     score: float | None = None
     changed: int | None = None
@@ -96,8 +105,9 @@ class Served:
 def formats_of(trained: TrainedModel) -> list[Format]:
     """Return the installed formats that fit the run, the checkpoint first.
 
-    Factors need a structure other than dense, ONNX and torch.export a traceable network, CTranslate2 a translation
-    task. Safetensors, ONNX and CTranslate2 come in full precision, bfloat16 and int8, the others in full precision.
+    Factors need a structure other than dense, ONNX and torch.export a traceable network (with factors: one whose
+    program takes them), CTranslate2 a translation task. Safetensors, ONNX and CTranslate2 come in full precision,
+    bfloat16 and int8, the others in full precision.
     """
     program = trained.module.export_graph()
     factored = [False, True] if _is_structured(trained) else [False]
@@ -105,8 +115,9 @@ def formats_of(trained: TrainedModel) -> list[Format]:
     formats = [Format("checkpoint")]
     formats += [Format("safetensors", kept, precision) for kept in factored for precision in roundings]
     if not program.untraceable:
-        formats += [Format("onnx", kept, precision) for kept in factored for precision in roundings]
-        formats += [Format("torch-export", kept) for kept in factored if not kept or program.around]
+        forms = [kept for kept in factored if not kept or program.around]
+        formats += [Format("onnx", kept, precision) for kept in forms for precision in roundings]
+        formats += [Format("torch-export", kept) for kept in forms]
     if TASKS.get(trained.config.task).converts:
         formats += [Format("ctranslate2", False, precision) for precision in roundings]
     return [item for item in formats if item.name == "checkpoint" or _installed(PACKAGES[item.name])]
@@ -123,29 +134,38 @@ def _installed(package: str) -> bool:
 
 
 def serve_all(
-    run: Run, formats: Sequence[Format], *, split: str = "test", plugins: Mapping[Path, str] | None = None
+    run: Run,
+    formats: Sequence[Format],
+    *,
+    split: str = "test",
+    plugins: Mapping[Path, str] | None = None,
+    reference: Run | None = None,
 ) -> list[Served]:
     """Export a run in several formats, and measure each in a new process.
 
-    Files are written into the run's ``exports`` folder. A program of torch.export is written, but not measured.
+    Files are written into the run's ``exports`` folder. A program that no search of phmrun calls is written, but not
+    measured: those of torch.export, and ONNX files of tasks and networks without search graphs.
 
     Args:
         run: The run.
         formats: Formats; the first one's outputs are those that ``changed`` compares with.
         split: Split to score.
         plugins: Plug-ins to load, by file.
+        reference: Run of ``latency_ratio``; None: ``run``.
     """
+    programs = ("torch-export",) if open_run(run).module.export_graph().parts else ("torch-export", "onnx")
     results: list[Served] = []
     expected: list[str] | None = None
     for item in formats:
         with waiting(f"measuring {item.label}"):
-            path = written(run, item)
+            path, difference = written(run, item)
             size = sum(part.stat().st_size for part in _weights(path))
-            served = Served(item, path, int(run.parameters()["total"]), size)
-            if item.name != "torch-export":  # a program without a cache, which no search uses
-                spawn = multiprocessing.get_context("spawn")
-                with ProcessPoolExecutor(1, mp_context=spawn) as pool:
-                    facts, outputs = pool.submit(measured, run.path, item, path, split, list(plugins or {})).result()
+            served = Served(item, path, int(run.parameters()["total"]), size, difference)
+            if item.name not in programs:
+                spawn, threads = multiprocessing.get_context("spawn"), torch.set_num_threads
+                arguments = (run.path, item, path, split, list(plugins or {}), (reference or run).path)
+                with ProcessPoolExecutor(1, mp_context=spawn, initializer=threads, initargs=(1,)) as pool:
+                    facts, outputs = pool.submit(measured, *arguments).result()
                 expected = outputs if expected is None else expected
                 changed = sum(mine != theirs for mine, theirs in zip(outputs, expected, strict=True))
                 served = replace(served, **facts, changed=changed, sentences=len(outputs))
@@ -153,18 +173,20 @@ def serve_all(
     return results
 
 
-def written(run: Run, item: Format) -> Path:
-    """Export a run in a format into its directory, and return the path.
+def written(run: Run, item: Format) -> tuple[Path, float | None]:
+    """Export a run in a format into its directory.
 
-    The checkpoint is not exported: its path is that of ``best.ckpt``, else of ``last.ckpt``.
+    Return its path and :attr:`Served.difference`. The checkpoint is not exported: its path is that of ``best.ckpt``,
+    else of ``last.ckpt``.
     """
     trained = open_run(run)
     if item.name == "checkpoint":
         best = run.checkpoints / "best.ckpt"
-        return best if best.is_file() else run.checkpoints / "last.ckpt"
+        return best if best.is_file() else run.checkpoints / "last.ckpt", None
     if item.name == "ctranslate2":
-        return export_to_ctranslate2(trained, None, _engine_precision(item), None).path
-    return export(trained, None, item.name, factored=item.factored, precision=cast(Any, item.precision)).path
+        return export_to_ctranslate2(trained, None, _engine_precision(item), None).path, None
+    exported = export(trained, None, item.name, factored=item.factored, precision=cast(Any, item.precision))
+    return exported.path, exported.difference
 
 
 def _engine_precision(item: Format) -> Quantization:
@@ -183,12 +205,13 @@ def _weights(path: Path) -> list[Path]:
 
 
 def measured(
-    directory: Path, item: Format, path: Path, split: str, plugins: Sequence[Path]
+    directory: Path, item: Format, path: Path, split: str, plugins: Sequence[Path], reference: Path
 ) -> tuple[dict[str, Any], list[str]]:
     """Measure a format in this process, which must do nothing else.
 
-    Memory is the peak above that before loading. Time per sentence with batch 1 is that of up to ``SINGLE`` items,
-    after two for warming up. The score is the first of the evaluation.
+    Memory is the peak above that before loading. Times are CPU time if torch has one thread: medians of ``ROUNDS``
+    rounds over sampled items, in which the format and the reference take turns. The score is the first of the
+    evaluation.
 
     Args:
         directory: Directory of the run.
@@ -196,15 +219,15 @@ def measured(
         path: Its file or directory.
         split: Split to score.
         plugins: Plug-ins to load.
+        reference: Directory of the run of ``latency_ratio``.
 
     Returns:
-        Fields of :class:`Served` by name, and the predicted lines.
+        Fields of :class:`Served` by name, and the predictions by item.
     """
     load_plugins(list(plugins))
     trained = open_run(Run(directory))
     data = TASKS.get(trained.config.task).load("data")(trained.config, cache_dir())
     data.prepare()
-    lines, _, _ = sampled_lines(data, SINGLE)
     if item.name in ("onnx", "ctranslate2"):
         __import__(PACKAGES[item.name])
     before = memory_in_use("cpu")
@@ -212,20 +235,43 @@ def measured(
         engine = _engine(trained, item, path)
         evaluation: Evaluation = _predictor(trained, engine, item, BATCHES[1]).evaluate(data, split)
         memory = peak() - before
-    single = _predictor(trained, engine, item, BATCHES[0])
-    list(single.predict(lines[:2]))
-    began = time.perf_counter()
-    list(single.predict(lines))
-    taken = time.perf_counter() - began
+    other = open_run(Run(reference))
+    exact = _predictor(other, _engine(other, Format("checkpoint"), path), Format("checkpoint"), BATCHES[0])
+    (few, single, _), (many, batch, _) = sampled_lines(data, SINGLE), sampled_lines(data, BATCHES[1])
+    calls = {
+        "reference": partial(_answer, exact, few),
+        "single": partial(_answer, _predictor(trained, engine, item, BATCHES[0]), few),
+        "batch": partial(_answer, _predictor(trained, engine, item, BATCHES[1]), many),
+    }
+    timings = interleave(calls, rounds=ROUNDS)
     metric, score = next(iter(evaluation.scores.items()))
     facts = {
         "peak_memory": max(memory, 0),
-        "single_ms": 1000 * taken / len(lines),
-        "batch_ms": 1000 * evaluation.seconds / max(evaluation.items, 1),
+        "single_ms": 1000 * timings["single"].median / single,
+        "batch_ms": 1000 * timings["batch"].median / batch,
+        "latency_ratio": timings["single"].ratio(timings["reference"]),
         "metric": metric,
         "score": score.value,
     }
-    return facts, evaluation.predictions.splitlines()
+    return facts, _outputs(evaluation)
+
+
+def _answer(predictor: Predictor, lines: Sequence[str]) -> None:
+    """Predict all lines, without the answers."""
+    for _ in predictor.predict(lines):
+        pass
+
+
+def _outputs(evaluation: Evaluation) -> list[str]:
+    """Return the predictions by item.
+
+    Trees are split at empty lines. Of a table, the first column is kept, which is the predicted class, without the
+    header.
+    """
+    if evaluation.ending == "tsv":
+        return [line.partition("\t")[0] for line in evaluation.predictions.split("\n")[1:] if line]
+    separator = "\n\n" if evaluation.ending == "conllu" else "\n"
+    return evaluation.predictions.rstrip("\n").split(separator)
 
 
 def _engine(trained: TrainedModel, item: Format, path: Path) -> OnnxModel | CTranslate2Model | TrainingModule:

@@ -37,6 +37,7 @@ def compare_formats(run: Run, split: str, plugins: Mapping[Path, str], as_json: 
         return
     console.print_table(SERVING_COLUMNS, [serving_row(item.to_json()) for item in served])
     busy = f"load average {machine['load_average']}"
-    line = f"{machine['processor']}, {machine['threads']} threads, {busy}. "
-    line += "CTranslate2 knows dense maps only, and divides by length^α."
+    line = f"{machine['processor']}, one thread, CPU time, {busy}."
+    if any(item.name == "ctranslate2" for item in formats):
+        line += " CTranslate2 knows dense maps only, and divides by length^α."
     console.stdout().print(line, markup=False, soft_wrap=True)

@@ -44,7 +44,8 @@ def shrink(
     """Find the cheapest way to make a trained model smaller.
 
     Tries rounding, then structures for maps and tables, then a narrower dense student. Trained candidates learn from
-    the run, beside a dense control with the same steps. The same command continues an interrupted search.
+    the run, beside a dense control with the same steps. Structures and control are trained with three rates; the best
+    on the validation data is kept. The same command continues an interrupted search.
 
     Candidates are printed on standard error as they are measured, then a table, a recommendation and the page's path.
 

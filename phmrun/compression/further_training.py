@@ -12,11 +12,16 @@ WARMUP = 10
 
 
 def further_training(
-    training: TrainingConfig, schedule: Callable[[int], float], done: int, steps: int, chosen: Collection[str] = ()
+    training: TrainingConfig,
+    schedule: Callable[[int], float],
+    done: int,
+    steps: int,
+    chosen: Collection[str] = (),
+    rate: float = RATE,
 ) -> TrainingConfig:
     """Return the training section of a compressed network's further steps.
 
-    Its schedule is a cosine from ``RATE`` times the parent's highest rate to 0. Without steps, only ``max_steps`` is
+    Its schedule is a cosine from ``rate`` times the parent's highest rate to 0. Without steps, only the limits are
     set. Keys that the user has set are kept, and the checkpoints are not averaged, because the last rates are small.
 
     Args:
@@ -25,8 +30,11 @@ def further_training(
         done: Steps of the parent's training; at least 1 is read.
         steps: Steps of the further training.
         chosen: Dotted keys that the user has set, such as "training.optimizer.lr".
+        rate: Peak rate, as a share of the parent's highest.
     """
     limits: dict[str, Any] = {"max_steps": steps, "max_epochs": None}
+    if "training.max_time" not in chosen:
+        limits["max_time"] = None
     if not steps:
         return training.model_copy(update=limits)
     peak = max(schedule(step) for step in range(1, max(done, 1) + 1))
@@ -39,7 +47,7 @@ def further_training(
     fixed = {key.split(".")[1] for key in chosen if key.startswith("training.")}
     update = {key: value for key, value in usual.items() if key not in fixed}
     if "training.optimizer.lr" not in chosen:
-        update["optimizer"] = training.optimizer.model_copy(update={"lr": float(f"{RATE * peak:.2g}")})
+        update["optimizer"] = training.optimizer.model_copy(update={"lr": float(f"{rate * peak:.2g}")})
     return training.model_copy(update={**update, **limits})
 
 

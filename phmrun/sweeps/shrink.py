@@ -7,13 +7,15 @@ therefore continues where it was interrupted.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import partial
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import torch
+
 from phmrun.bench.serving import Format, serve_all
 from phmrun.compression.compress import Plan, derivation, layer_of, make_plan
-from phmrun.compression.further_training import RATE, further_training
+from phmrun.compression.further_training import further_training
 from phmrun.config import Experiment
 from phmrun.documents import parse_json
 from phmrun.engine.counting import count_parameters
@@ -25,6 +27,7 @@ from phmrun.errors import PhmrunError
 from phmrun.files import write_json
 from phmrun.layers.network import structures_of
 from phmrun.ledger import Run
+from phmrun.ledger.history import BEST
 from phmrun.metric import metric_of
 from phmrun.progress import note
 from phmrun.registry import TASKS
@@ -35,7 +38,12 @@ from phmrun.statistics.verdict import Judgement, Question, judge
 By = Literal["bytes", "parameters", "latency"]
 STRUCTURES = ("low-rank", "monarch", "phm")
 """Structures to try, in this order; their tables are low-rank, which fits any size."""
+RATES = (0.3, 0.1, 0.03)
+"""Peak rates of further training, as shares of the run's highest; the best on the validation data is kept."""
 BATCHES = 8  # calibration batches
+
+Training = Callable[[int, int, float], Path]
+"""Function that trains a run from steps, seed and share of the highest rate, and returns its directory."""
 
 
 @dataclass(frozen=True)
@@ -149,31 +157,38 @@ class Search:
                 yield self._measured(
                     "rounding", "ctranslate2 int8 of the run", [self.run], False, "int8", "ctranslate2"
                 )
-        yield self._candidate("control", "dense, the same further steps", partial(continued, self.run), factored=False)
+        label = "dense, the same further steps"
+        yield self._measured("control", label, self._trained(continued(self.run), RATES), False, "none")
         precisions = ("none",) if self.goal.by == "parameters" else ("none", "int8")
-        trainings: list[tuple[str, str, Callable[[int, int], Path]]] = [
-            ("structure", name, partial(compressed, self.run, name, self.goal.share)) for name in STRUCTURES
+        trainings: list[tuple[str, str, Training, tuple[float, ...]]] = [
+            ("structure", name, compressed(self.run, name, self.goal.share), RATES) for name in STRUCTURES
         ]
         if hasattr(getattr(trained.config, "model", None), "width"):
-            trainings.append(("student", "narrower dense student", partial(student, self.run, self.goal.share)))
-        for way, label, make in trainings:
+            trainings.append(("student", "narrower dense student", student(self.run, self.goal.share), (1.0,)))
+        for way, label, make, rates in trainings:
             try:
+                runs = self._trained(make, rates)
                 for precision in precisions:
                     name = label if precision == "none" else f"{label}, {precision}"
-                    yield self._candidate(way, name, make, factored=way == "structure", precision=precision)
+                    yield self._measured(way, name, runs, way == "structure", precision)
             except PhmrunError as error:
                 note(f"without {label}: {error.what}")
 
-    def _candidate(
-        self, way: str, label: str, make: Callable[[int, int], Path], *, factored: bool, precision: str = "none"
-    ) -> Result:
-        """Train a candidate with every seed, and measure it.
+    def _trained(self, make: Training, rates: tuple[float, ...]) -> list[Run]:
+        """Train a candidate with every seed, and return its runs; finished ones are read.
 
-        Finished runs are read. ``make`` trains a run from steps and seed, and returns its directory.
+        The first seed is trained with each of ``rates``. The others get the rate with the best validation, which is
+        that of the returned first run.
         """
-        first = open_run(self.run).config.seed
-        runs = [Run(make(self.goal.steps, first + number)) for number in range(self.goal.seeds)]
-        return self._measured(way, label, runs, factored, precision)
+        config = open_run(self.run).config
+        sign = 1 if metric_of(f"val/{config.training.monitor}").lower_is_better else -1
+        rates = rates if self.goal.steps else rates[:1]
+        tried = {rate: Run(make(self.goal.steps, config.seed, rate)) for rate in rates}
+        best = rates[0]
+        if len(rates) > 1:
+            best = min(rates, key=lambda rate: sign * float(tried[rate].metrics()[BEST]["value"]))
+        others = range(config.seed + 1, config.seed + self.goal.seeds)
+        return [tried[best], *(Run(make(self.goal.steps, seed, best)) for seed in others)]
 
     def _measured(
         self, way: str, label: str, runs: list[Run], factored: bool, precision: str, kind: str = "safetensors"
@@ -185,8 +200,8 @@ class Search:
         """
         item = Format(kind, factored, precision)
         served = [self._served(run, item) for run in runs]
-        names = {"bytes": "bytes", "parameters": "parameters", "latency": "single_ms"}
-        shares = {by: float(served[0][name]) / float(self.base[name]) for by, name in names.items()}
+        shares = {by: float(served[0][by]) / float(self.base[by]) for by in ("bytes", "parameters")}
+        shares["latency"] = float(served[0]["latency_ratio"])
         sign = -1 if metric_of(served[0]["metric"]).lower_is_better else 1
         loss = sign * (self.base["score"] - sum(row["score"] for row in served) / len(served))
         # In whole percent, so that a header of a few hundred bytes does not decide.
@@ -205,9 +220,9 @@ class Search:
             record = parse_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             record = None
-        if isinstance(record, dict):
+        if isinstance(record, dict) and "latency_ratio" in record:
             return record
-        (served,) = serve_all(run, [item], split=self.goal.split, plugins=self.plugins)
+        (served,) = serve_all(run, [item], split=self.goal.split, plugins=self.plugins, reference=self.run)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, served.to_json())
         return served.to_json()
@@ -250,52 +265,81 @@ def recommended(results: list[Result], by: By) -> Result | None:
     return min(reaching, key=lambda result: (order.index(result.way), result.shares[by]), default=None)
 
 
-def compressed(run: Run, structure: str, share: Fraction, steps: int, seed: int) -> Path:
-    """Fit a structure to a run's maps and tables within a budget of the whole model, and train it further.
+def compressed(run: Run, structure: str, share: Fraction) -> Training:
+    """Return the training of a run whose maps and tables have structures within a budget of the whole model.
+
+    The structures are fitted once, by the first training, and the fit is drawn from the run's seed. The run is the
+    teacher, if its task can be taught.
 
     Args:
         run: The run.
         structure: Structure of the maps; the tables get low-rank ones.
         share: Share of the parameters to keep.
-        steps: Optimizer steps of the further training, with the run as teacher.
-        seed: Random seed.
-
-    Returns:
-        Directory of the new run.
     """
-    trained, weights, config = _opened(run, seed)
     layer, tables = layer_of(structure, {}), {"embedding": layer_of("low-rank", {})}
-    plan = make_plan(trained, layer, budget=share, batches=BATCHES, fixed=False, tables=tables)
-    training = further_training(config.training, trained.module.schedule, run.status.step, steps)
-    start = derivation(trained, plan, weights, BATCHES, taught=_teaches(trained))
-    return train(plan.config_of(config, layer, training), origin={}, runs_dir=run.path.parent, derivation=start).run_dir
+
+    @cache
+    def plan() -> Plan:
+        """Fit the structures."""
+        trained, _, config = _opened(run)
+        torch.manual_seed(config.seed)  # the same fit when an interrupted search goes on
+        return make_plan(trained, layer, budget=share, batches=BATCHES, fixed=False, tables=tables)
+
+    def make(steps: int, seed: int, rate: float) -> Path:
+        """Train with the fitted structures."""
+        trained, weights, config = _opened(run, seed)
+        training = further_training(config.training, trained.module.schedule, run.status.step, steps, rate=rate)
+        start = derivation(trained, plan(), weights, BATCHES, taught=_teaches(trained))
+        config = plan().config_of(config, layer, training)
+        return train(config, origin={}, runs_dir=run.path.parent, derivation=start).run_dir
+
+    return make
 
 
-def continued(run: Run, steps: int, seed: int) -> Path:
-    """Train a run further without changing its maps.
+def continued(run: Run) -> Training:
+    """Return the further training of a run with its maps as they are: the control of :func:`compressed`."""
 
-    Return the new run's directory. This is the control of :func:`compressed`.
-    """
-    trained, weights, config = _opened(run, seed)
-    training = further_training(config.training, trained.module.schedule, run.status.step, steps)
-    plan = Plan((), {}, 0, 0, int(run.parameters()["total"]), None, {})
-    start = derivation(trained, plan, weights, 0, taught=_teaches(trained))
-    config = config.model_copy(update={"training": training})
-    return train(config, origin={}, runs_dir=run.path.parent, derivation=start).run_dir
+    def make(steps: int, seed: int, rate: float) -> Path:
+        """Train further."""
+        trained, weights, config = _opened(run, seed)
+        training = further_training(config.training, trained.module.schedule, run.status.step, steps, rate=rate)
+        plan = Plan((), {}, 0, 0, int(run.parameters()["total"]), None, {})
+        start = derivation(trained, plan, weights, 0, taught=_teaches(trained))
+        config = config.model_copy(update={"training": training})
+        return train(config, origin={}, runs_dir=run.path.parent, derivation=start).run_dir
+
+    return make
 
 
-def student(run: Run, share: Fraction, steps: int, seed: int) -> Path:
-    """Train a narrower network of the same kind from new weights.
+def student(run: Run, share: Fraction) -> Training:
+    """Return the training of a narrower network of the same kind from new weights.
 
-    Return the new run's directory. The run is the teacher, if its task can be taught. The width is the largest multiple
-    of the heads, and of 8, whose network has at most ``share`` of the parameters. The peak rate is the run's own.
+    The run is the teacher, if its task can be taught. The width is the largest multiple of the heads, and of 8, whose
+    network has at most ``share`` of the parameters.
 
     Raises:
-        PhmrunError: (exit 2) Even the narrowest such network is larger.
+        PhmrunError: (exit 2, by the training) Even the narrowest such network is larger.
     """
-    trained, weights, config = _opened(run, seed)
-    sizes, model = trained.vocabulary.sizes, cast(Any, config.model)
-    most = share * int(run.parameters()["total"])
+
+    def make(steps: int, seed: int, rate: float) -> Path:
+        """Train the narrower network."""
+        trained, weights, config = _opened(run, seed)
+        training = further_training(config.training, trained.module.schedule, run.status.step, steps, rate=rate)
+        smaller = _narrower(config, trained.vocabulary.sizes, share * int(run.parameters()["total"]))
+        smaller = smaller.model_copy(update={"training": training})
+        marks = {"teacher": run.id, "teacher's weights": weights}
+        start = Derivation(marks, teacher=trained if _teaches(trained) else None)
+        return train(smaller, origin={}, runs_dir=run.path.parent, derivation=start).run_dir
+
+    return make
+
+
+def _narrower(config: Experiment, sizes: tuple[int, ...], most: Fraction) -> Experiment:
+    """Return the config with the largest width that has at most ``most`` parameters: see :func:`student`.
+
+    The feed-forward width, if there is one, shrinks alike.
+    """
+    model = cast(Any, config).model
     heads = getattr(model, "heads", 1)
     for width in range(model.width - 1, 0, -1):
         if width % heads or width % 8:
@@ -305,25 +349,18 @@ def student(run: Run, share: Fraction, steps: int, seed: int) -> Path:
             update["feedforward"] = max(8, model.feedforward * width // model.width)
         smaller = config.model_copy(update={"model": model.model_copy(update=update)})
         if count_parameters(smaller, sizes)["total"] <= most:
-            break
-    else:
-        raise PhmrunError("no narrower network of this kind is small enough")
-    training = further_training(config.training, trained.module.schedule, run.status.step, steps)
-    rate = training.optimizer.model_copy(update={"lr": (training.optimizer.lr or 0.001) / RATE})
-    smaller = smaller.model_copy(update={"training": training.model_copy(update={"optimizer": rate})})
-    marks = {"teacher": run.id, "teacher's weights": weights}
-    start = Derivation(marks, teacher=trained if _teaches(trained) else None)
-    return train(smaller, origin={}, runs_dir=run.path.parent, derivation=start).run_dir
+            return smaller
+    raise PhmrunError("no narrower network of this kind is small enough")
 
 
-def _opened(run: Run, seed: int) -> tuple[TrainedModel, str, Experiment]:
+def _opened(run: Run, seed: int | None = None) -> tuple[TrainedModel, str, Experiment]:
     """Open a run with its weights.
 
-    Return it, the weights' name, and its config with another seed.
+    Return it, the weights' name, and its config with another seed; None: its own seed.
     """
     trained = open_run(run)
     weights = trained.load()
-    return trained, weights, trained.config.model_copy(update={"seed": seed})
+    return trained, weights, trained.config if seed is None else trained.config.model_copy(update={"seed": seed})
 
 
 def _teaches(trained: TrainedModel) -> bool:

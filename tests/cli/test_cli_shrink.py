@@ -1,13 +1,17 @@
 """Search for a smaller model: order of effort, goal, resume, page and recommendation."""
 
 import json
+import shutil
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+import torch
 from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.bench.serving import Format, Served
+from phmrun.engine.module import TrainingModule
+from phmrun.engine.trained_model import open_run
 from phmrun.ledger import Run
 from phmrun.sweeps import shrink
 from phmrun.sweeps.shrink import Goal, Search, recommended
@@ -19,7 +23,11 @@ pytest.importorskip("safetensors")
 def run(tmp_path_factory):
     """Run of a tiny translator."""
     folder = tmp_path_factory.mktemp("shrunk")
-    return run_of(run_experiment(configured("nmt", folder / "corpus", {"training": {"max_steps": 4}}), folder / "runs"))
+    return run_of(
+        run_experiment(
+            configured("nmt", folder / "corpus", {"training": {"max_steps": 4, "checkpoint_every": 1}}), folder / "runs"
+        )
+    )
 
 
 @pytest.fixture
@@ -27,12 +35,12 @@ def measured(monkeypatch):
     """Measurements without processes: bytes are those of the weights, and every score is 30."""
     calls = []
 
-    def serve_all(run, formats, *, split, plugins):
+    def serve_all(run, formats, *, split, plugins, reference):
         (item,) = formats
         calls.append((run.id, item.label, split))
         total = int(run.parameters()["total"])
         size = total * {"none": 4, "bfloat16": 2, "int8": 1}[item.precision]
-        return [Served(item, Path("x"), total, size, 10, 5.0, 1.0, "bleu", 30.0, 0, 12)]
+        return [Served(item, Path("x"), total, size, 0.0, 10, 5.0, 1.0, 1.0, "bleu", 30.0, 0, 12)]
 
     monkeypatch.setattr(shrink, "serve_all", serve_all)
     return calls
@@ -41,8 +49,6 @@ def measured(monkeypatch):
 @pytest.fixture
 def fresh(run, tmp_path):
     """The run in a directory of its own."""
-    import shutil
-
     shutil.copytree(run.path, tmp_path / run.id)
     return Run(tmp_path / run.id)
 
@@ -74,6 +80,55 @@ def test_structures_and_students_are_trained_beside_a_dense_control(fresh, measu
         config = Run(result.runs[0]).config_path.read_text(encoding="utf-8")
         assert "max_steps: 2" in config
     assert recommended(results, "parameters").way == "structure"
+
+
+def test_an_interrupted_search_continues_to_the_same_result(run, measured, tmp_path, monkeypatch):
+    monkeypatch.setattr(shrink, "STRUCTURES", ("phm",))
+    monkeypatch.setattr(shrink, "RATES", (0.3, 0.1))
+    goal = Goal(Fraction(3, 5), by="parameters", steps=2)
+    steps, step = [], TrainingModule.training_step
+
+    def interrupted(*arguments):
+        """Stop after one of two steps of the structure's second rate."""
+        if len(steps) == 7:
+            raise KeyboardInterrupt
+        steps.append(1)
+        return step(*arguments)
+
+    weights = {}
+    for name in ("whole", "halves"):
+        shutil.copytree(run.path, tmp_path / name / run.id)
+        search = Search(Run(tmp_path / name / run.id), goal)
+        if name == "halves":
+            with monkeypatch.context() as patched:
+                patched.setattr(TrainingModule, "training_step", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    search.results()
+        results = search.results()
+        runs = sorted(search.run.path.parent.glob("nmt-*"))
+        weights[name] = {
+            path.name: torch.load(path / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"] for path in runs
+        }
+        chosen = [path.name for result in results for path in result.runs]
+        weights[name]["chosen"] = {str(number): name for number, name in enumerate(chosen)}
+    assert weights["whole"].keys() == weights["halves"].keys()
+    assert len(weights["whole"]) == 6  # the run, two of the control, two of the structure, the choice
+    assert weights["whole"].pop("chosen") == weights["halves"].pop("chosen")
+    for name, state in weights["whole"].items():
+        assert all(torch.equal(value, weights["halves"][name][key]) for key, value in state.items()), name
+
+
+def test_the_rate_with_the_best_validation_is_kept(fresh, measured, monkeypatch):
+    monkeypatch.setattr(shrink, "STRUCTURES", ())
+    monkeypatch.setattr(shrink, "RATES", (0.1, 1e4, 0.03))  # the second one breaks the network
+    (control, *_) = Search(fresh, Goal(Fraction(3, 5), by="parameters", steps=2, seeds=2)).results()
+    best = {path: float(Run(path).metrics()["validation/best"]["value"]) for path in fresh.path.parent.glob("nmt-*")}
+    del best[fresh.path]
+    first = {path: value for path, value in best.items() if "-dense-1-" in path.name}
+    assert control.runs[0] == min(first, key=first.get)
+    assert len(control.runs) == 2
+    rates = [open_run(Run(path)).config.training.optimizer.lr for path in control.runs]
+    assert rates[0] == rates[1]
 
 
 def test_a_goal_that_nothing_reaches_has_no_recommendation(fresh, measured):

@@ -1,0 +1,79 @@
+"""Bytes, accuracy, memory and time of every export format, for several structures in the maps of one network.
+
+A run of each structure is trained for a few steps, with the same settings, and served in each installed format by
+``phmrun export --compare``. Measurements on record are read; the same command continues an interrupted one.
+
+``python -m benchmarks.formats --config configs/nmt/multi30k-nine-epochs.yaml --steps 300 --threads 1``
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import phmrun
+from benchmarks.arguments import parser, start
+from phmrun.bench.serving import formats_of, serve_all
+from phmrun.cli import console, measuring
+from phmrun.engine.trained_model import open_run
+from phmrun.ledger import Run
+from phmrun.ledger.card import SERVING
+
+LAYERS: Mapping[str, Mapping[str, Any]] = {
+    "dense": {"layer": "dense"},
+    "phm n=4": {"layer": "phm", "n": 4},
+    "phm n=8": {"layer": "phm", "n": 8},
+    "monarch 1/4": {"layer": "monarch", "settings": {"layer.budget": "1/4"}},
+    "low-rank 1/4": {"layer": "low-rank", "settings": {"layer.budget": "1/4"}},
+    "kronecker 4": {"layer": "kronecker", "settings": {"layer.rank": 4}},
+}
+COLUMNS = ("network", "format", "bytes", "difference", "changed", "score", "MB", "ms, batch 1", "ms, batch 32")
+
+
+def measured(run: Run, split: str) -> list[dict[str, Any]]:
+    """Return the measurements of all installed formats of a run; those on record are not repeated."""
+    formats = formats_of(open_run(run))
+    record = run.bench()
+    if any("difference" not in record.get(f"{SERVING}{item.label}", {}) for item in formats):
+        run.add_bench(
+            {f"{SERVING}{item.format.label}": item.to_json() for item in serve_all(run, formats, split=split)}
+        )
+        record = run.bench()
+    return [record[f"{SERVING}{item.label}"] for item in formats]
+
+
+def row(network: str, entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the cells of a measured format, in the order of ``COLUMNS``; ``–`` is not measured."""
+
+    def shown(name: str, form: str, scale: float = 1.0) -> str:
+        """Return a formatted field, or ``–``."""
+        return "–" if entry.get(name) is None else format(entry[name] * scale, form)
+
+    cells = (shown("bytes", ",d"), shown("difference", ".0e"), shown("changed", ",d"), shown("score", ".2f"))
+    times = (shown("peak_memory", ".0f", 1e-6), shown("single_ms", ".1f"), shown("batch_ms", ".2f"))
+    return network, str(entry["label"]), *cells, *times
+
+
+def main() -> None:
+    """Train and measure; print the table, or JSON with ``--json``."""
+    options = parser(__doc__, repeats=1)
+    options.add_argument("--config", default="configs/nmt/demo.yaml", help="configuration of the translation runs")
+    options.add_argument("--steps", type=int, default=300, help="optimizer steps of each run")
+    options.add_argument("--split", default="test", help="split to decode and score")
+    options.add_argument("--runs-dir", type=Path, default=Path("runs"), help="directory of the runs")
+    options.add_argument("--layers", nargs="*", choices=list(LAYERS), default=list(LAYERS), help="structures")
+    args = options.parse_args()
+    machine = start(args)
+    results: dict[str, list[dict[str, Any]]] = {}
+    for name in args.layers:
+        layer = {"max_steps": args.steps, **LAYERS[name]}
+        run = phmrun.train("nmt", config=args.config, runs_dir=args.runs_dir, **layer)
+        results[name] = measured(run.run, args.split)
+    if args.json:
+        console.print_json({"machine": machine, "results": results})
+        return
+    measuring.print_machine(machine)
+    console.print_table(COLUMNS, [row(name, entry) for name, entries in results.items() for entry in entries])
+
+
+if __name__ == "__main__":
+    main()
