@@ -29,9 +29,14 @@ LAYERS: Mapping[str, Mapping[str, Any]] = {
 COLUMNS = ("network", "format", "bytes", "difference", "changed", "score", "MB", "ms, batch 1", "ms, batch 32")
 
 
-def measured(run: Run, split: str) -> list[dict[str, Any]]:
-    """Return the measurements of all installed formats of a run; those on record are not repeated."""
+def measured(run: Run, split: str, *, decode: bool = True) -> list[dict[str, Any]]:
+    """Return the measurements of all installed formats of a run; those on record are not repeated.
+
+    Without ``decode``, they are bytes and differences only, and are not kept.
+    """
     formats = formats_of(open_run(run))
+    if not decode:
+        return [item.to_json() for item in serve_all(run, formats, decode=False)]
     record = run.bench()
     if any("difference" not in record.get(f"{SERVING}{item.label}", {}) for item in formats):
         run.add_bench(
@@ -56,8 +61,9 @@ def row(network: str, entry: Mapping[str, Any]) -> tuple[str, ...]:
 def main() -> None:
     """Train and measure; print the table, or JSON with ``--json``."""
     options = parser(__doc__, repeats=1)
-    options.add_argument("--config", default="configs/nmt/demo.yaml", help="configuration of the translation runs")
+    options.add_argument("--config", nargs="+", default=["configs/nmt/demo.yaml"], help="configurations of the runs")
     options.add_argument("--steps", type=int, default=300, help="optimizer steps of each run")
+    options.add_argument("--bytes", action="store_true", help="only bytes and differences: no decoding")
     options.add_argument("--split", default="test", help="split to decode and score")
     options.add_argument("--runs-dir", type=Path, default=Path("runs"), help="directory of the runs")
     options.add_argument("--layers", nargs="*", choices=list(LAYERS), default=list(LAYERS), help="structures")
@@ -67,7 +73,7 @@ def main() -> None:
     for name in args.layers:
         layer = {"max_steps": args.steps, **LAYERS[name]}
         run = phmrun.train("nmt", config=args.config, runs_dir=args.runs_dir, **layer)
-        results[name] = measured(run.run, args.split)
+        results[name] = measured(run.run, args.split, decode=not args.bytes)
     if args.json:
         console.print_json({"machine": machine, "results": results})
         return

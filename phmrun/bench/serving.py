@@ -140,6 +140,7 @@ def serve_all(
     split: str = "test",
     plugins: Mapping[Path, str] | None = None,
     reference: Run | None = None,
+    decode: bool = True,
 ) -> list[Served]:
     """Export a run in several formats, and measure each in a new process.
 
@@ -152,6 +153,7 @@ def serve_all(
         split: Split to score.
         plugins: Plug-ins to load, by file.
         reference: Run of ``latency_ratio``; None: ``run``.
+        decode: False to measure only bytes and differences of outputs, without a process.
     """
     programs = ("torch-export",) if open_run(run).module.export_graph().parts else ("torch-export", "onnx")
     results: list[Served] = []
@@ -161,7 +163,7 @@ def serve_all(
             path, difference = written(run, item)
             size = sum(part.stat().st_size for part in _weights(path))
             served = Served(item, path, int(run.parameters()["total"]), size, difference)
-            if item.name not in programs:
+            if decode and item.name not in programs:
                 spawn, threads = multiprocessing.get_context("spawn"), torch.set_num_threads
                 arguments = (run.path, item, path, split, list(plugins or {}), (reference or run).path)
                 with ProcessPoolExecutor(1, mp_context=spawn, initializer=threads, initargs=(1,)) as pool:
