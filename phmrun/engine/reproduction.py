@@ -106,7 +106,8 @@ def reproduce(
         data_dirs: Folders with the run's own data files, found by checksum. Default: the paths in its config.
 
     Raises:
-        PhmrunError: The run is not done or ``directory`` is its own (exit 2), or data or code have changed (exit 3).
+        PhmrunError: The run is not done or ``directory`` is its own (exit 2). A file of the run is damaged, or data or
+            code have changed (exit 3).
     """
     if run.status.state is not State.DONE:
         raise PhmrunError(
@@ -116,6 +117,7 @@ def reproduce(
         )
     if (directory / run.id).resolve() == run.path.resolve():
         raise PhmrunError("the new run would take the place of the old one", where="--in", hint="Name another folder.")
+    run.manifest.check_all(without=("checkpoints",))  # before the training, which can take days
     config = _as_before(config_of(run), run.environment())
     config = with_files_below(config, run.data(), data_dirs) if data_dirs else with_absolute_paths(config)
     parent = _require_same(run, config, plugins or {})

@@ -49,6 +49,17 @@ def test_a_run_of_which_only_the_record_is_left(tmp_path, monkeypatch):
     assert [row.checkpoint for row in other.weights] == [LAST]
 
 
+@pytest.mark.parametrize("name", ["metrics.json", "history.jsonl"])
+def test_damaged_run_is_not_trained_again(name, tmp_path):
+    run = run_of(run_experiment(configured("sva", tmp_path / "corpus", SHORT), tmp_path / "runs"))
+    content = bytearray((run.path / name).read_bytes())
+    content[-20] ^= 1
+    (run.path / name).write_bytes(content)
+    with pytest.raises(PhmrunError, match=f"the run's chain is broken at {name}"):
+        reproduce(run, tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
 def _main(task):
     return {"nmt": "bleu", "style": "bleu", "parse": "las", "lm": "perplexity"}.get(task, "accuracy")
 
