@@ -21,14 +21,14 @@ INTERVAL = 5.0
 def progress(label: str, total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
     """Show progress on stderr; yield a function ``advance(amount)``.
 
-    On a terminal it is a bar, removed at the end; else a line every :data:`INTERVAL` seconds.
+    On a terminal it is a bar, removed at the end, none if ``total`` is 0; else a line every :data:`INTERVAL` seconds.
 
     Args:
         label: Name of the work, such as "encoding train".
         total: Total amount in ``unit``; None if unknown.
         unit: Unit of the amount: "sentences", "bytes".
     """
-    if sys.stderr.isatty() and _LOGGER.isEnabledFor(logging.INFO):
+    if total != 0 and sys.stderr.isatty() and _LOGGER.isEnabledFor(logging.INFO):
         from rich import progress as rich
         from rich.console import Console  # slow to import, and not needed in a log
 

@@ -14,6 +14,7 @@ import typer
 from phmrun.cli import console
 from phmrun.cli.options import Json, RunsDirectory
 from phmrun.errors import ExitCode, counted
+from phmrun.progress import waiting
 
 _MALICIOUS_LIGHTNING = ("2.6.2", "2.6.3")
 _LITTLE_SPACE = 2 * 2**30  # bytes: a few runs of the preset base with checkpoints
@@ -42,7 +43,8 @@ def doctor(runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> Non
 
     Warnings are no failure. If a check has failed, the exit code is that of the first one.
     """
-    checks = [*_packages(), *_extensions(), *_data(), *_machine(runs_dir)]
+    with waiting("preparing"):
+        checks = [*_packages(), *_extensions(), *_data(), *_machine(runs_dir)]
     failed = [check for check in checks if check.status == "failed"]
     if as_json:
         names = ("name", "status", "found", "advice")

@@ -1,6 +1,7 @@
 """``phmrun runs``: list, show, compare, reproduce, archive, unlock and remove runs."""
 
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -43,7 +44,7 @@ def list_runs(
 ) -> None:
     """List runs with state, layer, parameters, step and scores, then the trivial systems scored beside them.
 
-    Damaged runs are listed, too; their damage is printed on standard error.
+    A terminal shows a table for each task. Damaged runs are listed, too; their damage is printed on standard error.
 
     If none fits, a message on standard error names the runs that there are.
 
@@ -57,7 +58,6 @@ def list_runs(
         scores: Scores to show (default: each run's main score, and the one of --sort).
     """
     from phmrun.ledger import listing
-    from phmrun.results.baselines import listed_baselines
 
     all_runs = listing.list_runs(runs_dir)
     chosen = listing.sort(listing.select(all_runs, task=task, layer=layer, data=data, state=state), sort)
@@ -80,17 +80,35 @@ def list_runs(
         for name in shown:
             if name not in names:
                 raise unknown("score", name, names, where="--scores")
-    rows = []
-    for run in chosen:
-        step = run.status.step if run.status else None
-        figures = [run.score(name) for name in shown]
-        rows.append([run.id, run.state, run.network, run.about("parameters"), step, *figures])
-    rows += [[name, "", "", None, None, *values] for name, values in listed_baselines(chosen, shown)]
-    columns = ("run", "state", "layer", "parameters", "step", *shown)
-    console.print_table(columns, rows, drop=("step", "parameters", "state", "layer"))
+    for number, part in enumerate(_by_task(chosen) if console.stdout().is_terminal else [chosen]):
+        if number:
+            print()
+        _print_runs(part, [name for name in shown if any(run.score(name) is not None for run in part)])
     for run in chosen:
         if run.damage:
             console.stderr().print(f"{run.path}: {run.damage}", markup=False, soft_wrap=True)
+
+
+def _by_task(runs: Sequence["RecordedRun"]) -> list[list["RecordedRun"]]:
+    """Return runs in a list for each task, in the order of their first runs."""
+    groups: dict[object, list[RecordedRun]] = {}
+    for run in runs:
+        groups.setdefault(run.about("task"), []).append(run)
+    return list(groups.values())
+
+
+def _print_runs(runs: Sequence["RecordedRun"], scores: Sequence[str]) -> None:
+    """Print runs and their trivial systems as a table with these scores."""
+    from phmrun.results.baselines import listed_baselines
+
+    rows = []
+    for run in runs:
+        step = run.status.step if run.status else None
+        figures = [run.score(name) for name in scores]
+        rows.append([run.id, run.state, run.network, run.about("parameters"), step, *figures])
+    rows += [[name, "", "", None, None, *values] for name, values in listed_baselines(runs, scores)]
+    columns = ("run", "state", "layer", "parameters", "step", *scores)
+    console.print_table(columns, rows, drop=("step", "parameters", "state", "layer"))
 
 
 @app.command("show")

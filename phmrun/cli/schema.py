@@ -8,6 +8,7 @@ import typer
 from phmrun.cli import completion
 from phmrun.cli.options import Plugin
 from phmrun.errors import unknown
+from phmrun.progress import waiting
 from phmrun.registry import EMBEDDINGS, STRUCTURES, TASKS, load_plugins
 
 SWEEP = "sweep"
@@ -37,13 +38,14 @@ def schema(
         return
     if task not in TASKS:
         raise unknown("schema", task, [*TASKS.names(), SWEEP])
-    configuration = TASKS.get(task).load("schema")
-    from phmrun.config import Source, json_schema
-    from phmrun.config.layering import with_network_options
-    from phmrun.layers import options_of
+    with waiting("preparing"):
+        configuration = TASKS.get(task).load("schema")
+        from phmrun.config import Source, json_schema
+        from phmrun.config.layering import with_network_options
+        from phmrun.layers import options_of
 
-    if model:
-        configuration = with_network_options(configuration, [Source("--model", {"model": {"network": model}})])
-    structures = {name: options_of(name) for name in STRUCTURES.names()}
-    embeddings = {name: options_of(name, table=True) for name in EMBEDDINGS.names()}
+        if model:
+            configuration = with_network_options(configuration, [Source("--model", {"model": {"network": model}})])
+        structures = {name: options_of(name) for name in STRUCTURES.names()}
+        embeddings = {name: options_of(name, table=True) for name in EMBEDDINGS.names()}
     print(json.dumps(json_schema(configuration, structures, embeddings), indent=2, ensure_ascii=False, default=str))

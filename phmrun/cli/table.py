@@ -10,6 +10,7 @@ import typer
 from phmrun.cli import completion, console
 from phmrun.cli.options import DecidedSeeds, Horizons, Json, Plugin, RunsDirectory, horizons_of
 from phmrun.errors import PhmrunError, unknown
+from phmrun.progress import waiting
 from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def table(
 ) -> None:
     """Show a table of scores: mean ± standard deviation over seeds, verdicts, signatures.
 
-    Missing cells are –. CSV and JSON have one line or object per cell, with unrounded numbers.
+    Missing cells are –. A terminal shows a table for each task. CSV and JSON have one line or object per cell, with
+    unrounded numbers.
 
     Args:
         what: Sweep file, paper table's file, or runs (default: all finished runs).
@@ -81,12 +83,13 @@ def table(
     if agg not in AGGREGATES:
         raise unknown("aggregate", agg, AGGREGATES, where="--agg")
     load_plugins(plugin)
-    from phmrun.cli.sweep_output import tell_faults
-    from phmrun.results import render
-    from phmrun.results.baselines import baseline_rows
-    from phmrun.results.costs import require_cost
-    from phmrun.results.layout import lay_out, plain_rows
-    from phmrun.sweeps.results import Asked, view
+    with waiting("preparing"):
+        from phmrun.cli.sweep_output import tell_faults
+        from phmrun.results import render
+        from phmrun.results.baselines import baseline_rows
+        from phmrun.results.costs import require_cost
+        from phmrun.results.layout import lay_out, plain_rows
+        from phmrun.sweeps.results import Asked, view
 
     shown = [require_cost(name, "--costs") for name in _listed(costs)]
     front = None if pareto is None else require_cost(pareto, "--pareto")
@@ -97,6 +100,14 @@ def table(
     table = selection.table
     if paper and all(heading.published is None for heading in table.headings):
         raise PhmrunError("there are no published scores for these", where="--paper", hint="Name a paper table's file.")
+    if style is TableFormat.TEXT and not as_json:
+        for number, part in enumerate(selection.by_task(asked) if console.stdout().is_terminal else [selection]):
+            if number:
+                print()
+            differences = part.differences(margin) if significance else {}
+            _print(lay_out(part.table, agg, differences, paper=paper, costs=shown, front=front))
+        selection.require_runs(runs_dir)
+        return
     differences = selection.differences(margin) if significance else {}
     if as_json or style in (TableFormat.JSON, TableFormat.CSV):
         cells = plain_rows(table, differences)
@@ -109,12 +120,7 @@ def table(
             print(render.csv_cells(cells), end="", flush=True)
     else:
         laid = lay_out(table, agg, differences, paper=paper, costs=shown, front=front)
-        if style is TableFormat.TEXT:
-            _print(laid)
-        else:
-            print(
-                render.markdown_page(laid) if style is TableFormat.MD else render.latex_page(laid), end="", flush=True
-            )
+        print(render.markdown_page(laid) if style is TableFormat.MD else render.latex_page(laid), end="", flush=True)
     selection.require_runs(runs_dir)
 
 

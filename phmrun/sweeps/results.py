@@ -65,6 +65,17 @@ class View:
         unequal = withheld(self.table)
         return {place: looked for place, looked in self.looked.items() if place not in unequal}
 
+    def by_task(self, asked: Asked) -> list["View"]:
+        """Return a view for each task.
+
+        It is this view alone if there is one task, a paper's shape, a sequential design, or scores are asked for.
+        """
+        tasks = list(dict.fromkeys(entry.label("task") for entry in self.results.entries))
+        if len(tasks) < 2 or self.looked is not None or self.results.paper or asked.scores:
+            return [self]
+        parts = [self.results.select(task=task) for task in tasks]
+        return [replace(self, results=part, table=part.pivot(asked.rows, asked.columns)) for part in parts]
+
     def require_runs(self, runs_dir: Path) -> None:
         """Check that at least one cell has a run.
 

@@ -7,7 +7,10 @@ import shutil
 import subprocess
 
 import pytest
+from rich.console import Console
 
+from phmrun.cli import console
+from phmrun.cli.app import whole
 from phmrun.errors import ExitCode
 from phmrun.ledger import Run, State
 from phmrun.ledger.environment import DataRecord
@@ -209,3 +212,19 @@ def test_rows_are_compared_with_the_dense_row_of_as_many_steps(phmrun, runs_dir)
         ("50", "dense", None),
         ("50", "phm n=4", -9.0),
     ]
+
+
+def test_terminal_has_a_list_and_a_table_for_each_task(runs_dir, monkeypatch):
+    """The columns of one task do not push those of another off a screen of 80 columns."""
+    run = Run.create(runs_dir, "nmt-builtin-x-1-0123456789ae", "task: nmt\nseed: 1\ndata: {name: builtin}\n")
+    run.write_parameters({"total": 100})
+    run.update_metrics("test/bleu", {"value": 20.0, "signature": "bs:1000"})
+    run.set_state(State.DONE)
+    for arguments in (["runs", "list"], ["table"]):
+        screen = io.StringIO()
+        terminal = Console(file=screen, force_terminal=True, width=80, color_system=None)
+        monkeypatch.setattr(console, "stdout", lambda terminal=terminal: terminal)
+        whole()(args=[*arguments, "--runs-dir", str(runs_dir)], standalone_mode=False)
+        heads = [line for line in screen.getvalue().splitlines() if line.startswith(("run ", "layer "))]
+        assert len(heads) == 2
+        assert {("bleu" in head, "accuracy" in head) for head in heads} == {(True, False), (False, True)}
