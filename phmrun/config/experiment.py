@@ -93,7 +93,10 @@ class Experiment(Section):
 
     @property
     def structures(self) -> dict[str, Any]:
-        """Structures of a network as keyword arguments: ``layer``, ``embedding``, ``output``."""
+        """Structures of a network as keyword arguments, without ``maps``.
+
+        Keys: layer, embedding, output. Each value holds ``structure`` and its options.
+        """
         return {"layer": self.layer.arguments, "embedding": self.embedding.arguments, "output": self.output.arguments}
 
     def provenance_values(self) -> dict[str, tuple[Any, str]]:
@@ -228,7 +231,8 @@ def to_yaml(config: Section, comments: Mapping[str, str] | None = None) -> str:
 def _yaml_lines(values: Mapping[str, Any], prefix: str, comments: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield each line of YAML without its comment, and the comment or "".
 
-    ``prefix`` is the dotted key of the values with a final dot; its dots set the indentation.
+    ``prefix`` is the dotted key of the values with a final dot; its dots set the indentation. A comment is reduced to
+    one line: white space becomes single spaces, and control characters are escaped.
     """
     indent = "  " * prefix.count(".")
     for key, value in values.items():

@@ -63,7 +63,10 @@ class Question:
     over: Population = Population.SEEDS
 
     def design(self, rows: int) -> Design:
-        """Return the design for this number of systems beside the reference."""
+        """Return the design for this number of systems beside the reference.
+
+        It has the looks and the level, whatever the population.
+        """
         return Design(rows, self.looks, self.level)
 
 
@@ -131,10 +134,11 @@ def _first_decided(
     floors: Sequence[Sequence[float]],
     items: ItemVariance | None,
 ) -> Judgement:
-    """Return the judgement at the first deciding look, else the last.
+    """Return the judgement at the first deciding look, else that now.
 
-    Earlier looks take the first scores of both systems and no items; the last takes all scores and the items. Repeated
-    confidence intervals allow any stopping rule.
+    A look decides by one of :data:`DECIDED`; UNTRAINED does not. Of the looks that both sides have enough seeds for,
+    all except the largest take the first scores and no items. Instead of the largest, the judgement now takes all
+    scores and the items. Repeated confidence intervals allow any stopping rule.
     """
     looks = [look for look in question.looks if look <= min(len(scores), len(reference))]
     for look in looks[:-1]:
@@ -251,9 +255,9 @@ def _over_seeds(
 
 
 def _over_items(items: ItemVariance, design: Design) -> Difference:
-    """Return the difference over test items, at a single look.
+    """Return the difference of the mean scores, with its error over test items.
 
-    The runs at hand are fixed.
+    The runs at hand are fixed. The interval is Student's, with the items' degrees of freedom, for a single look.
     """
     value = fmean(items.scores[0]) - fmean(items.scores[1])
     error, freedom = error_and_freedom([(items.of_items, items.freedom)], items.freedom)
@@ -290,7 +294,8 @@ def _needed(
 ) -> int | None:
     """Return the fewest seeds likely to decide.
 
-    The result is ``None`` if that is unknown. They show the measured difference, or that it is within the margin.
+    They show the measured difference or, with a margin, that the system is not worse by the margin: the smaller of the
+    two numbers. The result is ``None`` if neither is known, see :func:`phmrun.statistics.welch.seeds_needed`.
     """
     gain = -shown.value if question.lower_is_better else shown.value
     targets = [abs(shown.value)]

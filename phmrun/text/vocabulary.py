@@ -248,8 +248,9 @@ def train_words(lines: Iterable[str], *, size: int, multiple_of: int = 1, min_fr
 def spaced(sentence: str, lowercase: bool, splitting: Splitting) -> str:
     """Return a sentence with single spaces between its words.
 
-    It is in lower case if ``lowercase``. "punctuation" also separates punctuation marks and English contractions, and
-    replaces the apostrophe ’ by '; "space" splits at white space only.
+    It is in lower case if ``lowercase``. "space" splits at white space only. "punctuation" also separates punctuation
+    marks and English contractions ("do n't", "it 's"), and replaces the apostrophe ’ by '. Hyphens between letters and
+    separators within numbers stay ("well-known", "1,000.5").
     """
     text = sentence.lower() if lowercase else sentence
     return " ".join(text.split() if splitting == "space" else _WORD.findall(text.replace("’", "'")))

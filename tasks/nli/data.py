@@ -32,7 +32,8 @@ GENRES = {"dev": "matched", "dev_mismatched": "mismatched"}
 def build_data(config: NLIExperiment, cache: Path) -> ClassificationData:
     """Build the data module of an experiment.
 
-    Prepared data are in ``cache``. With training pairs, it has a bag-of-words baseline.
+    Prepared data are in ``cache``. With training pairs, it has a bag-of-words baseline. With ``data.vectors``, words
+    have the pretrained vectors of that file.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
@@ -49,7 +50,9 @@ def corpus(config: NLIExperiment, cache: Path) -> ClassificationCorpus:
     """Return the pairs that a configuration names.
 
     They are built-in, the user's own, or a published dataset; ``data.reduced`` divides the latter's validation file. A
-    dataset without a test file is tested on both of its validation files, if it has two.
+    dataset without a test file is tested on both of its validation files, if it has two; these are the test set's
+    parts. The parts of the built-in test set are constructions seen and not seen in training. A published dataset has
+    its train, dev and test splits, and those of its further splits that are on this machine.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
@@ -161,7 +164,7 @@ def words_of_pair(premise: str, hypothesis: str) -> Iterator[str]:
     """Yield the features of a pair: "p:dog", "h:dog", "both:dog", "h-alone:dog".
 
     They are words of the premise, of the hypothesis, of both, and of the hypothesis only; each once, in lower case,
-    without attached punctuation, sorted within a kind.
+    sorted within a kind. Punctuation marks are words of their own: "p:.".
     """
     first, second = (set(spaced(text, True, "punctuation").split()) for text in (premise, hypothesis))
     for place, words in (("p", first), ("h", second), ("both", first & second), ("h-alone", second - first)):

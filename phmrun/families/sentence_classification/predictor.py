@@ -75,8 +75,9 @@ class SentenceClassifier:
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
         """Yield the label of each line and its probability, separated by a tab.
 
-        The probability has 4 decimals in the text, 6 in the values, which have the probabilities of all labels. Lines
-        are read in chunks, one by one if ``batch`` is 1.
+        The probability has 4 decimals in the text. The values have 6; their keys are prediction, probability and
+        probabilities (of all labels, by label). Lines are read in chunks of :data:`CHUNK`, or of a larger ``batch``;
+        one by one if ``batch`` is 1.
 
         Raises:
             PhmrunError: (exit 3) A line does not have the number of sentences of an item.
@@ -95,8 +96,10 @@ class SentenceClassifier:
         """Classify a split and score it.
 
         Returns:
-            Scores "accuracy" and "accuracy-<part>", and those of all baselines, such as "accuracy-of-majority".
-            Baselines whose package is not installed are left out with a note.
+            Scores "accuracy" and "accuracy-<part>", and those of all baselines, "accuracy-of-majority" always among
+            them. Baselines whose package is not installed are left out with a note. The predictions are lines
+            "predicted, probability, label, part", separated by tabs, in the split's order below a header. The samples
+            are the first items. The seconds are those of the network, without reading and baselines.
         """
         counts, left_out = Counter[LabelPair](), Counter[str]()
         baselines = {name: Counter[LabelPair]() for name in data.corpus.baselines}
@@ -149,7 +152,8 @@ class SentenceClassifier:
     def classify(self, items: Sequence[Sequence[str]]) -> Classified:
         """Return the probabilities of all labels for items, in their order.
 
-        An item is the sequence of its sentences.
+        An item is the sequence of its sentences; at least one item is required. Items are batched by length, longest
+        first.
         """
         sides = [
             [np.array(self.vocabulary.encode(text), dtype=np.int64) for text in side]

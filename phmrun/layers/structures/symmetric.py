@@ -37,9 +37,9 @@ class SymmetricForm:
         return x, vectors * diagonals if shift is None else torch.addcmul(shift, vectors, diagonals)
 
     def pairs(self, maps: Sequence["Symmetric"], x: Tensor, y: Tensor) -> Tensor:
-        """Return Σ_i w_i x_i y_i for each label.
+        """Return Σ_i w_i x_i y_i for each label, of vectors at equal positions.
 
-        See :meth:`phmrun.layers.structure.BilinearForm.pairs`.
+        Shapes: ``[…, d]`` twice ``-> […, labels]``. See :meth:`phmrun.layers.structure.BilinearForm.pairs`.
         """
         return F.linear(x * y, torch.stack([structure.diagonal for structure in maps]))
 
