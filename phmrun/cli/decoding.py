@@ -31,36 +31,27 @@ class DecodingOptions:
     """Options for using a trained run.
 
     The defaults are those of the run's configuration.
+
+    Attributes:
+        beam: Beam size, in hypotheses per sentence; 1: greedy (default: the run's).
+        alpha: Exponent α of the length penalty (default: the run's).
+        engine: Decoder: torch or ctranslate2 (default: the run's).
+        quantization: Quantization of --engine ctranslate2: none, int8, int8_float32, bfloat16, float16 (default: the
+            run's).
+        set_: Any key of the configuration's decoding section (`phmrun schema TASK`); may be repeated.
+        batch_size: Sentences per batch (default: the run's).
     """
 
-    beam: Annotated[
-        int | None, of_decoding(min=1, help="Beam size, in hypotheses per sentence; 1: greedy (default: the run's).")
-    ] = None
-    alpha: Annotated[
-        float | None, of_decoding(min=0, help="Exponent α of the length penalty (default: the run's).")
-    ] = None
-    engine: Annotated[str | None, of_decoding(help="Decoder: torch or ctranslate2 (default: the run's).")] = None
-    quantization: Annotated[
-        str | None,
-        of_decoding(
-            help="Quantization of --engine ctranslate2: none, int8, int8_float32, bfloat16, float16 (default: the "
-            "run's)."
-        ),
-    ] = None
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="decoding.KEY=VALUE",
-            help="Any key of the configuration's decoding section (`phmrun schema TASK`); may be repeated.",
-            rich_help_panel=CONFIG,
-        ),
-    ] = None
+    beam: Annotated[int | None, of_decoding(min=1)] = None
+    alpha: Annotated[float | None, of_decoding(min=0)] = None
+    engine: Annotated[str | None, of_decoding()] = None
+    quantization: Annotated[str | None, of_decoding()] = None
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="decoding.KEY=VALUE", rich_help_panel=CONFIG)] = (
+        None
+    )
     checkpoint: Checkpoint = None
     average: Average = None
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Sentences per batch (default: the run's).", rich_help_panel=HARDWARE)
-    ] = None
+    batch_size: Annotated[int | None, typer.Option(min=1, rich_help_panel=HARDWARE)] = None
     device: Device = "auto"
     plugin: Plugin = None
 

@@ -7,13 +7,13 @@ under ``Examples:`` are the epilog. Options of several verbs have their text whe
 import copy
 import inspect
 import re
-from collections.abc import Callable
-from typing import Annotated, Any, get_args, get_origin
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 import typer
 
-_SECTION = re.compile(r"^(Args|Examples?):\n((?: .*(?:\n|\Z)|\n(?= ))+)", re.MULTILINE)
-_ARGUMENT = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
+_SECTION = re.compile(r"^(Args|Attributes|Examples?):\n((?: .*(?:\n|\Z)|\n(?= ))+)", re.MULTILINE)
+_FIELD = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 
 
 class VerbGroup(typer.Typer):
@@ -26,36 +26,51 @@ class VerbGroup(typer.Typer):
         register = super().command
 
         def add(verb: Callable[..., Any]) -> Callable[..., Any]:
-            help_text, arguments, epilog = parse_docstring(verb.__doc__ or "")
-            register(name, **{"help": help_text, "epilog": epilog, **options})(_documented(verb, arguments))
+            shown = parse_docstring(verb.__doc__ or "")
+            register(name, **{"help": shown.help, "epilog": shown.epilog, **options})(_documented(verb, shown.texts))
             return verb
 
         return add
 
 
-def parse_docstring(docstring: str) -> tuple[str, dict[str, str], str | None]:
-    """Return the help, the text of each argument, and the epilog, which is ``None`` without examples."""
-    text = inspect.cleandoc(docstring)
-    sections = dict(_SECTION.findall(f"{text}\n"))
-    arguments = {name: " ".join(body.split()) for name, body in _ARGUMENT.findall(sections.pop("Args", ""))}
-    examples = [
-        "\n\n".join([f"{title}:", *(line.strip() for line in body.splitlines() if line.strip())])
+class VerbText(NamedTuple):
+    """Parts of a docstring."""
+
+    help: str
+    texts: dict[str, str]  # of arguments or attributes, by name
+    epilog: str | None  # examples; ``None`` without any
+
+
+def parse_docstring(docstring: str) -> VerbText:
+    """Return the text before the first section, the texts of arguments or attributes, and the examples."""
+    text = f"{inspect.cleandoc(docstring)}\n"
+    sections = dict(_SECTION.findall(text))
+    fields = sections.pop("Args", sections.pop("Attributes", ""))
+    texts = {name: " ".join(body.split()) for name, body in _FIELD.findall(fields)}
+    epilogs = [
+        "\n\n".join([f"{title}:", *map(str.strip, filter(str.strip, body.split("\n")))])
         for title, body in sections.items()
     ]
-    return _SECTION.sub("", f"{text}\n").strip(), arguments, next(iter(examples), None)
+    return VerbText(_SECTION.sub("", text).strip(), texts, next(iter(epilogs), None))
 
 
-def _documented(verb: Callable[..., Any], texts: dict[str, str]) -> Callable[..., Any]:
+def with_text(annotation: Any, text: str | None) -> Any:
+    """Return a parameter's annotation for Typer with a help text; unchanged if ``text`` is ``None``."""
+    if text is None:
+        return annotation
+    annotated = get_origin(annotation) is Annotated
+    kind, *infos = get_args(annotation) if annotated else (annotation,)
+    info = copy.copy(infos[0]) if infos else typer.Option()
+    info.help = text
+    return Annotated[kind, info]
+
+
+def _documented(verb: Callable[..., Any], texts: Mapping[str, str]) -> Callable[..., Any]:
     """Add the texts of options and arguments to a verb's signature, in place, and return the verb."""
     signature = inspect.signature(verb)
-    parameters = []
-    for parameter in signature.parameters.values():
-        if parameter.name in texts:
-            annotated = get_origin(parameter.annotation) is Annotated
-            kind, *infos = get_args(parameter.annotation) if annotated else (parameter.annotation,)
-            info = copy.copy(infos[0]) if infos else typer.Option()
-            info.help = texts[parameter.name]
-            parameter = parameter.replace(annotation=Annotated[kind, info])
-        parameters.append(parameter)
+    parameters = [
+        parameter.replace(annotation=with_text(parameter.annotation, texts.get(name)))
+        for name, parameter in signature.parameters.items()
+    ]
     verb.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return verb

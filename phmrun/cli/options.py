@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 import typer
 
 from phmrun.cli import completion
+from phmrun.cli.docstrings import parse_docstring, with_text
 from phmrun.errors import PhmrunError
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ class Flag(NamedTuple):
         name: Name of the parameter: ``max_steps`` is ``--max-steps``, ``set_`` is ``--set``.
         kind: Type of the value.
         key: Dotted configuration key that it sets; ``None``: no single key.
-        text: Help text.
         complete: Function that completes the value in a shell.
         metavar: Name of the value in ``--help``.
     """
@@ -41,7 +41,6 @@ class Flag(NamedTuple):
     name: str
     kind: Any
     key: str | None
-    text: str
     complete: Callable[..., Any] | None = None
     metavar: str | None = None
 
@@ -52,149 +51,67 @@ class Flag(NamedTuple):
 
     @property
     def annotation(self) -> Any:
-        """Annotation of the parameter for Typer.
-
-        Its type also allows None.
-        """
+        """Annotation of the parameter for Typer, without its text; its type also allows None."""
         shown = typer.Option(
-            self.option, help=self.text, rich_help_panel=self.panel, autocompletion=self.complete, metavar=self.metavar
+            self.option, rich_help_panel=self.panel, autocompletion=self.complete, metavar=self.metavar
         )
         return Annotated[self.kind | None, shown]
 
 
 _TABLE: Mapping[str, Sequence[tuple[Any, ...]]] = {
     LAYER: (
-        (
-            "layer",
-            str,
-            "layer.structure",
-            "Structure of the weight matrices inside the blocks, with options as in '{structure: phm, n: 4}' if needed "
-            "(`phmrun layers list`; default: dense).",
-            completion.layers,
-        ),
-        ("n", int, "layer.n", "Order n of --layer phm or hypercomplex: 1/n of the dense parameters."),
-        ("rank", int, "layer.rank", "Rank r of --layer low-rank, kronecker, monarch …"),
-        (
-            "budget",
-            str,
-            "layer.budget",
-            "Fraction of the dense parameters of --layer low-rank, monarch …: 1/4 or 0.25.",
-        ),
-        (
-            "embedding",
-            str,
-            "embedding.structure",
-            "Structure of the embedding tables, or an embedding such as define; options: --set embedding.n=4 "
-            "(default: dense).",
-            completion.embeddings,
-        ),
-        ("output", str, "output.structure", "Structure of the output layer (default: dense).", completion.layers),
-        (
-            "model",
-            str,
-            "model.network",
-            "Network, for tasks with several: transformer, lstm … (default: the task's).",
-            completion.networks,
-        ),
-        ("preset", str, "model.preset", "Size of the model: tiny (default), small, base.", completion.presets),
-        (
-            "plugin",
-            list[Path],
-            None,
-            "Python file that registers your own layers, tasks, metrics …; may be repeated.",
-            None,
-            "FILE",
-        ),
+        ("layer", str, "layer.structure", completion.layers),
+        ("n", int, "layer.n"),
+        ("rank", int, "layer.rank"),
+        ("budget", str, "layer.budget"),
+        ("embedding", str, "embedding.structure", completion.embeddings),
+        ("output", str, "output.structure", completion.layers),
+        ("model", str, "model.network", completion.networks),
+        ("preset", str, "model.preset", completion.presets),
+        ("plugin", list[Path], None, None, "FILE"),
     ),
     DATA: (
-        ("data", str, "data.name", "Dataset (`phmrun data list`; default: the built-in corpus).", completion.datasets),
-        ("train_src", str, "data.train_source", "Your training source file: one sentence per line, plain or .gz."),
-        ("train_tgt", str, "data.train_target", "Your training target file, parallel to --train-src."),
-        ("dev_src", str, "data.dev_source", "Your validation source file."),
-        ("dev_tgt", str, "data.dev_target", "Your validation target file."),
-        ("test_src", str, "data.test_source", "Your test source file."),
-        ("test_tgt", str, "data.test_target", "Your test target file."),
-        (
-            "prefix",
-            str,
-            "data.prefix",
-            "Common prefix of your parallel files: corpus/ for corpus/train.en, corpus/train.de, corpus/dev.en …",
-        ),
-        (
-            "train",
-            str,
-            "data.train",
-            "Your training file, for tasks with one file per split (`phmrun data formats TASK`).",
-            None,
-            "FILE",
-        ),
-        ("dev", str, "data.dev", "Your validation file.", None, "FILE"),
-        ("test", str, "data.test", "Your test file.", None, "FILE"),
-        (
-            "train_fraction",
-            str,
-            "data.train_fraction",
-            "Fraction of the training data to use: 1/4 (default: all).",
-        ),
-        ("source", str, "data.source", "Source language or style: en (default: the task's)."),
-        ("target", str, "data.target", "Target language or style: de (default: the task's)."),
+        ("data", str, "data.name", completion.datasets),
+        ("train_src", str, "data.train_source"),
+        ("train_tgt", str, "data.train_target"),
+        ("dev_src", str, "data.dev_source"),
+        ("dev_tgt", str, "data.dev_target"),
+        ("test_src", str, "data.test_source"),
+        ("test_tgt", str, "data.test_target"),
+        ("prefix", str, "data.prefix"),
+        ("train", str, "data.train", None, "FILE"),
+        ("dev", str, "data.dev", None, "FILE"),
+        ("test", str, "data.test", None, "FILE"),
+        ("train_fraction", str, "data.train_fraction"),
+        ("source", str, "data.source"),
+        ("target", str, "data.target"),
     ),
     OPTIMIZATION: (
-        ("seed", int, "seed", "Random seed (initialization, data order, dropout; default: 1)."),
-        ("max_steps", int, "training.max_steps", "Maximum number of optimizer steps (default: the task's)."),
-        ("max_epochs", int, "training.max_epochs", "Maximum number of epochs (default: no limit)."),
-        ("max_time", str, "training.max_time", "Time limit: HH:MM:SS, or a number of minutes (default: no limit)."),
-        ("lr", float, "training.optimizer.lr", "Peak learning rate (default: the task's)."),
-        (
-            "batch_size",
-            int,
-            "batch.size",
-            "Size of a micro-batch in target tokens, or in sentences with --set batch.unit=sentences (default: the "
-            "task's).",
-        ),
-        ("accumulate", int, "training.accumulate", "Micro-batches per optimizer step (default: 1)."),
-        ("precision", str, "training.precision", "Floating-point format: 32 (default), bf16-mixed, 16-mixed, 64 bits."),
+        ("seed", int, "seed"),
+        ("max_steps", int, "training.max_steps"),
+        ("max_epochs", int, "training.max_epochs"),
+        ("max_time", str, "training.max_time"),
+        ("lr", float, "training.optimizer.lr"),
+        ("batch_size", int, "batch.size"),
+        ("accumulate", int, "training.accumulate"),
+        ("precision", str, "training.precision"),
     ),
     CONFIG: (
-        (
-            "config",
-            list[str],
-            None,
-            "YAML file that overrides the task's defaults; may be repeated, later files override earlier ones.",
-            completion.configs,
-            "FILE",
-        ),
-        (
-            "set_",
-            list[str],
-            None,
-            "Any configuration key (`phmrun schema TASK`): --set model.dropout=0.3. Overrides --config; repeatable.",
-            completion.keys,
-            "KEY=VALUE",
-        ),
+        ("config", list[str], None, completion.configs, "FILE"),
+        ("set_", list[str], None, completion.keys, "KEY=VALUE"),
     ),
     HARDWARE: (
-        ("accelerator", str, "hardware.accelerator", "Accelerator: auto (default), cpu, gpu, cuda, mps, tpu."),
-        ("devices", str, "hardware.devices", 'Number of devices, a list such as "0,2", or auto: all (default: 1).'),
-        ("nodes", int, "hardware.nodes", "Number of machines (default: 1)."),
-        ("strategy", str, "hardware.strategy", "Lightning's strategy for several devices: auto (default), ddp …"),
-        ("workers", int, "hardware.workers", "Data-loading processes per training process (default: 0)."),
-        ("threads", int, "hardware.threads", "CPU threads for arithmetic; 0: all free cores (default: 0)."),
-        (
-            "deterministic",
-            bool,
-            "hardware.deterministic",
-            "Reject operations whose results vary between calls on a GPU.",
-        ),
+        ("accelerator", str, "hardware.accelerator"),
+        ("devices", str, "hardware.devices"),
+        ("nodes", int, "hardware.nodes"),
+        ("strategy", str, "hardware.strategy"),
+        ("workers", int, "hardware.workers"),
+        ("threads", int, "hardware.threads"),
+        ("deterministic", bool, "hardware.deterministic"),
     ),
     LOGGING: (
-        (
-            "wandb",
-            str,
-            "logging.wandb",
-            "Weights & Biases: offline, online, disabled (default: WANDB_MODE or offline).",
-        ),
-        ("wandb_project", str, "logging.project", "Weights & Biases project (default: phmrun)."),
+        ("wandb", str, "logging.wandb"),
+        ("wandb_project", str, "logging.project"),
     ),
 }
 FLAGS = tuple(Flag(panel, *row) for panel, rows in _TABLE.items() for row in rows)
@@ -203,7 +120,8 @@ FLAGS = tuple(Flag(panel, *row) for panel, rows in _TABLE.items() for row in row
 def spread(verb: Callable[..., None]) -> Callable[..., None]:
     """Return a verb with the fields of dataclass parameters as parameters.
 
-    All become keyword-only. The verb is called with instances of the dataclasses.
+    Texts of fields may be in the dataclass's docstring, under ``Attributes:``. All become keyword-only. The verb is
+    called with instances of the dataclasses.
     """
     hints = get_type_hints(verb, include_extras=True)
     groups = {name: hint for name, hint in hints.items() if isinstance(hint, type) and dataclasses.is_dataclass(hint)}
@@ -213,11 +131,12 @@ def spread(verb: Callable[..., None]) -> Callable[..., None]:
             parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[parameter.name]))
             continue
         group = groups[parameter.name]
-        fields = get_type_hints(group, include_extras=True)
+        fields, texts = get_type_hints(group, include_extras=True), parse_docstring(group.__doc__ or "").texts
         for field in dataclasses.fields(group):
             default = parameter.empty if field.default is dataclasses.MISSING else field.default
+            annotation = with_text(fields[field.name], texts.get(field.name))
             parameters.append(
-                inspect.Parameter(field.name, parameter.KEYWORD_ONLY, default=default, annotation=fields[field.name])
+                inspect.Parameter(field.name, parameter.KEYWORD_ONLY, default=default, annotation=annotation)
             )
 
     def spread_verb(**given: Any) -> None:
@@ -263,7 +182,55 @@ _Given = dataclasses.make_dataclass(
 
 
 class ExperimentOptions(_Given):  # type: ignore[misc, valid-type]
-    """Options of an experiment: ``task``, and a field for each of :data:`FLAGS`."""
+    """Options of an experiment: ``task``, and a field for each of :data:`FLAGS`.
+
+    Attributes:
+        layer: Structure of the weight matrices inside the blocks, with options as in '{structure: phm, n: 4}' if needed
+            (`phmrun layers list`; default: dense).
+        n: Order n of --layer phm or hypercomplex: 1/n of the dense parameters.
+        rank: Rank r of --layer low-rank, kronecker, monarch …
+        budget: Fraction of the dense parameters of --layer low-rank, monarch …: 1/4 or 0.25.
+        embedding: Structure of the embedding tables, or an embedding such as define; options: --set embedding.n=4
+            (default: dense).
+        output: Structure of the output layer (default: dense).
+        model: Network, for tasks with several: transformer, lstm … (default: the task's).
+        preset: Size of the model: tiny (default), small, base.
+        plugin: Python file that registers your own layers, tasks, metrics …; may be repeated.
+        data: Dataset (`phmrun data list`; default: the built-in corpus).
+        train_src: Your training source file: one sentence per line, plain or .gz.
+        train_tgt: Your training target file, parallel to --train-src.
+        dev_src: Your validation source file.
+        dev_tgt: Your validation target file.
+        test_src: Your test source file.
+        test_tgt: Your test target file.
+        prefix: Common prefix of your parallel files: corpus/ for corpus/train.en, corpus/train.de, corpus/dev.en …
+        train: Your training file, for tasks with one file per split (`phmrun data formats TASK`).
+        dev: Your validation file.
+        test: Your test file.
+        train_fraction: Fraction of the training data to use: 1/4 (default: all).
+        source: Source language or style: en (default: the task's).
+        target: Target language or style: de (default: the task's).
+        seed: Random seed (initialization, data order, dropout; default: 1).
+        max_steps: Maximum number of optimizer steps (default: the task's).
+        max_epochs: Maximum number of epochs (default: no limit).
+        max_time: Time limit: HH:MM:SS, or a number of minutes (default: no limit).
+        lr: Peak learning rate (default: the task's).
+        batch_size: Size of a micro-batch in target tokens, or in sentences with --set batch.unit=sentences (default:
+            the task's).
+        accumulate: Micro-batches per optimizer step (default: 1).
+        precision: Floating-point format: 32 (default), bf16-mixed, 16-mixed, 64 bits.
+        config: YAML file that overrides the task's defaults; may be repeated, later files override earlier ones.
+        set_: Any configuration key (`phmrun schema TASK`): --set model.dropout=0.3. Overrides --config; repeatable.
+        accelerator: Accelerator: auto (default), cpu, gpu, cuda, mps, tpu.
+        devices: Number of devices, a list such as "0,2", or auto: all (default: 1).
+        nodes: Number of machines (default: 1).
+        strategy: Lightning's strategy for several devices: auto (default), ddp …
+        workers: Data-loading processes per training process (default: 0).
+        threads: CPU threads for arithmetic; 0: all free cores (default: 0).
+        deterministic: Reject operations whose results vary between calls on a GPU.
+        wandb: Weights & Biases: offline, online, disabled (default: WANDB_MODE or offline).
+        wandb_project: Weights & Biases project (default: phmrun).
+    """
 
     def explicit(self) -> dict[str, tuple[str, Any]]:
         """Return (option, value) by configuration key, of options that are set.

@@ -16,14 +16,15 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*\b(?!-)")
 
 
 def texts(path: Path) -> Iterator[str]:
-    """String literals of a file; a placeholder is ``X``. Docstrings count only for verbs, whose help they are."""
+    """String literals of a file; a placeholder is ``X``. Docstrings count only below ``cli``, as help."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
     docstrings = {
         id(node.body[0].value)
         for node in ast.walk(tree)
         if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
-        if path.parent.name != "cli" or not isinstance(node, ast.FunctionDef)
+        if path.parent.name != "cli"
+        or not (isinstance(node, ast.FunctionDef) or getattr(node, "name", "").endswith("Options"))
     }
     inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):
