@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
+from matplotlib.figure import Figure
 from pydantic import AfterValidator, BaseModel
 
 from phmrun.errors import counted
@@ -16,7 +17,8 @@ from phmrun.report.document import Code, Document, Listing, Part, Picture, Text,
 from phmrun.results.baselines import baseline_rows
 from phmrun.results.costs import Point, points_of
 from phmrun.results.layout import lay_out
-from phmrun.results.table import Effect
+from phmrun.results.plots.sweeps import draw_effects
+from phmrun.results.table import Effect, Numbers
 from phmrun.results.verdicts import verdict_words
 from phmrun.statistics.verdict import Verdict
 from phmrun.sweeps.cell_status import CellState
@@ -77,6 +79,9 @@ class Answer:
         self.picture = file.with_name(PICTURE)
         self.compared = list(self._comparisons())
         self.points: list[Point] = points_of(self._table, 0)
+        self._trivial = baseline_rows(self._table)
+        # First score of each baseline by its name with its kind: "majority (floor)".
+        self.baselines = {row.label: value for row in self._trivial if (value := row.values[0]) is not None}
         self.floor = self._floor()
 
     def _name(self, row: int) -> str:
@@ -111,7 +116,7 @@ class Answer:
         76.40". Without a floor on record, the result is a dash.
         """
         lower = metric_of(self.score).lower_is_better
-        values = [(row.values[0], row.name) for row in baseline_rows(self._table) if row.is_floor]
+        values = [(row.values[0], row.name) for row in self._trivial if row.is_floor]
         ordered = sorted((value, name) for value, name in values if value is not None)
         if not ordered:
             return NONE
@@ -119,13 +124,29 @@ class Answer:
         return f"{name} {value:.2f}"
 
     @property
+    def _dense(self) -> Numbers | None:
+        """First score of the dense row; ``None`` without runs or a dense row."""
+        return next((f[0].numbers[0] for f in self._table.figures if f[0].entries and f[0].entries[0].dense), None)
+
+    def effects(self) -> Figure:
+        """Return the picture of the differences from dense in the score of the first comparison.
+
+        Baselines are in it if that is the first score.
+        """
+        score, dense = self.compared[0].score, self._dense
+        shown = [item.effect for item in self.compared if item.score == score]
+        if score != self.score or dense is None or dense.mean is None:
+            return draw_effects(shown, score)
+        mean = dense.mean
+        return draw_effects(shown, score, {name: value - mean for name, value in self.baselines.items()})
+
+    @property
     def reference(self) -> str:
         """First score of the dense row: "76.40 ± 0.31, 3 seeds".
 
         Without a deviation, "± …" is left out; without runs or a dense row, the text is a dash.
         """
-        dense = next((f[0] for f in self._table.figures if f[0].entries and f[0].entries[0].dense), None)
-        numbers = dense.numbers[0] if dense else None
+        numbers = self._dense
         if numbers is None or numbers.mean is None:
             return NONE
         deviation = "" if numbers.deviation is None else f" ± {numbers.deviation:.2f}"

@@ -19,7 +19,7 @@ from phmrun.report.answers import PAGE, Answer, SweepOfQuestion
 from phmrun.report.document import Code, Document, Links, Listing, Part, Picture, Section, Text, to_markdown
 from phmrun.results.long_table import restore_folder
 from phmrun.results.plots.canvas import save_figure
-from phmrun.results.plots.sweeps import draw_effects, draw_pareto
+from phmrun.results.plots.sweeps import draw_pareto
 from phmrun.sweeps.file import load_sweep
 
 QUESTIONS, SWEEP, SIZES = "questions.yaml", "sweep.yaml", "sizes.svg"
@@ -97,7 +97,7 @@ def page_of(folder: Path) -> Page:
             for question in asked.questions
             for sweep in question.sweeps
         }
-        pictures = {answer.picture: _effects(answer) for answer in answers.values() if answer.compared}
+        pictures = {answer.picture: answer.effects() for answer in answers.values() if answer.compared}
         sections = _matrix(asked.matrix, answers, folder, pictures) if asked.matrix else []
     if asked.longer:
         sections.append(Section("What changes with longer training?", [Text(asked.longer)]))
@@ -201,7 +201,7 @@ def _matrix(matrix: Matrix, answers: Mapping[str, Answer], folder: Path, picture
     for column, answer in zip(matrix.columns, its, strict=True):
         if len(answer.points) > 1:
             path = folder / column.sweep / SIZES
-            pictures[path] = draw_pareto(answer.points, answer.score)
+            pictures[path] = draw_pareto(answer.points, answer.score, baselines=answer.baselines)
             drawn.append(Picture(path, f"{column.name}: {answer.score} by parameters", path.as_posix()))
     return [Section(matrix.question, parts), Section("Scores by size", drawn)]
 
@@ -225,15 +225,6 @@ def _question(question: Question, answers: Mapping[str, Answer], folder: Path) -
     if question.missing:
         parts.append(Text(f"Missing: {question.missing}"))
     return parts
-
-
-def _effects(answer: Answer) -> Figure:
-    """Draw a sweep's differences from dense in one score.
-
-    The score is that of the first comparison.
-    """
-    score = answer.compared[0].score
-    return draw_effects([item.effect for item in answer.compared if item.score == score], score)
 
 
 def save_pictures(page: Page) -> None:

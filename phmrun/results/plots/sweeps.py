@@ -95,12 +95,18 @@ def short(value: float) -> str:
     return f"{value:g}"
 
 
-def draw_effects(effects: Sequence[Effect], score: str) -> Figure:
+def draw_effects(
+    effects: Sequence[Effect], score: str, baselines: Mapping[str, float] = MappingProxyType({})
+) -> Figure:
     """Return a figure of each row's difference from dense with its interval.
 
-    Points of significantly different rows are filled.
+    Points of significantly different rows are filled. Baselines, the difference of a trivial system from dense by its
+    name, are crosses in rows below; one more than twice as far from 0 as any interval is a triangle at that distance.
     """
-    labels = [fill(words(f"{effect.label} ({effect.seeds}\u00a0seeds)"), LONGEST) for effect in effects]
+    names = [f"{effect.label} ({effect.seeds}\u00a0seeds)" for effect in effects]
+    names += [f"{name}: {value:+.2f}" for name, value in baselines.items()]
+    reach = 2 * max(abs(end) for effect in effects for end in (effect.low, effect.high))
+    labels = [fill(words(name), LONGEST) for name in names]
     figure = new_figure(7.0, 1.3 + sum(0.16 + 0.16 * len(label.splitlines()) for label in labels))
     axes = figure.subplots()
     axes.axvline(0.0, color=PALETTE[7], linewidth=1.0)
@@ -108,9 +114,12 @@ def draw_effects(effects: Sequence[Effect], score: str) -> Figure:
         axes.plot([effect.low, effect.high], [place, place], color=PALETTE[0], linewidth=1.8)
         face = PALETTE[0] if effect.different else "white"
         axes.plot(effect.value, place, "o", color=PALETTE[0], markerfacecolor=face)
-    axes.set_yticks(range(len(effects)), labels)
+    for place, value in enumerate(baselines.values(), start=len(effects)):
+        mark = "x" if abs(value) <= reach else "<" if value < 0 else ">"
+        axes.plot(max(-reach, min(reach, value)), place, mark, color=PALETTE[7])
+    axes.set_yticks(range(len(labels)), labels)
     axes.invert_yaxis()
-    axes.set_ylim(len(effects) - 0.4, -0.6)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.tick_params(labelsize=8)
     axes.set_xlabel(f"{title(score)}, minus dense, with 95 % intervals\nfilled: decided to be different", fontsize=9)
     axes.grid(axis="x", alpha=0.3)
