@@ -93,7 +93,8 @@ def layer_of(name: str, options: Mapping[str, Any], scope: str = "layer") -> Lay
     """
     if name in EMBEDDINGS and name not in STRUCTURES:
         what = f"{name!r} has no weight matrix that trained vectors could be fitted to"
-        raise PhmrunError(what, where=f"--{scope}", valid=STRUCTURES.names())
+        valid = [structure for structure in STRUCTURES.names() if not STRUCTURES.get(structure).adapter]
+        raise PhmrunError(what, where=f"--{scope}", valid=valid)
     defaults = {option.name: option.default for option in options_of(name)}
     for option in options:
         if option not in defaults:
@@ -132,10 +133,10 @@ def make_plan(
         PhmrunError: (exit 2) No map, or no table of a named part, can have its structure; the budget is too small or
             lacks calibration batches; or the data have another vocabulary. Sizes are checked before the fit.
     """
-    if trained.config.adapts or STRUCTURES.get(layer.structure).adapter:
+    tables = tables or {}
+    if trained.config.adapts or any(STRUCTURES.get(item.structure).adapter for item in (layer, *tables.values())):
         what = "updates of frozen weights are no compression, and a run that has them cannot be compressed"
         raise PhmrunError(what, where=trained.run.id, hint=f"Update it: phmrun train … --extend {trained.run.id}")
-    tables = tables or {}
     module = trained.module.eval()
     present = structures_of(module.network)
     dense = {
@@ -333,7 +334,7 @@ def _room(
         budget: Share of the parameters to keep.
         budget_of: Whole of the share.
         total: Parameters of the network.
-        tables: Named parts; if there is none, the error recommends ``--embedding``.
+        tables: Named parts. If there is none and the whole is the model, the error recommends ``--embedding``.
 
     Raises:
         PhmrunError: (exit 2) The smallest candidates exceed the budget; the hint names the smallest possible budget.
@@ -349,7 +350,8 @@ def _room(
         if budget_of == "maps":
             what = f"the smallest structures of all maps need {smallest / whole:.1%} of the dense parameters"
         enough = f"--budget {math.ceil(1000 * (smallest + kept) / whole) / 1000}"
-        more = "" if tables else "; --embedding low-rank also replaces the tables, which stay as they are"
+        more = "; --embedding low-rank also replaces the tables, which stay as they are"
+        more = "" if tables or budget_of == "maps" else more
         raise PhmrunError(what, where="--budget", hint=f"Use {enough} or more{more}.")
     return most
 

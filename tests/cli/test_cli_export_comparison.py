@@ -25,6 +25,8 @@ class Here(ThreadPoolExecutor):
 @pytest.mark.parametrize("task", ["sva", "nli", "parse", "lm"])
 def test_the_command_compares_the_formats_of_tasks_without_a_search(task, phmrun, tmp_path, monkeypatch):
     monkeypatch.setattr(serving, "ProcessPoolExecutor", Here)
+    for name, value in (("SINGLE", 1), ("ROUNDS", 1), ("BATCHES", (1, 2))):
+        monkeypatch.setattr(serving, name, value)
     monkeypatch.setattr(serving, "formats_of", lambda trained: [item for item in all_of(trained) if item.label in SOME])
     settings = {"training": {"max_steps": 2}, "layer": {"structure": "low-rank", "budget": "1/2"}}
     run = run_of(run_experiment(configured(task, tmp_path / "corpus", settings), tmp_path / "runs"))

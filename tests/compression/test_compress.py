@@ -122,10 +122,17 @@ def test_what_cannot_be_is_said(parent):
     trained, _ = parent
     with pytest.raises(PhmrunError, match=r"no map of the run fits the layer 'phm': .*7"):
         make_plan(trained, layer_of("phm", {"n": 7}), budget=None, batches=0, fixed=True)
-    with pytest.raises(PhmrunError, match="smallest structures"):
+    with pytest.raises(PhmrunError, match="smallest structures") as error:
         make_plan(trained, layer_of("phm", {"n": 2}), budget=Fraction(1, 50), batches=1, fixed=True, budget_of="maps")
+    assert "--embedding" not in str(error.value.hint)  # tables do not help a budget of the maps
     with pytest.raises(PhmrunError, match="option"):
         layer_of("phm", {"rank": 3})
+    with pytest.raises(PhmrunError, match="no weight matrix") as error:
+        layer_of("projective", {}, "embedding")
+    assert "added" not in error.value.valid
+    adapted = {"embedding": layer_of("added", {})}
+    with pytest.raises(PhmrunError, match="no compression"):
+        make_plan(trained, layer_of("phm", {}), budget=None, batches=0, fixed=True, tables=adapted)
 
 
 def test_budget_counts_the_whole_model(parent):
