@@ -127,7 +127,7 @@ def register() -> tuple[type[Any], type[Any]]:
         from transformers.quantizers.auto import register_quantization_config, register_quantizer
         from transformers.utils.quantization_config import QuantizationConfigMixin
     except ImportError as error:
-        hint = 'Run: pip install "phmrun[transformers]"'
+        hint = 'Run: pip install "phmrun[bench]"'
         raise PhmrunError("the package 'transformers' is not installed, or too old", hint=hint) from error
 
     @register_quantization_config(METHOD)

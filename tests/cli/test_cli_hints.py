@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,6 +69,13 @@ def test_every_command_in_a_text_has_a_verb_and_options_that_exist(path):
             accepted |= set().union(*(options for name, options in VERBS.items() if name.startswith(f"{verb} ")))
             missing = set(OPTION.findall(rest)) - accepted
             assert not missing, f"`phmrun {verb}` has no {', '.join(missing)}: {text}"
+
+
+def test_every_extra_in_a_text_exists():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for path in FILES:
+        named = {name for text in texts(path) for name in re.findall(r"phmrun\[([a-z0-9-]+)\]", text)}
+        assert named <= project["optional-dependencies"].keys(), path
 
 
 @pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(ROOT)) for path in FILES])
