@@ -96,6 +96,7 @@ class History:
             OSError: The row cannot be written, for example on a full disk; the file's whole rows are unchanged.
         """
         line = to_line(row).encode("utf-8")
+        self.before_writing()  # before a directory that was moved is created again
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab+", buffering=0) as handle:
             self.before_writing()  # after opening: a process that takes the run over replaces the file

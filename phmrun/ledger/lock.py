@@ -164,7 +164,13 @@ class Lock:
         """
         if self.lost:
             lock_file = _read(self.path)
-            by = f"process {lock_file.holder.pid} on {lock_file.holder.host}" if lock_file else "an unknown process"
+            if lock_file is None:
+                raise PhmrunError(
+                    f"{self.purpose} was moved or removed while this process wrote into it: the lock is gone",
+                    where=str(self.path.parent),
+                    hint="Move the directory back, and give the same command again; it continues.",
+                )
+            by = f"process {lock_file.holder.pid} on {lock_file.holder.host}"
             raise PhmrunError(
                 f"{self.purpose} was taken over by {by}: this process wrote no heartbeat in time, and stops",
                 hint="It writes nothing more; the other process continues from the last checkpoint.",

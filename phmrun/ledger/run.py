@@ -430,13 +430,15 @@ class Run:
         """Read the stored status.
 
         Raises:
-            PhmrunError: (exit 3) The file is missing, damaged, or has a wrong checksum.
+            PhmrunError: (exit 3) The file is missing, damaged, or has a wrong checksum. (exit 2) This process holds the
+                run's lock, and it was lost or moved.
         """
         try:
             content = read_regular(self.status_path)
             self.manifest.check(self.status_path, content)
             return Status.from_json(parse_json(content))
         except FileNotFoundError as error:
+            self.require_lock()  # the directory may have been moved
             raise PhmrunError(f"{STATUS} is missing", where=str(self.path), hint=_ANEW, code=ExitCode.DATA) from error
         except (OSError, ValueError, TypeError) as error:
             what = f"this is not a status: {reason_of(error)}"

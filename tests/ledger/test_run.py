@@ -199,6 +199,18 @@ def test_imports_neither_torch_nor_wandb() -> None:
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+def test_run_that_is_moved_while_it_trains_says_so_and_is_not_begun_anew(tmp_path):
+    run = Run.create(tmp_path, "toy-lost-dense-1-0123456789ab", "task: toy\n")
+    with run.lock():
+        run.set_state(State.RUNNING)
+        run.path.rename(tmp_path / "moved")
+        for write in (lambda: run.history.append({"step": 1}), lambda: run.set_state(State.FAILED)):
+            with pytest.raises(PhmrunError, match="was moved or removed") as caught:
+                write()
+            assert "Move the directory back" in str(caught.value.hint)
+    assert not run.path.exists()
+
+
 def test_removing_a_linked_run_removes_the_link_alone(tmp_path):
     run = Run.create(tmp_path / "elsewhere", "toy-lost-dense-1-0123456789ab", "task: toy\n")
     runs = tmp_path / "runs"
