@@ -143,9 +143,10 @@ def _least_width(texts: Sequence[str], place: int) -> int:
 
 
 def _fitting(heads: Sequence[str], least: Sequence[int], width: int, drop: Sequence[str]) -> list[int]:
-    """Return the places of the columns that fit into ``width``, in order; at least the first.
+    """Return the places of the columns that fit, in order.
 
-    Dropped until they fit: the columns named in ``drop``, in its order, then others from the right.
+    The width is in characters. Columns are dropped until they fit: those named in ``drop``, in its order, then others
+    from the right. The first column is kept.
     """
     kept = list(range(len(heads)))
     candidates = [heads.index(name) for name in drop if name in heads]

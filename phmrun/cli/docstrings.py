@@ -22,7 +22,11 @@ class VerbGroup(typer.Typer):
     def command(  # type: ignore[override]
         self, name: str | None = None, **options: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Return a decorator that adds a verb, and returns it unchanged; options are those of Typer."""
+        """Return a decorator that adds a verb.
+
+        The decorator returns the verb unchanged. Options are those of Typer; they override help and epilog of the
+        docstring.
+        """
         register = super().command
 
         def add(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,7 +46,10 @@ class VerbText(NamedTuple):
 
 
 def parse_docstring(docstring: str) -> VerbText:
-    """Return the text before the first section, the texts of arguments or attributes, and the examples."""
+    """Return help, texts of arguments or attributes, and examples.
+
+    The help is the docstring without these sections.
+    """
     text = f"{inspect.cleandoc(docstring)}\n"
     sections = dict(_SECTION.findall(text))
     fields = sections.pop("Args", sections.pop("Attributes", ""))
@@ -66,7 +73,10 @@ def with_text(annotation: Any, text: str | None) -> Any:
 
 
 def _documented(verb: Callable[..., Any], texts: Mapping[str, str]) -> Callable[..., Any]:
-    """Add the texts of options and arguments to a verb's signature, in place, and return the verb."""
+    """Add the texts of options and arguments to a verb.
+
+    Its signature is changed in place; parameters without a text keep theirs. The verb is returned.
+    """
     signature = inspect.signature(verb)
     parameters = [
         parameter.replace(annotation=with_text(parameter.annotation, texts.get(name)))

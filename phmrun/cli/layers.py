@@ -94,7 +94,9 @@ def show_layer(
 def _facts(name: str) -> dict[str, Any]:
     """Return the facts of a structure or embedding, with an example matrix.
 
-    The example is None for embeddings, and for structures that do not fit its sizes.
+    Keys: name, makes ("matrix" or "embedding"), formula, count_formula, constraint, source, example. The example has
+    out_features, in_features, parameters and multiplications (per token). It is None for embeddings, and for
+    structures that do not fit its sizes.
 
     Raises:
         PhmrunError: The name is unknown.

@@ -38,7 +38,10 @@ def add_plugin_panel(command: Any, words: Sequence[str]) -> None:
 
 
 def _parameters(rows: Iterable[Row]) -> list[Any]:
-    """Return rows as parameters of a command, of which only the help is used."""
+    """Return rows as parameters of a command, in order.
+
+    Only their help is used.
+    """
 
     def shown(**values: Any) -> None:
         """Do nothing; only the signature is read."""
@@ -59,7 +62,11 @@ def _parameters(rows: Iterable[Row]) -> list[Any]:
 
 
 def _rows(task: str) -> Iterator[Row]:
-    """Yield a row for each name of a plug-in that the task can use, and for each of its options."""
+    """Yield the rows of a task's plug-ins: (option, value, text).
+
+    There is one for each name of a plug-in that the task can use, followed by one for each of its own options. Data
+    sets of other tasks are left out, as are options that all networks have.
+    """
     from phmrun.layers import options_of
 
     schema = TASKS.get(task).load("schema")
@@ -85,7 +92,7 @@ def _rows(task: str) -> Iterator[Row]:
 
 
 def _registered_keys(section: type[Section], prefix: str = "") -> Iterator[tuple[str, Registry]]:
-    """Yield each dotted key of a section whose value is a name in a registry.
+    """Yield dotted keys whose values are names, with their registries.
 
     Embedding and output are left out, because structures are valid there as in ``layer``.
     """

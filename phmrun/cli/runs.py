@@ -195,6 +195,7 @@ def _print(run: "RecordedRun", changed: dict[str, Any] | None) -> None:
 def _state(run: "RecordedRun") -> list[tuple[str, Any]]:
     """Return rows (name, value) of the state of a run.
 
+    In this order: directory, task, data, network, seed, state, held by, step, training time, started, updated, ended.
     Rows without a value are left out. A damaged run has directory and state only.
     """
     from phmrun.ledger.card import duration

@@ -62,10 +62,11 @@ def show(plan: Plan, statuses: Sequence[CellStatus], slots: int, as_json: bool) 
 
 
 def facts(plan: Plan, statuses: Sequence[CellStatus], slots: int) -> dict[str, Any]:
-    """Return the plan, the states of all cells and the remaining seconds, for JSON.
+    """Return plan, states and remaining seconds of a sweep, for JSON.
 
-    Keys: "sweep", "title", "cells", "counts" by state, and "seconds_left", None if it cannot be estimated. ``slots`` is
-    the number of parallel runs.
+    Keys: sweep, title, cells, counts (by state), and seconds_left, None if it cannot be estimated. A cell has at
+    (values by key), run_id, state, reason, parameters, parameters_are_exact and metrics, empty without a run. ``slots``
+    is the number of parallel runs.
     """
     cells = [
         {

@@ -198,8 +198,9 @@ class Answer:
     def _parts(self) -> Iterator[Part]:
         """Yield the parts of the page below its opening.
 
-        The picture is left out without intervals, and the table of verdicts without comparisons. Last is the command
-        that runs the sweep: with ``--until-decided`` if the question has a maximum of seeds, else with its seeds.
+        In this order: scores, picture of differences, verdicts, withdrawn verdicts, notes, environments, runs. The
+        picture is left out without intervals, and the table of verdicts without comparisons. Last is the command that
+        runs the sweep: with ``--until-decided`` if the question has a maximum of seeds, else with its seeds.
         """
         laid = lay_out(self._table, "mean±std", self._differences, paper=False, costs=self._asked.costs)
         yield Listing(laid.columns, laid.rows)

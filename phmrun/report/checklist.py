@@ -51,8 +51,8 @@ class Filled(NamedTuple):
 def fill(name: str, plan: Plan, statuses: Sequence[CellStatus], tuned: Sequence[Tuned] = ()) -> list[Filled]:
     """Answer the items of one of :data:`CHECKLISTS`.
 
-    The answers are from the records of finished runs. An answer joins its records with "; "; it is empty without a
-    record.
+    The items are in the checklist's order. The answers are from the records of finished runs. An answer joins its
+    records with "; "; it is empty without a record.
 
     Raises:
         KeyError: There is no such checklist.
@@ -95,8 +95,8 @@ def _lines(lines: Iterable[str]) -> str:
 def _of_runs(done: Sequence[tuple[str, RecordedRun]], segments: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the records of the finished runs, as texts by name.
 
-    They are machines, times, budget, parameters, validation and test scores, metrics' signatures, and packages. Unknown
-    ones are empty.
+    Keys: machines, times (means by row), budget, parameters, validation (the test score, too), metrics (their
+    signatures), packages. Unknown ones are empty.
     """
     times = [(label, run.status.seconds) for label, run in done if run.status]
     counts = [(label, run.about("parameters")) for label, run in done]
@@ -132,7 +132,7 @@ def _of_settings(
 ) -> dict[str, str]:
     """Return the records of the settings, as texts by name.
 
-    They are search, settings, trials and spread. ``search`` says so if nothing was tuned; ``spread`` is empty unless a
+    Keys: search, settings, trials, spread. ``search`` says so if nothing was tuned; ``spread`` is empty unless a
     row has several seeds.
     """
     search = []
@@ -196,8 +196,8 @@ def _settings(config: Experiment) -> list[str]:
 def _of_data(statuses: Sequence[CellStatus], done: Sequence[tuple[str, RecordedRun]]) -> dict[str, str]:
     """Return the records of the data, as texts by name.
 
-    Statistics and splits are from the runs; creators, licences, documentation and downloads from the catalogue, empty
-    for data that are not in it.
+    Keys: statistics, splits, creators, licences, documentation, downloads. The first two are from the runs, the others
+    from the catalogue, empty for data that are not in it.
     """
     counts, checksums = [], []
     for _, run in done:

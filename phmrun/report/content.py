@@ -31,8 +31,9 @@ def write_report(
 ) -> list[Path]:
     """Write the report as HTML and Markdown with its pictures.
 
-    Return the written files. Sections: results, pictures (if any), runs with faults of cells, settings, environment,
-    and the command to reproduce them. It begins with counts of cells by state, time of training, and date.
+    Return the written files: HTML, Markdown, then pictures. Sections: results, pictures (if any), runs with faults of
+    cells, settings, environment, and the command to reproduce them. It begins with counts of cells by state, time of
+    training, and date.
 
     Args:
         plan: Plan of the sweep.

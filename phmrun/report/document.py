@@ -128,7 +128,7 @@ def to_markdown(document: Document) -> str:
 def write(document: Document, path: Path) -> list[Path]:
     """Write the page as HTML, and as Markdown with the ending ``.md``.
 
-    Return both paths. Existing files are replaced.
+    Return both paths in this order. Existing files are replaced.
     """
     texts = {path: to_html(document), path.with_suffix(".md"): to_markdown(document)}
     for file, text in texts.items():

@@ -34,7 +34,8 @@ class BaselineRow:
 def baseline_rows(table: ResultTable) -> list[BaselineRow]:
     """Return the baselines scored beside a table's runs, floors first.
 
-    A baseline is a floor if it is one for the first score of any column.
+    A baseline is a floor if it is one for the first score of any column. Floors and others each are in the order of
+    the columns that have them.
     """
     columns = [_of_column(table, column) for column in range(len(table.headings))]
     names = dict.fromkeys(name for scores in columns for name in scores)

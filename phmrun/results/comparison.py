@@ -40,7 +40,7 @@ def differences(
         baseline: Values by key of the baseline cells; the dense ones if not given.
 
     Returns:
-        Comparisons by row and column.
+        Comparisons by place (row, column). Those with one dense cell are together, in the order of rows, then columns.
     """
     groups: dict[tuple[str, int], tuple[Figure, dict[Place, Figure]]] = {}
     listed = list(pairs(table, baseline))
@@ -198,7 +198,8 @@ def _item_variance(row: Scored, reference: Scored, score: str, reader: RunItems)
 def pairs(table: ResultTable, baseline: Mapping[str, Any] | None = None) -> Iterator[tuple[Place, Figure, Figure, str]]:
     """Yield place, cell, baseline cell, and score.
 
-    Cells without a baseline of their training length are left out.
+    Cells are in the order of rows, then columns. The baseline is the nearest one of the cell's training length; cells
+    without one are left out. The score is the first of the column.
     """
     for place, figure, candidates, score in _candidates(table, baseline):
         alike = (other for other in candidates if other.lengths == figure.lengths)

@@ -58,9 +58,9 @@ def cost_of(entries: Iterable[HasRun], name: str) -> float | None:
 
 
 def cost_texts(entries: Sequence[HasRun], names: Sequence[str]) -> list[str]:
-    """Return the texts of costs, each the mean over runs.
+    """Return the texts of the named costs, in order.
 
-    Costs that are not on record are "–".
+    Each is the mean over the runs that have it on record; without any it is "–".
     """
     amounts = [(name, cost_of(entries, name)) for name in names]
     return [MISSING if amount is None else COSTS[name].shown(amount) for name, amount in amounts]
@@ -80,7 +80,8 @@ def require_cost(name: str, where: str) -> str:
 def points_of(table: ResultTable, column: int, cost: str = "parameters") -> list[Point]:
     """Return a table's rows that have a cost and a score in a column.
 
-    The column's first score counts. Points are labeled by the keys that differ between rows, or by all in a single row.
+    The points are in the order of rows. The column's first score counts. Points are labeled by the keys that differ
+    between rows, or by all in a single row.
     """
     points = []
     telling = [len({labels[place] for labels in table.rows}) > 1 for place in range(len(table.keys))]

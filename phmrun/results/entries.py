@@ -163,7 +163,7 @@ def entry_of_run(run: RecordedRun, options_of: OptionsOf | None = None) -> Entry
 def settings_of(config: Experiment) -> dict[str, Any]:
     """Return the settings that identify an experiment.
 
-    They are by dotted key, without its seed.
+    Keys: task, and the dotted keys that the run id depends on, except the seed.
     """
     values = semantic_values(config)
     values.pop(SEED, None)
@@ -173,7 +173,8 @@ def settings_of(config: Experiment) -> dict[str, Any]:
 def recorded_marks(run: RecordedRun) -> dict[str, str]:
     """Return the recorded checksums of a run's data and plug-ins.
 
-    Plug-ins are the run's copies. Plug-ins are hashed now. The result is empty if no checksums are on record, as for
+    Keys: those of the run's record, and "plugin FILE" for each of the run's copies of plug-ins, which are hashed now.
+    The result is empty if no checksums are on record, as for
     early releases, or if they cannot be read.
     """
     try:
@@ -266,7 +267,7 @@ def not_seeds(entries: Sequence[Entry], where: str | None = None) -> PhmrunError
 def _differing(entries: Sequence[Entry]) -> list[str]:
     """Return the keys at which identities differ.
 
-    Checksums of data count as "data".
+    If checksums of data differ, "data" comes first, before the checksums' own keys.
     """
     identities = [json.loads(text) for text in _identities(entries)]
     keys = dict.fromkeys(key for identity in identities for key in identity)

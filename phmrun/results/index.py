@@ -39,7 +39,7 @@ class RunIndex:
         self.path = runs_dir / INDEX
 
     def entries(self, runs: Iterable[RecordedRun], make: Callable[[RecordedRun], Entry]) -> tuple[Entry, ...]:
-        """Return the entry of each run, and update the index.
+        """Return the entry of each run, in order; update the index.
 
         An entry is from the index if the run's files are unchanged, else by ``make``. The runs of entries are marked as
         checked: their files agree with their manifests. An index that cannot be written is left as it is.
@@ -132,7 +132,8 @@ def _stamp_of(folder: Path) -> str:
 def _files_of(folder: Path) -> Iterator[tuple[str, int, int, int, int]]:
     """Yield name, size, inode, and times (ns) of each file in a folder.
 
-    The times are those of the last change of content and of facts. Directories are left out.
+    The order is the file system's. The times are those of the last change of content and of facts. Directories are
+    left out.
     """
     with os.scandir(folder) as items:
         for item in items:
@@ -156,7 +157,7 @@ def code_key() -> str:
 
 
 def _sources_of(top: str) -> list[Path]:
-    """Return the Python files of a package or module.
+    """Return the Python files of a package or module, sorted.
 
     The result is empty without a source. Nothing is imported.
     """

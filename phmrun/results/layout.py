@@ -104,8 +104,9 @@ def lay_out(
 def _verdicts(table: ResultTable, differences: Differences) -> tuple[list[str], list[list[str]]]:
     """Return headings and rows of the verdicts' table.
 
-    A row has its name, the score if there are several columns, the verdict's cells, the shares of collapsed seeds if
-    any comparison has some, and costs. Both lists are empty without comparisons.
+    Rows are sorted by row and column of the table. A row has its name, the score if there are several columns, the
+    verdict's cells, the shares of collapsed seeds if any comparison has some, and costs. Both lists are empty without
+    comparisons.
     """
     several = len(table.headings) > 1
     names = list(VERDICT_COSTS)
@@ -154,8 +155,11 @@ def _front(table: ResultTable, column: int, cost: str) -> set[int]:
 def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, Any]]:
     """Return one object per cell and score, for JSON and spreadsheets.
 
-    It has labels, statistics over seeds, intervals, costs, published values, the validation curve (of compared cells),
-    comparison, and runs. Numbers are not rounded; missing ones are ``None``.
+    They are in the order of rows, columns, scores. Keys: those of the table's rows; column, score, mean, std, values,
+    interval_of_mean, interval_of_one_run, seeds, planned, parameters, multiplications, training_seconds,
+    seconds_per_step, at_edge, published, printed, delta, comparable, reduced, validation (of compared cells);
+    :data:`~phmrun.results.verdicts.FACTS`; not_compared, states, steps, signatures, runs. Numbers are not rounded;
+    missing ones are ``None``.
     """
     cells, reasons = [], withheld(table)
     for number, labels in enumerate(table.rows):
@@ -199,7 +203,8 @@ def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, A
 def _curve(figure: Figure, score: str) -> dict[str, Any]:
     """Return a cell's validation score and curve, for JSON.
 
-    The curve has steps and means over runs; without one, the score is ``None`` and the curve empty.
+    Keys: score, curve. The curve is a list of (step, mean over runs); without one, the score is ``None`` and the curve
+    empty.
     """
     name, curve = validation_curve(figure, score)
     return {"score": name or None, "curve": curve}

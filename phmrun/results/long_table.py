@@ -160,7 +160,8 @@ class Results:
             margin: δ in units of the score; the metric's default if not given.
 
         Returns:
-            Comparisons in the order of rows and columns; cells without a baseline are left out.
+            Comparisons, those with one baseline cell together, in the order of rows, then columns. Cells without a
+            baseline are left out.
         """
         chosen = self
         if test is not None:
@@ -209,7 +210,7 @@ class Results:
 
 
 def done(runs: Iterable[RecordedRun]) -> list[RecordedRun]:
-    """Return the runs that are done.
+    """Return the runs that are done, in their order.
 
     Raises:
         PhmrunError: (exit 3) A run's file differs from its manifest, whatever its state.
@@ -224,7 +225,8 @@ def done(runs: Iterable[RecordedRun]) -> list[RecordedRun]:
 def restore_folder(folder: Path, runs_dir: Path, *, durable: bool = True) -> list[Run]:
     """Create a run directory for each small result below a folder.
 
-    Return the runs. The folder is one of sweeps, or one sweep's own. Copies of a run are merged. See
+    Return the runs, in the order of their files' paths. The folder is one of sweeps, or one sweep's own. Copies of a
+    run are merged. See
     :func:`phmrun.ledger.record.restore`.
 
     Raises:

@@ -42,7 +42,8 @@ class Link(NamedTuple):
 def verify_run(run: Run) -> Iterator[Link]:
     """Yield the links of a chain, up to the first broken one.
 
-    A `PhmrunError` of a check becomes a broken link.
+    In this order: manifest, raw data, prepared data, config and id, weights, predictions, record, scores. A
+    `PhmrunError` of a check becomes a broken link.
     """
     checks: dict[str, Callable[[Run, Record | None], Link | str]] = {
         "manifest": _manifest,

@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
 
 def read_rows(files: Sequence[str]) -> list[Row]:
-    """Read the rows of several files.
+    """Read the rows of several files, in their order.
 
     ``NAME=PATH`` sets the system of a harness file, unless a file of that whole name exists. A folder stands for all
     harness files below it.
@@ -154,6 +154,8 @@ def _json_records(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any
 def _rows_of(records: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Row]:
     """Yield the rows of records in long form.
 
+    A missing seed, item or trial is an empty text. Other keys are ignored.
+
     Raises:
         PhmrunError: (exit 3) A required key is missing, or a value is no number.
     """
@@ -169,7 +171,8 @@ def _rows_of(records: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Row]:
 def _samples(records: Iterable[tuple[str, Mapping[str, Any]]], path: Path, system: str) -> list[Row]:
     """Return the rows of a harness file, without seeds and trials.
 
-    A metric is called TASK/METRIC, with its filter if there are several. Values that are no numbers are left out.
+    A metric is called TASK/METRIC, or "TASK/METRIC,FILTER" if the file has several filters. Rows are in the order of
+    lines, then of a line's metrics. Values that are no numbers are left out.
 
     Raises:
         PhmrunError: (exit 3) A line has no doc_id or metrics.
@@ -217,7 +220,7 @@ def _text(value: Any) -> str:
 
 
 def choose_metric(rows: Sequence[Row], metric: str, option: str = "--metric") -> list[Row]:
-    """Return the rows of one metric.
+    """Return the rows of one metric, in their order.
 
     METRIC also matches a single TASK/METRIC.
 

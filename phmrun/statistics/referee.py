@@ -66,8 +66,9 @@ class Decision:
     def as_dict(self) -> dict[str, Any]:
         """Return all numbers for JSON.
 
-        Keys: metric, estimand, the fields of the question, the numbers of the reference and the trivial system
-        (``None`` without one), and those of each system by name.
+        Keys: metric, estimand, the fields of the question (margin, lower_is_better, level, looks, over), reference,
+        trivial (``None`` without one), and systems, by name. Reference and trivial have name, mean, std and seeds; the
+        reference also has trained and costs. See :meth:`_of` for the others.
         """
         reference = _numbers(self.reference) | {"trained": self.trained, "costs": self._costs(self.reference.name)}
         return {
@@ -82,9 +83,9 @@ class Decision:
     def _of(self, name: str) -> dict[str, Any]:
         """Return the numbers of one system for JSON.
 
-        They are verdict, difference with interval and p-value, look, interval over items, collapsed seeds, reason,
-        mean, deviation, seeds and costs; missing ones are ``None``. ``more_seeds`` is the number of further seeds
-        likely to decide, at least 1.
+        Keys: verdict, better, difference, interval (low, high), p, detectable, look, interval_over_items, more_seeds,
+        collapsed, p_collapsed, trained, reason, mean, std, seeds, costs. Missing ones are ``None``. ``more_seeds`` is
+        the number of further seeds likely to decide, at least 1.
         """
         judgement, numbers = self.judgements[name], _numbers(self.systems[name])
         shown = judgement.difference
@@ -108,7 +109,10 @@ class Decision:
         }
 
     def _costs(self, system: str) -> dict[str, float | None]:
-        """Return the costs of a system by name; ``None`` for one that the file lacks."""
+        """Return a system's costs by name.
+
+        A cost that the file lacks is ``None``.
+        """
         return {name: means.get(system) for name, means in self.costs.items()}
 
 
@@ -202,8 +206,8 @@ def _means(rows: Sequence[Row]) -> dict[str, float]:
 def _chosen(rows: Sequence[Row], metric: str, choose_by: str | None, *, lower_is_better: bool) -> list[Row]:
     """Return the rows of the metric, of each seed's best trial.
 
-    The best trial has the best mean of ``choose_by``; trials that are not finite come last. Its name becomes "TRIAL of
-    COUNT". Without several trials, all rows of the metric are returned.
+    The best trial has the best mean of ``choose_by``, the first of equal ones; trials that are not finite come last.
+    Its name becomes "TRIAL of COUNT". Without several trials, all rows of the metric are returned.
 
     Raises:
         PhmrunError: (exit 3) A seed has several trials without ``choose_by``, or a trial has no validation score. (exit
@@ -313,8 +317,8 @@ def _estimand(question: Question, trials: int, choose_by: str | None) -> str:
 def _numbers(system: System) -> dict[str, Any]:
     """Return mean, standard deviation and number of seeds.
 
-    Only finite scores count for the first two. The mean is ``None`` without finite scores, the deviation for fewer than
-    two.
+    Keys: mean, std, seeds. Only finite scores count for the first two. The mean is ``None`` without finite scores, the
+    deviation for fewer than two.
     """
     finite = [score for score in system.scores if math.isfinite(score)]
     return {

@@ -59,7 +59,7 @@ def two_sided_p(t: float, freedom: float) -> float:
 def interval_of_mean(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
     """Return the confidence interval of the mean over seeds.
 
-    The result is ``None`` for fewer than two runs.
+    The order is low, high. The result is ``None`` for fewer than two runs.
     """
     return _interval(values, level, 0)
 
@@ -67,13 +67,13 @@ def interval_of_mean(values: Sequence[float], level: float = 0.95) -> tuple[floa
 def interval_of_one_run(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
     """Return the prediction interval of a further seed.
 
-    The result is ``None`` for fewer than two runs.
+    The order is low, high. The result is ``None`` for fewer than two runs.
     """
     return _interval(values, level, 1)
 
 
 def _interval(values: Sequence[float], level: float, runs: int) -> tuple[float, float] | None:
-    """Return mean ± t · s · √(runs + 1/n).
+    """Return mean ± t · s · √(runs + 1/n), low end first.
 
     The result is ``None`` for fewer than two values.
     """
@@ -85,7 +85,10 @@ def _interval(values: Sequence[float], level: float, runs: int) -> tuple[float, 
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """Return the regularized incomplete beta function I_x(a, b): 0 for x ≤ 0, 1 for x ≥ 1."""
+    """Return the regularized incomplete beta function I_x(a, b).
+
+    It is 0 for x ≤ 0, and 1 for x ≥ 1.
+    """
     if x <= 0 or x >= 1:
         return float(x >= 1)
     # The continued fraction converges fast only below this point; above it, the other tail is computed.

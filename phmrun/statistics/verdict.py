@@ -63,9 +63,9 @@ class Question:
     over: Population = Population.SEEDS
 
     def design(self, rows: int) -> Design:
-        """Return the design for this number of systems beside the reference.
+        """Return the design for a number of systems.
 
-        It has the looks and the level, whatever the population.
+        The reference is not counted. The design has the looks and the level, whatever the population.
         """
         return Design(rows, self.looks, self.level)
 
@@ -109,7 +109,8 @@ def judge(
 ) -> dict[str, Judgement]:
     """Judge every system by the scores of its seeds.
 
-    Scores are in the order of the seeds. Each verdict is the one at the first deciding look, else at the last.
+    Scores are in the order of the seeds. Each verdict is the one at the first deciding look; without one, that of all
+    scores. The judgements are by name, in the order of ``systems``.
 
     Args:
         systems: Scores by system; NaN marks a diverged seed.
@@ -134,7 +135,7 @@ def _first_decided(
     floors: Sequence[Sequence[float]],
     items: ItemVariance | None,
 ) -> Judgement:
-    """Return the judgement at the first deciding look, else that now.
+    """Return the judgement at the first deciding look, else now.
 
     A look decides by one of :data:`DECIDED`; UNTRAINED does not. Of the looks that both sides have enough seeds for,
     all except the largest take the first scores and no items. Instead of the largest, the judgement now takes all
@@ -255,7 +256,7 @@ def _over_seeds(
 
 
 def _over_items(items: ItemVariance, design: Design) -> Difference:
-    """Return the difference of the mean scores, with its error over test items.
+    """Return the difference of mean scores over test items.
 
     The runs at hand are fixed. The interval is Student's, with the items' degrees of freedom, for a single look.
     """

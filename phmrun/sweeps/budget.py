@@ -40,9 +40,10 @@ def calibration_dir(plan: Plan, runs_dir: Path) -> Path:
 
 
 def calibrations(plan: Plan, runs_dir: Path, make: Make) -> list[CellStatus]:
-    """Return the calibration runs that are still to be run, one per row.
+    """Return the calibration runs still to be run.
 
-    The list is empty without a budget. Cells that cannot be run have none.
+    There is one per row, in the plan's order, unless its seconds per step are on record. Cells that cannot be run have
+    none. The list is empty without a budget.
     """
     budget = plan.sweep.file.budget
     if budget is None:

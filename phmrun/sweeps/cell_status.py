@@ -125,7 +125,10 @@ def survey(plan: Plan, runs_dir: Path) -> list[CellStatus]:
 
 
 def distinct(statuses: Iterable[CellStatus]) -> list[CellStatus]:
-    """Return the cells that have a run id, one per run id (the first)."""
+    """Return the first cell of each run id, in order.
+
+    Cells without a run id are left out.
+    """
     by_run: dict[str, CellStatus] = {}
     for status in statuses:
         if status.cell.run_id is not None:
@@ -134,7 +137,10 @@ def distinct(statuses: Iterable[CellStatus]) -> list[CellStatus]:
 
 
 def tally(statuses: Iterable[CellStatus]) -> dict[CellState, int]:
-    """Count cells by state; states without cells are left out."""
+    """Count cells by state, in the order of :class:`CellState`.
+
+    States without cells are left out.
+    """
     states = [status.state for status in statuses]
     return {state: states.count(state) for state in CellState if state in states}
 

@@ -261,9 +261,9 @@ def setting_names(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def table_names(paper: str = "all") -> list[str]:
-    """Return the packaged table files of one paper, or of all papers.
+    """Return the packaged table files of papers, sorted.
 
-    Reduced versions (``…-small.yaml``) and claims are left out.
+    They are of one paper, or of "all". Reduced versions (``…-small.yaml``) and claims are left out.
 
     Raises:
         PhmrunError: (exit 2) The paper is unknown.

@@ -309,9 +309,9 @@ def _without_seeds(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
 def _combinations(sweep: Sweep, options_of: OptionsOf) -> Iterator[dict[str, Any]]:
     """Yield the values of each cell.
 
-    They are the grid's combinations, then the included ones. An empty grid gives one cell, unless there are included
-    ones. An option varies only for the layers that have it: ``layer: [dense, phm]`` times ``layer.n: [2, 4]`` is dense,
-    phm n=2, phm n=4.
+    They are the grid's combinations, the last key varying fastest, then the included ones. An empty grid gives one
+    cell, unless there are included ones. An option varies only for the layers that have it: ``layer: [dense, phm]``
+    times ``layer.n: [2, 4]`` is dense, phm n=2, phm n=4.
     """
     file = sweep.file
     if file.grid or not file.include:
@@ -390,7 +390,7 @@ def is_trained(row: PaperRow) -> bool:
 def column_groups(table: PaperTable, asked: Sequence[str] = ()) -> dict[str, str]:
     """Map each score column to the first column with the same settings.
 
-    Other columns are left out.
+    Columns without a score, or not asked for, are left out.
 
     Args:
         table: The table.

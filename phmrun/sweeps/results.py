@@ -168,7 +168,7 @@ def results_of(plan: Plan, statuses: Iterable[CellStatus]) -> Results:
 def paper_headings(table: PaperTable, groups: Mapping[str, str], only: Sequence[str] = ()) -> list[Heading]:
     """Return the columns of a paper's table with scores of ours.
 
-    They have its printed cells.
+    They are in its order, and have its printed cells.
 
     Args:
         table: The paper's table.

@@ -218,7 +218,8 @@ def _fixed_before(kept: Terms, folder: Path) -> PhmrunError:
 def families(statuses: Iterable[CellStatus]) -> list[Family]:
     """Group the rows of a sweep by task, data and length of training.
 
-    A row has cells that differ in the seed only, sorted by it. The first dense row of a group is its baseline, ``None``
+    Groups and their rows are in the order of their first cells. A row has cells that differ in the seed only, sorted
+    by it. The first dense row of a group is its baseline, ``None``
     without one.
     """
     rows: dict[str, dict[tuple[tuple[str, str], ...], list[CellStatus]]] = {}
@@ -240,9 +241,10 @@ def families(statuses: Iterable[CellStatus]) -> list[Family]:
 
 
 def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
-    """Return the state of each row that is compared with a dense row.
+    """Return the state of each row compared with a dense row.
 
-    It is open if it is not decided, and a planned look is still to come. Rows of a family without a dense row are left
+    Rows are in the order of :func:`families`. One is open if it is not decided, and a planned look is still to come.
+    Rows of a family without a dense row are left
     out.
     """
     score, compared = main_score(statuses), []
@@ -325,7 +327,10 @@ def without_spared(statuses: Sequence[CellStatus], terms: Terms) -> list[CellSta
 
 
 def counted_seeds(row: Row) -> list[CellStatus]:
-    """Return the cells of a row without those whose seed chose its settings."""
+    """Return the cells of a row that count, by seed.
+
+    Those whose seed chose the row's settings are left out.
+    """
     return [status for status in row.statuses if not status.cell.chose_settings]
 
 

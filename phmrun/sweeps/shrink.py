@@ -96,7 +96,10 @@ class Result:
     judgement: Judgement | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result for JSON; the verdict is its name, or ``None``."""
+        """Return the result for JSON.
+
+        Keys: way, label, runs (paths), loss, shares, reached, verdict (its name, or ``None``), command, served.
+        """
         verdict = None if self.judgement is None else str(self.judgement.verdict)
         facts = {"way": self.way, "label": self.label, "runs": [str(path) for path in self.runs], "loss": self.loss}
         return {**facts, "shares": dict(self.shares), "reached": self.reached, "verdict": verdict} | {
@@ -211,7 +214,7 @@ class Search:
         return Result(way, label, tuple(run.path for run in runs), served[0], shares, loss, reached, command)
 
     def _served(self, run: Run, item: Format) -> dict[str, Any]:
-        """Return the measurements of a format.
+        """Return the measurements of a format, as by :meth:`Served.to_json`.
 
         Those on record are read; missing or damaged ones are measured and written into :attr:`folder`.
         """

@@ -108,7 +108,7 @@ def choose_score(runs: Sequence[Run], asked: str | None) -> str:
 
 
 def curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
-    """Return the course of a score in each run.
+    """Return the course of a score in each run, in order.
 
     Rows of the history without the score are left out. Shares are in percent; the axis is optimizer steps, epochs or
     minutes.

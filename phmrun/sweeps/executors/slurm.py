@@ -129,7 +129,8 @@ class Slurm:
 def cancel_jobs(folder: Path) -> list[str]:
     """Cancel the queued or running jobs of a sweep.
 
-    Return their numbers; the result is empty if there are none, or without SLURM.
+    Return their numbers, in the order of their directories' names. The result is empty if there are none, or without
+    SLURM.
 
     Raises:
         PhmrunError: (exit 2) scancel refuses.
