@@ -55,7 +55,8 @@ def compress(
 ) -> None:
     """Compress a trained run: replace its matrices by their nearest structured ones.
 
-    Prints how much of each matrix the fit keeps, and writes a new run, trained further with --steps.
+    Prints how much of each matrix the fit keeps, and writes a new run, trained further with --steps. Updates of frozen
+    weights are merged first; --layer dense does nothing else.
 
     Args:
         layer: Structure of the weight matrices inside the blocks (`phmrun layers list`).
@@ -78,6 +79,7 @@ def compress(
     Examples:
         phmrun compress latest --layer phm --n 4 --steps 0
         phmrun compress latest --layer low-rank --embedding low-rank --budget 1/2 --steps 300
+        phmrun compress latest --layer dense --calibrate 0
     """
     from phmrun.experiments import resolve_request
 
@@ -89,6 +91,7 @@ def compress(
     with waiting("preparing"):
         from phmrun.compression.compress import derivation, layer_of, make_plan
         from phmrun.compression.further_training import further_training, in_words
+        from phmrun.compression.merging import merge_updates, without_updates
         from phmrun.engine import experiment
         from phmrun.engine.trained_model import open_run
 
@@ -119,6 +122,7 @@ def compress(
             code=ExitCode.DATA,
         )
     weights = trained.load(checkpoint=checkpoint, average=average)
+    trained, config = merge_updates(trained), without_updates(config, trained)
     wanted = layer_of(layer, layer_options)
     named = {"embedding": embedding, "output": output}
     tables = {scope: layer_of(name, options[scope], scope) for scope, name in named.items() if name}

@@ -138,7 +138,7 @@ def _tell_plan(statuses: Sequence[CellStatus], terms: Terms, hours: float | None
             least, most = max(0, question.looks[0] - have), question.looks[-1] - have
             cost = "not known before a run of this task is done" if seconds is None else duration(seconds)
             total += (seconds or 0.0) * most
-            note(f"{row.label}{' (dense)' if row.dense else ''}: {least} to {most} further seeds, each {cost}")
+            note(f"{row.label}{' (baseline)' if row.dense else ''}: {least} to {most} further seeds, each {cost}")
     if total:
         limit = f"; stopped after {hours:g} h" if hours is not None else ""
         note(f"at most {duration(total / slots)} of training, {slots} at a time{limit}")

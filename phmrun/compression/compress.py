@@ -134,8 +134,8 @@ def make_plan(
             lacks calibration batches; or the data have another vocabulary. Sizes are checked before the fit.
     """
     tables = tables or {}
-    if trained.config.adapts or any(STRUCTURES.get(item.structure).adapter for item in (layer, *tables.values())):
-        what = "updates of frozen weights are no compression, and a run that has them cannot be compressed"
+    if any(STRUCTURES.get(item.structure).adapter for item in (layer, *tables.values())):
+        what = "updates of frozen weights are no compression"
         raise PhmrunError(what, where=trained.run.id, hint=f"Update it: phmrun train … --extend {trained.run.id}")
     module = trained.module.eval()
     present = structures_of(module.network)

@@ -143,7 +143,7 @@ def adapt(module: TrainingModule, run: Run, base: Run, theirs: TrainingModule, w
         )
     if missing := _take_over(module, theirs):
         what = f"the base run has no weights of this shape for {', '.join(missing[:3])}"
-        hint = "Change only layers to added, and keep the sizes of the model and its vocabulary."
+        hint = f"Change only layers to added, and keep the model's sizes; in a sweep: config: [{base.config_path}]."
         raise PhmrunError(what, where=str(base.path), hint=hint)
     freeze_base(module.network)
     inside = {id(weight) for update in _updates(module).values() for weight in update.parameters()}

@@ -125,8 +125,10 @@ class Answer:
 
     @property
     def _dense(self) -> Numbers | None:
-        """First score of the dense row; ``None`` without runs or a dense row."""
-        return next((f[0].numbers[0] for f in self._table.figures if f[0].entries and f[0].entries[0].dense), None)
+        """First score of the baseline, by default the dense row; ``None`` without runs or such a row."""
+        return next(
+            (f[0].numbers[0] for f in self._table.figures if f[0].entries and f[0].entries[0].is_baseline), None
+        )
 
     def effects(self) -> Figure:
         """Return the picture of the differences from dense in the score of the first comparison.

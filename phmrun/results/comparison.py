@@ -252,11 +252,11 @@ def _listed(figure: Figure) -> str:
 
 
 def _is_baseline(figure: Figure, where: Mapping[str, Any] | None) -> bool:
-    """True if all experiments of a cell are dense.
+    """True if all experiments of a cell are baselines: dense, or as their sweep names them.
 
     If ``where`` is given, they must match it instead.
     """
-    return all(entry.dense if where is None else entry.matches(where) for entry in figure.entries)
+    return all(entry.is_baseline if where is None else entry.matches(where) for entry in figure.entries)
 
 
 def _data(figure: Figure) -> set[str]:

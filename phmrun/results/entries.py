@@ -42,6 +42,7 @@ class Entry:
     at_edge: tuple[str, ...] = ()  # tuned keys whose value is the least or greatest tried
     chose_settings: bool = False  # True if the row's tuned values were chosen with this seed
     choices: int = 0  # number of values among which its seed chose by itself; 0 unless it is a replicate
+    baseline: bool | None = None  # True for the baseline that its sweep names; ``None`` if it names none
     indexed_dense: bool | None = None  # value of `dense` in the index of the runs; ``None`` if it is not from there
     budget: str = ""  # equal training time of its sweep, as in "600 s of training"; empty if there is none
     diverged: bool = False  # True if training stopped at a loss or weight that is NaN or infinite
@@ -124,6 +125,11 @@ class Entry:
         if self.indexed_dense is not None:
             return self.indexed_dense
         return all(_dense(section) for section in self.config.values() if isinstance(section, Mapping))
+
+    @property
+    def is_baseline(self) -> bool:
+        """True if others are compared with it: the baseline that its sweep names, else a dense network."""
+        return self.dense if self.baseline is None else self.baseline
 
     def matches(self, where: Mapping[str, Any]) -> bool:
         """True if it has all these values, compared as text.

@@ -73,11 +73,11 @@ def late_gain(name: str, curve: Sequence[tuple[int, float]], margin: float | Non
     return LateGain(name, max(gain, 0.0), limit)
 
 
-def late_gain_sentence(gain: LateGain) -> str:
-    """Return the note on a dense cell that still gains."""
+def late_gain_sentence(gain: LateGain, baseline: str = "the dense cell") -> str:
+    """Return the note on a baseline that still gains, by default the dense cell."""
     metric = metric_of(gain.metric)
     unit = f" {metric.unit}" if metric.unit and metric.unit != "%" else ""
     return (
-        f"the dense cell still gains {gain.value:.2f}{unit} of validation {metric.words} in the last third of "
+        f"{baseline} still gains {gain.value:.2f}{unit} of validation {metric.words} in the last third of "
         f"training, more than {gain.limit:.2g}: differences may change with its length, see --horizons 1,3"
     )

@@ -165,7 +165,7 @@ class Results:
         """
         chosen = self
         if test is not None:
-            kept = [e for e in self.entries if e.matches(test) or (e.matches(baseline) if baseline else e.dense)]
+            kept = [e for e in self.entries if e.matches(test) or (e.matches(baseline) if baseline else e.is_baseline)]
             chosen = replace(self, entries=tuple(kept))
         table = replace(chosen, paper=None).pivot(scores=[score] if score else ())
         return list(differences(table, margin, baseline).values())

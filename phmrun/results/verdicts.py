@@ -103,9 +103,11 @@ def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) ->
     if not comparisons:
         return []
     first = next(iter(comparisons.values()))
+    entries = (entry for line in table.figures for figure in line for entry in figure.entries)
+    baseline = "the dense cell" if all(entry.baseline is None for entry in entries) else "the baseline of the sweep"
     looks = ", ".join(map(str, first.question.looks))
     lines = [
-        f"estimand: difference of mean scores from the dense cell over training seeds, test set fixed; {settings}"
+        f"estimand: difference of mean scores from {baseline} over training seeds, test set fixed; {settings}"
         for settings in dict.fromkeys(comparison.settings for comparison in comparisons.values())
     ]
     rows = sorted({comparison.rows for comparison in comparisons.values()})
@@ -115,14 +117,14 @@ def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) ->
         + f", level {first.question.level:g}; detectable: with a power of 80 %"
     )
     meanings = {
-        "*": "different from the dense cell",
+        "*": f"different from {baseline}",
         "≈": "not worse by more than the margin, or equivalent",
         "°": "untrained: no better than a trivial system",
     }
     marks = dict.fromkeys(MARKS[comparison.verdict] for comparison in comparisons.values())
     lines.append("; ".join([f"{mark} {meanings[mark]}" for mark in marks if mark] or ["no verdict but undecided"]))
     gains = dict.fromkeys(comparison.late_gain for comparison in comparisons.values())
-    lines += [late_gain_sentence(gain) for gain in gains if gain is not None and gain.matters]
+    lines += [late_gain_sentence(gain, baseline) for gain in gains if gain is not None and gain.matters]
     for (row, column), comparison in sorted(comparisons.items()):
         under = f", {table.headings[column].name}" if len(table.headings) > 1 else ""
         lines += [f"{names[row]}{under}: {line}" for line in _remarks(comparison)]

@@ -71,6 +71,10 @@ class SweepFile(Section):
     """Further cells, each with its own settings."""
     exclude: list[dict[str, Any]] = Field([])
     """Cells to leave out: those that match all values of an entry."""
+    baseline: dict[str, Any] = Field({})
+    """Values of the cells that the others are compared with, as in baseline: {training.loss: focal}; default: the dense
+    ones.
+    """
     seeds: Annotated[int, Field(ge=1)] | Annotated[list[Seed], Field(min_length=1)] = 1
     """Number of seeds of each cell, counted from 1, or a list of seeds."""
     tune: Literal[True] | dict[str, Annotated[list[Any], Field(min_length=1)]] = Field({})

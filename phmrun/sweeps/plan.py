@@ -58,6 +58,7 @@ class Cell:
     fault: PhmrunError | None  # reason why it cannot be run
     # SHA-256 checksums of its data and plug-ins, by name; empty if the data are missing
     marks: Mapping[str, str] = field(default_factory=dict)
+    baseline: bool | None = None  # True if the sweep's key baseline fits it; ``None`` without that key
     departs: str = ""  # difference of its network from its row in the paper; empty if none
     # True: ``parameters`` are for the data's vocabulary; False: for the configured maximum
     exact: bool = True
@@ -125,7 +126,7 @@ def plan(
 
     Raises:
         PhmrunError: (exit 2) The sweep has more than :data:`MOST_CELLS` cells, names an unknown task, has several seeds
-            but a command without ``{seed}``, or no cell is left.
+            but a command without ``{seed}``, or no cell is left. Its key ``baseline`` fits no cell, or all.
     """
     file, numbers, only = sweep.file, sweep.seeds(seeds), only or {}
     count = prod(len(values) for values in file.grid.values()) + len(file.include)
@@ -145,24 +146,39 @@ def plan(
         )
     wanted = {key: values for key, values in only.items() if key != SEED}
     kept_seeds = [seed for seed in numbers if SEED not in only or fits({SEED: seed}, None, {SEED: only[SEED]})]
-    left_out = [
-        {key: wanted_value if isinstance(wanted_value, list) else [wanted_value] for key, wanted_value in at.items()}
-        for at in file.exclude
-    ]
+    left_out, baseline = [_pattern(values) for values in file.exclude], _pattern(file.baseline)
     remembered: OptionsOf = cache(options_of)  # options_of reads package metadata at each call
     cells: list[Cell] = []
+    fitting: list[bool | None] = []
     names: dict[str, None] = {}
     for cell in _at_horizons(sweep, remembered):
         names |= dict.fromkeys((*cell.at, SEED))
-        if fits(cell.at, cell.config, wanted) and not any(fits(cell.at, cell.config, pattern) for pattern in left_out):
+        if any(fits(cell.at, cell.config, pattern) for pattern in left_out):
+            continue
+        if baseline:
+            cell = replace(cell, baseline=fits(cell.at, cell.config, baseline))
+            fitting.append(cell.baseline)
+        if fits(cell.at, cell.config, wanted):
             cells += _with_seeds(cell, kept_seeds, inspect)
+    hint = f"A key is one of the sweep ({', '.join(names)}) or a dotted one of the configuration."
+    if len(set(fitting)) == 1:
+        what = f"{_listed(baseline)} fits {'every' if all(fitting) else 'no'} cell of the sweep"
+        raise PhmrunError(what, where=sweep.source.at("baseline"), hint=hint)
     if cells:
         return Plan(sweep, cells)
     if not only:
         raise PhmrunError("every cell of the sweep is excluded", where=sweep.where)
-    asked = ", ".join(f"{key}={label_of(value)}" for key, values in only.items() for value in values)
-    hint = f"A key is one of the sweep ({', '.join(names)}) or a dotted one of the configuration."
-    raise PhmrunError(f"no cell of the sweep fits {asked}", where=sweep.where, hint=hint)
+    raise PhmrunError(f"no cell of the sweep fits {_listed(only)}", where=sweep.where, hint=hint)
+
+
+def _pattern(values: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return values by key with each value as a list of alternatives."""
+    return {key: value if isinstance(value, list) else [value] for key, value in values.items()}
+
+
+def _listed(pattern: Mapping[str, Sequence[Any]]) -> str:
+    """Return a pattern as text: "layer=phm n=4, lr=0.1"."""
+    return ", ".join(f"{key}={label_of(value)}" for key, values in pattern.items() for value in values)
 
 
 def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: OptionsOf) -> Cell:
@@ -178,7 +194,7 @@ def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: 
     sources = [Source(cell.label, cell.config.model_dump(mode="json")), Source("a trial", nested(values))]
     varied_cell = _resolved({**cell.at, **values}, cell.config.task, sources, options_of)
     origin = {**cell.origin, **{key: varied_cell.origin[key] for key in values if key in varied_cell.origin}}
-    (seeded,) = _with_seeds(replace(varied_cell, origin=origin), [cell.config.seed], inspect)
+    (seeded,) = _with_seeds(replace(varied_cell, origin=origin, baseline=cell.baseline), [cell.config.seed], inspect)
     return seeded
 
 

@@ -206,6 +206,7 @@ def _entry(status: CellStatus) -> Entry:
         run,
         settings,
         marks,
+        baseline=cell.baseline,
         departs=cell.departs,
         at_edge=cell.at_edge,
         chose_settings=cell.chose_settings,

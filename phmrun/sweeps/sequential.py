@@ -234,7 +234,7 @@ def families(statuses: Iterable[CellStatus]) -> list[Family]:
         members = []
         for labels, cells in by_labels.items():
             ordered = sorted(cells, key=lambda status: int(status.cell.at[SEED]))
-            members.append(Row(row_name(dict(labels)), tuple(ordered), _entry(cells[0].cell).dense))
+            members.append(Row(row_name(dict(labels)), tuple(ordered), _entry(cells[0].cell).is_baseline))
         baseline = next((row for row in members if row.dense), None)
         grouped.append(Family(family, baseline, tuple(row for row in members if row is not baseline)))
     return grouped
@@ -377,4 +377,4 @@ def main_score(statuses: Iterable[CellStatus]) -> str:
 def _entry(cell: Cell) -> Entry:
     """Return a cell's configuration and checksums as an entry without a run."""
     config: Mapping[str, object] = cell.config.model_dump(mode="json") if cell.config else {}
-    return Entry({}, config, None, marks=cell.marks)
+    return Entry({}, config, None, marks=cell.marks, baseline=cell.baseline)

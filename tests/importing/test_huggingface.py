@@ -146,6 +146,28 @@ def test_an_imported_run_is_scored_compressed_and_served(tmp_path, phmrun):
     assert json.loads((tmp_path / "runs" / json.loads(tuned.out)["run_id"] / "status.json").read_text())["step"] == 2
 
 
+@pytest.mark.slow
+def test_a_sweep_adapts_an_imported_run(tmp_path, phmrun):
+    marian(tmp_path)
+    (tmp_path / "data").mkdir()
+    for name in ("train.en", "train.de", "dev.en", "dev.de"):
+        (tmp_path / "data" / name).write_text("\n".join(TEXT[:12] if name[-1] == "n" else TEXT[12:24]) + "\n")
+    where = ("--runs-dir", str(tmp_path / "runs"))
+    created = phmrun("import", str(tmp_path), "--task", "nmt", "--prefix", f"{tmp_path}/data/", "--json", *where)
+    base = json.loads(created.out)["run_dir"]
+    course = {"max_steps": 2, "validate_every": 2, "checkpoint_every": 2}
+    layers = [{"structure": "added", "of": of, "options": text} for of, text in (("phm", "n=2"), ("dense", ""))]
+    settings = {"adapts": base, "training": course, "logging": {"wandb": "disabled"}}
+    sweep = {"task": "nmt", "config": [f"{base}/config.yaml"], "base": settings, "grid": {"layer": layers}}
+    (tmp_path / "sweep.yaml").write_text(json.dumps(sweep))
+    done = phmrun("sweep", str(tmp_path / "sweep.yaml"), *where)
+    assert done.code == 0, done.err
+    runs = [path for path in (tmp_path / "runs").glob("nmt-*added*") if (path / "base.json").is_file()]
+    counts = [json.loads((path / "parameters.json").read_text()) for path in runs]
+    size = json.loads((tmp_path / "runs" / base / "parameters.json").read_text())["total"]
+    assert [count["served_total"] for count in counts] == [size, size]
+
+
 def test_vocabularies_come_back_from_the_run(checkpoint, tmp_path):
     _, directory = checkpoint
     run = import_checkpoint(directory, "nmt", runs_dir=tmp_path / "runs", data={}).run

@@ -89,6 +89,19 @@ def test_include_and_exclude(planned):
     assert len(alone.cells) == 2
 
 
+def test_a_baseline_names_some_cells_of_the_sweep(planned):
+    cells = planned({**SWEEP, "baseline": {"training.clip": 1}}).cells
+    assert {(cell.at["training.clip"], cell.baseline) for cell in cells} == {(0, False), (1, True)}
+    assert {cell.baseline for cell in planned(SWEEP).cells} == {None}
+    for baseline, message in (
+        ({"training.clip": 7}, "training.clip=7 fits no cell"),
+        ({"trainig.clip": 1}, "trainig.clip=1 fits no cell"),
+        ({"training.clip": [0, 1]}, "training.clip=0, training.clip=1 fits every cell"),
+    ):
+        with pytest.raises(PhmrunError, match=message):
+            planned({**SWEEP, "baseline": baseline})
+
+
 def test_several_tasks_have_settings_of_their_own(planned):
     tasks = {"toy": {"model": {"width": 8}}, "other": {}}
     cells = planned({"tasks": tasks, "base": {"model": {"width": 4}}, "grid": {"layer": ["dense", PHM]}}).cells

@@ -10,6 +10,7 @@ from phmrun.results.layout import lay_out
 from phmrun.results.long_table import Results
 from phmrun.sweeps.cell_status import survey
 from phmrun.sweeps.results import results_of
+from phmrun.sweeps.sequential import families
 
 
 @pytest.fixture
@@ -48,6 +49,15 @@ def test_a_grid(filled):
         ["dense", None, "81.00 ± 1.41", "70.00", "1 of 2, 2"],
         ["phm", None, "60.50 ± 0.71", "–", "0 of 2, 2"],
     ]
+
+
+def test_the_rows_of_a_sweep_are_compared_with_its_baseline(filled):
+    content = {"task": "toy", "baseline": {"training.clip": 1}, "grid": {"training.clip": [0, 1]}, "seeds": 3}
+    created, statuses = filled(content, [80, 82, 81, 60, 61, 59])
+    (compared,) = differences(results_of(created, statuses).pivot()).values()
+    assert compared.judgement.difference.value == pytest.approx(21)
+    (family,) = families(statuses)
+    assert family.baseline.label == "clip 1"
 
 
 def test_the_rows_of_a_sweep_are_compared_with_its_dense_row(filled):

@@ -7,6 +7,7 @@ import torch
 from test_tasks import killed, outcome, same
 from tiny_experiments import configured, run_experiment, run_of, write_corpus
 
+from phmrun.cli.app import main
 from phmrun.engine.adaptation import check_adaptation
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.evaluation import evaluate_run
@@ -14,6 +15,7 @@ from phmrun.engine.experiment import dry_run
 from phmrun.engine.reproduction import reproduce
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger import Run
 
 LAYER = {"structure": "added", "of": "low-rank", "options": "rank=2"}
 RATE = {"training": {"optimizer": {"lr": 0.03}}}
@@ -88,6 +90,25 @@ def test_other_text_is_read_with_the_vocabulary_of_the_base(parent, tmp_path):
     run = run_of(run_experiment(adapted("lm", tmp_path, parent, {"data": data}), tmp_path / "runs"))
     words = (parent.path / "vocabulary" / "words.tsv").read_bytes()
     assert (run.path / "vocabulary" / "words.tsv").read_bytes() == words
+
+
+@pytest.mark.parametrize(("parent", "task"), [("lm", "lm"), ("nmt", "nmt")], indirect=["parent"])
+def test_merged_run_predicts_the_same_without_its_base(task, parent, tmp_path):
+    run = run_of(run_experiment(adapted(task, tmp_path, parent), tmp_path / "runs"))
+    with pytest.raises(SystemExit) as end:
+        main(["compress", str(run.path), "--layer", "dense", "--calibrate", "0", "--runs-dir", str(run.path.parent)])
+    assert end.value.code in (0, None)
+    (path,) = (path for path in run.path.parent.iterdir() if path not in (run.path, parent.path))
+    base_size = json.loads(parent.parameters_path.read_text())["total"]
+    parent.path.rename(tmp_path / "moved")
+    merged = Run(path)
+    files = [sorted(folder.glob("predictions/*")) for folder in (path, run.path)]
+    assert [file.read_text() for file in files[0]] == [file.read_text() for file in files[1]]
+    assert json.loads(merged.parameters_path.read_text())["total"] == base_size
+    scores = evaluate_run(open_run(merged))
+    for name, score in run.metrics().items():
+        if name in scores and "per_second" not in name:
+            assert scores[name]["value"] == pytest.approx(score["value"], rel=1e-5), name
 
 
 def test_random_base_is_a_control_with_the_parent_s_other_weights(parent, tmp_path):
