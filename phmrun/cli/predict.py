@@ -13,8 +13,10 @@ from phmrun.cli.chosen_run import choose_run
 from phmrun.cli.decoding import DecodingOptions, of_decoding
 from phmrun.cli.options import Json, RunArgument, RunsDirectory, spread
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.progress import waiting
+from phmrun.progress import note, waiting
 from phmrun.registry import load_plugins
+
+LONG = 10_000  # bytes of a line that is announced, since its prediction may take minutes
 
 
 @spread
@@ -68,12 +70,14 @@ def predict(
 def _lines(raw: Iterable[bytes], source: str, exact: bool) -> Iterator[str]:
     """Yield lines as text, without their line ends.
 
-    With ``exact``, only the line feed is removed.
+    With ``exact``, only the line feed is removed. Lines of more than :data:`LONG` bytes are announced on stderr.
 
     Raises:
         PhmrunError: (exit 3) A line is not UTF-8; ``source`` and its number are named.
     """
     for number, line in enumerate(raw, start=1):
+        if len(line) > LONG:
+            note(f"{source}:{number}: a line of {len(line):,} bytes; this may take minutes")
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:

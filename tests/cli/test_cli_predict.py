@@ -83,6 +83,11 @@ def test_text_that_is_not_utf8(phmrun, experiment, run_dir, type_in):
     assert "standard input:2" in result.err
 
 
+def test_huge_line_is_announced(phmrun, experiment, run_dir, type_in):
+    type_in(b"ein hund\n" + b"hund " * 3000)
+    assert "standard input:2: a line of 15,000 bytes; this may take minutes" in phmrun("predict", str(run_dir)).err
+
+
 def test_text_of_a_file(phmrun, experiment, run_dir, tmp_path):
     plain, packed, broken = (tmp_path / name for name in ("a.txt", "a.txt.gz", "b.txt"))
     plain.write_bytes(b"a\r\n\nb\n")
