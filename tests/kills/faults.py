@@ -29,7 +29,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-os.environ.update(OMP_NUM_THREADS="1", WANDB_MODE="disabled", COLUMNS="100")
+os.environ.update(OMP_NUM_THREADS="1", WANDB_MODE="disabled")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 RUNS = ("--runs-dir", "runs")
