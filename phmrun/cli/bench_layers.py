@@ -216,6 +216,8 @@ def bench_rates(
 def _print_rates_of_run(runs_dir: Path, name: str, as_json: bool) -> None:
     """Print how far a first step moves a run's outputs.
 
+    JSON keys: run, optimizer, movements (factor, one, structure, measured).
+
     Raises:
         PhmrunError: (exit 2) The run has no maps but dense ones.
     """

@@ -36,8 +36,8 @@ Width = Annotated[
 def _save(figure: "Figure", path: Path, width: str | None, as_json: bool, **facts: Any) -> None:
     """Write a figure to a file, and print the path.
 
-    ``width`` is that of a paper's column or page, None to keep the figure's. With ``as_json``, the path and ``facts``
-    are printed as JSON.
+    ``width`` is that of a paper's column or page, None to keep the figure's. With ``as_json``, the path (key file) and
+    ``facts`` are printed as JSON.
     """
     from phmrun.results.plots.canvas import resized, save_figure
 

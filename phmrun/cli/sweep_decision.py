@@ -147,7 +147,8 @@ def _tell_plan(statuses: Sequence[CellStatus], terms: Terms, hours: float | None
 def _show(statuses: Sequence[CellStatus], terms: Terms, as_json: bool) -> None:
     """Print the verdict of each row with its costs, as a table or JSON.
 
-    Costs are means over the row's finished runs; None in JSON if not on record.
+    JSON is a list of rows. Keys: family, row, those of :data:`~phmrun.results.verdicts.FACTS`, open, looked_at, seeds,
+    max_seeds, mean, scores, costs. Costs are means over the row's finished runs; None in JSON if not on record.
     """
     standings = known(statuses, terms)
     finished = [[cell for cell in standing.row.statuses if cell.state is CellState.DONE] for standing in standings]

@@ -57,7 +57,9 @@ def search_around(
 def show(searches: Sequence[Search], as_json: bool) -> ExitCode:
     """Print the trials, best first, as tables or JSON.
 
-    Return ``ExitCode.SWEEP`` if a search has no trial with a score.
+    JSON is a list of searches. Keys: at (values of the cell), score (its name), trials (number, values, score, run_id).
+    The table is followed by the ``--set`` options of the best trial. Return ``ExitCode.SWEEP`` if a search has no trial
+    with a score.
     """
     outcomes = [(search, search.results()) for search in searches]
     if as_json:

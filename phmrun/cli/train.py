@@ -97,7 +97,7 @@ def by_runner(
     """Run an experiment by its task's runner, and print scores and state.
 
     With ``dry_run``, files are checked and only the configuration is printed; ``restart`` is called before an earlier
-    run is deleted.
+    run is deleted. JSON keys: run_id, run_dir, metrics; with ``dry_run`` config and origin.
     """
     from phmrun.config import to_yaml
     from phmrun.ledger import Run
@@ -143,9 +143,11 @@ def _ask(run: "Run") -> None:
 
 
 def _show(request: "Request", plan: "DryRun", as_json: bool) -> None:
-    """Print the plan of a run: configuration with origins, data sizes, parameter counts.
+    """Print the plan of a run as text or JSON.
 
-    As JSON, or as text with tables of provenance, if there is any, and of learning rates if they differ.
+    It has the configuration with origins, data sizes and parameter counts. The text has tables of provenance, if there
+    is any, and of learning rates if they differ. JSON keys: config, origin, data, parameters, rates (name, rate,
+    decay).
     """
     config, origin = request.resolved.config, request.resolved.origin
     if as_json:

@@ -64,9 +64,9 @@ class Results:
     ) -> "Results":
         """Load the results of a folder, or of runs.
 
-        The folder has runs or small results. A folder without runs is read as small results, which are restored into a
-        temporary directory. Without ``options_of``, options of a structure that are at their defaults count as
-        settings. An index is read and updated.
+        The folder has runs, of any state, or small results. A folder without runs is read as small results, which are
+        restored into a temporary directory. Without ``options_of``, options of a structure that are at their defaults
+        count as settings. An index is read and updated.
 
         Raises:
             PhmrunError: (exit 3) There is no such folder, or a small result is damaged.
@@ -172,6 +172,9 @@ class Results:
 
     def render(self, style: str = "markdown", *, significance: bool = True, aggregate: str = "mean±std") -> str:
         """Return the table of :meth:`pivot` as text.
+
+        JSON is one line; its keys are title and cells, see :func:`phmrun.results.layout.plain_rows`. CSV has a line per
+        cell.
 
         Args:
             style: ``markdown``, ``latex``, ``html``, ``csv`` or ``json``.

@@ -133,8 +133,9 @@ def tabulate(
 ) -> ResultTable:
     """Return the table of experiments.
 
-    Each cell holds the seeds of one experiment. The checksums of all runs are checked first. A row whose network
-    departs from the paper's says so in its last label.
+    Each cell holds the seeds of one experiment. Rows are those of a paper in its order, if any, then others in the
+    order of their first experiments. The checksums of all runs are checked first. A row whose network departs from the
+    paper's says so in its last label.
 
     Args:
         entries: The experiments.

@@ -175,8 +175,8 @@ def recorded_plan(
 def with_recorded_seeds(made: Plan, runs_dir: Path, only: Sequence[str] | None = None) -> Plan:
     """Return the plan with all further seeds that have a run.
 
-    Every row gets each seed that any row has a run of. A selection of seeds in ``only`` limits them. The plan is
-    unchanged if there are none.
+    Every row gets each seed that any row has a run of, ascending after its own. A selection of seeds in ``only`` limits
+    them. The plan is unchanged if there are none.
     """
     rows: dict[tuple[str, ...], list[Cell]] = {}
     for cell in made.cells:

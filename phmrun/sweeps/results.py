@@ -149,7 +149,7 @@ def view_of_sweep(file: str, runs_dir: Path, asked: Asked) -> tuple[View, Plan]:
 
 
 def results_of(plan: Plan, statuses: Iterable[CellStatus]) -> Results:
-    """Return the results of a sweep's cells.
+    """Return the results of a sweep's cells, in their order.
 
     A paper's table keeps its shape.
     """

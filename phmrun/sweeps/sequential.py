@@ -158,7 +158,8 @@ def kept_terms(folder: Path, file: str | None = None) -> Terms | None:
 def write_design(folder: Path, terms: Terms, statuses: Sequence[CellStatus]) -> Path:
     """Write a sweep's design to a folder, and return the path.
 
-    The folder holds small results, and the design travels with them.
+    The folder holds small results, and the design travels with them. Keys: max_seeds, margin, level, looks, rows (the
+    most of any family).
     """
     dropped = int(any(status.cell.chose_settings for status in statuses))
     question = terms.question(main_score(statuses), dropped)
@@ -193,7 +194,7 @@ def terms_of(
 def fix_terms(folder: Path, asked: Terms, file: str | None = None) -> None:
     """Record the terms of a sweep before its first look.
 
-    Nothing if the same are on record.
+    Nothing is written if the same are on record. Keys: max_seeds, margin.
 
     Raises:
         PhmrunError: (exit 2) Other terms are on record.

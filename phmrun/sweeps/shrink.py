@@ -198,8 +198,8 @@ class Search:
     ) -> Result:
         """Measure a format of a candidate's runs, and compare it with the goal.
 
-        Sizes, latency and share are those of the first run; the loss of score is that of the mean over runs. Shares are
-        compared in whole percent.
+        Sizes, latency and shares (bytes, parameters, latency) are those of the first run; the loss of score is that of
+        the mean over runs. The goal's share is compared in whole percent.
         """
         item = Format(kind, factored, precision)
         served = [self._served(run, item) for run in runs]
@@ -338,9 +338,13 @@ def student(run: Run, share: Fraction) -> Training:
 
 
 def _narrower(config: Experiment, sizes: tuple[int, ...], most: Fraction) -> Experiment:
-    """Return the config with the largest width that has at most ``most`` parameters: see :func:`student`.
+    """Return the config with the largest width that fits.
 
-    The feed-forward width, if there is one, shrinks alike.
+    It has at most ``most`` parameters. Widths are smaller multiples of the heads, and of 8. The feed-forward width, if
+    there is one, shrinks alike, to at least 8.
+
+    Raises:
+        PhmrunError: (exit 2) Even the narrowest such network is larger.
     """
     model = cast(Any, config).model
     heads = getattr(model, "heads", 1)
