@@ -3,7 +3,7 @@ import random
 import numpy as np
 import torch
 
-from phmrun.engine import callbacks as module
+from phmrun.engine import randomness as module
 from phmrun.engine.randomness import Randomness, random_states, set_random_states
 
 
