@@ -230,6 +230,13 @@ def test_a_network_that_cannot_be_called_is_one_error(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+def test_options_without_types_are_one_error(tmp_path):
+    (tmp_path / "mine.py").write_text(TYPED.replace("    pass", '    options = {"depth": 1}'))
+    done = phmrun(tmp_path, "train", "sva", "--plugin", "mine.py", "--model", "untyped", "--max-steps", "1")
+    assert (done.returncode, "no subclass of phmrun.config.ModelConfig" in done.stderr) == (2, True)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_plug_in_with_a_taken_name_is_refused_and_nothing_is_trained(tmp_path):
     text = "from phmrun.registry import LOSSES\nLOSSES.add('cross-entropy', lambda logits, targets: logits)"
     (tmp_path / "mine.py").write_text(text)

@@ -122,12 +122,20 @@ def foreign_options(schema: type[Experiment], name: str | None = None) -> Iterat
     """Yield each network of a plug-in or another package with its options, the attribute ``options`` of its class.
 
     Networks without further options are left out, and all but ``name`` if it is given.
+
+    Raises:
+        PhmrunError: (exit 2) The attribute ``options`` of a network is no section.
     """
     section = schema.model_fields["model"].annotation
     field = section.model_fields.get("network") if is_section(section) else None
     registry = next((mark.registry for mark in field.metadata if isinstance(mark, Registered)), None) if field else None
     for network in registry.foreign_names() if registry else ():
         options = getattr(registry.get(network), "options", None) if registry and name in (None, network) else None
+        if options is not None and not is_section(options):
+            what = f"the attribute options of the network {network!r} is no subclass of phmrun.config.ModelConfig"
+            raise PhmrunError(
+                what, where="model.network", hint="`depth: int = 1` in such a class is the key model.depth."
+            )
         if is_section(options) and is_section(section) and not issubclass(section, options):
             yield network, options
 
