@@ -23,6 +23,7 @@ from phmrun.datasets.locations import (
     Check,
     by_hand,
     check,
+    content_sha256,
     dataset_dir,
     find,
     recorded_checksums,
@@ -45,7 +46,8 @@ def fetch(
 ) -> list[Path]:
     """Download missing files, and verify their checksums.
 
-    Each comes from the first address that works. Archives are removed once their files are extracted.
+    Each comes from the first address that works. Archives are removed once their files are extracted. A present file
+    whose checksum neither the catalogue nor the record has is recorded, if the folder can be written.
 
     Args:
         dataset: The dataset.
@@ -66,13 +68,15 @@ def fetch(
     folder = dataset_dir(dataset)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not _wanted(dataset, chosen, force):
+        if not _wanted(dataset, chosen, force) and not (_unrecorded(dataset, chosen) and os.access(folder, os.W_OK)):
             return []
         with filelock.FileLock(folder / ".fetch.lock"):
             wanted = _wanted(dataset, chosen, force)  # another process may have downloaded them meanwhile
             brought = [path for split, files in wanted.items() for path in _bring(dataset, split, files, pause)]
             for archive in dataset.archives.values():  # no longer needed once their files are extracted
                 (folder / archive.path).unlink(missing_ok=True)
+            for file in _unrecorded(dataset, chosen):  # placed before an earlier download was interrupted
+                _record(dataset, file)
             return brought
     except OSError as error:
         raise disk_error(error, dataset) from error
@@ -128,9 +132,26 @@ def _bring(dataset: Dataset, split: str, wanted: Sequence[File], pause: float) -
             _extract(dataset, file, _archive(dataset, file.parts[0].archive, pause))
         path.with_name(f"{path.name}.gz").unlink(missing_ok=True)  # the file with a wrong checksum
         if file.sha256 is None:
-            write_record(dataset, file.path, sha256_of(path))
-            note(f"{file.path}: the catalogue has no checksum; the file's is recorded and compared from now on")
+            _record(dataset, file)
     return [folder / file.path for file in files]
+
+
+def _unrecorded(dataset: Dataset, splits: Sequence[str]) -> list[File]:
+    """Return the present files of these splits whose checksum neither the catalogue nor the record has."""
+    record = recorded_checksums(dataset)
+    files = {file.path: file for split in splits for file in dataset.splits[split]}
+    return [file for file in files.values() if file.sha256 is None and file.path not in record and find(dataset, file)]
+
+
+def _record(dataset: Dataset, file: File) -> None:
+    """Record the checksum of a present file in the dataset's ``.checksums.json``, and print a note.
+
+    Raises:
+        PhmrunError: (exit 3) The file is stored with ``.gz``, and its compressed data are damaged.
+    """
+    path = find(dataset, file) or dataset_dir(dataset) / file.path
+    write_record(dataset, file.path, content_sha256(path, file))
+    note(f"{file.path}: the catalogue has no checksum; the file's is recorded and compared from now on")
 
 
 def build_split(dataset: Dataset, split: str, archives: dict[str, Path], folder: Path) -> int:

@@ -10,7 +10,7 @@ from file_server import CONTENT, SHA, fails, left, part_of, single
 from phmrun.datasets import Dataset, File, Part, Remote, dataset_dir
 from phmrun.datasets import fetch as fetch_module
 from phmrun.datasets.fetch import fetch
-from phmrun.datasets.locations import dropped
+from phmrun.datasets.locations import dropped, recorded_checksums
 
 
 @pytest.mark.parametrize("how", ["ok", "moved", "norange", "packed"])
@@ -165,6 +165,24 @@ def test_without_a_published_checksum_the_first_download_counts(server):
     assert "checksum" in fails(dataset)
     fetch(dataset, force=True, pause=0)
     assert path.read_bytes() == CONTENT
+
+
+def test_a_checksum_is_recorded_after_an_interruption_that_placed_the_file(server, monkeypatch):
+    dataset = single(server.url("ok/t.en"), sha256=None, bytes=None)
+    with monkeypatch.context() as patch:
+        patch.setattr(fetch_module, "write_record", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fetch(dataset, pause=0)
+    assert left(dataset) == {"t.en"}
+    server.asked.clear()
+    assert fetch(dataset, pause=0) == []
+    assert (server.asked, recorded_checksums(dataset)) == ([], {"sub/t.en": SHA})
+    (dataset_dir(dataset) / "sub/t.en").write_text("changed")
+    assert "checksum" in fails(dataset)
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
 
 
 def test_a_full_disk_is_said_and_the_part_is_kept(server, monkeypatch):
