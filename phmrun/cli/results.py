@@ -83,9 +83,10 @@ def add(
 
 
 def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
-    """Write a sweep's file and design for results.
+    """Write a sweep's file, budget and design for results.
 
-    The file is copied unless there is one. The design is written for a sweep that was stopped by its looks.
+    The file is copied unless there is one. Seconds per step are written for a sweep with a budget of time, the design
+    for a sweep that was stopped by its looks.
 
     Returns:
         The files written; none for runs.
@@ -97,12 +98,16 @@ def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
         write_text(copy, Path(what[0]).read_text(encoding="utf-8"))
         written.append(copy)
     from phmrun.sweeps import load_sweep
+    from phmrun.sweeps.budget import write_budget
     from phmrun.sweeps.cell_status import survey
-    from phmrun.sweeps.planning import recorded_plan
+    from phmrun.sweeps.planning import maker, planned, recorded_plan
     from phmrun.sweeps.sequential import kept_terms, planned_seeds, write_design
     from phmrun.sweeps.workplace import Workplace
 
     sweep = load_sweep(what[0])
+    if sweep.file.budget:
+        plan = planned(what[0], ledger=runs_dir)
+        written.append(write_budget(to, plan, runs_dir, maker(plan, runs_dir)))
     terms = kept_terms(Workplace(runs_dir, sweep.name).path, what[0])
     if terms is None:
         return written

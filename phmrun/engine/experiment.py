@@ -31,6 +31,7 @@ from phmrun.engine.optimizers import Rate, rate_table
 from phmrun.engine.processes import ending_with, leader_died
 from phmrun.engine.trained_model import open_run, take_over_base
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
+from phmrun.escaping import one_line
 from phmrun.files import cache_dir, disk_errors, remove_unfinished, write_text
 from phmrun.kernels import tf32_products
 from phmrun.ledger import Run, State
@@ -401,7 +402,7 @@ def _begin(
         run.id,
         f"{counts['total']:,}",
         100 * counts["total"] / counts["dense_total"],
-        run.path,
+        one_line(str(run.path)),
     )
     values = semantic_values(config)
     with waiting("opening the W&B mirror"):

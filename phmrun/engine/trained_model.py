@@ -1,5 +1,6 @@
 """Trained runs: checks, loading of weights, prediction."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from phmrun.engine.processes import keep_freed_memory
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.kernels import Choice
 from phmrun.layers import options_of
-from phmrun.ledger import Run
+from phmrun.ledger import Run, State
 from phmrun.ledger.directory import HISTORY
 from phmrun.ledger.manifest import changed_code
 from phmrun.ledger.record import WEIGHTS
@@ -198,12 +199,14 @@ class TrainedModel:
     def _path(self, checkpoint: str | None) -> Path:
         """Return the path of a checkpoint: "best", "last" or a file.
 
-        None is the best checkpoint, or the last one without a validation. The file may not exist.
+        None is the best checkpoint, or the last one without a validation. A file may not exist.
 
         Raises:
-            PhmrunError: (exit 3) The best checkpoint is missing although there was a validation.
+            PhmrunError: (exit 3) The run has no checkpoint, or the best one is missing although there was a validation.
         """
         best, last = self.run.checkpoints / BEST, self.run.checkpoints / LAST
+        if checkpoint in (None, "best", "last") and not best.is_file() and not last.is_file():
+            raise self._untrained()
         if checkpoint is not None:
             return {"best": best, "last": last}.get(checkpoint, Path(checkpoint))
         if best.is_file():
@@ -217,6 +220,20 @@ class TrainedModel:
                 code=ExitCode.DATA,
             )
         return last
+
+    def _untrained(self) -> PhmrunError:
+        """Return the error for a run without checkpoints, with the command that trains it."""
+        run = self.run
+        command = ["phmrun", "train", self.config.task, "--config", str(run.config_path)]
+        command += ["--runs-dir", str(run.path.parent)]
+        if run.status.state is State.DONE:  # its record is complete, only the weights are gone
+            command = ["phmrun", "runs", "reproduce", run.id, "--runs-dir", str(run.path.parent)]
+        return PhmrunError(
+            f"there is no such checkpoint: {run.id} has none ({run.status.state})",
+            where=str(run.checkpoints),
+            hint=f"Train it: {shlex.join(command)}",
+            code=ExitCode.DATA,
+        )
 
 
 def config_of(run: Run) -> Experiment:

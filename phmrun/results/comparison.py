@@ -105,6 +105,7 @@ def compare_cells(
             choices=max(row.choices, reference.choices),
             equal_time=at_equal_time(figures[place], dense, score),
             late_gain=gain,
+            budget=dense.budget,
         )
         for name, (place, row) in kept.items()
     }

@@ -101,6 +101,13 @@ class Entry:
         return " or ".join(f"{limit:,} {unit}" for limit, unit in limits if limit)
 
     @property
+    def ended_early(self) -> bool:
+        """True if its run is done after fewer steps than its budget of time allows; False without a budget."""
+        status, training = self.run.status if self.run else None, self.config.get("training") or {}
+        steps = training.get("max_steps") or 0
+        return bool(self.budget and status and status.state is State.DONE and status.step < steps)
+
+    @property
     def unfinished(self) -> str:
         """State and step of an unfinished run, for readers.
 

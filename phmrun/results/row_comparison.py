@@ -25,6 +25,7 @@ class RowComparison:
         equal_time: Validations of the row and of dense at the same time of training; ``None`` if unknown.
         late_gain: Gain of the dense cell's validation in the last third of training; ``None`` if unknown.
         turns: Lengths of training at which the difference has the other sign, if any of these is significant.
+        budget: Equal training time of all rows, as in "600 s of training"; empty if there is none.
     """
 
     judgement: Judgement
@@ -37,6 +38,7 @@ class RowComparison:
     equal_time: EqualTime | None = None
     late_gain: LateGain | None = None
     turns: tuple[str, ...] = ()
+    budget: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -47,11 +49,12 @@ class RowComparison:
     def settings(self) -> str:
         """Settings for which the verdict holds, in words.
 
-        They were chosen within seeds, or are "at these settings".
+        They were chosen within seeds, or are "at these settings". A budget of time follows.
         """
+        budget = f"; {self.budget} for every row" if self.budget else ""
         if self.choices:
-            return f"after choosing among {self.choices} values by validation within each seed"
-        return "at these settings" + ("; seeds that chose them are not counted" if self.dropped else "")
+            return f"after choosing among {self.choices} values by validation within each seed{budget}"
+        return "at these settings" + ("; seeds that chose them are not counted" if self.dropped else "") + budget
 
 
 @dataclass(frozen=True)

@@ -97,8 +97,9 @@ def sentence(comparison: RowComparison) -> str:
 def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) -> list[str]:
     """Return the notes below verdicts.
 
-    They are estimand, level, marks, gain of the dense cell at the end of training (if it matters), and remarks on rows.
-    ``names`` are the rows' names. The result is empty without comparisons.
+    They are estimand, rows that ended before their budget of time, level, marks, gain of the dense cell at the end of
+    training (if it matters), and remarks on rows. ``names`` are the rows' names. The result is empty without
+    comparisons.
     """
     if not comparisons:
         return []
@@ -110,6 +111,12 @@ def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) ->
         f"estimand: difference of mean scores from {baseline} over training seeds, test set fixed; {settings}"
         for settings in dict.fromkeys(comparison.settings for comparison in comparisons.values())
     ]
+    for name, figures in zip(names, table.figures, strict=True):
+        runs = {entry.run.id: entry for figure in figures for entry in figure.entries if entry.run}
+        if early := [entry for entry in runs.values() if entry.ended_early]:
+            lines.append(
+                f"{name}: early stopping ended {len(early)} of {counted(len(runs), 'run')} before {early[0].budget}"
+            )
     rows = sorted({comparison.rows for comparison in comparisons.values()})
     lines.append(
         f"intervals and p are simultaneous over {' or '.join([*map(str, rows[:-1]), counted(rows[-1], 'row')])}"

@@ -1,7 +1,8 @@
 """Equal training time: every row trains as many steps as fit into the same seconds.
 
 The seconds per step of a row are measured once, by a run of its first seed that a time limit ends: one row after the
-other, without validations. These runs are kept in ``.sweeps/NAME/calibration/``. The steps that follow are
+other, without validations. These runs are kept in ``.sweeps/NAME/calibration/``; `results add` writes their seconds per
+step beside the sweep's file, so that its cells are known on another machine. The steps that follow are
 ``training.max_steps`` of the row's runs, which end as done and can be reproduced on any machine.
 
 Imports no torch.
@@ -12,15 +13,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from phmrun.documents import parse_json
+from phmrun.errors import PhmrunError
+from phmrun.files import write_json
 from phmrun.ledger import Run
 from phmrun.ledger.directory import directory_of
 from phmrun.ledger.listing import recorded_run
 from phmrun.ledger.status import State
 from phmrun.sweeps.cell_status import CellStatus, look
 from phmrun.sweeps.plan import SEED, Cell, Make, Plan, reseeded
+from phmrun.sweeps.workplace import FOLDER as SWEEPS
 from phmrun.sweeps.workplace import Workplace
 
 FOLDER = "calibration"  # directory of runs in the sweep's folder
+TRAVELS = "sweep.budget"  # seconds per step beside a sweep's file, in a folder of small results
 LEAST, MOST = 10.0, 60.0  # seconds of a calibration that is a tenth of the budget
 STEPS, EPOCHS = "training.max_steps", "training.max_epochs"
 NEVER = 10**9  # steps; more than a calibration can take
@@ -48,10 +54,45 @@ def calibrations(plan: Plan, runs_dir: Path, make: Make) -> list[CellStatus]:
     budget = plan.sweep.file.budget
     if budget is None:
         return []
-    folder, seconds = calibration_dir(plan, runs_dir), seconds_of_calibration(budget.time)
-    rows = {tuple(text for key, text in cell.labels.items() if key != SEED): cell for cell in plan.cells if cell.run_id}
-    cells = [_calibration(plan, cell, seconds, make) for cell in rows.values()]
-    return [look(cell, folder) for cell in cells if seconds_per_step(folder, cell.run_id, seconds) is None]
+    folder, paces = calibration_dir(plan, runs_dir), paces_of(plan, runs_dir, make)
+    return [look(cell, folder) for cell in _rows(plan, budget.time, make) if cell.run_id not in paces]
+
+
+def paces_of(plan: Plan, runs_dir: Path, make: Make) -> dict[str, float]:
+    """Return the seconds per step of the rows, by the id of the calibration run.
+
+    They are those of the sweep's calibrations, else those beside its file, else those of another sweep's calibration of
+    the same row. Rows without any are left out. The result is empty without a budget.
+
+    Raises:
+        PhmrunError: (exit 2) The record beside the sweep's file is damaged.
+    """
+    budget = plan.sweep.file.budget
+    if budget is None:
+        return {}
+    beside, seconds, paces = _beside(plan), seconds_of_calibration(budget.time), {}
+    for cell in _rows(plan, budget.time, make):
+        run_id = str(cell.run_id)
+        others = sorted((runs_dir / SWEEPS).glob(f"*/{FOLDER}/{run_id}"))
+        pace = seconds_per_step(calibration_dir(plan, runs_dir), run_id, seconds) or beside.get(run_id)
+        for other in others:
+            pace = pace or seconds_per_step(other.parent, run_id, seconds)
+        if pace:
+            paces[run_id] = pace
+    return paces
+
+
+def write_budget(folder: Path, plan: Plan, runs_dir: Path, make: Make) -> Path:
+    """Write the rows' seconds per step to a folder of small results, and return the path.
+
+    Keys: time (seconds of training), seconds_per_step (by the id of the calibration run).
+    """
+    budget = plan.sweep.file.budget
+    write_json(
+        folder / TRAVELS,
+        {"time": budget.time if budget else None, "seconds_per_step": paces_of(plan, runs_dir, make)},
+    )
+    return folder / TRAVELS
 
 
 def within_budget(plan: Plan, runs_dir: Path, make: Make) -> Plan:
@@ -63,13 +104,13 @@ def within_budget(plan: Plan, runs_dir: Path, make: Make) -> Plan:
     budget = plan.sweep.file.budget
     if budget is None:
         return plan
-    folder, seconds = calibration_dir(plan, runs_dir), seconds_of_calibration(budget.time)
+    paces, seconds = paces_of(plan, runs_dir, make), seconds_of_calibration(budget.time)
     cells = []
     for cell in plan.cells:
         if cell.run_id is None:
             cells.append(cell)
             continue
-        pace = seconds_per_step(folder, _calibration(plan, cell, seconds, make).run_id, seconds)
+        pace = paces.get(str(_calibration(plan, cell, seconds, make).run_id))
         if pace is None:
             cells.append(replace(cell, searching=True))
             continue
@@ -91,6 +132,28 @@ def seconds_per_step(folder: Path, run_id: str | None, seconds: int) -> float | 
     rows = [(row["step"], row["time"]) for row in Run(run.path).history.rows() if "time" in row]
     (first, began), (last, ended) = (rows[0], rows[-1]) if len(rows) > 1 else ((0, 0.0), (status.step, status.seconds))
     return float(ended - began) / (last - first)
+
+
+def _rows(plan: Plan, time: float, make: Make) -> list[Cell]:
+    """Return a calibration run for each row of a plan that can be run; ``time`` is the budget in seconds."""
+    rows = {tuple(text for key, text in cell.labels.items() if key != SEED): cell for cell in plan.cells if cell.run_id}
+    return [_calibration(plan, cell, seconds_of_calibration(time), make) for cell in rows.values()]
+
+
+def _beside(plan: Plan) -> dict[str, float]:
+    """Return the seconds per step beside the sweep's file, by calibration run; empty if there are none.
+
+    Raises:
+        PhmrunError: (exit 2) The record is damaged.
+    """
+    path = Path(plan.sweep.where).parent / TRAVELS
+    try:
+        paces = parse_json(path.read_text(encoding="utf-8"))["seconds_per_step"]
+        return {str(run_id): float(pace) for run_id, pace in paces.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise PhmrunError(f"the budget of the sweep cannot be read: {error}", where=str(path)) from error
 
 
 def _calibration(plan: Plan, cell: Cell, seconds: int, make: Make) -> Cell:

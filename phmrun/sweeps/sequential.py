@@ -314,7 +314,7 @@ def replayed(table: ResultTable, statuses: Sequence[CellStatus], terms: Terms) -
         if place in compared:
             gain = late_gain(*validation_curve(dense, score), compared[place].question.margin)
             equal = at_equal_time(figure, dense, score)
-            compared[place] = replace(compared[place], late_gain=gain, equal_time=equal)
+            compared[place] = replace(compared[place], late_gain=gain, equal_time=equal, budget=dense.budget)
     return with_turns(table, compared)
 
 

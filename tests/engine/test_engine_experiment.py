@@ -378,6 +378,14 @@ def test_no_step_is_refused_before_a_run_begins(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+def test_newline_in_the_directorys_name_breaks_no_log_line(tmp_path, caplog):
+    config = configured("sva", tmp_path / "corpus", {"training": {"max_steps": 1}})
+    with caplog.at_level("INFO", logger="phmrun"):
+        result = run_experiment(config, tmp_path / "a\nb")
+    line = next(text for text in caplog.messages if text.startswith(f"run {result.run_id} · "))
+    assert line.endswith(f"/a b/{result.run_id}")
+
+
 def test_a_run_at_its_time_limit_is_scored_when_it_is_complete(tmp_path, monkeypatch, caplog):
     config = configured("sva", tmp_path / "corpus", {"training": {"max_steps": 3}})
     straight = run_experiment(config, tmp_path / "straight")

@@ -1,5 +1,6 @@
 """Opening a trained run: which weights, which device, which name a score gets."""
 
+import shlex
 import shutil
 
 import pytest
@@ -8,7 +9,7 @@ from tiny_experiments import configured, everywhere, run_experiment, run_of
 
 from phmrun.engine.trained_model import choose_device, open_run
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.ledger import Run
+from phmrun.ledger import Run, State
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +70,19 @@ def test_a_missing_and_a_foreign_checkpoint(run, tmp_path):
     with pytest.raises(PhmrunError, match="another network") as caught:
         trained.load(str(tmp_path / "foreign.ckpt"))
     assert caught.value.code is ExitCode.DATA
+
+
+@pytest.mark.parametrize(
+    ("state", "verb"), [(State.INTERRUPTED, "phmrun train nmt --config "), (State.DONE, "phmrun runs reproduce ")]
+)
+def test_run_without_checkpoints_names_the_command(run, tmp_path, state, verb):
+    shutil.copytree(run.path, copy := tmp_path / "my runs" / run.path.name)
+    shutil.rmtree(copy / "checkpoints")
+    Run(copy).set_state(state)
+    with pytest.raises(PhmrunError, match=f"{run.id} has none") as caught:
+        open_run(Run(copy)).load()
+    assert verb in caught.value.hint
+    assert shlex.split(caught.value.hint)[-1] == str(tmp_path / "my runs")
 
 
 def test_lost_best_weights_are_not_replaced_by_others(run, tmp_path):

@@ -1,12 +1,26 @@
 """Rows at equal training time: measured once, trained by steps, compared though their steps differ."""
 
+import shutil
+from dataclasses import replace
+
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from phmrun.cli.results import app as cli
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
+from phmrun.results.comparison import differences
+from phmrun.results.verdicts import notes
 from phmrun.sweeps import load_sweep
-from phmrun.sweeps.budget import calibration_dir, calibrations, seconds_of_calibration, within_budget
+from phmrun.sweeps.budget import (
+    TRAVELS,
+    calibration_dir,
+    calibrations,
+    seconds_of_calibration,
+    within_budget,
+    write_budget,
+)
 from phmrun.sweeps.cell_status import CellState, survey
 from phmrun.sweeps.plan import varied
 from phmrun.sweeps.results import results_of
@@ -60,6 +74,40 @@ def test_calibration_that_was_interrupted_goes_on(planned, tmp_path):
     assert [status.state for status in calibrations(plan, tmp_path, make)] == [CellState.INTERRUPTED] * 2
 
 
+def test_steps_travel_with_the_results(planned, tmp_path):
+    plan = planned(SWEEP)
+    runs, elsewhere, results = tmp_path / "runs", tmp_path / "elsewhere", tmp_path / "results"
+    measure(plan, runs, [0.1, 0.2])
+    ids = list(within_budget(plan, runs, make).runs)
+    write_budget(results, plan, runs, make)
+    moved = replace(plan, sweep=replace(plan.sweep, name="moved-1", where=str(results / "sweep.yaml")))
+    assert list(within_budget(moved, elsewhere, make).runs) == ids
+    assert calibrations(moved, elsewhere, make) == []  # nothing is measured again, so that further seeds fit
+    # A sweep's file that was moved has another name; its runs directory still has the calibrations.
+    (results / TRAVELS).unlink()
+    assert list(within_budget(moved, runs, make).runs) == ids
+    assert [cell.searching for cell in within_budget(moved, elsewhere, make).cells] == [True] * 4
+    (results / TRAVELS).write_text("[]")
+    with pytest.raises(PhmrunError, match="the budget of the sweep cannot be read"):
+        within_budget(moved, elsewhere, make)
+
+
+def test_rows_that_ended_before_their_budget_are_named(planned, tmp_path):
+    plan = planned({**SWEEP, "seeds": 3})
+    measure(plan, tmp_path, [0.1, 0.2])
+    plan = within_budget(plan, tmp_path, make)
+    for number, cell in enumerate(plan.cells):
+        run = Run.create(tmp_path, cell.run_id, "task: toy\n")
+        run.update_metrics("test/accuracy", {"value": 80.0 + number, "signature": "x"})
+        run.set_state(State.DONE, step=cell.config.training.max_steps - (number == 4))
+    table = results_of(plan, survey(plan, tmp_path)).pivot()
+    lines = notes(table, differences(table), ["dense", "phm"])
+    assert lines[0].endswith("at these settings; 600 s of training for every row")
+    assert [line for line in lines if "early" in line] == [
+        "phm: early stopping ended 1 of 3 runs before 600 s of training"
+    ]
+
+
 def test_rows_with_other_steps_are_compared_at_equal_time(planned, tmp_path):
     plan = planned({**SWEEP, "seeds": 3})
     measure(plan, tmp_path, [0.1, 0.2])
@@ -102,6 +150,13 @@ def test_sweep_trains_the_steps_that_fit(phmrun, written, tmp_path):
     configs = (yaml.safe_load(path.read_text()) for path in runs.glob("toy-*/config.yaml"))
     assert [config["training"]["max_steps"] for config in configs] == [6000] * 4
     assert "4 done" in phmrun("status", file).output
+    folder = tmp_path / "results" / "mine"
+    runner = CliRunner()
+    assert runner.invoke(cli, ["add", file, "--to", str(folder), "--runs-dir", str(runs)]).exit_code == 0
+    shutil.rmtree(runs)
+    assert runner.invoke(cli, ["restore", str(folder), "--runs-dir", str(runs)]).exit_code == 0
+    status = phmrun("status", str(folder / "sweep.yaml"))
+    assert "4 done" in status.output, status.output
     for refused in (["run", file, "--executor", "slurm"], ["run", file, "--horizons", "1,3"]):
         assert isinstance(phmrun(*refused).exception, PhmrunError)
 
