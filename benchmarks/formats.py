@@ -49,7 +49,7 @@ def measured(run: Run, split: str, *, decode: bool = True) -> list[dict[str, Any
 def row(network: str, entry: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the cells of a measured format, in the order of ``COLUMNS``; ``–`` is not measured."""
 
-    def shown(name: str, form: str, scale: float = 1.0) -> str:
+    def shown(name: str, form: str, scale: float = 1) -> str:
         """Return a formatted field, or ``–``."""
         return "–" if entry.get(name) is None else format(entry[name] * scale, form)
 
