@@ -134,3 +134,11 @@ def test_letters_are_text_and_fonts_can_be_embedded(tmp_path):
     assert b"/Type3" not in (tmp_path / "a.pdf").read_bytes()
     with pytest.raises(PhmrunError, match="no width 'wide'"):
         resized(figure, "wide")
+
+
+def test_long_labels_leave_the_axes_their_width():
+    drawn = [Curve(f"layer phm · layer.n {n} · training.optimizer.lr 0.00949", (1, 2), (n, 2 * n)) for n in (1, 2)]
+    figure = draw_history(drawn, "val/loss", "step")
+    figure.canvas.draw()
+    assert figure.axes[0].get_position().width > 0.8
+    assert len(figure.legends[0].get_texts()) == 2

@@ -27,6 +27,7 @@ Axis = Literal["epoch", "step", "time"]
 LABELS: dict[Axis, str] = {"epoch": "epochs", "step": "optimizer steps", "time": "minutes of training"}
 PARTS = ("layer", "embedding", "output")  # sections of a config that a network's name covers
 DIRECT = 8  # lines that are labeled at their ends; more have a legend
+BESIDE = 24  # characters of a label at the end of a line
 LONGEST = 60  # characters of a line in a legend
 USUAL = ("val/perplexity", "val/bleu", "val/accuracy", "val/las", "val/loss", "train/loss")  # by preference
 TRAINING, PREDICTION = "train/units_per_second", "test/sentences_per_second"
@@ -172,7 +173,8 @@ def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str
     """Return a figure with one line per run or group of seeds.
 
     The scale is logarithmic if ``log``. A curve with a single point is a marker. A band of one standard deviation lies
-    around a mean. Up to :data:`DIRECT` lines are labeled at their ends, more in a legend.
+    around a mean. Up to :data:`DIRECT` lines are labeled at their ends, more, or a label of more than :data:`BESIDE`
+    characters, in a legend below.
     """
     figure = new_figure(7.0, 4.2)
     axes = figure.subplots()
@@ -195,8 +197,9 @@ def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str
     if log:
         axes.set_yscale("log")
     axes.grid(alpha=0.3)
-    if len(drawn) > DIRECT:
-        axes.legend(fontsize=8)
+    longest = max((len(line) for curve in drawn for line in curve.label.splitlines()), default=0)
+    if len(drawn) > DIRECT or longest > BESIDE:
+        figure.legend(loc="outside lower center", ncols=1 if longest > 2 * BESIDE else 2, fontsize=8)
     else:
         _label_ends(axes, [curve for curve in drawn if curve.values])
     return figure
