@@ -196,10 +196,11 @@ def _settings(config: Experiment) -> list[str]:
 def _of_data(statuses: Sequence[CellStatus], done: Sequence[tuple[str, RecordedRun]]) -> dict[str, str]:
     """Return the records of the data, as texts by name.
 
-    Keys: statistics, splits, creators, licences, documentation, downloads. The first two are from the runs, the others
-    from the catalogue, empty for data that are not in it.
+    Keys: statistics, splits (those of the same files together), creators, licences, documentation, downloads. The first
+    two are from the runs, the others from the catalogue, empty for data that are not in it.
     """
-    counts, checksums = [], []
+    counts: list[str] = []
+    by_checksum: dict[tuple[str, str], dict[str, None]] = {}  # names of splits by data and checksum
     for _, run in done:
         splits = run.parameters.get("data", {}).get("splits", {})
         for split, facts in splits.items() if isinstance(splits, dict) else ():
@@ -214,9 +215,10 @@ def _of_data(statuses: Sequence[CellStatus], done: Sequence[tuple[str, RecordedR
         for name, part in (record.splits if record else {}).items():
             files = [f"{Path(file.path).name} {file.sha256}" for file in part.files]
             several = f" ({', '.join(files)})" if len(files) > 1 else ""
-            checksums.append(f"{run.about('data')} {name}: SHA-256 {part.sha256}{several}")
-    names = dict.fromkeys(status.cell.config.data.name for status in statuses if status.cell.config)
-    datasets = [CATALOGUE.get(name) for name in names if name in CATALOGUE.names()]
+            by_checksum.setdefault((str(run.about("data")), f"{part.sha256}{several}"), {})[name] = None
+    checksums = [f"{data} {', '.join(names)}: SHA-256 {text}" for (data, text), names in by_checksum.items()]
+    datasets_named = dict.fromkeys(status.cell.config.data.name for status in statuses if status.cell.config)
+    datasets = [CATALOGUE.get(name) for name in datasets_named if name in CATALOGUE.names()]
     fetched = [
         f"phmrun data fetch {dataset.name} ({dataset.homepage or 'see its entry'})"
         if dataset.name != BUILTIN
