@@ -36,7 +36,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from phmrun.errors import PhmrunError, unknown
+from phmrun.errors import PhmrunError, nearest, unknown
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -262,7 +262,9 @@ def load_plugin(path: Path) -> str:
         PhmrunError: (exit 2) The file does not exist, is not a Python file, or raises an error.
     """
     if not path.is_file():
-        raise PhmrunError("the plug-in file does not exist", where=str(path))
+        close = nearest(path.name, [file.name for file in path.parent.glob("*.py")])
+        hint = f"Did you mean {' or '.join(str(path.with_name(name)) for name in close)}?" if close else None
+        raise PhmrunError("the plug-in file does not exist", where=str(path), hint=hint)
     name = f"{_PLUGIN}{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -10,7 +10,7 @@ import yaml
 from tiny_experiments import write_agreement
 
 from phmrun import registry
-from phmrun.config import Source, resolve, run_id
+from phmrun.config import ConfigError, Source, resolve, run_id
 from phmrun.config.names import registered_names
 from phmrun.datasets import CATALOGUE
 from phmrun.engine.losses import criterion
@@ -182,6 +182,9 @@ def test_the_options_of_a_plug_ins_network_are_typed_keys_of_the_model(tmp_path,
     def resolved(network, **model):
         return resolve(schema, [Source("test", {"model": {"network": network, **model}})], None).config
 
+    with pytest.raises(ConfigError) as mistyped:
+        resolved("tpyed", depth=3)
+    assert [problem.key for problem in mistyped.value.problems] == ["model.network"]
     deep = resolved("typed", depth=3)
     assert (deep.model.depth, deep.model.width) == (3, schema().model.width)
     assert isinstance(deep, schema)
@@ -207,6 +210,8 @@ def test_help_and_schema_show_the_names_and_options_of_plug_ins(tmp_path, monkey
     assert "training.loss=focal" not in phmrun(tmp_path, "train", "sva", "--help").stdout
     keys = json.loads(phmrun(tmp_path, "schema", "sva", *plugins).stdout)["$defs"]["AgreementOptions"]["properties"]
     assert (keys["depth"]["maximum"], keys["depth"]["description"][:6]) == (9, "typed:")
+    mistyped = phmrun(tmp_path, "train", "sva", "--plugin", "mien.py").stderr
+    assert "Did you mean mine.py?" in mistyped
     refused = phmrun(tmp_path, "train", "sva", "--plugin", "other.py", "--help")
     assert (refused.returncode, "the plug-in file does not exist" in refused.stderr) == (2, True)
 

@@ -98,7 +98,10 @@ def resolve(
         # The schema may report again what a layer's own check has reported.
         named = {problem.key for problem in merged.problems}
         further = [p for p in from_validation(error, schema, merged.origin) if p.key not in named]
-        raise ConfigError([*merged.problems, *further]) from None
+        problems = merged.problems
+        if any(problem.key == "model.network" for problem in further):  # it decides which keys of the model exist
+            problems = [problem for problem in problems if not problem.key.startswith("model.")]
+        raise ConfigError([*problems, *further]) from None
     if merged.problems:
         raise ConfigError(merged.problems)
     usual = dict.fromkeys((key for key, _ in leaves(config)), "default")

@@ -127,7 +127,9 @@ def read_scores(path: Path, *, signature: str = "script") -> Scores:
     try:
         content = parse_json(read_regular(path))
     except FileNotFoundError as error:
-        raise _fault("the script has ended and written no scores", f"It writes {EXAMPLE}.", where) from error
+        names = sorted(file.name for file in path.parent.glob("*.json"))
+        hint = f"The folder has {', '.join(names)}; the key `scores` names the file." if names else f"Write {EXAMPLE}."
+        raise _fault("the script has ended and written no scores", hint, where) from error
     except (OSError, ValueError) as error:
         raise _fault(f"the scores cannot be read: {error}", f"The file is JSON: {EXAMPLE}.", where) from error
     if not isinstance(content, Mapping) or not content.keys() - {PARAMETERS}:

@@ -71,6 +71,12 @@ def test_a_run_that_is_done_is_not_run_again_and_changed_inputs_are_another_run(
     assert run(f"{WRITES}\n# changed").id != first.id
 
 
+def test_scores_in_another_file_are_named():
+    with pytest.raises(PhmrunError) as failed:
+        run("import sys, pathlib\n(pathlib.Path(sys.argv[1]) / 'score.json').write_text('{}')")
+    assert "The folder has score.json" in str(failed.value)
+
+
 @pytest.mark.parametrize(
     ("script", "message"),
     [
