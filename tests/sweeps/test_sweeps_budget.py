@@ -92,15 +92,19 @@ def test_steps_travel_with_the_results(planned, tmp_path):
         within_budget(moved, elsewhere, make)
 
 
-def test_rows_that_ended_before_their_budget_are_named(planned, tmp_path):
-    plan = planned({**SWEEP, "seeds": 3})
-    measure(plan, tmp_path, [0.1, 0.2])
-    plan = within_budget(plan, tmp_path, make)
+def finished(plan, runs, early=None):
+    """Results of a plan whose runs made all steps of the budget; the run number ``early`` stopped one before."""
+    measure(plan, runs, [0.1, 0.2])
+    plan = within_budget(plan, runs, make)
     for number, cell in enumerate(plan.cells):
-        run = Run.create(tmp_path, cell.run_id, "task: toy\n")
+        run = Run.create(runs, cell.run_id, "task: toy\n")
         run.update_metrics("test/accuracy", {"value": 80.0 + number, "signature": "x"})
-        run.set_state(State.DONE, step=cell.config.training.max_steps - (number == 4))
-    table = results_of(plan, survey(plan, tmp_path)).pivot()
+        run.set_state(State.DONE, step=cell.config.training.max_steps - (number == early))
+    return results_of(plan, survey(plan, runs))
+
+
+def test_rows_that_ended_before_their_budget_are_named(planned, tmp_path):
+    table = finished(planned({**SWEEP, "seeds": 3}), tmp_path, early=4).pivot()
     lines = notes(table, differences(table), ["dense", "phm"])
     assert lines[0].endswith("at these settings; 600 s of training for every row")
     assert [line for line in lines if "early" in line] == [
@@ -109,14 +113,7 @@ def test_rows_that_ended_before_their_budget_are_named(planned, tmp_path):
 
 
 def test_rows_with_other_steps_are_compared_at_equal_time(planned, tmp_path):
-    plan = planned({**SWEEP, "seeds": 3})
-    measure(plan, tmp_path, [0.1, 0.2])
-    plan = within_budget(plan, tmp_path, make)
-    for number, cell in enumerate(plan.cells):
-        run = Run.create(tmp_path, cell.run_id, "task: toy\n")
-        run.update_metrics("test/accuracy", {"value": 80.0 + number, "signature": "x"})
-        run.set_state(State.DONE)
-    table = results_of(plan, survey(plan, tmp_path)).pivot()
+    table = finished(planned({**SWEEP, "seeds": 3}), tmp_path).pivot()
     assert table.keys == ("layer", "training.max_steps")
     assert table.figures[1][0].lengths == ("600 s of training",)
     assert [line[0].lengths for line in table.figures] == [("600 s of training",)] * 2
