@@ -185,6 +185,7 @@ def test_the_options_of_a_plug_ins_network_are_typed_keys_of_the_model(tmp_path,
     with pytest.raises(ConfigError) as mistyped:
         resolved("tpyed", depth=3)
     assert [problem.key for problem in mistyped.value.problems] == ["model.network"]
+    assert "one of your own needs --plugin FILE" in mistyped.value.problems[0].what
     deep = resolved("typed", depth=3)
     assert (deep.model.depth, deep.model.width) == (3, schema().model.width)
     assert isinstance(deep, schema)

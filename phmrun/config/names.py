@@ -8,9 +8,11 @@ from typing import Any
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticKnownError, core_schema
+from pydantic_core import PydanticCustomError, core_schema
 
 from phmrun.registry import Registry
+
+UNREGISTERED = "unregistered"  # kind of the error of a name that is not in its registry
 
 
 class Registered:
@@ -39,10 +41,10 @@ class Registered:
         """Return the name if it is registered.
 
         Raises:
-            PydanticKnownError: It is not; the error lists the registered names.
+            PydanticCustomError: It is not; of the kind :data:`UNREGISTERED`.
         """
         if name not in self.registry:
-            raise PydanticKnownError("literal_error", {"expected": ", ".join(self.registry.names())})
+            raise PydanticCustomError(UNREGISTERED, "is not registered")
         return name
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import ValidationError
 
-from phmrun.config.names import registered_names
+from phmrun.config.names import UNREGISTERED, registered_names
 from phmrun.config.section import Section, is_section
 from phmrun.documents import cut
 from phmrun.errors import PhmrunError, nearest
@@ -105,7 +105,7 @@ def from_validation(error: ValidationError, schema: type[Section], origin: Mappi
         path, kind, value = detail["loc"], detail["type"], detail["input"]
         key = ".".join(str(part) for part in path) or "configuration"
         expected = _valid_values(schema, path)
-        close = nearest(value, expected) if isinstance(value, str) and kind == "literal_error" else []
+        close = nearest(value, expected) if isinstance(value, str) and kind in ("literal_error", UNREGISTERED) else []
         # An error of a whole section comes from the origins of its keys.
         labels = [origin[name] for name in (key, key.rpartition(".")[0]) if name in origin]
         members = dict.fromkeys(label for name, label in origin.items() if name.startswith(f"{key}."))
@@ -164,6 +164,7 @@ def _wording(kind: str, message: str, value: Any) -> str:
         "string_type": "must be text",
         "missing": "is missing",
         "literal_error": "is not one of the valid values",
+        UNREGISTERED: "is not one of the valid values; one of your own needs --plugin FILE",
         **dict.fromkeys(("greater_than", "greater_than_equal", "less_than", "less_than_equal"), "is out of range"),
     }
     if kind == "value_error":
