@@ -123,7 +123,7 @@ def seconds_per_step(folder: Path, run_id: str | None, seconds: int) -> float | 
     """Return the seconds per optimizer step of a calibration run.
 
     They are measured between the first and the last row of its history, or over all steps if there are fewer than two
-    rows. None if the run is missing or was stopped before ``seconds``.
+    rows. The result is ``None`` if the run is missing, has failed, has no step, or was stopped before ``seconds``.
     """
     run = recorded_run(directory_of(folder, run_id)) if run_id else None
     status = run.status if run else None
@@ -157,7 +157,10 @@ def _beside(plan: Plan) -> dict[str, float]:
 
 
 def _calibration(plan: Plan, cell: Cell, seconds: int, make: Make) -> Cell:
-    """Return the calibration run of a cell's row: the sweep's first seed, stopped after ``seconds``."""
+    """Return the calibration run of a cell's row: the sweep's first seed, stopped after ``seconds``.
+
+    It has no validations, no patience, and no other limit. Its ``at`` is that of the cell with this seed.
+    """
     values: Mapping[str, Any] = {
         STEPS: NEVER,
         EPOCHS: None,

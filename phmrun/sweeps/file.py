@@ -163,7 +163,10 @@ class Sweep:
 
     @property
     def title(self) -> str:
-        """Title, on one line."""
+        """Title, on one line.
+
+        It is the file's, else its table's, else empty.
+        """
         return one_line(self.file.title or (self.table.title if self.table else ""))
 
     def seeds(self, count: int | None = None) -> list[int]:
@@ -195,7 +198,8 @@ def json_schema() -> dict[str, Any]:
 def load_sweep(name: str) -> Sweep:
     """Load a sweep.
 
-    A paper's table becomes a sweep over its cells.
+    A paper's table becomes a sweep over its cells. The sweep is named after the file, with six digits of its path's
+    checksum. Paths are resolved by :func:`_placed`.
 
     Args:
         name: Path of a sweep's file or a paper's table, or the name of a packaged one.
@@ -247,8 +251,9 @@ def _validated(source: Source) -> SweepFile:
 def _placed(file: SweepFile, path: Path) -> SweepFile:
     """Return a sweep's file with paths resolved relative to its folder.
 
-    Only names of files that exist there are changed. A script's working directory becomes absolute, by default the
-    folder. A packaged file is returned unchanged.
+    Paths are ``config``, ``plugins``, ``table``, and those below ``data``. Only names of files that exist there are
+    changed. A script's working directory becomes absolute, by default the folder. A packaged file is returned
+    unchanged.
     """
     if not path.is_file():
         return file  # a packaged file
@@ -270,7 +275,7 @@ def _placed(file: SweepFile, path: Path) -> SweepFile:
 def _with_data(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return settings with data files resolved relative to a folder.
 
-    Those are file names below the key ``data``.
+    Those are file names below the key ``data`` and dotted keys that begin with it; see :func:`_files`.
     """
     return {key: _files(value, folder) if key.partition(".")[0] == "data" else value for key, value in settings.items()}
 
@@ -290,7 +295,7 @@ def _files(value: Any, folder: Path) -> Any:
 def _beside(name: str, folder: Path) -> str:
     """Return a name as a path below a folder, if it exists.
 
-    It is a file, or the beginning of ``name.*`` files there; else the name is unchanged.
+    It is a file, or the beginning of ``name.*`` files there; else, or if too long for a path, the name is unchanged.
     """
     path = folder / name
     try:

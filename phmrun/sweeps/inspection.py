@@ -158,8 +158,8 @@ def recorded_data(runs_dir: Path, options_of: OptionsOf) -> Recorded:
 def _learnt_from(run: RecordedRun, options_of: OptionsOf) -> tuple[str, str]:
     """Return the data settings and checksums of a run, as JSON texts.
 
-    The latter is empty if unknown. Cached until its config file changes. Runs without checksums are read again, since
-    they may have only just started.
+    Checksums of plug-ins and packages are left out; empty if there are no others. Cached until its config file changes.
+    Runs without checksums are read again, since they may have only just started.
     """
     config = run.path / CONFIG
     key = (config, config.stat().st_mtime_ns if config.is_file() else 0, options_of)

@@ -181,7 +181,8 @@ class PaperTable(Section):
     def _check_row(self, row: PaperRow) -> None:
         """Check a row: references to rows and columns, numbers, readings.
 
-        A row with missing facts needs another reading, unless the whole row is quoted.
+        A row with missing facts needs another reading, unless the whole row is quoted. Cells of a column with a metric
+        are not parsed.
 
         Raises:
             ValueError: A reference leads nowhere, a printed number cannot be parsed, or another reading is missing.
@@ -217,7 +218,7 @@ class PaperTable(Section):
     def row_sources(self, row: PaperRow, where: str, column: str | None = None) -> list[Source]:
         """Return the sources of a row or one of its cells, weakest first.
 
-        They override the table's own.
+        They are the row's files, its settings, then those of the cell if it has any. They override the table's own.
 
         Args:
             row: The row.
@@ -228,9 +229,9 @@ class PaperTable(Section):
         return [*(config_source(name) for name in row.config), self.source(where, row.set), *cell]
 
     def source(self, where: str, values: Mapping[str, Any]) -> Source:
-        """Return settings with provenance: their own, or else the table's default.
+        """Return settings with a provenance for each of their keys.
 
-        Settings without either keep none.
+        It is their own, or else the table's default. Keys without either have none.
         """
         stated = values.get("provenance", {})
         texts = {

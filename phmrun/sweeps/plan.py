@@ -71,7 +71,10 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """Short text of the cell's values: ``layer phm n=4 · seed 1``."""
+        """Short text of the cell's values: ``layer phm n=4 · seed 1``.
+
+        The value of the key ``row`` stands without its key.
+        """
         return " · ".join(value if key == "row" else f"{key} {value}" for key, value in self.labels.items())
 
     @property
@@ -115,7 +118,8 @@ def plan(
 ) -> Plan:
     """Return the plan of a sweep.
 
-    Faults of cells are kept in the cells, not raised. Seeds vary fastest, then the last grid key.
+    Faults of cells are kept in the cells, not raised. Seeds vary fastest, then the last grid key. Cells that match an
+    entry of ``exclude`` are left out. With a key ``baseline``, each cell is marked as fitting it or not.
 
     Args:
         sweep: The sweep.
@@ -184,7 +188,7 @@ def _listed(pattern: Mapping[str, Sequence[Any]]) -> str:
 def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: OptionsOf) -> Cell:
     """Return a cell with other values by dotted key.
 
-    It is resolved, named and checked again.
+    It is resolved, named and checked again. Its ``at`` gains the values; its seed and baseline mark stay.
 
     Raises:
         ValueError: The cell has no valid configuration.
@@ -201,7 +205,8 @@ def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: 
 def label_of(value: Any) -> str:
     """Return the short text of a grid value.
 
-    A layer's section is shown with all its options, another section as "key=value, …", booleans in lower case.
+    A layer's section is shown with all its options, another section as "key=value, …", booleans in lower case. Other
+    values are their text.
     """
     if isinstance(value, Mapping):
         if "structure" in value:
@@ -213,7 +218,8 @@ def label_of(value: Any) -> str:
 def _with_seeds(cell: Cell, seeds: Iterable[int], inspect: Inspect) -> Iterator[Cell]:
     """Yield a cell once per seed; it is inspected once.
 
-    An error of the inspection becomes the cells' fault.
+    An error of the inspection becomes the cells' fault. Parameters and checksums are those of the inspection. A cell
+    without a configuration is not inspected.
     """
     inspected = None
     try:
@@ -230,7 +236,8 @@ def _with_seeds(cell: Cell, seeds: Iterable[int], inspect: Inspect) -> Iterator[
 def reseeded(cell: Cell, seed: int) -> Cell:
     """Return a cell with another seed and its run id.
 
-    Network and data stay the same. A cell with a fault or without a configuration has no run id.
+    Network and data stay the same. A cell with a fault or without a configuration has no run id. ``chose_settings``
+    becomes False.
     """
     config = cell.config.model_copy(update={SEED: seed}) if cell.config else None
     name = run_id(config, fingerprints=cell.marks) if config and cell.fault is None else None
@@ -243,7 +250,8 @@ def _resolved(
     """Return a cell that is not inspected yet.
 
     Invalid settings become its fault, and it has no configuration. ``published`` are the sources of a paper's row
-    without the sweep's own; the cell departs from the paper if they give another ``model.network``.
+    without the sweep's own; the cell departs from the paper if they resolve to another ``model.network``. Defaults are
+    left out of its origin.
 
     Raises:
         PhmrunError: (exit 2) The task is unknown.
@@ -266,7 +274,8 @@ def _at_horizons(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
     """Yield each cell without its seed, once per multiple of its length.
 
     Multiples of ``max_steps`` and ``max_epochs`` are rounded, at least 1. Without multiples, cells are those of
-    :func:`_without_seeds`. A cell without a limit or a configuration only gets the label.
+    :func:`_without_seeds`. The multiple is in ``at`` as ``horizon``. Nothing else changes at multiple 1, or without a
+    limit or configuration.
 
     Raises:
         PhmrunError: (exit 2) As :func:`_without_seeds`.
@@ -294,8 +303,9 @@ def _at_horizons(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
 def _without_seeds(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
     """Yield each cell without its seed, not inspected yet.
 
-    Settings of a cell: presets first, then keys with fewer dots. For a script, each tuned key has its first value so
-    far.
+    Settings by rising precedence: the task's defaults, ``config``, ``base``, ``tasks``, the cell's. Among the cell's,
+    presets come first, then keys with fewer dots. In a task ``script``, its keys and the first value of each tuned key
+    precede ``base``. Cells of a paper's table are those of :func:`_of_table`.
 
     Raises:
         PhmrunError: (exit 2) A task is unknown, or a table has no column to fill.
@@ -327,7 +337,7 @@ def _combinations(sweep: Sweep, options_of: OptionsOf) -> Iterator[dict[str, Any
 
     They are the grid's combinations, the last key varying fastest, then the included ones. An empty grid gives one
     cell, unless there are included ones. An option varies only for the layers that have it: ``layer: [dense, phm]``
-    times ``layer.n: [2, 4]`` is dense, phm n=2, phm n=4.
+    times ``layer.n: [2, 4]`` is dense, phm n=2, phm n=4. Combinations that become equal by this are yielded once.
     """
     file = sweep.file
     if file.grid or not file.include:
@@ -372,7 +382,9 @@ def _foreign_options(
 def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source], options_of: OptionsOf) -> Iterator[Cell]:
     """Yield the cells of a paper's table: rows times columns.
 
-    Columns of the same experiment are merged. Quoted rows, and those not named by the sweep's file, are left out.
+    Columns of the same experiment are merged. Rows that are not trained are left out, as are those missing from the
+    file's ``rows``, if it has any. ``at`` has the row, and the column if there are several. Settings by rising
+    precedence: table, column, row, cell, ``over``.
 
     Raises:
         PhmrunError: (exit 2) No column is a score of ours.
@@ -398,7 +410,7 @@ def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source], options_o
 def is_trained(row: PaperRow) -> bool:
     """True if a row is an experiment of ours.
 
-    Rows that are quoted or have a network outside the task are not.
+    Rows that are quoted as a whole or set ``network`` are not.
     """
     return row.network is None and not isinstance(row.quoted, str)
 
@@ -479,7 +491,8 @@ def _there(at: Mapping[str, Any], config: Experiment | None, key: str) -> list[A
 def _is(there: Any, wanted: Any) -> bool:
     """True if a value equals the wanted one, possibly as text.
 
-    A layer also equals its structure's name and its label; another section equals its ``name`` only.
+    A layer, or a section with ``structure``, also equals its structure's name and its label; another section equals its
+    ``name`` only.
     """
     if isinstance(there, LayerConfig):
         there = {"structure": there.structure, **there.options}

@@ -127,6 +127,9 @@ def _options_of(name: str, *, table: bool = False) -> tuple[Option, ...]:
 def view_of_sweep(file: str, runs_dir: Path, asked: Asked) -> tuple[View, Plan]:
     """Return the results of a sweep, and its plan.
 
+    Tuned values and steps of a budget come from the runs. In a sequential sweep, cells that have not begun and that no
+    look needs are left out.
+
     Raises:
         PhmrunError: (exit 2) The file is invalid, or another design is on record; (exit 3) a run is damaged.
     """
@@ -151,7 +154,7 @@ def view_of_sweep(file: str, runs_dir: Path, asked: Asked) -> tuple[View, Plan]:
 def results_of(plan: Plan, statuses: Iterable[CellStatus]) -> Results:
     """Return the results of a sweep's cells, in their order.
 
-    A paper's table keeps its shape.
+    A paper's table keeps its shape. A budget of time is named in each entry.
     """
     budget = plan.sweep.file.budget
     equal = f"{budget.time:g} s of training" if budget else ""
@@ -190,7 +193,7 @@ def _entry(status: CellStatus) -> Entry:
     """Return the table entry of a cell.
 
     Only finished runs have scores. The value that a replicate's seed chose is no setting of it. Missing checksums are
-    taken from the run.
+    taken from the run. A cell without a configuration has its labels only.
     """
     cell = status.cell
     run: RecordedRun | None = status.run if status.run and status.run.state == State.DONE else None

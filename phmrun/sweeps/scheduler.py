@@ -95,10 +95,10 @@ class Scheduler:
         """Handle ended runs, and start new ones if there is room.
 
         Every :data:`LOOK` seconds, runs of others are looked at: ended ones are reported, unfinished ones are queued
-        again.
+        again. Runs on this machine whose planner is gone take up room, too.
 
         Returns:
-            True if any are left; ``False`` at the deadline.
+            True if runs are left here or elsewhere, or pending cells within the limit; ``False`` at the deadline.
         """
         if self.deadline is not None and time.monotonic() >= self.deadline:
             return False
@@ -196,7 +196,8 @@ class Scheduler:
     def _record(self, ended: Ended) -> None:
         """Write FAILED for a process that failed before its training.
 
-        Nothing is written for other exit codes, or if another process holds the run.
+        The reason is the exit code with the last line of its log. Nothing is written for other exit codes than 1–4, for
+        a run that is neither queued nor interrupted, or if another process holds it.
         """
         run = Run(directory_of(self.workplace.runs_dir, ended.run_id))
         if ended.code not in (ExitCode.BUG, ExitCode.USAGE, ExitCode.DATA, ExitCode.TRAINING):

@@ -168,7 +168,7 @@ class Search:
     def next(self, count: int, trials: int) -> list[Trial]:
         """Return at most ``count`` trials to run now, interrupted ones first.
 
-        New trials are recorded in the journal; empty when all trials have been started.
+        New trials are recorded in the journal. None are added once ``trials`` have been started.
 
         Args:
             count: Trials to run now.
@@ -186,8 +186,8 @@ class Search:
     def settle(self, trial: Trial, status: CellStatus) -> bool:
         """Record the score of a trial.
 
-        Return ``False`` if its run has not ended. A trial that is not done, or has no validation score, is recorded as
-        failed. One that is on record stays unchanged.
+        Return ``False``, and record nothing, if its run has not ended; else ``True``. A trial that is not done, or has
+        no validation score, is recorded as failed. One that is on record stays unchanged.
         """
         if status.state not in (CellState.DONE, CellState.FAILED, CellState.INVALID, CellState.BLOCKED):
             return False
@@ -197,7 +197,10 @@ class Search:
         return True
 
     def results(self) -> list[Result]:
-        """Return the finished trials, best first, those without a score last."""
+        """Return the finished trials, best first, those without a score last.
+
+        Values are rounded; ties are in the order of the trials.
+        """
         over = [trial for trial in self._study.get_trials(deepcopy=False) if trial.state.is_finished()]
         results = [Result(trial.number, self._rounded(trial.params), trial.value) for trial in over]
         sign = 1 if metric_of(self.monitor).lower_is_better else -1

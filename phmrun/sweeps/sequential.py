@@ -73,14 +73,14 @@ class Known:
 
     @property
     def open(self) -> bool:
-        """True if a planned look is still to come."""
+        """True if the row is undecided and a planned look is left."""
         return self.comparison.open
 
     @property
     def looked_at(self) -> int:
         """Seeds at the deciding or last look.
 
-        It is 0 before the first.
+        If the verdict names no look, it is the last one that the row's scores reach; 0 before the first.
         """
         shown = self.judgement.difference
         if shown is not None and shown.look is not None:
@@ -102,7 +102,8 @@ class Terms:
     def question(self, score: str, dropped: int = 0) -> Question:
         """Return the question on a score, with its direction and margin.
 
-        A margin of 0 becomes ``None``.
+        A margin of ``None`` is the metric's; 0 becomes ``None``. The looks are those of :func:`planned_looks` for the
+        counted seeds.
 
         Args:
             score: Name of the score.
@@ -174,7 +175,8 @@ def terms_of(
 ) -> Terms | None:
     """Return the recorded terms of a sweep, else the requested ones.
 
-    ``None`` if none are recorded and ``max_seeds`` is not given: the sweep is not sequential.
+    ``None`` if none are recorded and ``max_seeds`` is not given: the sweep is not sequential. A request of ``None``
+    agrees with any record. Nothing is written.
 
     Raises:
         PhmrunError: (exit 2) The request differs from the record, the record is damaged, or ``seeds`` is set although
@@ -194,7 +196,7 @@ def terms_of(
 def fix_terms(folder: Path, asked: Terms, file: str | None = None) -> None:
     """Record the terms of a sweep before its first look.
 
-    Nothing is written if the same are on record. Keys: max_seeds, margin.
+    They are written to ``design.json`` in the sweep's folder, unless the same are on record. Keys: max_seeds, margin.
 
     Raises:
         PhmrunError: (exit 2) Other terms are on record.
@@ -244,9 +246,9 @@ def families(statuses: Iterable[CellStatus]) -> list[Family]:
 def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
     """Return the state of each row compared with a dense row.
 
-    Rows are in the order of :func:`families`. One is open if it is not decided, and a planned look is still to come.
-    Rows of a family without a dense row are left
-    out.
+    Rows are in the order of :func:`families`; those of a family are judged together. Seeds that chose settings are not
+    counted. One is open if it is not decided, and a planned look is still to come. Rows of a family without a dense row
+    are left out.
     """
     score, compared = main_score(statuses), []
     for family in families(statuses):
@@ -274,8 +276,8 @@ def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
 def wanted(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
     """Return the unfinished cells up to the next look.
 
-    They are of rows that are open, and of their baselines; families without a baseline have none. Diverged cells are
-    not among them.
+    They are of open rows, each up to its next look, and of their baselines, up to the furthest. Baselines come first.
+    Families without a baseline have none. Diverged cells are not among them.
     """
     chosen: list[CellStatus] = []
     for family in families(statuses):
@@ -298,8 +300,8 @@ def replayed(table: ResultTable, statuses: Sequence[CellStatus], terms: Terms) -
     """Return the sequential comparisons by row and column of a table.
 
     A cell has that of its first run; only columns of the main score have them. The dense cell's gain at the end of
-    training, validations at equal time, and turns between lengths are added. ``statuses`` are all cells of the sweep,
-    since rows outside the table share the level, too.
+    training, its budget, validations at equal time, and turns between lengths are added. ``statuses`` are all cells of
+    the sweep, since rows outside the table share the level, too.
     """
     score, compared = main_score(statuses), {}
     by_run = {
@@ -336,7 +338,7 @@ def counted_seeds(row: Row) -> list[CellStatus]:
 
 
 def scores_of(row: Row) -> list[float]:
-    """Return a row's counted scores by seed.
+    """Return the main scores of a row's counted, done runs by seed.
 
     They end before the first missing one. A seed that diverged, or whose score is worse than the divergence floor, is
     NaN.

@@ -126,15 +126,15 @@ class Search:
 
     @property
     def folder(self) -> Path:
-        """Folder of the measurements."""
+        """Folder of the measurements: ``.sweeps/shrink-ID`` beside the run."""
         return self.run.path.parent / ".sweeps" / f"shrink-{self.run.id}"
 
     def results(self) -> list[Result]:
         """Try the ways in order of effort, and return all results.
 
         The dense control is trained before the first trained candidate. Without ``goal.every``, nothing is tried after
-        a candidate that reaches the goal. Each result is given to ``progress``. The run's own measurements become
-        ``base``.
+        a candidate that reaches the goal. Each result is given to ``progress`` when measured; verdicts are added at the
+        end. The run's own measurements become ``base``.
         """
         self.base = self._served(self.run, Format("safetensors"))
         results: list[Result] = []
@@ -150,6 +150,8 @@ class Search:
 
         These are roundings of the run (unless the goal is on parameters), the control, each structure, and a narrower
         student if the network has a width. A structure or student that cannot be built is left out with a note.
+        Roundings are bfloat16 and int8, and CTranslate2's int8 if the task converts to it. Structures and student are
+        measured in full precision and, unless the goal is on parameters, in int8.
         """
         trained = open_run(self.run)
         factored = any(item.name != "dense" for item in structures_of(trained.module.network).values())
@@ -180,8 +182,8 @@ class Search:
     def _trained(self, make: Training, rates: tuple[float, ...]) -> list[Run]:
         """Train a candidate with every seed, and return its runs; finished ones are read.
 
-        The first seed is trained with each of ``rates``. The others get the rate with the best validation, which is
-        that of the returned first run.
+        The first seed is trained with each of ``rates``, or with the first one only if the goal has no steps. The
+        others get the rate with the best validation, which is that of the returned first run.
         """
         config = open_run(self.run).config
         sign = 1 if metric_of(f"val/{config.training.monitor}").lower_is_better else -1
@@ -199,7 +201,8 @@ class Search:
         """Measure a format of a candidate's runs, and compare it with the goal.
 
         Sizes, latency and shares (bytes, parameters, latency) are those of the first run; the loss of score is that of
-        the mean over runs. The goal's share is compared in whole percent.
+        the mean over runs. The goal is reached if the loss is allowed and the share, in whole percent, not above the
+        goal's. The result's command exports the first run.
         """
         item = Format(kind, factored, precision)
         served = [self._served(run, item) for run in runs]
@@ -216,7 +219,8 @@ class Search:
     def _served(self, run: Run, item: Format) -> dict[str, Any]:
         """Return the measurements of a format, as by :meth:`Served.to_json`.
 
-        Those on record are read; missing or damaged ones are measured and written into :attr:`folder`.
+        Those on record in :attr:`folder` are read; missing or damaged ones are measured relative to the search's run,
+        and written there.
         """
         path = self.folder / f"{run.id} {item.label} {self.goal.split}.json"
         try:
@@ -234,7 +238,8 @@ class Search:
         """Add the verdicts of trained candidates against the dense control.
 
         They are on the scores of the test set. Without the control or a trained candidate in full precision, the
-        results are unchanged.
+        results are unchanged. The margin is the goal's allowed loss. Scores of single items are resampled if all runs
+        have them.
         """
         control = next((result for result in results if result.way == "control"), None)
         trained = [result for result in results if result.way in ("structure", "student") and "," not in result.label]
@@ -300,7 +305,10 @@ def compressed(run: Run, structure: str, share: Fraction) -> Training:
 
 
 def continued(run: Run) -> Training:
-    """Return the further training of a run with its maps as they are: the control of :func:`compressed`."""
+    """Return the further training of a run with its maps as they are.
+
+    It is the control of :func:`compressed`. The run is the teacher, if its task can be taught.
+    """
 
     def make(steps: int, seed: int, rate: float) -> Path:
         """Train further."""
@@ -340,8 +348,8 @@ def student(run: Run, share: Fraction) -> Training:
 def _narrower(config: Experiment, sizes: tuple[int, ...], most: Fraction) -> Experiment:
     """Return the config with the largest width that fits.
 
-    It has at most ``most`` parameters. Widths are smaller multiples of the heads, and of 8. The feed-forward width, if
-    there is one, shrinks alike, to at least 8.
+    It has at most ``most`` parameters. Widths are below the present one, and multiples of the heads and of 8. The
+    feed-forward width, if there is one, shrinks alike, to at least 8.
 
     Raises:
         PhmrunError: (exit 2) Even the narrowest such network is larger.
@@ -371,5 +379,8 @@ def _opened(run: Run, seed: int | None = None) -> tuple[TrainedModel, str, Exper
 
 
 def _teaches(trained: TrainedModel) -> bool:
-    """True if networks of the run's task can learn from it."""
+    """True if networks of the run's task can learn from it.
+
+    Its training module then defines ``predictions`` of its own.
+    """
     return type(trained.module).predictions is not TrainingModule.predictions

@@ -72,11 +72,12 @@ class Tuned:
 
 
 def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make, *, replicates: bool = False) -> list[Tuned]:
-    """Return the rows that can be run, with their trials so far.
+    """Return the runnable rows of a plan, with their trials so far.
 
-    Once all trials have ended, spaces are extended at edges, at most twice; with ``tune`` True, two rates beside the
-    best are tried then. Trials that are not done are the ones to run next. With ``replicates``, further seeds have
-    trials of their own once every row has its best values.
+    A row has cells that differ in the seed only; its first cell is tried. Once all trials have ended, spaces are
+    extended at edges, at most twice; with ``tune`` True, two rates beside the best are tried then. Trials that are not
+    done are the ones to run next. With ``replicates``, further seeds have trials of their own once every row has its
+    best values.
     """
     by_row: dict[tuple[str, ...], list[Cell]] = {}
     for cell in plan.cells:
@@ -100,7 +101,7 @@ def grid_of_three(row: Tuned) -> tuple[str, list[float]]:
     """Return the key and three ascending values for a row's replicates.
 
     The values are the pilot's best and its neighbors among the values tried. If the best lies at an edge, a value
-    beyond it is added, for this row only.
+    beyond it is added in geometric progression, for this row only.
 
     Raises:
         PhmrunError: (exit 2) The values are not positive numbers, or the pilot has no best one.
@@ -128,8 +129,8 @@ def _replicates(row: Tuned, runs_dir: Path, make: Make) -> Iterator[Tuned]:
 def extended(rows: Sequence[Tuned]) -> list[Space] | None:
     """Return the rows' spaces, extended at edges with a best value.
 
-    An edge of any row extends the spaces of all rows by one value, in geometric progression; numbers are sorted.
-    ``None`` if no row has its best value at an edge.
+    An edge of any row extends the spaces of all rows by one value, in geometric progression, with three digits; numbers
+    are sorted. ``None`` if no row has its best value at an edge.
     """
     spaces = [
         {key: sorted(values) if _numbers(values) else values for key, values in row.space.items()} for row in rows
@@ -148,7 +149,7 @@ def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
     """Return the plan with each row's best values.
 
     Rows without a choice stay unchanged. Cells of replicates get the choice of their seed; the pilot's cell is left
-    out.
+    out. A row's first cell is marked as having chosen the settings; all get the row's ``at_edge``.
     """
     chosen = {cell.run_id: row for row in rows if row.values is not None for cell in row.cells}
     cells = []
@@ -168,7 +169,8 @@ def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
 def _replicate(row: Tuned, cell: Cell, make: Make) -> Iterator[Cell]:
     """Yield the cell of a replicate with its seed's choice.
 
-    Without a choice, it has the row's. The pilot's cell yields nothing.
+    Without a choice, it has the row's. The pilot's cell yields nothing. It is marked as searching until its trials have
+    ended.
     """
     for chosen in row.replicates:
         if chosen.cells[0].run_id == cell.run_id:
@@ -207,7 +209,8 @@ def _tried(row: Tuned, runs_dir: Path, make: Make, further: Sequence[Mapping[str
     """Return a row with its trials and best values.
 
     Trials are all combinations of its space, and ``further``. Best values are those of the best validation score. They
-    are ``None`` until all trials are done, failed or invalid, or if none has a score.
+    are ``None`` until all trials are done, failed or invalid, or if none has a score. ``at_edge`` names the keys of
+    numbers whose best value is not inside the space.
     """
     combinations = [dict(zip(row.space, values, strict=True)) for values in product(*row.space.values())]
     trials = [(values, look(make(row.cells[0], values), runs_dir)) for values in [*combinations, *further]]

@@ -86,7 +86,8 @@ class Tracker:
     def summary(self, running: Iterable[CellStatus]) -> str:
         """Return the progress in one line.
 
-        It has cells by state, units per second, and time left. Units and time are left out if unknown.
+        It has the number of done cells, of others by state except those not begun, units per second, and time left.
+        Units and time are left out if unknown.
         """
         counts = tally(self.statuses.values())
         parts = [f"{counts.get(CellState.DONE, 0)} of {len(self.statuses)} done"]

@@ -128,7 +128,7 @@ def carry_out(job: Job) -> int:
 
 
 def _has_ended(child: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Wait for a child process, and return True if it ended.
+    """Wait at most ``seconds`` for a process; return True if it ended.
 
     Further interrupts are ignored meanwhile.
     """
