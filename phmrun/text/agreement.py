@@ -49,7 +49,8 @@ def read_agreement(path: str | PathLike[str]) -> Iterator[Item]:
     """Yield the agreement items of a file, one at a time.
 
     The file is UTF-8, plain or gzip. The first line decides the format. A file named ``….test.K`` has items with K
-    attractors; in others of that format the number is ``None``.
+    attractors; in others of that format the number is ``None``. ``homogeneous`` is True with K, else ``None``; the
+    table tells both.
 
     Raises:
         PhmrunError: (exit 3) The file is missing, damaged or of an unknown format; the message names file and line.
@@ -73,9 +74,9 @@ def read_agreement(path: str | PathLike[str]) -> Iterator[Item]:
 def divide(items: Sequence[Item]) -> dict[str, list[Item]]:
     """Divide the full table into train, dev and test.
 
-    They have 9, 1 and 90 % of the items, as the authors divide. The test set keeps only items whose intervening nouns
-    are all attractors, or that have none. The order is that of ``random.shuffle`` with seed 1 under Python 2, which
-    differs from Python 3's.
+    Train has the first 9 % of the shuffled items and dev the next 1 %, rounded down; the rest is test. The test set
+    keeps only items with ``homogeneous`` true: their intervening nouns are all attractors, or they have none. The order
+    is that of ``random.shuffle`` with seed 1 under Python 2, which differs from Python 3's.
     """
     draw = random.Random(1).random
     order = list(range(len(items)))
@@ -94,7 +95,8 @@ def divide(items: Sequence[Item]) -> dict[str, list[Item]]:
 def _table(first: str, lines: Iterator[tuple[int, str]], path: Path) -> Iterator[Item]:
     """Yield the items of the rows below the header ``first``.
 
-    Fields may be quoted.
+    Fields may be quoted. The prefix has the words before ``verb_index`` (from 1), the label is ``verb_pos``. Attractors
+    are ``n_diff_intervening``; an item is homogeneous if they equal ``n_intervening``.
 
     Raises:
         PhmrunError: (exit 3) A column is missing, a row is malformed, or there is none.

@@ -74,7 +74,8 @@ class BatchPlan:
     def epoch(self, seed: int, epoch: int) -> tuple[list[Indices], NDArray[np.int64]]:
         """Return the batches of one epoch in order.
 
-        Each sentence is in exactly one of them. An ordered plan returns the same batches in every epoch.
+        Each sentence is in exactly one of them. Sentences of one length class are shuffled among its places, and the
+        batches are shuffled, by (seed, epoch) alone. An ordered plan returns the same batches in every epoch.
 
         Returns:
             Sentence indices of each batch, and the weight of each batch: by default its target tokens, unpadded, end
@@ -99,7 +100,7 @@ def batches(
 ) -> list[Indices]:
     """Return the batches of one epoch.
 
-    It is a short form of :class:`BatchPlan`.
+    It is :meth:`BatchPlan.epoch` of a new plan, without the weights.
     """
     return BatchPlan(source_lengths, target_lengths, unit=unit, size=size).epoch(seed, epoch)[0]
 
@@ -166,16 +167,16 @@ class BatchStream:
             first += self.window
 
     def steps_in_epochs(self, epochs: float) -> int:
-        """Return the optimizer steps until ``epochs`` epochs are complete, rounded up.
+        """Return the optimizer steps that complete ``epochs`` epochs.
 
-        The last step may reach into the next epoch.
+        It is ``epochs`` × batches per epoch / (``accumulate`` × ``world``), rounded up.
         """
         return -int(-epochs * len(self.plan) // self.window)
 
     def _from(self, position: int) -> Iterator[tuple[Indices, int]]:
         """Yield (indices, weight) of the micro-batches of all ranks.
 
-        They begin at ``position``, and do not end.
+        They begin at ``position`` of the endless stream and go on from epoch to epoch. A weight is that of one batch.
         """
         epoch, skip = divmod(position, len(self.plan))
         while True:
@@ -193,7 +194,7 @@ def evaluation_batches(
     rank: int = 0,
     world: int = 1,
 ) -> list[Indices]:
-    """Return batches for validation and decoding, longest first.
+    """Return batches for validation and decoding, longest sentences first.
 
     Each sentence is in one batch of one rank. The list is empty without sentences, and may be shorter on some ranks.
 
@@ -215,7 +216,7 @@ def evaluation_batches(
 
 
 def _cuts(costs: NDArray[np.int32], size: int) -> NDArray[np.int64]:
-    """Return the first rows of batches.
+    """Return the first row of each batch of consecutive rows.
 
     Batches are filled greedily while rows × highest cost ≤ ``size``. A batch has at least one row.
     """

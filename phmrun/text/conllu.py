@@ -64,13 +64,17 @@ class Sentence:
         return "".join(self.lines)
 
     def column(self, number: int) -> list[str]:
-        """Return the values of one column, such as :data:`LEMMA`, by word."""
+        """Return the values of one column, such as :data:`LEMMA`, by word.
+
+        ``number`` counts from 0.
+        """
         return [self.lines[place].rstrip("\r\n").split("\t")[number] for place in self.places]
 
     def with_parse(self, heads: Sequence[int], labels: Sequence[str]) -> "Sentence":
         """Return a copy of the sentence with another tree.
 
-        Heads are numbers of words, 0 for the root. The tree is not checked.
+        Heads are numbers of words, 0 for the root. The tree is not checked. The columns HEAD and DEPREL and both
+        attributes are set.
 
         Raises:
             ValueError: The number of heads or labels is not the number of words.
@@ -151,7 +155,7 @@ def stream(lines: Iterable[str], *, name: str, trees: bool = False) -> Iterator[
     """Yield each sentence as soon as the blank line after it is read.
 
     The last needs none. Blocks of blank lines are skipped. Arguments and errors are those of :func:`loads`; lines keep
-    their ends.
+    their ends. Unlike :func:`loads`, it neither raises for a text without sentences nor keeps blank lines at the end.
     """
     for first, block in _blocks(lines):
         if not _blank(block):
@@ -217,7 +221,10 @@ def _blank(block: Sequence[str]) -> bool:
 
 
 def _body(line: str) -> str:
-    """Return a line without its end and without a byte-order mark."""
+    """Return a line without its end and without a byte-order mark.
+
+    The end is LF, CR LF or CR.
+    """
     return line.removesuffix("\n").removesuffix("\r").removeprefix("\ufeff")
 
 
@@ -243,7 +250,8 @@ def _blocks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
 def _sentence(block: list[str], first: int, name: str, trees: bool) -> Sentence:
     """Parse a block whose first line has the number ``first`` in the file.
 
-    Comments before the first word are kept; trees are read and checked if ``trees``.
+    Comments before the first word are kept; trees are read and checked if ``trees``. Multi-word tokens and empty nodes
+    are checked, but are no words. Empty lines are ignored.
 
     Raises:
         PhmrunError: (exit 3) A line is malformed, or there is no word.
@@ -321,7 +329,7 @@ class _Numbering:
 
 
 def _tree(words: Sequence[Sequence[str]], where: Sequence[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Return the checked heads and labels of words.
+    """Return the heads and labels of words after checks.
 
     ``where`` is each word's place in the file.
 
@@ -352,9 +360,10 @@ def _tree(words: Sequence[Sequence[str]], where: Sequence[str]) -> tuple[tuple[i
 
 
 def _cycle(heads: Sequence[int]) -> list[int]:
-    """Return the words of a cycle, starting with the lowest number.
+    """Return the words of the first cycle of heads.
 
-    The result is empty without a cycle.
+    The result is empty without a cycle. Words are numbered from 1 and head 0 ends a path. The list begins with the
+    lowest number and goes from each word to its head.
     """
     seen = [0] * (len(heads) + 1)  # start of the walk that reached each word first
     for start in range(1, len(heads) + 1):

@@ -26,8 +26,8 @@ LONGEST_LINE = 1 << 24
 def held_out(files: Sides, share: float, cache: Path, *, running: bool = False) -> tuple[Sides, Sides]:
     """Split training files into a training and a held-out part, in the cache.
 
-    Lines are chosen by a checksum of the source text, so that equal sentences stay together. Of running text, the last
-    lines are held out.
+    A line is held out if :func:`fraction` of its source text is below ``share``, so that equal sentences stay together.
+    Of running text, the last lines are held out.
 
     Args:
         files: One file, or source and target.
@@ -91,7 +91,7 @@ def _sides(files: Files) -> tuple[str, ...]:
 def _rows(files: Files) -> Iterator[Row]:
     """Yield the lines of one file, or of two in parallel.
 
-    Empty lines are included.
+    Empty lines are included. A line of a single file has at most 16 MiB, of two files at most 1 MiB.
     """
     if len(files) == 1:
         return ((line,) for _, line in numbered_lines(files[0], longest=LONGEST_LINE))
@@ -108,8 +108,8 @@ def _made(
 ) -> Path:
     """Return a cached directory with lines sorted into parts.
 
-    It is built if it is missing. ``part`` returns the name of a line's part from its number (from 0) and its texts;
-    lines for which it returns None are left out. Files are named ``part.side``.
+    It is built if it is missing or damaged. ``part`` returns the name of a line's part from its number (from 0) and its
+    texts; lines for which it returns None are left out. Files are named ``part.side``.
 
     Raises:
         PhmrunError: (exit 3) A part would be empty, or a file is malformed.

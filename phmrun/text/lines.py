@@ -61,6 +61,8 @@ def numbered_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[tuple
 def raw_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[bytes]:
     """Yield the lines of a file, plain or gzip, as bytes, ends included.
 
+    Compression is recognized by the first bytes. An empty file yields nothing.
+
     Raises:
         PhmrunError: (exit 3) The file is missing, unreadable or damaged, or a line exceeds ``longest`` bytes.
     """
@@ -102,7 +104,8 @@ def read_parallel(
 ) -> Iterator[tuple[str, str]]:
     """Yield the sentence pairs of two aligned files, in constant memory.
 
-    After the first empty line, no pairs are yielded; the rest is read to count the faults.
+    After the first empty line, no pairs are yielded; the rest is read to count the faults. A line of white space counts
+    as empty. Unequal lengths are reported before empty lines.
 
     Args:
         source: Source sentences, one a line, UTF-8, plain or gzip.
@@ -141,7 +144,9 @@ def read_parallel(
 
 
 def read_lines(path: str | PathLike[str], *, empty: bool = False) -> Iterator[str]:
-    """Yield the lines of one file, with the rules of :func:`read_parallel`.
+    """Yield the lines of one file, without line ends.
+
+    The first empty line, or line of white space, raises unless ``empty``.
 
     Args:
         path: The file.

@@ -126,7 +126,8 @@ class PairReader(Iterator[Pair]):
     def _label(self, label: Any, where: str) -> str | None:
         """Return the class of a label; surrounding spaces do not count.
 
-        The result is ``None`` for "-" in the formats ``snli`` and ``tsv``: the annotators did not agree.
+        The result is ``None`` for "-" in the formats ``snli`` and ``tsv``: the annotators did not agree. It is looked
+        up in ``names``. For ``tsv``, numbers and truth values of JSON count as text.
 
         Raises:
             PhmrunError: (exit 3) The label is unknown; for ``tsv``, it lists the file's labels and the setting for
@@ -164,7 +165,9 @@ class PairReader(Iterator[Pair]):
     def _hint(self, labels: Sequence[str]) -> str | None:
         """Return the setting that makes every label a class.
 
-        It keeps the user's mapping. ``None`` for fewer than 2 or more than :data:`MOST_CLASSES` labels.
+        It is a sentence with ``--set data.labels=…``: a list if classes are named like their labels, else a mapping.
+        Own names ("class0") are proposed, too, if all labels are whole numbers. Entries of ``names`` come first, unless
+        all of its labels are SNLI's. ``None`` for fewer than 2 or more than :data:`MOST_CLASSES` labels.
         """
         if not 2 <= len(labels) <= MOST_CLASSES:
             return None
@@ -181,7 +184,7 @@ class PairReader(Iterator[Pair]):
 
 
 def _text_of(label: Any) -> Any:
-    """Return a label that JSON has as a number or truth value as text.
+    """Return a number or truth value as its JSON text.
 
     Other values are unchanged.
     """
@@ -191,7 +194,8 @@ def _text_of(label: Any) -> Any:
 def _as_yaml(label: str) -> str:
     """Return a label as a YAML scalar.
 
-    It is quoted unless it is a plain word or whole number.
+    It is quoted as in JSON, unless it is a plain ASCII word (letters, digits, "_", "-") or a whole number of at most 9
+    digits. "null" is quoted, too.
     """
     plain = re.fullmatch(r"[A-Za-z_][\w-]*|0|[1-9][0-9]{0,8}", label, re.ASCII) and label.lower() != "null"
     return label if plain else json.dumps(label, ensure_ascii=False)
@@ -227,18 +231,27 @@ def _sentence(text: Any, place: str, where: str) -> str:
 
 
 def _snli(path: Path) -> Iterator[Row]:
-    """Yield the rows of JSON lines or of a table, whichever the first line shows."""
+    """Yield the rows of JSON lines or of a table, whichever the first line shows.
+
+    The columns are sentence1, sentence2 and gold_label. A first line that is a JSON object means JSON lines.
+    """
     read = _json_lines if _is_json(_first_line(path)) else _table
     yield from read(path, ("sentence1", "sentence2", "gold_label"))
 
 
 def _scitail(path: Path) -> Iterator[Row]:
-    """Yield the rows of three columns, or of JSON lines in the ``snli_format``."""
+    """Yield the rows of three columns, or of JSON lines in the ``snli_format``.
+
+    The first line decides.
+    """
     yield from _snli(path) if _is_json(_first_line(path)) else _cells(path, 3)
 
 
 def _dnli(path: Path) -> Iterator[Row]:
-    """Yield the rows of a JSON array or of JSON lines."""
+    """Yield the rows of a JSON array or of JSON lines.
+
+    It is an array if the first line begins with "[". The keys are sentence1, sentence2 and label.
+    """
     read = _json_array if _first_line(path).lstrip().startswith("[") else _json_lines
     yield from read(path, ("sentence1", "sentence2", "label"))
 
@@ -246,7 +259,8 @@ def _dnli(path: Path) -> Iterator[Row]:
 def _quora(path: Path) -> Iterator[Row]:
     """Yield the rows of Quora's release or Wang et al.'s division.
 
-    A header that begins with "id" tells the release; the division has four columns without quoting.
+    A header that begins with "id" tells the release; the division has four columns without quoting: label, question,
+    question, id.
     """
     if _first_line(path).lstrip().startswith("id\t"):
         yield from _quoted_table(path, ("question1", "question2", "is_duplicate"))
@@ -257,7 +271,7 @@ def _quora(path: Path) -> Iterator[Row]:
 def _sick(path: Path) -> Iterator[Row]:
     """Yield SICK's rows.
 
-    The label column has different names in the release and in SemEval's files.
+    The label column is ``entailment_judgment`` if the header has it (SemEval), else ``entailment_label`` (release).
     """
     _, header = next(iter(numbered_lines(path)))
     label = "entailment_judgment" if "entailment_judgment" in header.split("\t") else "entailment_label"
@@ -297,7 +311,8 @@ def _own(path: Path) -> Iterator[Row]:
 def _fields(there: Container[str]) -> tuple[str, str, str]:
     """Return the names of the three columns in a user's file.
 
-    Missing columns have phmrun's names.
+    Each is phmrun's name if ``there`` has it, else SNLI's if ``there`` has that, else phmrun's: premise, hypothesis,
+    label.
     """
     first, second, label = (next((name for name in names if name in there), names[0]) for names in _OWN_NAMES)
     return first, second, label
@@ -314,9 +329,9 @@ _ROWS: Mapping[str, Callable[[Path], Iterator[Row]]] = {
 
 
 def _is_json(line: str) -> bool:
-    """True if a line is a JSON object.
+    """True if a line begins a JSON object.
 
-    A line with tabs is columns, even if it begins with a brace.
+    A line with tabs is columns, even if it begins with a brace. The brace may follow spaces.
     """
     return line.lstrip().startswith("{") and "\t" not in line
 
@@ -349,7 +364,8 @@ def _cells(path: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
 def _table(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
     """Yield the rows of a tab-separated table.
 
-    There is no quoting; the header names the columns.
+    There is no quoting; the header names the columns. A row has the cells of the columns ``fields``, in this order.
+    Cells to the right of these may be missing.
 
     Raises:
         PhmrunError: (exit 3) A column is missing, or a line has too few or too many cells.
@@ -372,7 +388,7 @@ def _quoted_table(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
     """Yield the rows of a tab-separated table with quoting.
 
     Quoted fields may contain line breaks. In a truncated file an unclosed quotation swallows the last column; the
-    number of columns reveals it.
+    number of columns reveals it. A row has the cells of the columns ``fields``, and the number of its last line.
 
     Raises:
         PhmrunError: (exit 3) A column is missing, or a row is malformed.
@@ -406,6 +422,8 @@ def _places(header: Sequence[str], fields: tuple[str, str, str], where: str) -> 
 def _json_lines(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
     """Yield the rows of one JSON object a line.
 
+    A row has the values of the keys ``fields``; other keys are ignored.
+
     Raises:
         PhmrunError: (exit 3) A line is no JSON object with these keys.
     """
@@ -420,7 +438,7 @@ def _json_lines(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
 def _json_array(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
     """Yield the rows of one array of objects, parsed object by object.
 
-    Memory holds the text only.
+    Memory holds the text only. A row's number is the line on which its object begins.
 
     Raises:
         PhmrunError: (exit 3) The text is no array of objects with these keys.
@@ -466,6 +484,8 @@ def _skip_blank(text: str, at: int) -> int:
 
 def _values(record: Any, fields: tuple[str, str, str], where: str) -> list[Any]:
     """Return the required values of one JSON object.
+
+    They are in the order of ``fields``, unchanged.
 
     Raises:
         PhmrunError: (exit 3) It is no object, or a key is missing.

@@ -152,7 +152,7 @@ class TokenStoreWriter:
     def append(self, ids: Sequence[int]) -> None:
         """Append one sentence.
 
-        Tokens are written to disk in blocks of :data:`BUFFER`.
+        Tokens wait in memory, and are checked and written once :data:`BUFFER` tokens or sentences wait.
         """
         self._pending.extend(ids)
         self._tokens += len(ids)
@@ -164,8 +164,8 @@ class TokenStoreWriter:
     def statistics(self) -> dict[str, Any]:
         """Return the statistics of the finished store.
 
-        Keys: tokens, mean_length and max_length (tokens), unknown_rate (0–1), types (distinct tokens). Without
-        sentences, each is 0.
+        Keys: tokens, mean_length (tokens, rounded to 3 decimals), max_length (tokens), unknown_rate (0–1), types
+        (distinct tokens). Without sentences, each is 0.
         """
         return {
             "tokens": self._tokens,
@@ -198,6 +198,8 @@ class TokenStoreWriter:
 
     def _flush(self) -> None:
         """Write the pending tokens and offsets to the files, and clear them.
+
+        Unknown tokens, distinct tokens and the longest sentence are counted here for :meth:`statistics`.
 
         Raises:
             ValueError: An id is out of range.
@@ -273,6 +275,9 @@ def prepare(
 ) -> Prepared[V, S]:
     """Learn a vocabulary and encode the splits, unless the cache has both.
 
+    The result's ``statistics`` have the keys "vocabulary" (of ``describe``) and "splits" (of ``encode``, by split).
+    Vocabulary and stores are opened from the cache even if they were just built.
+
     Args:
         cache: Directory of prepared data.
         content: See :func:`build_once`.
@@ -309,7 +314,8 @@ def build_once(
 ) -> tuple[Path, dict[str, Any]]:
     """Build a directory in the cache unless it exists.
 
-    Return its path and description. A directory whose checksums differ is built again.
+    Return its path and description. A directory whose checksums differ is built again. The directory's name is a
+    checksum of ``content``.
 
     Args:
         cache: Directory of prepared data.
@@ -330,7 +336,8 @@ def build_once(
 def _name_of(content: Mapping[str, Any]) -> str:
     """Return the name of a content.
 
-    It is 16 digits of the SHA-256 of its JSON, with files by checksum.
+    It is the first 16 hexadecimal digits of the SHA-256 of its JSON with sorted keys. A path in it counts by its file's
+    SHA-256.
 
     Raises:
         PhmrunError: (exit 3) A file is missing.
@@ -352,8 +359,9 @@ def _checksum(path: Path) -> str:
 def _make(path: Path, last: Path, build: Callable[[Path], dict[str, Any]], unchanged: Callable[[], bool]) -> None:
     """Make a directory unless it is complete and its checksums agree.
 
-    It is built beside its place and renamed; a damaged one is replaced, with a note. A second process that wants the
-    same waits for the first.
+    It is built beside its place and renamed; a damaged one is replaced, with a note. Nothing is done if ``last`` is a
+    file and no checksum differs. A second process that wants the same waits for the first. ``build``'s result is
+    written to ``last``, then the checksums. ``unchanged`` is asked after the build; a failed build leaves nothing.
 
     Raises:
         PhmrunError: (exit 3) The text has changed while it was read.

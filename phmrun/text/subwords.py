@@ -46,7 +46,7 @@ class SubwordVocabulary(Vocabulary):
     def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
         """Return the token ids of many lines, in order.
 
-        They are encoded on all usable cores.
+        There is one thread per 128 lines, at least one and at most one per usable core.
         """
         threads = max(1, min(len(lines) // LINES_PER_THREAD, usable_cores()))
         ids: list[list[int]] = self._processor.encode(list(lines), num_threads=threads)
@@ -88,7 +88,8 @@ def train_subwords(
 
     One thread, no sampling and no shuffling inside SentencePiece: with two threads a unigram model of 2,000 pieces has
     8 others and 720 other scores, and its sampling has a seed of its own. A caller with a large corpus passes an evenly
-    spaced sample of it.
+    spaced sample of it. Lines of more than 65,536 bytes are dropped. The vocabulary has the pieces that SentencePiece
+    learned, at most ``size``, padded with unused ids to ``multiple_of``.
 
     Raises:
         PhmrunError: (exit 3) There is no text, or SentencePiece refuses it.

@@ -43,6 +43,8 @@ class Vocabularies:
     def load(cls, directory: Path) -> "Vocabularies":
         """Load the vocabularies that :meth:`save` wrote.
 
+        ``shared/`` is loaded if it exists; both sides are then the same object.
+
         Raises:
             PhmrunError: (exit 3) The directory holds no complete pair of vocabularies.
         """
@@ -94,7 +96,7 @@ def train_vocabulary(
 
 
 def load_vocabulary(directory: Path) -> Vocabulary:
-    """Load a vocabulary of any kind.
+    """Load a vocabulary of any kind: words, subwords or imported pieces.
 
     Raises:
         PhmrunError: (exit 3) The directory holds no vocabulary, or one that this version cannot read.

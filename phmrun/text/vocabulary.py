@@ -84,7 +84,7 @@ class Vocabulary(ABC):
     def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
         """Return the token ids of many lines, in order.
 
-        It may be faster than :meth:`encode`.
+        Here :meth:`encode` is called for each; subclasses may be faster.
         """
         return [self.encode(line) for line in lines]
 
@@ -130,7 +130,8 @@ class Vocabulary(ABC):
 def read_description(directory: Path, kinds: Sequence[str]) -> dict[str, Any]:
     """Read and check ``vocabulary.json``.
 
-    A missing ``requested`` is set to the size.
+    A missing ``requested`` is set to the size. Valid sizes are whole numbers from 2 to 2^31, and the size is at least
+    the entries.
 
     Raises:
         PhmrunError: (exit 3) The file is missing or damaged, its sizes are invalid, or its format or kind is another.
@@ -151,7 +152,7 @@ def read_description(directory: Path, kinds: Sequence[str]) -> dict[str, Any]:
 
 
 def padded_size(entries: int, multiple_of: int) -> int:
-    """Return the smallest multiple of ``multiple_of`` that is at least ``entries``."""
+    """Return ``entries`` rounded up to a multiple of ``multiple_of``."""
     return -(-entries // multiple_of) * multiple_of
 
 
@@ -205,7 +206,10 @@ class WordVocabulary(Vocabulary):
         return " ".join(self.tokens[token] for token in without_specials(ids, self.entries))
 
     def content(self) -> bytes:
-        """Return the words as bytes, one a line."""
+        """Return the words as bytes, one a line.
+
+        They are in the order of ids, special tokens included.
+        """
         return "".join(f"{word}\n" for word in self.tokens).encode()
 
     @classmethod
@@ -223,7 +227,8 @@ class WordVocabulary(Vocabulary):
 def train_words(lines: Iterable[str], *, size: int, multiple_of: int = 1, min_frequency: int = 1) -> WordVocabulary:
     """Train a vocabulary of the most frequent words.
 
-    Equal counts are in alphabetical order.
+    Lines are split at white space. The special tokens have the first ids, then come the words by falling count, equal
+    counts in alphabetical order.
 
     Args:
         lines: The training text, read once; memory grows with the number of distinct words only.

@@ -199,7 +199,8 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
     def coverage(self) -> dict[str, float]:
         """Shares, 0 to 1, of words and tokens with a pretrained vector.
 
-        Keys: "types" for the vocabulary, and "<split>_tokens". All are 0 without a file of vectors.
+        Keys: "types" for the vocabulary without special tokens, and "<split>_tokens". All are 0 without a file of
+        vectors.
         """
         covered = np.zeros(len(self.vocabulary.words), dtype=bool)
         if self.pretrained is not None:
@@ -237,7 +238,7 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
     def inputs(self, split: str) -> Iterator[str]:
         """Yield the items of a split as lines, sentences separated by tabs.
 
-        Items that the reader skips are left out.
+        Items that the reader skips are left out. They are read from the corpus, not from the stores.
         """
         return ("\t".join(item.sentences) for item in self.files[split]() if isinstance(item, Item))
 
@@ -252,7 +253,8 @@ def build_classification_data(
 ) -> ClassificationData:
     """Build the data module of an experiment; see :class:`ClassificationData`.
 
-    With ``data.hold_out``, that share of the training items, rounded to 1–99 percent, becomes the validation set.
+    With ``data.hold_out``, that share of the training items, rounded to 1–99 percent, becomes the validation set and
+    replaces the corpus's own. Items are divided by their first sentence; see :func:`divided`.
     """
     if config.data.hold_out:  # hold out a share of the training items for validation
         held = min(99, max(1, round(100 * config.data.hold_out)))

@@ -134,7 +134,10 @@ def prepare_items(
 
 
 def _learn(reader: Reader, labels: Sequence[str], settings: WordSettings) -> ClassificationVocabulary:
-    """Return the vocabulary of the training split's sentences."""
+    """Return the vocabulary of the training split's sentences.
+
+    Items that the reader skips are left out.
+    """
 
     def lines() -> Iterator[str]:
         """Yield the split sentences of all items."""
@@ -155,8 +158,9 @@ def _encode(
 ) -> dict[str, Any]:
     """Write a split to its stores, item by item.
 
-    Return its statistics. Items with a sentence of more than ``limit`` words are left out; None: none. Notes count
-    them, by reason.
+    Items with a sentence of more than ``limit`` words are left out; None: none. Notes count them, and those that the
+    reader skips, by reason. Return statistics: "items", "left_out" by reason, "labels" (items by label), and those of
+    the tokens as "sentence", or as "first" and "second".
 
     Raises:
         PhmrunError: (exit 3) No item is left.
@@ -201,7 +205,8 @@ def divided(reader: Reader, shares: Mapping[str, int], *, without: Iterable[Read
     """Return a reader for each split of a divided file.
 
     The split of an item depends only on the text of its first sentence. It is the same for any order of the file, on
-    every machine, and for all items that share the sentence.
+    every machine, and for all items that share the sentence. The splits take consecutive ranges of :func:`hundredth` in
+    the order of ``shares``.
 
     Args:
         reader: Reader of the file.
@@ -224,22 +229,23 @@ def divided(reader: Reader, shares: Mapping[str, int], *, without: Iterable[Read
 def in_parts(reader: Reader, parts: Path) -> Iterator[Item | LeftOut]:
     """Yield the items with their parts.
 
-    A file has the names, one for each item. Skipped items have no name in the file, and are yielded unchanged.
+    The file ``parts`` has the names in the items' order, separated by white space. Skipped items have no name in the
+    file, and are yielded unchanged. Further names are ignored.
     """
     names = iter(parts.read_text(encoding="utf-8").split())
     return (item._replace(part=next(names)) if isinstance(item, Item) else item for item in reader())
 
 
 def hundredth(sentence: str) -> int:
-    """Return a number from 0 to 99 by the text's SHA-256."""
+    """Return the first 64 bits of the text's SHA-256 modulo 100."""
     return int.from_bytes(hashlib.sha256(sentence.encode()).digest()[:8], "big") % 100
 
 
 def _share(reader: Reader, wanted: range, without: tuple[Reader, ...]) -> Iterator[Item | LeftOut]:
-    """Yield the items whose :func:`hundredth` is in ``wanted``, without those in ``without``.
+    """Yield the items whose :func:`hundredth` is in ``wanted``, without doubles.
 
-    One :class:`LeftOut` at the end counts the latter. What the reader itself skips is yielded if ``wanted`` begins
-    at 0.
+    An item is a double if an item of ``without`` has the same sentences. One :class:`LeftOut` at the end counts them,
+    if there are any. What the reader itself skips is yielded if ``wanted`` begins at 0.
     """
     elsewhere = {item.sentences for other in without for item in other() if isinstance(item, Item)}
     doubled = 0

@@ -10,7 +10,7 @@ def read_items(run: Run, split: str, part: str) -> Items:
     """Return correctness counts of a split's items, or of a part of it.
 
     Counts are ``[items, 2]``: 1 if the label is correct, else 0, and 1. ``part`` of "" is the whole split. Predictions
-    come from the run's directory.
+    come from the run's directory. The checksum covers the gold labels and parts; the split's fingerprint is added.
     """
     lines = (run.predictions / f"{split}.tsv").read_text(encoding="utf-8").splitlines()
     heading = lines[0].split("\t")

@@ -50,7 +50,8 @@ class ClassificationModule(TrainingModule):
     def loss(self, batch: ClassificationBatch) -> Loss:
         """Return the loss and the correct labels, summed over the items.
 
-        Label smoothing and ``criterion`` apply in training only.
+        Label smoothing and ``criterion`` apply in training only. The result's ``nll`` is always the plain
+        cross-entropy; "accuracy" counts the items whose highest logit is correct.
         """
         (prediction,) = predictions = self.predictions(batch)
         logits = prediction.vectors
@@ -69,7 +70,10 @@ class ClassificationModule(TrainingModule):
         return classification_graph(self.network, self.sentences)
 
     def begin(self, data: ClassificationData) -> None:
-        """Copy pretrained word vectors to the network's embedding, if the data have any."""
+        """Copy pretrained word vectors to the network's embedding, in place.
+
+        Nothing is done if the data have none.
+        """
         if data.pretrained is not None:
             place_vectors(self.network.get_submodule("embedding"), data.pretrained)
 
@@ -118,7 +122,9 @@ class ScoresOfClasses(nn.Module):
 def classification_graph(network: nn.Module, sentences: int = 1) -> ExportGraph:
     """Return the export graph from tokens to class scores.
 
-    A network with an LSTM is marked as untraceable.
+    A network with an LSTM is marked as untraceable. The exported network has folded structures and a plain embedding
+    table; it is compared with ``network``. The three examples are random with seed 1; the last row of each is padded,
+    if it is longer than one token.
 
     Args:
         network: Classifier with an attribute ``embedding``.

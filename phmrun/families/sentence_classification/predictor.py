@@ -193,7 +193,10 @@ def _scored(items: Iterable[Item | LeftOut], left_out: Counter[str]) -> Iterator
 
 
 def _signed(scores: Mapping[str, Score], *settings: Mapping[str, str], **more: str) -> dict[str, Score]:
-    """Return copies of the scores with additional settings in their signatures."""
+    """Return copies of the scores with settings appended to their signatures.
+
+    Each setting is added as ``|key:value``, the mappings' first.
+    """
     extra = "".join(f"|{key}:{value}" for pairs in (*settings, more) for key, value in pairs.items())
     return {name: replace(score, signature=f"{score.signature}{extra}") for name, score in scores.items()}
 

@@ -44,7 +44,7 @@ class WordVectors:
         """Return the vectors of those words that have one.
 
         A word without a vector gets that of the word in lower case. If a word occurs twice in the file, its first
-        vector is used.
+        vector is used. Places are in ascending order. Words without any vector are left out.
         """
         wanted = set(words) | {word.lower() for word in words}
         rows: dict[str, int] = {}
@@ -119,6 +119,8 @@ def _convert(path: Path, directory: Path) -> dict[str, int]:
 def _divided(line: str, width: int, where: str) -> tuple[str, str]:
     """Return a line's word, which may contain spaces, and its numbers as text.
 
+    The numbers are the last ``width`` cells between single spaces. White space at the line's end is dropped.
+
     Raises:
         PhmrunError: (exit 3) The line does not have ``width`` numbers, or has no word.
     """
@@ -160,7 +162,11 @@ def _numbers(texts: Sequence[str], width: int) -> Vectors | None:
 
 
 def _first_fault(path: Path, chunk: Sequence[tuple[int, str]], texts: Sequence[str], width: int) -> PhmrunError:
-    """Return the error (exit 3) for the first invalid line of a chunk."""
+    """Return the error (exit 3) for the first invalid line of a chunk.
+
+    Faults are a text that is no number, NaN or a value beyond float32, and any other line that cannot be read. If no
+    single line is invalid, the error names the file alone.
+    """
     for (number, _), text in zip(chunk, texts, strict=True):
         for cell in text.split(" "):
             if not _is_number(cell):

@@ -92,7 +92,7 @@ class ParallelDataConfig(DataConfig):
     def testing(self, *paths: Path) -> Self:
         """Return a copy with source and target files as its only data.
 
-        They are the test set; ``paths`` are exactly these two.
+        They are the test set; ``paths`` are exactly these two. ``name`` becomes "files" and ``hold_out`` 0.
         """
         nothing = dict.fromkeys((*_FILES, "prefix"))
         source, target = paths
@@ -169,7 +169,10 @@ class SequenceToSequenceExperiment(Experiment):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Requested sizes of the source and target vocabularies, rounded up to ``multiple_of``."""
+        """Requested sizes of the source and target vocabularies, rounded up to ``multiple_of``.
+
+        Without ``target_size``, both are ``size``.
+        """
         vocabulary = self.data.vocabulary
         source, target = (
             -(-size // vocabulary.multiple_of) * vocabulary.multiple_of

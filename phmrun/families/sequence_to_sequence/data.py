@@ -170,6 +170,8 @@ class ParallelData(BucketedData[Vocabularies]):
     def inputs(self, split: str) -> Iterator[str]:
         """Yield the source sentences of a split; both files are read and checked.
 
+        They come from the text files, not from the stores; empty lines raise.
+
         Raises:
             KeyError: There is no such split.
             PhmrunError: (exit 3) A file is missing or malformed, or they have different numbers of lines.
@@ -194,7 +196,9 @@ Builtin = Callable[[ParallelDataConfig, Path], ParallelCorpus]
 def build_parallel_data(config: SequenceToSequenceExperiment, cache: Path, builtin: Builtin) -> ParallelData:
     """Build the data module of an experiment.
 
-    Pairs with an empty side are dropped if the config says so; then validation pairs are held out.
+    Pairs with an empty side are dropped if ``data.empty`` is "drop". Then ``data.hold_out``, if not 0, splits the
+    training files into new training and validation files. Vocabularies are loaded from ``data.vocabulary.path`` if it
+    is set.
 
     Raises:
         PhmrunError: A file or dataset is not on this machine (exit 3), or lacks a language (exit 2).
@@ -224,7 +228,7 @@ def build_parallel_data(config: SequenceToSequenceExperiment, cache: Path, built
 def corpus(data: ParallelDataConfig, cache: Path, builtin: Builtin) -> ParallelCorpus:
     """Return the corpus of a data section: built-in, user files or a dataset.
 
-    A warning is logged if source and target of a split of user files have the same content.
+    The checksums of user files are computed here. A warning is logged if both sides of a split have the same content.
 
     Raises:
         PhmrunError: The run has no data, or they are not on this machine (exit 3); a language is missing (exit 2).

@@ -134,7 +134,8 @@ class CrossFactors:
     def _part(self, inputs: Tensor, begin: int, end: int) -> Tensor:
         """Return the outputs of the parts ``begin`` to ``end`` of queries, keys and values.
 
-        If each part has a map of its own, it is that of ``begin`` alone.
+        If each part has a map of its own, it is that of ``begin`` alone. A joint map in the factored form computes all
+        parts, and these columns are returned. In the dense form only its rows of W are applied.
         """
         maps = cast(list[Linear], list(self.attention.project))
         if len(maps) == 3:
@@ -161,7 +162,8 @@ class WithFactors:
 def attended(attention: MultiheadAttention, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
     """Return the output of an attention block, ``[batch, length, width]``.
 
-    Queries, keys and values are ``[batch, heads, …, head_width]``; ``mask`` of None hides nothing.
+    Queries, keys and values are ``[batch, heads, …, head_width]``; ``mask`` of None hides nothing. It is scaled
+    dot-product attention, then the block's output map on the joined heads.
     """
     context = F.scaled_dot_product_attention(query, keys, values, mask)
     outputs: Tensor = attention.output(context.transpose(1, 2).flatten(2))
@@ -171,7 +173,8 @@ def attended(attention: MultiheadAttention, query: Tensor, keys: Tensor, values:
 def translation_graph(network: EncoderDecoder) -> ExportGraph:
     """Return the export graph from tokens to next-token logits.
 
-    Its parts are the graphs of a search. Examples are random, some rows padded.
+    The exported network has folded structures and plain tables; its outputs are compared with the trained network's.
+    Its parts are :func:`search_graphs`. The four examples are random with seed 1; the last row of each is padded.
     """
     plain = with_tables(folded(network))
     sizes = [cast(nn.Embedding, table).num_embeddings for table in (plain.source_embedding, plain.target_embedding)]
@@ -199,7 +202,11 @@ def translation_graph(network: EncoderDecoder) -> ExportGraph:
 
 @torch.no_grad()
 def search_graphs(network: EncoderDecoder, examples: list[tuple[Tensor, Tensor]]) -> Mapping[str, ExportGraph]:
-    """Return the export graphs "encoder" and "decoder", a decoder step with a cache."""
+    """Return the export graphs "encoder" and "decoder", a decoder step with a cache.
+
+    The decoder step is compared with the trained network's logits for the whole target; its cache is not compared.
+    ``examples`` are (source, target) tokens; each gives one encoder and one decoder example.
+    """
     model = IncrementalTransformer(network, PAD).eval()
     encoder, decoder = SourceEncoder(model).eval(), DecoderStep(model).eval()
     steps = []

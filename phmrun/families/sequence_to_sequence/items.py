@@ -14,7 +14,8 @@ from phmrun.text.lines import read_parallel
 def read_items(run: Run, split: str, part: str) -> Items | None:
     """Return the BLEU counts of each translation of a split.
 
-    Predictions come from the run, references from its data. Only items of ``part`` count; "" is the whole split.
+    Predictions come from the run, references from its data. Only items of ``part`` count; "" is the whole split. The
+    checksum is that of these references.
 
     Returns:
         The counts; None if the data have no parts for this split.

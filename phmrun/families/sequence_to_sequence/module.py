@@ -48,8 +48,8 @@ class SequenceToSequenceModule(TrainingModule):
     def loss(self, batch: ParallelBatch) -> Loss:
         """Return the loss summed over the target tokens of the batch.
 
-        Label smoothing and ``criterion`` apply in training only; otherwise the loss is the cross-entropy. Padding is
-        not computed by the output map.
+        Label smoothing and ``criterion`` apply in training only; otherwise the loss is the cross-entropy. The result's
+        ``nll`` is the cross-entropy in both cases. Padding is not computed by the output map.
         """
         (prediction,) = predictions = self.predictions(batch)
         output = self.network.output
@@ -62,7 +62,10 @@ class SequenceToSequenceModule(TrainingModule):
         return Loss(total, nll, batch.units, predictions=predictions)
 
     def predictions(self, batch: ParallelBatch) -> list[Prediction]:
-        """Return one prediction: hidden vectors of the target tokens, with the output map."""
+        """Return one prediction: hidden vectors of the target tokens, with the output map.
+
+        Padding is left out; the rows are in the order of ``batch.wanted``.
+        """
         hidden = self.network(batch.source, batch.mask, batch.target)
         return [Prediction(hidden.flatten(0, 1).index_select(0, batch.positions), self.network.output)]
 

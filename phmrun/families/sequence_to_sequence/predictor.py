@@ -62,15 +62,16 @@ class Search:
     def resolved(self) -> "Search":
         """Return a copy with ``application`` resolved for batch × beam hypotheses.
 
-        For CTranslate2 the penalty becomes "power".
+        For CTranslate2 the penalty becomes "power". "auto" becomes "dense" or "factored"; other values stay.
         """
         application = resolve_application(self.application, self.batch * self.beam)
         return replace(self, application=application, penalty="power" if self.engine == "ctranslate2" else self.penalty)
 
     def parts(self) -> tuple[Choice, Choice]:
-        """Return the forms of decoder and encoder.
+        """Return (form of the decoder, form of the encoder).
 
-        The encoder is dense unless ``batch`` is 1.
+        The decoder has ``application`` resolved for batch × beam hypotheses. The encoder has the same if ``batch`` is
+        1, else "dense".
         """
         decoder = resolve_application(self.application, self.batch * self.beam)
         return decoder, decoder if self.batch == 1 else "dense"
@@ -86,7 +87,9 @@ class Search:
     def signature(self) -> str:
         """Return the search settings that affect scores, as ``key:value|…``.
 
-        The penalty is left out if it is "gnmt", the application for another engine than torch.
+        The penalty is left out if it is "gnmt", the application for another engine than torch. The keys are beam,
+        alpha, penalty, limit and application. If the encoder has the decoder's form and it is not dense, the
+        application ends with "-throughout".
         """
         penalty = "" if self.penalty == "gnmt" else f"|penalty:{self.penalty}"
         limit = f"{self.max_length_ratio:g}x+{self.max_length_offset}"
@@ -192,7 +195,9 @@ class Translator:
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
         """Yield the translation of each line, in order.
 
-        An answer has ``nbest`` lines. Lines are read in chunks, one by one if ``batch`` is 1.
+        An answer has ``nbest`` lines; its value "prediction" is one text, or their list if ``nbest`` is above 1. Lines
+        are read in chunks of 512, or of a larger ``batch``; one by one if ``batch`` is 1. The kernels are those of the
+        search.
         """
         stream = iter(lines)
         size = 1 if self.search.batch == 1 else max(CHUNK, self.search.batch)
@@ -202,7 +207,10 @@ class Translator:
                 yield Answer("\n".join(texts), {"prediction": texts if self.search.nbest > 1 else texts[0]})
 
     def translate(self, lines: Sequence[str]) -> list[str]:
-        """Return the best translation of each line."""
+        """Return the best translation of each line.
+
+        A blank line gives "".
+        """
         return [self.vocabularies.target.decode(best[0].tokens) for best in self.hypotheses(lines)]
 
     def evaluate(self, data: ParallelData, split: str) -> Evaluation:
@@ -211,7 +219,8 @@ class Translator:
         Returns:
             Scores "bleu", "chrf", "bleu-<part>" and "bleu-of-<baseline>"; "sentence-bleu" and "sentence-bleu-nltk" with
             those of the baselines, if asked for; and the task's reference-free scores of outputs, baselines and
-            references.
+            references. Baselines have no chrF. The predictions have one output a line; the samples are the first 8
+            pairs. The seconds are those of the search alone, the units the output tokens with end tokens.
         """
         pairs = list(read_parallel(*data.files[split]))
         sources, references = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
@@ -239,8 +248,8 @@ class Translator:
     def _scores(self, outputs: Sequence[str], references: Sequence[str], parts: Path | None) -> dict[str, Score]:
         """Return BLEU and chrF of the outputs, by name.
 
-        With ``sentence_bleu``, sentence BLEU is added, and with ``parts`` BLEU of each part. ``parts`` is a file with
-        the part of each line, or None. Signatures include search and weights.
+        The measures asked for in the constructor are added, and with ``parts`` BLEU of each part as "bleu-<part>".
+        ``parts`` is a file with the part of each line, or None. Signatures include search and weights.
         """
         measures = {**self.measures, "chrf": chrf}
         scores = {key: measure(outputs, references) for key, measure in measures.items()}
@@ -257,7 +266,7 @@ class Translator:
         """Return the task's reference-free scores of texts, by name.
 
         The model's outputs have the name "", others add ``-of-NAME``. Scores whose package is not installed are left
-        out with a note.
+        out with a note. Only the signature of the outputs' scores is extended by search and weights.
         """
         scores: dict[str, Score] = {}
         for key, measure in data.measures.items():
@@ -281,7 +290,8 @@ def converted_model(
 ) -> CTranslate2Model:
     """Load the network into CTranslate2, converted if necessary.
 
-    The converted model is stored in ``directory``.
+    The converted model is stored in ``directory``. An existing conversion there is used again. With quantization "none"
+    it computes in float32.
 
     Raises:
         PhmrunError: The library is missing, or the network is not a Transformer.
