@@ -131,9 +131,13 @@ class Answer:
         )
 
     def effects(self) -> Figure:
-        """Return the picture of the differences from dense in the score of the first comparison.
+        """Return the picture of the differences from dense in one score.
 
-        Baselines are in it if that is the first score.
+        The score is that of the first comparison. Baselines, minus the dense mean, are in it if that is the table's
+        first score.
+
+        Raises:
+            IndexError: No comparison has an interval.
         """
         score, dense = self.compared[0].score, self._dense
         shown = [item.effect for item in self.compared if item.score == score]

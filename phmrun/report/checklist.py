@@ -95,8 +95,8 @@ def _lines(lines: Iterable[str]) -> str:
 def _of_runs(done: Sequence[tuple[str, RecordedRun]], segments: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the records of the finished runs, as texts by name.
 
-    Keys: machines, times (means by row), budget, parameters, validation (the test score, too), metrics (their
-    signatures), packages. Unknown ones are empty.
+    Keys: machines, times (means by row), budget (runs, training and processor time), parameters, validation (beside
+    each main score), metrics (signatures of the main scores), packages. Unknown ones are empty.
     """
     times = [(label, run.status.seconds) for label, run in done if run.status]
     counts = [(label, run.about("parameters")) for label, run in done]

@@ -40,7 +40,8 @@ def write_report(
         statuses: States of its cells.
         table: Its results.
         differences: Comparisons with the dense cells.
-        path: The HTML file; the other files are named after it. A missing directory is created.
+        path: The HTML file; the other files are named after it. A missing directory is created. Existing files are
+            replaced.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # First, since the HTML page embeds the pictures from their files.
@@ -152,7 +153,7 @@ def environments(statuses: Sequence[CellStatus]) -> list[Part]:
     """Return a table of environments with their cells, and notes on differences.
 
     Notes: cells without a record, differences between cells (or that there are none), changes of environment within a
-    run. The table is left out without any record.
+    run. The table is left out without any record. At most 12 differences are named in a note.
     """
     by_cell = {status.cell.label: segment.read_segments(status.run.run) for status in statuses if status.run}
     cells: dict[str, list[Cell]] = {}

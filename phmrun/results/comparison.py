@@ -30,9 +30,9 @@ def differences(
     """Compare a table's cells with their dense cells.
 
     The comparisons with one dense cell are simultaneous. The baseline of a cell is the first dense cell of its column,
-    or of its row if the column has none. Both need the same score and data. Cells with other test items or another
-    length of training are left out, as are cells without runs. Verdicts that turn between lengths are marked. Shows
-    progress on stderr.
+    or of its row if the column has none. Both need the same score and data. Cells with other test items than their
+    baseline or another length of training are left out, as are cells without runs. Verdicts that turn between lengths
+    are marked. Shows progress on stderr.
 
     Args:
         table: The table.
@@ -115,7 +115,8 @@ def scored(figure: Figure, score: str) -> Scored:
     """Return the scores of a cell's counted seeds, sorted by seed.
 
     Seeds that chose its settings are left out and counted in ``dropped``. A diverged run, or one past the divergence
-    floor, is NaN and has no path among the runs; other runs without a score are left out.
+    floor, is NaN and has no path among the runs; other runs without a score are left out. ``choices`` is the largest of
+    its experiments.
     """
     values: dict[str, tuple[float, Path | None]] = {}
     dropped = 0

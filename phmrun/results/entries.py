@@ -266,7 +266,7 @@ def require_seeds(entries: Sequence[Entry], where: str) -> None:
 def not_seeds(entries: Sequence[Entry], where: str | None = None) -> PhmrunError:
     """Return the error (exit 2) for a cell of mixed experiments.
 
-    It names their differences.
+    It names their differences and the first four runs, or the places of experiments if none has a run.
     """
     names = [entry.run.id for entry in entries if entry.run] or [str(dict(entry.at)) for entry in entries]
     differing = ", ".join(_differing(entries)) or "what is not on record"

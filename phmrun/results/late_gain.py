@@ -74,7 +74,10 @@ def late_gain(name: str, curve: Sequence[tuple[int, float]], margin: float | Non
 
 
 def late_gain_sentence(gain: LateGain, baseline: str = "the dense cell") -> str:
-    """Return the note on a baseline that still gains, by default the dense cell."""
+    """Return the note on a baseline that still gains.
+
+    It has the gain, its limit, and the option ``--horizons`` to try. The gain is not compared with the limit here.
+    """
     metric = metric_of(gain.metric)
     unit = f" {metric.unit}" if metric.unit and metric.unit != "%" else ""
     return (

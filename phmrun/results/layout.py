@@ -214,7 +214,7 @@ def _shown(numbers: Numbers, how: str) -> str:
     """Return a score over seeds as text.
 
     ``how`` "all": the values with spaces; "mean±std": "mean ± deviation", without the latter for a single value; else
-    the aggregate, "–" without values.
+    the aggregate, "–" without values. Numbers have two decimals.
     """
     if how == "all":
         return " ".join(rounded(value) for value in numbers.values)

@@ -110,7 +110,8 @@ class Results:
     def select(self, where: Mapping[str, Any] | None = None, **more: Any) -> "Results":
         """Return the results that match: ``select(layer="phm n=4")``, ``select({"layer.n": 4})``.
 
-        A key is one of the sweep, a dotted one of the configuration, or ``state``.
+        All values must match, compared as text. A key is one of the sweep, a dotted one of the configuration, or
+        ``state``.
         """
         wanted = {**(where or {}), **more}
         return replace(self, entries=tuple(entry for entry in self.entries if entry.matches(wanted)))
@@ -228,9 +229,8 @@ def done(runs: Iterable[RecordedRun]) -> list[RecordedRun]:
 def restore_folder(folder: Path, runs_dir: Path, *, durable: bool = True) -> list[Run]:
     """Create a run directory for each small result below a folder.
 
-    Return the runs, in the order of their files' paths. The folder is one of sweeps, or one sweep's own. Copies of a
-    run are merged. See
-    :func:`phmrun.ledger.record.restore`.
+    Return the runs, in the order of their files' paths. The folder is one of sweeps (``*/*.json``), or one sweep's own
+    (``*.json``). Copies of a run are merged. See :func:`phmrun.ledger.record.restore`.
 
     Raises:
         PhmrunError: (exit 3) There is no result, or one is damaged.

@@ -26,7 +26,8 @@ _NUMBER = re.compile(
 def cell(value: Any) -> str:
     """Return the text of a value in a table for readers.
 
-    ``None`` is "–", booleans are "yes" and "no", numbers have separators of thousands, paths in texts are shortened.
+    ``None`` is "–", booleans are "yes" and "no", numbers have separators of thousands and are not rounded, paths in
+    texts are shortened.
     """
     if value is None:
         return "–"
@@ -178,7 +179,8 @@ def _verdicts(laid: Laid, write: Callable[[Sequence[str], Sequence[Sequence[Any]
 def csv_cells(cells: Sequence[Mapping[str, Any]]) -> str:
     """Return a table's cells as comma-separated values, one a line.
 
-    An interval becomes two columns, an object one column per key, and a list one column with spaces.
+    An interval becomes two columns, an object one column per key, and a list one column with spaces. Columns are in the
+    order of their first appearance; missing values are empty.
     """
     lines = [_flat(cell) for cell in cells]
     columns = list(dict.fromkeys(name for line in lines for name in line))

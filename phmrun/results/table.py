@@ -140,7 +140,7 @@ def tabulate(
 
     Each cell holds the seeds of one experiment. Rows are those of a paper in its order, if any, then others in the
     order of their first experiments. The checksums of all runs are checked first. A row whose network departs from the
-    paper's says so in its last label.
+    paper's says so in its last label. A paper's table with the built-in corpus is marked as reduced.
 
     Args:
         entries: The experiments.
@@ -174,7 +174,8 @@ def tabulate(
 def score_headings(entries: Sequence[Entry], keys: Sequence[str], scores: Sequence[str]) -> list[Heading]:
     """Return the columns: values of keys times scores.
 
-    They are in order of first appearance among experiments. Without ``scores``, each experiment's main score counts.
+    They are in order of first appearance among experiments. Without ``scores``, each experiment's main score counts. A
+    heading is the keys' values, then the score.
 
     Raises:
         PhmrunError: (exit 2) No run has one of the scores; it is not checked if there are no scores at all.
@@ -199,7 +200,7 @@ def _figure(heading: Heading, entries: Iterable[Entry], row: str, reduced: str) 
     """Return the cell of a row's experiments under a heading.
 
     Experiments that share a run count once. Scores are multiplied by the paper column's factor. The cell is comparable
-    if all its signatures have the paper's parts, and neither settings nor data are reduced.
+    if the paper states a signature, all of ours have its parts, and neither settings nor data are reduced.
 
     Raises:
         PhmrunError: (exit 2) The experiments are not seeds of one.

@@ -85,7 +85,10 @@ def at_equal_time(row: Figure, dense: Figure, score: str) -> EqualTime | None:
 
 
 def equal_time_sentence(equal: EqualTime) -> str:
-    """Return the remark on a row at equal time."""
+    """Return the remark on a row at equal time.
+
+    It has the time and both validations: "after 10 min of training each, …: validation BLEU 20.10, dense 21.30".
+    """
     words = metric_of(equal.metric).words
     clock = f"after {duration(equal.seconds)} of training each, by the clock of these runs"
     return f"{clock}: validation {words} {equal.value:.2f}, dense {equal.reference:.2f}"

@@ -55,8 +55,8 @@ def verdict_words(comparison: RowComparison) -> str:
 def verdict_cells(comparison: RowComparison) -> list[str]:
     """Return the six cells of a verdict below :data:`HEADINGS`.
 
-    They are the difference, "low to high", p-value, detectable difference, seeds (of both if they differ), and the
-    verdict in words. Without a difference, all but the last are empty.
+    They are the difference, "low to high", p-value with two digits, detectable difference, seeds (of both if they
+    differ), and the verdict in words. Without a difference, all but the last are empty.
     """
     judgement = comparison.judgement
     shown = judgement.difference

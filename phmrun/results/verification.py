@@ -92,7 +92,7 @@ def _manifest(run: Run, record: Record | None) -> Link | str:
 def _raw_data(run: Run, _: Record | None) -> Link | str:
     """Compare the data files that exist here with their checksums.
 
-    The link is broken if one differs, and absent if none is on this machine.
+    Only absolute paths are looked up. The link is broken if a file differs, and absent if none is on this machine.
     """
     data = run.data()
     files = {file.path: file for split in data.splits.values() for file in split.files} if data else {}
@@ -203,6 +203,8 @@ def _predictions(run: Run, record: Record | None) -> Link | str:
 
 def _record(run: Run, _: Record | None) -> Link | str:
     """Check all other files on record, and read status and history.
+
+    The link is intact, with the state and the number of rows.
 
     Raises:
         PhmrunError: (exit 3) A file differs or is missing.

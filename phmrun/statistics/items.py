@@ -85,7 +85,7 @@ def resampled_variance(
 ) -> ItemVariance:
     """Return the variance of a corpus score over items.
 
-    It is bootstrapped with a fixed seed.
+    It is bootstrapped with a fixed seed; all runs of both sides get the same resamples.
 
     Args:
         system: Counts ``[items, kinds]`` of each seed, natural numbers of any type.

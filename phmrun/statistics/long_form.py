@@ -94,7 +94,7 @@ def rows_of_table(table: Any) -> list[Row]:
 
 
 def _files(path: Path) -> list[Path]:
-    """Return a path, or the harness files below a folder, sorted.
+    """Return a path that is no folder, or the harness files below one, sorted.
 
     Raises:
         PhmrunError: (exit 3) The folder has none.

@@ -132,6 +132,8 @@ def decide(
 ) -> Decision:
     """Judge systems by their scores in long form.
 
+    The trivial system, unless it is the reference, is only a floor and gets no judgement.
+
     Args:
         rows: A pandas data frame or mappings with ``system``, ``metric``, ``value`` and optionally ``seed``, ``item``,
             ``trial``; or rows read by :func:`phmrun.statistics.long_form.read_rows`.
@@ -248,7 +250,7 @@ def _chosen(rows: Sequence[Row], metric: str, choose_by: str | None, *, lower_is
 def _system(name: str, rows: Sequence[Row]) -> System:
     """Return the scores of one system by seed.
 
-    With items, a score is the mean over them.
+    Seeds are sorted by length, then as text. With items, a score is the mean over them.
 
     Raises:
         PhmrunError: (exit 3) A score occurs twice, or only some scores of a seed have an item.
@@ -331,7 +333,7 @@ def _numbers(system: System) -> dict[str, Any]:
 def meets(judgement: Judgement, requirement: str) -> bool:
     """True if a verdict shows that a system is "better", or "not-worse".
 
-    A better or equivalent system is not worse, too.
+    A better or equivalent system is not worse, too. Any other requirement counts as "not-worse".
     """
     better = judgement.verdict is Verdict.DIFFERENT and bool(judgement.better)
     if requirement == "better":

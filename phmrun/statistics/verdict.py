@@ -189,10 +189,10 @@ def _judge_one(
 ) -> Judgement:
     """Return the judgement of one system at one look.
 
-    Over seeds, collapsed seeds on either side give no difference: UNTRAINED if all of a side collapsed, else UNDECIDED;
-    their numbers and Fisher's p-value are kept. Without an interval or spread, UNTRAINED if a floor is not beaten and
-    no looks are planned, else UNDECIDED with a reason. Otherwise the verdict is that of :func:`_verdict`; an undecided
-    one over seeds has the seeds needed.
+    Over items, seeds are not checked for collapse. Over seeds, collapsed ones on either side give no difference:
+    UNTRAINED if all of a side collapsed, else UNDECIDED; their numbers and Fisher's p-value are kept. Without an
+    interval or spread, UNTRAINED if a floor is not beaten and no looks are planned, else UNDECIDED with a reason.
+    Otherwise the verdict is that of :func:`_verdict`; an undecided one over seeds has the seeds needed.
     """
     lower = question.lower_is_better
     trained = beats_floors(scores, floors, lower_is_better=lower)

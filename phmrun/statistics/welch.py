@@ -187,8 +187,8 @@ def detectable_errors(critical: float, freedom: float) -> float:
 def seeds_needed(system: Sequence[float], reference: Sequence[float], target: float, design: Design) -> int | None:
     """Return the seeds per system that detect ``target``.
 
-    The power is 80 %, at the spread so far. ``None`` if more than :data:`MOST_SEEDS` are needed, ``target`` is not
-    positive, or there is no spread.
+    The power is 80 %, at the spread so far and the level of the last look. The result is at least 2. ``None`` if more
+    than :data:`MOST_SEEDS` are needed, ``target`` is not positive, or there is no spread.
     """
     spreads = [variance(side) for side in (system, reference)]
     if target <= 0 or not sum(spreads):

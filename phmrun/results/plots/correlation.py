@@ -100,7 +100,8 @@ def draw_correlation(panels: list[Panel], title: str) -> Figure:
 def _embeddings(network: nn.Module) -> Iterator[tuple[str, Any]]:
     """Yield the distinct input tables with their names.
 
-    They are ``define`` and children whose names end with "embedding". The mapping of a deep one is not yielded again.
+    They are the child ``define`` and then children whose names end with "embedding". The mapping of a deep one is not
+    yielded again.
     """
     seen: set[int] = set()
     children = dict(network.named_children())
@@ -116,7 +117,7 @@ def _embeddings(network: nn.Module) -> Iterator[tuple[str, Any]]:
 def _deep(module: DeFINE) -> Iterator[Panel]:
     """Yield the maps of a deep embedding.
 
-    They are word vectors, each expansion, and the reduction if any.
+    They are of all words: word vectors, each expansion, and the reduction if any.
     """
     device = next(module.parameters()).device
     words = torch.arange(module.num_embeddings, device=device).split(CHUNK)

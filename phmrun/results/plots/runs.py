@@ -53,8 +53,9 @@ def _network(run: Run) -> str:
 def labels(runs: Sequence[Run]) -> list[str]:
     """Return a label per run: its network, then settings that differ.
 
-    The network is left out if all have the same and settings differ. Settings are left out if a configuration cannot be
-    loaded. Equal labels are numbered; long ones are wrapped at 60 characters.
+    The network is left out if all have the same and settings differ. Settings of layer, embedding and output are left
+    out, and all if a configuration cannot be loaded. A key is shortened to its last part if that is unambiguous. Equal
+    labels are numbered; long ones are wrapped at 60 characters.
     """
     networks = [_network(run) for run in runs]
     try:
@@ -208,7 +209,8 @@ def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str
 def _label_ends(axes: Axes, drawn: Sequence[Curve]) -> None:
     """Write each curve's label in its color at the right of the axes.
 
-    It stands at the height of the curve's end, or above the label below it if they would overlap.
+    It stands at the height of the curve's end, or above the label below it if they would overlap. All labels move down
+    if the topmost would leave the axes.
     """
     to_axes = axes.transScale + axes.transLimits
     to_share = [float(to_axes.transform((curve.places[-1], curve.values[-1]))[1]) for curve in drawn]
@@ -252,7 +254,7 @@ def pace_of(run: Run, label: str) -> Pace:
 def draw_speed(paces: Sequence[Pace], heading: str = "") -> Figure:
     """Return a figure with bars of training and prediction speed per run.
 
-    Missing speeds are labeled "not recorded".
+    Missing speeds are labeled "not recorded". Bars of training are on the left, of prediction on the right.
     """
     lines = sum(1 + pace.label.count("\n") for pace in paces)
     figure = new_figure(9.0, 1.3 + 0.3 * lines)

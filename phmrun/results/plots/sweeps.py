@@ -137,7 +137,7 @@ class Effort(NamedTuple):
 def draw_tuning(efforts: Sequence[Effort], score: str, heading: str = "") -> Figure:
     """Return a figure of the expected best score by trials.
 
-    It has a line for each effort; see Dodge et al. 2019.
+    It has a line for each effort, by :func:`~phmrun.statistics.expected_best.expected_best`; see Dodge et al. 2019.
     """
     figure = new_figure(7.0, 4.2)
     axes = figure.subplots()
