@@ -102,7 +102,8 @@ def start_at_zero(structure: Structure, std: float) -> None:
 def _subsets(structure: Structure) -> Iterator[tuple[nn.Parameter, ...]]:
     """Yield the sets of trained parameters, smallest first.
 
-    Within a size, factors near the output come first.
+    Within a size, those come first that :meth:`Structure.factors_read` names last; those that it does not name come at
+    the end.
     """
     trained = {name: value for name, value in structure.named_parameters() if value.requires_grad}
     factors = [name for name in reversed(list(structure.factors_read())) if name in trained]
@@ -132,11 +133,11 @@ def freeze_base(model: nn.Module) -> None:
 
 
 def merge(model: Model) -> Model:
-    """Return a copy with updates added to their matrices.
+    """Return a copy of a model with updates added to their matrices.
 
-    The sums are plain ``torch.nn`` modules. Maps of other structures stay as they are. Tied matrices stay tied. The
-    merged matrices have no gradient. The training mode stays. The report of a conversion keeps the other structures;
-    without any, it is removed.
+    Layers with an update become plain ``torch.nn`` modules. Maps of other structures stay as they are. Tied matrices
+    stay tied. The merged matrices have no gradient. The training mode stays. The report of a conversion keeps the other
+    structures; without any, it is removed.
     """
     duplicate = copy.deepcopy(model)
     tables: dict[int, nn.Parameter] = {}

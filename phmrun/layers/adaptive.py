@@ -107,7 +107,7 @@ class AdaptiveInput(nn.Module):
     def reset_parameters(self, std: float | None = None) -> None:
         """Draw the embedding vectors with standard deviation ``std``, and the projections.
 
-        The default is 1/√embedding_dim. Projections preserve the variance of their inputs.
+        The default is 1/√embedding_dim. Projections are drawn with 1/√(their inputs), which preserves the variance.
         """
         for table in self.tables:
             table.reset_parameters(self.embedding_dim**-0.5 if std is None else std)  # type: ignore[operator]
@@ -268,8 +268,9 @@ class AdaptiveSoftmax(nn.Module):
     ) -> Iterator[tuple[Any, Tensor, Tensor, Tensor | None, Tensor]]:
         """Yield the operands of the head, then of each tail.
 
-        Each is (positions, vectors, weight, bias, classes). Positions of the head are None: it has all. Those of a tail
-        are the targets in its cluster, maybe none.
+        Each is (positions, vectors, weight, bias, classes), with vectors in the cluster's width. The head's class of a
+        target in a tail is the cluster's; a tail counts classes from its own first word. Positions of the head are
+        None: it has all. Those of a tail are the targets in its cluster, maybe none.
         """
         hidden, targets = hidden.reshape(-1, self.in_features), targets.reshape(-1)
         classes = targets
@@ -283,9 +284,9 @@ class AdaptiveSoftmax(nn.Module):
             yield place, vectors, table.weight, table.bias, targets[place] - self.clusters[number].start  # type: ignore[misc]
 
     def _enter(self, number: int, hidden: Tensor) -> Tensor:
-        """Project vectors from the model's width to that of a cluster.
+        """Return hidden vectors in the width of a cluster.
 
-        By the transposed projection; unchanged if the widths are equal.
+        They are multiplied by the transposed projection, or unchanged if the widths are equal.
         """
         projection = self.projections[number]
         return hidden if isinstance(projection, nn.Identity) else F.linear(hidden, projection.weight.t())  # type: ignore[operator]
@@ -329,7 +330,10 @@ def _map(inputs: int, outputs: int, bias: bool, **layer: Any) -> Linear:
 
 
 def _reset_projections(projections: nn.ModuleList) -> None:
-    """Draw the projections in place; the variance of their inputs is preserved."""
+    """Draw the projections in place, with standard deviation 1/√(size of their inputs).
+
+    The variance of their inputs is preserved. Identities are skipped.
+    """
     for projection in projections:
         if isinstance(projection, Linear):
             projection.reset_parameters(projection.in_features**-0.5)
@@ -377,9 +381,10 @@ class TiedOutput(nn.Module):
         return F.linear(*self.reduced(inputs), self.bias)
 
     def plain(self) -> nn.Sequential:
-        """Return a sequence of linear maps with the same outputs, without gradients.
+        """Return a sequence of linear maps with the same outputs.
 
-        W is built once; a single cluster's table and projection stay separate.
+        Q comes first, as the same module. W is built once and has no gradient; a single cluster's projection and table
+        stay two maps.
         """
         maps: list[nn.Module] = [] if self.project is None else [self.project]
         table, projection = self.words.tables[0], self.words.projections[0]

@@ -156,7 +156,7 @@ class Biaffine(nn.Module):
         return plain.eval()
 
     def _of_y(self, y: Tensor) -> Tensor:
-        """Return v·y + c.
+        """Return v·y + c, or v·y if there is no c.
 
         Shapes: ``[…, m, in_features] -> […, m, labels]``.
         """

@@ -46,9 +46,10 @@ def choose_blocks(out_features: int, in_features: int, budget: float | str) -> i
     """Return the number of blocks each way for full rank within a budget.
 
     With b blocks each way and r numbers between the factors, the budget fixes b·r = budget·k·d / (k + d). W can have
-    full rank if b·b·r is at least its smaller side, that is if b ≥ (1 + smaller / larger) / budget.
-    The result is the smallest common divisor of k and d that is at least this bound and less than twice the bound. If
-    there is none, it is the next power of two. Small matrices get fewer blocks. An invalid budget counts as 1/4.
+    full rank if b·b·r is at least its smaller side, that is if b ≥ (1 + smaller / larger) / budget. The result is the
+    smallest common divisor of k and d that is at least this bound and less than twice the bound. If there is none, it
+    is the next power of two. Blocks are limited to either side, and to the largest power of two up to budget·k·d / (k +
+    d). An invalid budget counts as 1/4.
     """
     share = share_of(budget) or Fraction(1, 4)
     least = math.ceil((1 + Fraction(min(out_features, in_features), max(out_features, in_features))) / share)

@@ -107,10 +107,10 @@ _TRIED: set[type] = set()
 def _without_memory(trial: Any) -> torch.Tensor | None:
     """Return W on the meta device; None if that cannot be computed.
 
-    That is so if an operation needs real numbers.
+    That is so after ``NotImplementedError``, or a ``RuntimeError`` about "meta": an operation needs real numbers.
 
     Raises:
-        PhmrunError: ``materialize`` fails otherwise.
+        PhmrunError: ``materialize`` fails with another ``RuntimeError``; other errors pass.
     """
     try:
         matrix: torch.Tensor = trial.materialize()

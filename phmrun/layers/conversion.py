@@ -56,8 +56,8 @@ def convert(
     Converted are ``nn.Linear``, ``nn.Embedding``, ``nn.LSTM``, the matrices of ``nn.MultiheadAttention``,
     ``nn.Conv1d``, ``nn.Conv2d`` and transformers' ``Conv1D``. The joint map of Q, K and V is one matrix; convolutions
     have one for each group. Tied parameters stay tied. Each layer keeps its device, type, training mode and
-    ``requires_grad``. Create the optimizer after the copy. A log line names the layers that were left;
-    :func:`conversion_report` has the details.
+    ``requires_grad``. Create the optimizer after the copy. A warning in the log names the layers that were left;
+    :func:`conversion_report` has the details. All ``LISTENERS`` are called with the copy.
 
     Args:
         model: Any module.
@@ -89,10 +89,11 @@ def convert(
 def convert_layers(
     model: Model, chosen: Mapping[nn.Module, str], structure: str, options: Mapping[str, Any], *, near: bool = False
 ) -> tuple[Model, list[ConvertedLayer]]:
-    """Convert layers of ``model`` in place.
+    """Convert layers of ``model`` in place; return it with their records.
 
-    Return it with their records. If the model itself is such a layer, another module is returned. With a structure that
-    updates frozen weights (:meth:`Structure.updates`), freeze all other parameters.
+    If the model itself is such a layer, another module is returned. With a structure that updates frozen weights
+    (:meth:`Structure.updates`), freeze all other parameters. Layers with the same dense weight share one structure. On
+    an error nothing is replaced, but attention may have changed already.
 
     Args:
         model: Module to change.
@@ -101,8 +102,12 @@ def convert_layers(
         options: Its options.
         near: True to approximate the present weights, False to draw new ones; updates of frozen weights keep them.
 
+    Returns:
+        The model, and a record of each layer with its parameters before and after, and all options with their defaults.
+
     Raises:
-        PhmrunError: All layers that cannot be converted.
+        PhmrunError: All layers that cannot be converted, such as one whose weight is tied to a layer outside
+            ``chosen``.
     """
     owners: dict[int, list[tuple[nn.Module, str]]] = {}  # modules and names of each parameter, by its id
     for prefix, module in model.named_modules():
@@ -143,14 +148,14 @@ def convert_layers(
 def attach_report(
     model: nn.Module, converted: Iterable[ConvertedLayer], before: int, but: Iterable[str] = ()
 ) -> ConversionReport:
-    """Build the report of a conversion, and keep it with the model.
+    """Build the report of a conversion, keep it in the model's attributes, and return it.
 
-    Earlier conversions are included.
+    Layers of earlier conversions come first in it. An earlier report's count of parameters before conversion stays.
 
     Args:
         model: Converted model.
         converted: Layers that were converted now.
-        before: Parameters of the model before.
+        before: Parameters of the model before; ignored if there is an earlier report.
         but: Patterns of layers that the caller has excluded.
     """
     earlier = model.__dict__.get(ATTRIBUTE)
@@ -164,7 +169,8 @@ def attach_report(
 def is_supported(module: nn.Module) -> bool:
     """Return True if :func:`convert` can convert a layer.
 
-    Its class must be supported, and its weight not parametrized.
+    Its exact class, not a base class, must be in ``KINDS`` or be transformers' ``Conv1D``. Its weight must not be
+    parametrized.
     """
     return (type(module) in KINDS or is_conv1d(module)) and not _is_parametrized(module)
 
@@ -172,7 +178,8 @@ def is_supported(module: nn.Module) -> bool:
 def _is_parametrized(module: nn.Module) -> bool:
     """Return True if a layer's weight is computed from other parameters.
 
-    Weight normalization does so.
+    That is a parametrization of torch or, for ``KINDS`` except LSTMs and attention, a ``weight`` that is no parameter,
+    as in old weight normalization.
     """
     if isinstance(module, nn.LSTM | nn.MultiheadAttention):
         return is_parametrized(module)
@@ -182,14 +189,17 @@ def _is_parametrized(module: nn.Module) -> bool:
 def is_conv1d(module: nn.Module) -> bool:
     """Return True for ``Conv1D`` of transformers, a linear map with weight ``[in, out]``.
 
-    The package is not imported: class name and attributes decide.
+    The package is not imported: the class is called ``Conv1D``, and its weight's shape is its attributes ``(nx, nf)``.
     """
     weight, sizes = getattr(module, "weight", None), (getattr(module, "nx", None), getattr(module, "nf", None))
     return type(module).__name__ == "Conv1D" and isinstance(weight, Tensor) and tuple(weight.shape) == sizes
 
 
 def _matrices(module: nn.Module) -> list[nn.Parameter]:
-    """Return the parameters that the conversion replaces: all but biases."""
+    """Return a layer's own parameters that the conversion replaces: all but biases.
+
+    Parameters of submodules are left out.
+    """
     keep = ("bias", "in_proj_bias", "bias_k", "bias_v")
     return [parameter for name, parameter in module.named_parameters(recurse=False) if name not in keep]
 
@@ -197,7 +207,7 @@ def _matrices(module: nn.Module) -> list[nn.Parameter]:
 def _own_parameters(module: nn.Module) -> int:
     """Return the number of parameters of a layer.
 
-    The output map of ``nn.MultiheadAttention`` is a layer of its own and does not count.
+    For ``nn.MultiheadAttention`` they include its structured maps, but not its output map, which is a layer of its own.
     """
     if isinstance(module, nn.MultiheadAttention):
         parameters = list(module.parameters(recurse=False))
@@ -207,7 +217,9 @@ def _own_parameters(module: nn.Module) -> int:
 
 
 def _chosen(model: nn.Module, names: tuple[str, ...], but: tuple[str, ...]) -> dict[nn.Module, str]:
-    """Return the layers to convert, with their names.
+    """Return the layers to convert, with their names, in the model's order.
+
+    They are supported, match one of ``names`` and none of ``but``; patterns are case-sensitive.
 
     Args:
         model: Model to search.
@@ -215,7 +227,7 @@ def _chosen(model: nn.Module, names: tuple[str, ...], but: tuple[str, ...]) -> d
         but: Patterns of layers to leave.
 
     Raises:
-        PhmrunError: No layer is left, or a pattern matches only layers that cannot be converted.
+        PhmrunError: No layer is left, or a pattern of ``names`` matches only layers that cannot be converted.
     """
     layers = {module: name for name, module in model.named_modules() if is_supported(module)}
     for pattern in names:
@@ -240,7 +252,11 @@ def _chosen(model: nn.Module, names: tuple[str, ...], but: tuple[str, ...]) -> d
 
 
 def _left(model: nn.Module, but: Iterable[str]) -> list[LeftLayer]:
-    """Return all modules with parameters outside structured layers, each with the reason."""
+    """Return all modules with own parameters outside structured layers, each with the reason.
+
+    They have their name, class, number of parameters, and True if one of these has two dimensions or more. The
+    parameters of a parametrization count for its module.
+    """
     inside = {part for module in model.modules() if isinstance(module, STRUCTURED) for part in _parts(module)}
     left = []
     for name, module in model.named_modules():
@@ -261,10 +277,10 @@ def _parts(module: nn.Module) -> Iterable[nn.Module]:
 
 
 def _reason(module: nn.Module, but: Iterable[str], name: str) -> str:
-    """Return why a module is left as it is.
+    """Return why a module is left as it is, for the report.
 
-    A supported layer was excluded by ``but`` or not selected; others have a structure, are parametrized, are
-    subclasses, are not supported, or have vectors only.
+    A supported layer is excluded by ``but``, otherwise not selected. For others the first reason that applies: it has a
+    structure, a parametrized weight, a base class in ``KINDS``, an unsupported matrix of its own, or vectors only.
     """
     if is_supported(module):
         return "excluded by `but`" if _matches(name, but) else "not selected by `names`"
@@ -322,8 +338,9 @@ def _converted(module: nn.Module, structure: str, shared: Shared, near: bool, op
 def _linear(module: nn.Module, structure: str, shared: Shared, near: bool, options: dict[str, Any]) -> Linear:
     """Return the counterpart of an ``nn.Linear`` or ``Conv1D``.
 
-    The bias stays the same parameter; unless ``near``, it gets newly drawn values. With ``near``, W is fitted. A
-    structure in ``shared`` is used again, a new one is added there.
+    The bias stays the same parameter; unless ``near``, it gets newly drawn values in place. With ``near``, W is fitted.
+    ``Conv1D`` is drawn with standard deviation 0.02 and zero bias, others as ``Linear``. A structure in ``shared`` is
+    used again as it is; a new one is added there.
     """
     weight, bias = cast(Tensor, module.weight), cast(nn.Parameter | None, module.bias)
     ready = shared.get(id(weight))
@@ -350,7 +367,8 @@ def _linear(module: nn.Module, structure: str, shared: Shared, near: bool, optio
 def _embedding(module: nn.Embedding, structure: str, shared: Shared, near: bool, options: dict[str, Any]) -> Embedding:
     """Return the counterpart of an ``nn.Embedding``; with ``near``, its table is fitted.
 
-    A structure in ``shared`` is used again, a new one is added there.
+    Otherwise it is drawn as ``Embedding`` does. A structure in ``shared`` is used again as it is; a new one is added
+    there.
 
     Raises:
         PhmrunError: It has ``max_norm``, ``scale_grad_by_freq`` or sparse gradients.
@@ -374,8 +392,9 @@ def _convolution(
 ) -> Convolution:
     """Return the counterpart of a convolution, with a structure for each group.
 
-    The bias stays the same parameter; unless ``near``, it gets newly drawn values. With ``near``, the filters are
-    fitted. Structures in ``shared`` are used again, new ones are added there.
+    The bias stays the same parameter; unless ``near``, it gets newly drawn values in place, as in torch. With ``near``,
+    the filters are fitted. Structures in ``shared`` are used again as they are; new ones are added there. The option
+    ``application`` is ignored.
     """
     (rows, columns), weight = matrix_shape(module), module.weight
     options = {name: value for name, value in options.items() if name != "application"}
@@ -399,9 +418,10 @@ def _convolution(
 def _attention(
     module: nn.MultiheadAttention, structure: str, near: bool, options: dict[str, Any]
 ) -> StructuredAttention:
-    """Give the matrices of Q, K and V a structure, in place.
+    """Give the matrices of Q, K and V a structure, in place; return the module.
 
-    Return the module. Unless ``near``, their joint bias becomes zero. The output map is a layer of its own.
+    With ``near`` they are fitted; otherwise they are drawn as in torch, and their joint bias becomes zero. The output
+    map is a layer of its own and not changed.
     """
     maps = {}
     for name in MAPS:
@@ -419,9 +439,10 @@ def _attention(
 
 @torch.no_grad()
 def _lstm(module: nn.LSTM, structure: str, near: bool, options: dict[str, Any]) -> LSTM:
-    """Return the counterpart of an ``nn.LSTM``: eight maps per layer and direction.
+    """Return the counterpart of an ``nn.LSTM``, with two bias vectors per gate.
 
-    With ``near``, they are fitted gate by gate and biases copied; otherwise newly drawn.
+    It has eight maps per layer and direction, or two with the option ``maps="stacked"``. With ``near``, they are fitted
+    and biases copied; otherwise all are newly drawn.
 
     Raises:
         PhmrunError: The LSTM has ``proj_size``.

@@ -50,7 +50,10 @@ class Convolution(nn.Module):
 
     @torch.no_grad()
     def plain(self) -> nn.Module:
-        """Return torch's convolution with the dense filters, without gradients."""
+        """Return torch's convolution with a copy of the dense filters, which gets no gradient.
+
+        The bias is the same parameter.
+        """
         settings = {name: getattr(self, name) for name in SETTINGS}
         plain: nn.Conv1d | nn.Conv2d = self.kind(**settings, bias=self.bias is not None, device="meta")
         plain.weight = nn.Parameter(self.weight.detach().clone(), requires_grad=False)
@@ -63,5 +66,8 @@ class Convolution(nn.Module):
 
 
 def matrix_shape(plain: nn.Conv1d | nn.Conv2d) -> tuple[int, int]:
-    """Return the rows and columns of each group's matrix."""
+    """Return the rows and columns of each group's matrix.
+
+    They are out / groups and in / groups · the product of the kernel's sizes.
+    """
     return plain.out_channels // plain.groups, plain.in_channels // plain.groups * math.prod(plain.kernel_size)

@@ -193,7 +193,8 @@ class HGT(nn.Module):
     def layers(self, inputs: Tensor) -> list[Tensor]:
         """Return the output of each transform, ``[tokens, width]``, first to last.
 
-        Further inputs, shuffling and residuals are as the settings say.
+        Each is activation(norm(transform)). From the second on, features are shuffled and the stack's input is
+        appended, as the settings say. "residual" adds the transform's input if the widths are equal.
         """
         hidden, results = inputs, []
         for number, (transform, norm) in enumerate(zip(self.transforms, self.norms, strict=True)):
@@ -338,7 +339,11 @@ class DeFINE(nn.Module):
         return F.embedding(places, self.embed(distinct))
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """Compute embeddings without the cached table, ``[tokens] -> [tokens, embedding_dim]``."""
+        """Compute embeddings without the cached table, ``[tokens] -> [tokens, embedding_dim]``.
+
+        They are the expanded numbers, reduced and normalized if the settings say so. "mixer" and "concat" append the n
+        numbers before the reduction.
+        """
         inputs = self.mapping(tokens)
         hidden = self.expand(inputs)
         if self.reduce is None:
@@ -349,7 +354,7 @@ class DeFINE(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """Table of all embeddings ``[num_embeddings, embedding_dim]``, computed on each access."""
+        """Table of all embeddings ``[num_embeddings, embedding_dim]``, computed on each access, 16,384 tokens at a time."""
         device = next(self.parameters()).device
         return torch.cat([self.embed(part) for part in torch.arange(self.num_embeddings, device=device).split(CHUNK)])
 
@@ -364,9 +369,10 @@ class DeFINE(nn.Module):
         return super().train(mode)
 
     def _current_table(self) -> Tensor:
-        """Return the cached table.
+        """Return the cached table; compute it if it is missing or a parameter has changed.
 
-        Compute it if missing or a parameter has changed.
+        It is computed without autocast. A parameter has changed if another object has its place, or after a change in
+        place.
         """
         if self._table is None or any(
             place[name] is not parameter or _version(parameter) != version

@@ -122,7 +122,11 @@ class ReleasedDeFINE(nn.Module):
         return self._expanded(self._activated(self.enter_norm, self.enter(inputs)))
 
     def _expanded(self, start: Tensor) -> list[Tensor]:
-        """Return the output of each group transform of ``start [tokens, m/2]``."""
+        """Return the output of each group transform of ``start [tokens, m/2]``.
+
+        All except the first also read ``start``, which precedes the features group by group. φ and the norm apply to
+        each group's numbers.
+        """
         hidden, outputs = start, []
         for number, (transform, norm) in enumerate(zip(self.transforms, self.norms, strict=True)):
             groups: int = transform.groups  # type: ignore[assignment]

@@ -187,7 +187,8 @@ def build_embedding(
         **options: Options of the structure or embedding.
 
     Raises:
-        PhmrunError: Unknown name or option, or sizes that do not fit.
+        PhmrunError: Unknown name or option, sizes that do not fit, or an embedding of another size without
+            ``any_width``.
     """
     if structure not in EMBEDDINGS:
         return Embedding(num_embeddings, embedding_dim, structure=structure, **options)

@@ -102,6 +102,8 @@ def save(
 def steps_of(model: nn.Module) -> list[dict[str, Any]]:
     """Return the steps of a converted model's recipe: structure, options and names of the layers.
 
+    Layers with the same structure and options are one step; steps are in the order of their first layer.
+
     Raises:
         PhmrunError: A converted layer has no structure any more.
     """
@@ -177,7 +179,10 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
 
 
 def _shapes(model: nn.Module) -> dict[str, list[int]]:
-    """Return rows and columns of W for all maps and tables, by place."""
+    """Return rows and columns of W for all structures that are attributes called ``structure``.
+
+    Keys are the names of their modules, such as maps and tables; a shared structure has several.
+    """
     return {
         name.removesuffix(".structure"): [module.out_features, module.in_features]
         for name, module in model.named_modules(remove_duplicate=False)
@@ -186,11 +191,11 @@ def _shapes(model: nn.Module) -> dict[str, list[int]]:
 
 
 def to_int8(tensors: dict[str, Tensor]) -> dict[str, str]:
-    """Replace large tensors by 8-bit integers, in place, and add their scales.
+    """Replace large tensors by 8-bit integers, in place, and add their scales as ``NAME.scale``.
 
     Scales broadcast to the integers. Vectors, integers and tensors with fewer than ``SMALLEST`` numbers stay. A scale
-    belongs to a row, or to as many trailing dimensions as have ``GROUP`` numbers. Numbers are rounded to the nearest
-    integer; the largest is 127 times its scale.
+    belongs to the numbers of the last dimension; if these are fewer than ``GROUP``, of further trailing dimensions, but
+    never of the first. Numbers are rounded to the nearest integer; the largest is 127 times its scale.
 
     Returns:
         Names of the scales, by tensor.
@@ -211,9 +216,10 @@ def to_int8(tensors: dict[str, Tensor]) -> dict[str, str]:
 
 
 def _built(model: Model, recipe: Mapping[str, Any], path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Model:
-    """Convert the factory's model by a recipe, in place.
+    """Convert the factory's model by a recipe, in place; return it.
 
-    Return it. Sizes are checked before memory is allocated. The report of the conversion is kept with the model.
+    The sizes of each step's layers are checked before memory is allocated. The report of the conversion is kept with
+    the model.
 
     Raises:
         PhmrunError: (exit 3) A place, structure or option does not fit the model.
@@ -349,6 +355,8 @@ def _check_shapes(
     optional: set[str],
 ) -> None:
     """Check that names and shapes of model and file are equal.
+
+    Two tensors of the file must not be one tensor in the model.
 
     Args:
         path: File, for messages.

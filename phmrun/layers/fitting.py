@@ -36,7 +36,8 @@ def error(weight: Tensor, fitted: Tensor, covariance: Tensor | None = None) -> f
 def energy_kept(weight: Tensor, fitted: Tensor, covariance: Tensor | None = None) -> float:
     """Return the share of W, or of its outputs, that Ŵ explains.
 
-    1 - error / (error of a zero matrix); negative if Ŵ is worse than zero. Outputs count if there is a covariance.
+    1 - error / (error of a zero matrix); negative if Ŵ is worse than zero. Outputs count if there is a covariance. W
+    must not be zero.
     """
     return 1.0 - error(weight, fitted, covariance) / error(weight, torch.zeros_like(weight), covariance)
 
@@ -74,8 +75,9 @@ def best_low_rank_blocks(
 ) -> tuple[Tensor, Tensor]:
     """Return the factors of the best blocks of rank r.
 
-    U ``[b, b, k/b, r]`` and V ``[b, b, r, d/b]``, in double precision. Without a covariance, blocks are fitted
-    independently. With one, columns of blocks are fitted in turn.
+    U ``[b, b, k/b, r]`` and V ``[b, b, r, d/b]``, by row and column of blocks, in double precision. W is padded with
+    zeros if b does not divide its sizes. Without a covariance, blocks are fitted independently. With one, columns of
+    blocks are fitted in turn until the error settles.
     """
     rows, columns = (-(-size // blocks) for size in weight.shape)
     target, steady = padded(weight, covariance, blocks * rows, blocks * columns)
@@ -160,8 +162,8 @@ def best_coupled_blocks(
 def best_circulant_blocks(weight: Tensor, size: int, covariance: Tensor | None = None) -> Tensor:
     """Return the first columns ``[k/b, d/b, b]`` of the best circulant blocks.
 
-    In double precision. Without a covariance they are means along the diagonals of each block. With one, each row of
-    blocks solves a linear least-squares problem.
+    b is ``size``; the numbers are in double precision. Rows of padding are left out. Without a covariance they are
+    means along the diagonals of each block. With one, each row of blocks solves a linear least-squares problem.
     """
     down, across = (-(-features // size) for features in weight.shape)
     target, steady = padded(weight, covariance, down * size, across * size, 0.0)
@@ -222,9 +224,9 @@ def padded(
 
 
 def _correction(gap: Tensor, covariance: Tensor, part: slice) -> Tensor:
-    """Return the change of columns ``part`` that best compensates the gap.
+    """Return the change of the columns ``part`` of Ŵ that best compensates the gap.
 
-    The gap is that in all columns.
+    The gap ``[k, d]`` is W - Ŵ in all columns; errors are weighted by the covariance.
     """
     return _solve(covariance[part, part], covariance[part] @ gap.t()).t()
 

@@ -49,6 +49,8 @@ model = from_pretrained({kind}, "{name}")
 def save_pretrained(model: nn.Module, folder: str | Path, **options: Any) -> Path:
     """Write a converted model of transformers as a folder: its ``save_pretrained``, and a README.
 
+    Return the folder.
+
     Args:
         model: Result of :func:`phmrun.layers.convert`.
         folder: Folder to write.
@@ -96,7 +98,10 @@ def from_pretrained(kind: Any, folder: str | Path, **options: Any) -> Any:
 
 
 def attach(model: nn.Module) -> None:
-    """Give a converted model of transformers its recipe and quantizer; other models stay unchanged."""
+    """Give a converted model of transformers its recipe and quantizer, in place.
+
+    Its ``tie_weights`` then does nothing. Other models stay unchanged.
+    """
     if "transformers" not in sys.modules:
         return
     from transformers import PreTrainedModel
@@ -183,6 +188,8 @@ def register() -> tuple[type[Any], type[Any]]:
 def _factors(model: nn.Module) -> dict[str, Tensor]:
     """Return the state of a converted model by name, each tensor once, and one empty tensor.
 
+    The empty one has the name of the first converted layer's dense weight.
+
     Raises:
         PhmrunError: A converted layer has no structure any more, or the model updates frozen weights.
     """
@@ -209,7 +216,10 @@ def _tied_names(model: nn.Module) -> list[list[str]]:
 
 
 def _tie(model: nn.Module, groups: list[list[str]]) -> None:
-    """Give all names of a group the parameter that was loaded, in place."""
+    """Give all names of a group the same parameter, in place.
+
+    It is the first that is not on the meta device, otherwise the first.
+    """
     for group in groups:
         parameters = [model.get_parameter(name) for name in group]
         loaded = next((parameter for parameter in parameters if not parameter.is_meta), parameters[0])
@@ -219,7 +229,10 @@ def _tie(model: nn.Module, groups: list[list[str]]) -> None:
 
 
 def _untied(model: nn.Module, missing: list[str]) -> list[str]:
-    """Return the names whose tensor has no other name that is loaded."""
+    """Return those of the missing names whose tensor has no other name that is loaded.
+
+    Names that the model does not have stay, too.
+    """
     tensors = model.state_dict(keep_vars=True)
     loaded = {id(tensor) for name, tensor in tensors.items() if name not in missing}
     return [name for name in missing if name not in tensors or id(tensors[name]) not in loaded]
@@ -228,10 +241,12 @@ def _untied(model: nn.Module, missing: list[str]) -> list[str]:
 def _convert(model: nn.Module, steps: list[dict[str, Any]]) -> None:
     """Convert a network on the meta device by the steps of a recipe, in place.
 
-    Names of layers are those of the saved model; a base model is found under its prefix, and the reverse.
+    Names of layers are those of the saved model; a base model is searched for them without its prefix. Layers that the
+    network lacks are left out. The report is attached, ``tie_weights`` then does nothing, and constant buffers are
+    filled.
 
     Raises:
-        PhmrunError: (exit 3) A layer is missing, or its structure is unknown or does not fit.
+        PhmrunError: (exit 3) A structure or option is unknown, or does not fit a layer.
     """
     before = parameter_count(model)
     prefix = f"{getattr(model, 'base_model_prefix', '')}."

@@ -43,7 +43,8 @@ def resolve_application(asked: Literal["auto", Choice], tokens: int) -> Choice:
 def factors_pay(structure: Structure) -> bool:
     """Return True if a structure's factors are faster than W for few tokens.
 
-    The rule depends on sizes only and is the same on every machine: the saved bytes must reach ``pays_from``.
+    The rule depends on sizes only and is the same on every machine: the saved bytes, 4 per weight, must reach
+    ``pays_from``.
     """
     saved = structure.out_features * structure.in_features - structure.kept()
     return BYTES * saved >= structure.pays_from
@@ -116,7 +117,8 @@ def folded(model: Model) -> Model:
 def for_inference(model: Model, application: Form = "dense", **parts: Form) -> Model:
     """Return a copy of ``model`` for inference, in evaluation mode, without gradients.
 
-    A ``Linear`` without a packed form, or with ``keeps_weight``, becomes dense in all cases.
+    A ``Linear`` without a packed form, or with ``keeps_weight``, becomes dense in all cases. Embeddings become tables.
+    Other modules with ``plain`` become plain, except a factored :class:`Biaffine` unless "folded".
 
     Args:
         model: Any module that contains ``Linear`` and ``Embedding`` modules, or is one.
@@ -185,7 +187,9 @@ def folded_module(module: nn.Module, tables: dict[int, nn.Parameter]) -> nn.Modu
 def _plain(module: nn.Module, application: Form, tables: dict[int, nn.Parameter]) -> nn.Module:
     """Return the inference form of a module, or the module itself if it has none.
 
-    A ``Linear`` is dense or packed, as ``application`` says; an ``Embedding`` is a table, with a zero row for padding.
+    A ``Linear`` is packed if its form or its structure's ``application`` is "factored", with "by-size" if factors pay;
+    otherwise, and if "folded", it is dense. An ``Embedding`` is a table, with a zero row for padding. A factored
+    ``Biaffine`` stays unless "folded"; other modules with ``plain`` give its result.
     ``tables`` holds the dense W of structures by id, and is extended in place.
     """
     if isinstance(module, Linear):

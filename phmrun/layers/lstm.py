@@ -59,7 +59,8 @@ class GateMaps(nn.Module):
         """Draw weights and biases with the variance of U(-1/√hidden, 1/√hidden), like ``nn.LSTM``.
 
         Doubled gates start as in Parser-v2: biases and state are 0. Dense maps of all gates share one matrix ``[hidden,
-        input + hidden]`` with orthonormal rows. It is negated for the forget gate, so that f = 1 - i.
+        input + hidden]`` with orthonormal rows. It is negated for the forget gate, so that f = 1 - i. Other structures
+        are drawn with standard deviation 1/√(input + hidden).
         """
         if self.state is not None:
             self._reset_doubled()
@@ -86,12 +87,13 @@ class GateMaps(nn.Module):
                     structure.matrix.copy_(part)
 
     def build(self, dropped: float = 0.0) -> GateWeights:
-        """Return the dense weights of four gates, differentiable in the parameters.
+        """Return the dense weights of the gates i, f, g, o, differentiable in the parameters.
 
         Without biases, both biases are None; with one vector per gate, the recurrent bias is zero.
 
         Args:
-            dropped: Dropout rate of the recurrent weights; the others are scaled by 1 / (1 - dropped). 0: none.
+            dropped: Dropout rate of the recurrent weights' entries, also outside training; the kept ones are scaled by
+                1 / (1 - dropped). 0: none.
         """
         input_bias = recurrent_bias = None
         if self.bias is not None:
@@ -208,7 +210,7 @@ class LSTM(nn.Module):
     def dense_weights(self) -> dict[str, Tensor]:
         """Return the dense weights under the names of ``nn.LSTM``'s parameters.
 
-        Without biases, these are missing. Weights are differentiable in the parameters.
+        Without biases, these are missing. Weights are differentiable in the parameters; no dropout is applied.
         """
         weights: dict[str, Tensor] = {}
         for number, cell in enumerate(self.cells):
@@ -219,7 +221,7 @@ class LSTM(nn.Module):
         return weights
 
     def plain(self) -> nn.Module:
-        """Return an equivalent for evaluation, with copies of the dense weights.
+        """Return an equivalent for evaluation, with copies of the dense weights and no dropout.
 
         Returns:
             ``nn.LSTM`` for the standard cell, :class:`StartedLSTM` for "parser-v2", this module for "linear-output".
@@ -272,7 +274,10 @@ class LSTM(nn.Module):
         return self.padded_states(inputs, lengths)[0]
 
     def padded_states(self, inputs: Tensor, lengths: Tensor, *, cells: bool = False) -> tuple[Tensor, Tensor | None]:
-        """Return :meth:`padded_outputs` and the last cell states.
+        """Return :meth:`padded_outputs` and, on request, the last cell states.
+
+        Dropout applies in training only. The observer is called for each cell, with the vectors that are no padding.
+        Outputs are zero at padding.
 
         Args:
             inputs: ``[batch, length, input_size]``.
@@ -326,10 +331,11 @@ class LSTM(nn.Module):
         return fused(inputs, state, weights, self.bias, 1, 0.0, self.training, False, True)[0], None
 
     def _run(self, inputs: Tensor, batch_sizes: Tensor | None, state: State) -> tuple[Tensor, State]:
-        """Run all layers; return outputs and last states.
+        """Run all layers on padded or packed inputs; return outputs and last states.
 
-        One kernel call runs them. With an observer, or variational dropout in training, layers run in turn. The
-        observer is called for padded sequences only.
+        Dropout of inputs and weights applies in training only. One kernel call runs all layers. With an observer, or
+        variational dropout in training, layers run in turn. The observer is called for padded sequences only, for every
+        position.
         """
         inputs = self._drop(inputs, self.input_dropout, batch_sizes)
         dropped = self.weight_dropout if self.training else 0.0
@@ -357,9 +363,10 @@ class LSTM(nn.Module):
     def _kernel(
         self, inputs: Tensor, batch_sizes: Tensor | None, state: State, weights: list[GateWeights], layers: int
     ) -> tuple[Tensor, State]:
-        """Run torch's fused LSTM over ``layers`` layers.
+        """Run torch's fused LSTM over ``layers`` layers; return outputs and last states.
 
-        Return outputs and last states. ``batch_sizes`` are those of packed inputs, None for padded ones.
+        ``batch_sizes`` are those of packed inputs, None for padded ones. Several layers have the rate ``dropout``
+        between them in training.
         """
         flat = [weight for cell in weights for weight in cell if weight is not None]
         dropout = 0.0 if layers == 1 else self.dropout
@@ -371,10 +378,10 @@ class LSTM(nn.Module):
         return outputs, (h, c)
 
     def _drop(self, vectors: Tensor, share: float, batch_sizes: Tensor | None, time: int | None = None) -> Tensor:
-        """Apply dropout with rate ``share`` to a layer's inputs.
+        """Return a layer's inputs after dropout with rate ``share``.
 
-        Outside training, or at rate 0, they are returned unchanged. Variational dropout has one mask per sequence,
-        shared along the axis ``time``; None: that of ``batch_first``.
+        Outside training, or at rate 0, they are returned unchanged. Variational dropout has one mask per sequence, for
+        all its time steps. Time is the axis ``time`` of padded vectors; None: that of ``batch_first``.
         """
         if not (share and self.training):
             return vectors
@@ -395,10 +402,12 @@ class LSTM(nn.Module):
 def outputs_and_cells(lstm: LSTM | StartedLSTM, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Return :func:`outputs` and the last cell states of the top layer.
 
-    Meant for an LSTM with one direction.
+    Meant for an LSTM with one direction: an :class:`LSTM` gives the states of its forward direction, others of the last
+    one.
 
     Returns:
-        ``[batch, length, hidden_size]`` and c after the last step of each sequence, ``[batch, hidden_size]``.
+        ``[batch, length, hidden_size]`` and c after the last step of each sequence, ``[batch, hidden_size]``; None
+        instead of c for the cell "linear-output".
     """
     if isinstance(lstm, LSTM):
         hidden, cells = lstm.padded_states(inputs, lengths, cells=True)
@@ -456,9 +465,9 @@ def packed_rows(batch_sizes: Tensor) -> Tensor:
 def dropout_mask(like: Tensor, dropped: float) -> Tensor:
     """Return a dropout mask in the shape of ``like``.
 
-    Entries are 0 at rate ``dropped``, otherwise 1 / (1 - dropped). On a CPU ``F.dropout`` draws a random number for
-    each entry. Here one 64-bit number serves four entries: an entry is kept if its 16 bits are below a limit. The rate
-    is accurate to 2⁻¹⁶.
+    Entries are 0 at rate ``dropped``, otherwise 1 / (1 - dropped). Other devices than the CPU use ``F.dropout``. On a
+    CPU it draws a random number for each entry. Here one 64-bit number serves four entries: an entry is kept if its 16
+    bits are below a limit. The rate is accurate to 2⁻¹⁶.
     """
     if like.device.type != "cpu":
         return F.dropout(torch.ones_like(like), dropped)
@@ -469,6 +478,9 @@ def dropout_mask(like: Tensor, dropped: float) -> Tensor:
 
 
 def _stacked(structures: nn.ModuleList) -> Tensor:
-    """Return the dense matrices of the structures, concatenated by rows."""
+    """Return the dense matrices of the structures, concatenated by rows.
+
+    A single matrix is returned without a copy.
+    """
     built = [build_weight(structure) for structure in structures]  # type: ignore[arg-type]
     return built[0] if len(built) == 1 else torch.cat(built)

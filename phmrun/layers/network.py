@@ -25,7 +25,7 @@ DENSE: Mapping[str, Any] = {"structure": "dense"}
 def structures_of(network: nn.Module) -> dict[str, Structure]:
     """Return the structures of a network by the name of their module.
 
-    A shared structure has one entry, under its first name.
+    The ending ".structure" of a name is cut. A shared structure has one entry, under its first name.
     """
     return {
         name.removesuffix(".structure"): module
@@ -69,7 +69,8 @@ def made_for(old: Structure, layer: Mapping[str, Any]) -> Structure:
 def set_structure(network: nn.Module, name: str, structure: Structure) -> None:
     """Replace the structure called ``name`` in all modules that hold it, in place.
 
-    ``Linear`` modules also get the structure's ``application``.
+    ``Linear`` modules also get the structure's ``application``. The new structure keeps its parameters as they are.
+    Raises:     KeyError: The network has no such structure.
     """
     old = structures_of(network)[name]
     for parent in list(network.modules()):
@@ -95,9 +96,10 @@ Share = Literal["none", "model", "kind"]
 def share_parameters(network: nn.Module) -> None:
     """Tie the shareable parameters of like maps, in place.
 
-    Maps are alike if structure and options are the same. Those without the option ``share`` stay as they are. "model":
-    all such maps share. "kind": maps at the same position of every layer share, such as all output maps of the
-    encoder's attention. A position is the module's path without its numbers.
+    Maps are alike if structure and options are the same. Those without the option ``share``, or with "none", stay as
+    they are. The first map of a group keeps its ``shareable`` parameters; the others take them over. "model": all such
+    maps share. "kind": maps at the same position of every layer share, such as all output maps of the encoder's
+    attention. A position is the module's path without its numbers.
 
     Args:
         network: A complete network. ``Transformer`` and the training modules of all tasks call this themselves; call it
@@ -116,7 +118,7 @@ def share_parameters(network: nn.Module) -> None:
 def place(path: str, share: Share) -> str:
     """Return the key of the group of maps that share parameters.
 
-    "" for "model"; otherwise the path with a * for each number.
+    "" for "model"; otherwise the path with "*" for each part that is a number.
     """
     return "" if share == "model" else ".".join("*" if part.isdigit() else part for part in path.split("."))
 

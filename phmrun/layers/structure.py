@@ -121,7 +121,9 @@ class Structure(nn.Module):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, **options: Any) -> str | None:
-        """Check that the options fit the sizes.
+        """Return why the options do not fit the sizes, or None.
+
+        Here always None; a subclass overrides it.
 
         Args:
             out_features: Rows of ``W``.
@@ -154,8 +156,8 @@ class Structure(nn.Module):
     def count(cls, out_features: int, in_features: int, **options: Any) -> int:
         """Return the number of parameters of a map, without ``temporary`` ones.
 
-        Shared ones are included. They are counted on a structure without memory. A third-party closed form that
-        overrides this is compared with the parameters on every build.
+        Shared ones are included. They are counted on a structure that is built on torch's meta device. A third-party
+        closed form that overrides this is compared with the parameters on every build.
         """
         with torch.device("meta"):
             structure = cls(out_features, in_features, **options)
@@ -243,6 +245,8 @@ class Structure(nn.Module):
     def multiplications(self, tokens: int, application: Application | None = None) -> int:
         """Return the multiplications that apply W to a batch of vectors in training.
 
+        Dense: build W, plus tokens · out · in. Factored: tokens · :meth:`token_multiplications`.
+
         Args:
             tokens: Number of vectors.
             application: "dense": build W once, then apply it; "factored": apply the factors. Default: the structure's
@@ -274,13 +278,14 @@ class Structure(nn.Module):
     def freeze(self, names: str) -> None:
         """Exclude parameters from training, in place: they keep their values.
 
-        The names are also added to ``options``.
+        The names also replace the entry ``freeze`` of ``options``. Without names, or with "none" alone, nothing
+        changes.
 
         Args:
             names: Names of parameters, separated by commas; "none": all are trained.
 
         Raises:
-            PhmrunError: A name is not a parameter of the structure.
+            PhmrunError: A name is not a parameter of the structure, or is a temporary one.
         """
         parameters = {name: value for name, value in self.named_parameters() if name not in self.temporary}
         chosen = [name.strip() for name in names.split(",") if name.strip() not in ("", "none")]
@@ -371,7 +376,8 @@ def options_of(name: str, *, table: bool = False) -> tuple[Option, ...]:
 def options_of_function(function: Callable[..., Any]) -> tuple[Option, ...]:
     """Return the keyword-only parameters of a function as options.
 
-    Annotations ``Annotated[type, text]`` give type and help text; the help of others is "".
+    Annotations ``Annotated[type, text]`` give type and help text; the help of others is "". Options keep the order of
+    the signature. Results are cached.
     """
     hints = get_type_hints(function, include_extras=True)
     options = []
@@ -388,7 +394,8 @@ def options_of_function(function: Callable[..., Any]) -> tuple[Option, ...]:
 def build_structure(structure: "str | Structure", out_features: int, in_features: int, **options: Any) -> Structure:
     """Build a structure by name, or return a shared structure object.
 
-    The parameters of a new structure are not initialized.
+    The parameters of a new structure are not initialized. Those in the option ``freeze`` get no gradient. A third-party
+    class is validated, see :func:`phmrun.layers.conformance.built`.
 
     Args:
         structure: A registered name, or a structure object to share.
@@ -456,7 +463,7 @@ def check_options(what: str, known: tuple[Option, ...], given: Mapping[str, Any]
 
 
 def _ships(structure: type) -> bool:
-    """Return True if a class is part of this package, whose tests cover it."""
+    """Return True if a class is defined in the package ``phmrun``, whose tests cover it."""
     return structure.__module__.startswith("phmrun.")
 
 
@@ -467,9 +474,9 @@ def build_weight(structure: Structure) -> Tensor:
 
 
 def full_precision(structure: Structure) -> AbstractContextManager[Any]:
-    """Return a context without autocast, or one without effect if autocast is off.
+    """Return a context without autocast on the device of a structure's parameters.
 
-    Under autocast, sums of n terms would lose precision.
+    It has no effect if autocast is off there. Under autocast, sums of n terms would lose precision.
     """
     device = next(structure.parameters()).device.type
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
