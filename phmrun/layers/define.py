@@ -354,7 +354,10 @@ class DeFINE(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """Table of all embeddings ``[num_embeddings, embedding_dim]``, computed on each access, 16,384 tokens at a time."""
+        """Table of all embeddings ``[num_embeddings, embedding_dim]``.
+
+        It is computed on each access, 16,384 tokens at a time.
+        """
         device = next(self.parameters()).device
         return torch.cat([self.embed(part) for part in torch.arange(self.num_embeddings, device=device).split(CHUNK)])
 
