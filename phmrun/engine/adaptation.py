@@ -30,7 +30,10 @@ EXTENDS = "extends"
 
 
 def adapter_layers(section: Section) -> Iterator[LayerConfig]:
-    """Yield the layers of a config whose structures are updates of frozen weights."""
+    """Yield the layers of a config whose structures are updates of frozen weights.
+
+    A layer comes before those inside it. Sections in tuples are searched, too; unknown structures are skipped.
+    """
     structure = section.structure if isinstance(section, LayerConfig) else ""
     if isinstance(section, LayerConfig) and structure in STRUCTURES and STRUCTURES.get(structure).adapter:
         yield section
@@ -42,9 +45,9 @@ def adapter_layers(section: Section) -> Iterator[LayerConfig]:
 
 
 def check_adaptation(config: Experiment) -> None:
-    """Check that a config has a base run only if a layer updates it.
+    """Check that layers and base run of a config fit.
 
-    And that it has one if a layer needs it.
+    A base run needs a layer that updates its weights. A layer with the option ``base=frozen`` needs a base run.
 
     Raises:
         PhmrunError: (exit 2) The base run is missing, or no layer updates its weights.
@@ -63,10 +66,14 @@ def check_adaptation(config: Experiment) -> None:
 
 
 def with_base(config: Experiment, parent: Run | None) -> tuple[Experiment, Run | None]:
-    """Return the config of a run that extends another, and the run that its training continues.
+    """Return a run's config with its base run, and the run whose training continues.
 
-    If a layer updates frozen weights and the config names no base run, the base run is ``parent``, and no training is
-    continued. Otherwise both are returned unchanged.
+    If a layer updates frozen weights and the config names no base run, ``adapts`` becomes the absolute folder of
+    ``parent``. No run is then continued (None). Otherwise both are returned unchanged.
+
+    Args:
+        config: Resolved config.
+        parent: Run that is extended, or None.
 
     Raises:
         PhmrunError: (exit 2) The base run is missing, or no layer updates its weights.
@@ -80,7 +87,8 @@ def with_base(config: Experiment, parent: Run | None) -> tuple[Experiment, Run |
 def code_marks(config: Experiment) -> dict[str, str]:
     """Return the marks of code and base run in an experiment's identity.
 
-    They are the checksums of third-party code, and the base run's id if there is one.
+    They are the checksums of third-party code, and under "extends" the base run's id (its folder's name) if there is
+    one.
     """
     return {**foreign_marks(config), **({EXTENDS: config.adapts.name} if config.adapts else {})}
 
@@ -102,7 +110,7 @@ def with_base_vocabulary(config: Experiment) -> Experiment:
 def base_run(config: Experiment, runs_dir: Path) -> Run:
     """Return the base run of a config.
 
-    It is the folder ``adapts``, else the folder of its name in ``runs_dir``.
+    It is the folder ``adapts``, else the folder of its name in ``runs_dir``. A run has a ``config.yaml``.
 
     Raises:
         PhmrunError: (exit 3) Neither is a run.
@@ -116,10 +124,10 @@ def base_run(config: Experiment, runs_dir: Path) -> Run:
 
 
 def adapt(module: TrainingModule, run: Run, base: Run, theirs: TrainingModule, weights: str) -> None:
-    """Load the weights of the base run into a module, in place, and freeze them.
+    """Load the base run's weights into a module, in place, and freeze them.
 
     Its checkpoints then hold the updates alone. If the run has a ``base.json``, the weights must have its checksum;
-    otherwise it is written.
+    otherwise the first process writes it. The names of all other weights go into ``module.frozen``.
 
     Args:
         module: Module of the run, with new updates.
@@ -129,7 +137,8 @@ def adapt(module: TrainingModule, run: Run, base: Run, theirs: TrainingModule, w
         weights: Name of these weights: "best@400".
 
     Raises:
-        PhmrunError: The base run has other weights than recorded (exit 3), or another network (exit 2).
+        PhmrunError: The base run has other weights than recorded (exit 3), or lacks a weight of the module in its shape
+            (exit 2).
     """
     facts = {"run": base.id, "weights": weights, "sha256": checksum_of(theirs.network.state_dict())}
     path = run.path / BASE
@@ -157,8 +166,8 @@ def adapt(module: TrainingModule, run: Run, base: Run, theirs: TrainingModule, w
 def _take_over(module: TrainingModule, theirs: TrainingModule) -> list[str]:
     """Copy the base run's weights into the module, in place.
 
-    Its matrices become W₀ of the updates with ``base="frozen"``; all other weights are copied by name. Return the names
-    of weights that it lacks, or has in another shape.
+    Its matrices become W₀ of the updates with ``base="frozen"``; all other weights outside the updates are copied by
+    name. Return the names of weights that the base run lacks, or has in another shape; these are not copied.
     """
     updates, matrices = _updates(module), structures_of(theirs.network)
     state, weights = module.network.state_dict(), theirs.network.state_dict()
@@ -181,6 +190,6 @@ def _take_over(module: TrainingModule, theirs: TrainingModule) -> list[str]:
 
 
 def _updates(module: TrainingModule) -> dict[str, Added]:
-    """Return the updates in a module's network by name."""
+    """Return the structures ``added`` of a module's network, by name."""
     structures = structures_of(module.network)
     return {name: structure for name, structure in structures.items() if isinstance(structure, Added)}

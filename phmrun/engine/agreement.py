@@ -51,7 +51,8 @@ class Agreement:
     def sentence(self) -> str:
         """Verdict in one sentence.
 
-        It names the outcome, the last step that agrees, and, as far as known, the score's difference and noise.
+        "identical" stands alone. "The same up to rounding" is followed by the score's difference. Other outcomes are
+        followed by the last step that agrees, and the score's difference with its noise, each as far as known.
         """
         if self.outcome is AgreementLevel.IDENTICAL:
             return "identical"
@@ -72,8 +73,9 @@ class Agreement:
 def agreement(run: Run, again: Run, *, identical: bool) -> Agreement:
     """Return the verdict on a run and its repetition.
 
-    Histories and main scores are compared. The outcome is "rounding" if no loss differs and the scores are close. It is
-    "noise" if the scores differ by no more than the noise. Otherwise, or if a run has no main score, it is "different".
+    Histories and main scores are compared. The outcome is "rounding" if no loss differs, and the scores differ by at
+    most 10⁻³ (relative or absolute). It is "noise" if the scores differ by no more than the noise. Otherwise it is
+    "different": if the noise is unknown, too, or a run has no main score.
 
     Args:
         run: Original run.
@@ -99,7 +101,8 @@ def agreement(run: Run, again: Run, *, identical: bool) -> Agreement:
 def _common_course(run: Run, again: Run) -> tuple[int | None, bool]:
     """Return the last step with equal losses, and True if they differ afterwards.
 
-    Losses are equal up to ``ROUNDING``. Steps that only one run has are skipped; None if no step agrees.
+    Losses are the figures whose names end in "loss", equal up to a relative 10⁻³. The search ends at the first step
+    that differs. Steps and losses that only one run has are skipped; None if no step agrees.
     """
     other = {row["step"]: row for row in again.history.rows() if "step" in row}
     until = None
@@ -115,7 +118,7 @@ def _common_course(run: Run, again: Run) -> tuple[int | None, bool]:
 
 
 def _alike(first: Any, second: Any) -> bool:
-    """Return True if two values are equal up to ``ROUNDING``.
+    """Return True if two values differ by at most 0.1 %, or 10⁻⁶.
 
     Values that are no numbers must be equal.
     """
@@ -126,10 +129,11 @@ def _alike(first: Any, second: Any) -> bool:
 
 
 def _noise(run: Run, score: str) -> tuple[float | None, str]:
-    """Return the noise of a score and its source.
+    """Return the noise of a score and its source in words.
 
-    With at least three seeds of the same settings, it is the difference that two of them exceed in 5 % of cases:
-    t · √2 · s. Otherwise it is half the score's interval over test items. Without one, the result is (None, "").
+    It needs at least three finished runs of the same settings in the run's folder, itself included. It is then the
+    difference that two seeds exceed in 5 % of cases: t · √2 · s. Otherwise it is half the width of the score's interval
+    over test items. Without one, the result is (None, "").
     """
     settings = _settings(run)
     values = []
@@ -150,7 +154,7 @@ def _noise(run: Run, score: str) -> tuple[float | None, str]:
 def _settings(run: Run) -> dict[str, Any]:
     """Return a run's configuration by dotted key, without seed, hardware and logging.
 
-    If it cannot be read, only the run's id, which equals no other.
+    If it cannot be read, return only the run's id, which equals no other.
     """
     try:
         values = config_values(run.config_path)

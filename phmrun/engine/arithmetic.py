@@ -18,14 +18,15 @@ LOG = logging.getLogger("phmrun.engine")
 
 
 def set_threads(threads: int = 0, segments: Sequence[Mapping[str, Any]] = ()) -> int:
-    """Set and return the number of CPU threads.
+    """Set torch's number of CPU threads, and return it.
 
-    Torch uses all cores by default. Fewer are chosen if other processes keep cores busy. Threads that wait for a busy
-    core take up to four times as long as one thread alone.
+    A number set by the user comes first, then torch's own if ``OMP_NUM_THREADS`` is set. Then come the number of the
+    run's last process, and that of free cores. Threads that wait for a busy core take up to four times as long as one
+    alone.
 
     Args:
-        threads: Number set by the user. 0 chooses one; if ``OMP_NUM_THREADS`` is set, torch's number stays.
-        segments: Entries of the run's processes so far; if neither is set, the last one's number is kept.
+        threads: Number set by the user; 0: none.
+        segments: Entries of the run's processes so far.
     """
     if not threads and "OMP_NUM_THREADS" not in os.environ:
         threads = int((segments[-1].get("threads") if segments else 0) or _free_threads())
@@ -35,9 +36,9 @@ def set_threads(threads: int = 0, segments: Sequence[Mapping[str, Any]] = ()) ->
 
 
 def _free_threads() -> int:
-    """Return the number of free cores, between 1 and torch's default.
+    """Return the number of cores that are not busy, from 1 to torch's default.
 
-    Logged if it is smaller than torch's default.
+    A number below torch's default is logged.
     """
     usual, busy = torch.get_num_threads(), busy_cores()
     free = max(1, min(usual, usable_cores() - busy))
@@ -54,13 +55,15 @@ def kernels_of(
 ) -> Choice:
     """Return the library of a run's float32 matrix products.
 
-    A run without float32 products on the CPU keeps torch's. For other runs the library is logged unless it is torch's
-    default; a refused request for oneDNN is a warning.
+    A run without float32 products on the CPU keeps torch's, and nothing is logged. For other runs oneDNN is logged if
+    it is chosen; a refused request for oneDNN is a warning.
 
     Args:
         config: Resolved config.
-        network: Returns the network, whose weight shapes are measured; it may be on the meta device.
-        segments: Entries of the run's processes so far; the last one's library is kept if the config says "auto".
+        network: Returns the network, whose weight shapes are measured; it may be on the meta device. It is called only
+            if the choice needs it.
+        segments: Entries of the run's processes so far. If the config says "auto", the last one's library is kept;
+            torch's if it names none.
     """
     requested = config.hardware.kernels
     if segments and requested == "auto":

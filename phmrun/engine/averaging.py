@@ -27,7 +27,7 @@ class Averaging(Callback):
         self.mean: list[Tensor] | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the validation losses, the mean and its number of steps."""
+        """Return "losses" of all validations, the "mean" (or None) and its number of "steps"."""
         return {"losses": list(self.losses), "steps": self.steps, "mean": self.mean}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -38,7 +38,7 @@ class Averaging(Callback):
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
         """Add the weights of a completed optimizer step to the mean, in place.
 
-        Does nothing before averaging has started.
+        All steps have equal weight. Does nothing before averaging has started, and within an accumulation window.
         """
         if self.mean is None or not window_completed(trainer):
             return
@@ -50,8 +50,8 @@ class Averaging(Callback):
     def observe(self, module: pl.LightningModule, loss: float) -> bool:
         """Add a validation; return True if averaging starts after it.
 
-        It starts once, when the score is worse than the best of all but the last ``patience`` validations. The mean
-        then begins with the present weights.
+        It starts once, when the score is worse than the best of all earlier validations but the last ``patience``. The
+        first weights of the mean are those of the next optimizer step.
 
         Args:
             module: Trained module.
@@ -68,7 +68,7 @@ class Averaging(Callback):
     def applied(self, module: pl.LightningModule) -> Iterator[None]:
         """Replace the weights by their mean within the block.
 
-        Does nothing if there is no mean, or no step in it.
+        They are restored afterwards, after an error, too. Does nothing if there is no mean, or no step in it.
         """
         if self.mean is None or not self.steps:
             yield

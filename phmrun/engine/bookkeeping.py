@@ -27,8 +27,9 @@ LOG = logging.getLogger("phmrun.engine")
 def keep_data(run: Run, config_yaml: str, data: DataModule, marks: Mapping[str, str]) -> None:
     """Write the config and the record of the data's files.
 
-    If the config is the same and there is a record, nothing is written. Checksums on record are kept. Paths are updated
-    if the config changes and the content of the split is the same.
+    If the config is the same and there is a record, the record stays. Otherwise new splits are added, and paths of
+    splits with unchanged content are updated. Splits whose content has changed keep their record; those without files
+    are left out.
 
     Args:
         run: Run to write into.
@@ -49,8 +50,8 @@ def keep_data(run: Run, config_yaml: str, data: DataModule, marks: Mapping[str, 
 def scores_of_training(run: Run, fitted: "Fitted", training: TrainingConfig) -> dict[str, dict[str, Any]]:
     """Return the scores of training, by name.
 
-    They are the best validation score, its loss, and the last training loss. Those that the history lacks are missing.
-    Shares are in percent, losses in nats per unit of the task.
+    "validation/best" is the best monitored score, "validation/loss" the loss at its step, "train/loss" the last row's.
+    Those that the history lacks are missing. Shares are in percent, losses in nats per unit of the task.
     """
     scores: dict[str, dict[str, Any]] = {}
     if fitted.best is not None:
@@ -71,7 +72,7 @@ def scores_of_training(run: Run, fitted: "Fitted", training: TrainingConfig) -> 
 def tell_validation(row: Mapping[str, Any]) -> None:
     """Log the scores of a validation.
 
-    Rows without "val/…" figures are ignored.
+    Shares are in percent with 2 decimals, other figures have 4. Rows without "val/…" figures are ignored.
     """
     scores = {name: value for name, value in row.items() if name.startswith("val/")}
     if scores:
@@ -113,7 +114,8 @@ def torch_facts(config: Experiment, kernels: Choice) -> dict[str, Any]:
 def arithmetic() -> dict[str, Any]:
     """Return torch's CPU instruction set, and the versions of its matrix libraries.
 
-    Libraries that torch does not name are missing.
+    Keys: "instruction_set", "blas" (MKL's version, or another library's name) and "onednn". Libraries that torch does
+    not name are missing.
     """
     built = torch.__config__.show()
     matches = {
@@ -128,8 +130,9 @@ def arithmetic() -> dict[str, Any]:
 def recording(run: Run, config: Experiment, kernels: Choice, leader: bool) -> Iterator[Segment | None]:
     """Record the block in ``environment.json``, and yield the entry.
 
-    Processes other than the leader record nothing and yield None. The entry ends
-    with the state of the run: "interrupted" or "failed" if the block raises.
+    Processes other than the leader record nothing and yield None. The entry ends with the state of the run, and the
+    peak memory of a GPU. If the block raises, it ends with "interrupted" (by Ctrl-C, exit or the run's state) or
+    "failed".
     """
     if not leader:
         yield None

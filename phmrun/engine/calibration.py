@@ -74,7 +74,7 @@ def input_covariances(module: TrainingModule, batches: Sequence[Any]) -> dict[st
 def mean_loss(module: TrainingModule, batches: Sequence[Any]) -> float:
     """Return the mean negative log-likelihood per unit over the batches, in nats.
 
-    Leaves the module in eval mode. Label smoothing does not count.
+    It is the sum of all losses by the sum of all units. Leaves the module in eval mode. Label smoothing does not count.
     """
     module.eval()
     losses = [module.loss(batch) for batch in batches]

@@ -63,15 +63,18 @@ class Stopping(Callback):
                 signal.signal(which, handler)
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Set the SIGTERM handler again: Lightning's own exits without a checkpoint."""
+        """Set the SIGTERM handler again: Lightning's own exits without a checkpoint.
+
+        Outside the main thread, do nothing.
+        """
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._note)
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
         """Stop after an optimizer step if a process has received a signal.
 
-        Of several processes, signals of the previous step count. At the last step training ends anyway, and ``reached``
-        stays False.
+        If there are several processes, signals that came before the previous step's end count. ``received`` becomes the
+        largest number of all. At the last step training ends anyway, and ``reached`` stays False.
         """
         if not window_completed(trainer):
             return
@@ -115,7 +118,8 @@ class TimeLimit(Callback):
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
         """Stop after an optimizer step at the limit.
 
-        The longest time of all processes counts, as of the previous step if there are several.
+        The longest time of all processes counts, as of the previous step if there are several. At the last step
+        training ends anyway, and ``reached`` stays False.
         """
         if self.seconds is None or not window_completed(trainer):
             return
@@ -171,7 +175,7 @@ class Validation(Callback):
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
         """Validate after a completed optimizer step if a validation is due.
 
-        That is every ``every`` steps, and at the last step.
+        That is every ``every`` steps, and at the last step. A training loss that is not finite stops training first.
         """
         step = trainer.global_step
         if window_completed(trainer) and (step % self.every == 0 or step == trainer.max_steps):
@@ -181,7 +185,8 @@ class Validation(Callback):
     def validate(self, trainer: pl.Trainer, module: Any) -> None:
         """Score the model, save the best weights, and stop if patience has ended.
 
-        The weights' mean is scored if averaging has started; its start is logged.
+        The weights' mean is scored if averaging has started. A validation that starts it is logged. Patience ends after
+        ``patience`` validations without a better score; 0 is no limit.
 
         Raises:
             PhmrunError: (exit 4) The loss is not finite, or the monitored score is NaN.
@@ -197,8 +202,9 @@ class Validation(Callback):
     def _score(self, trainer: pl.Trainer, module: Any) -> float:
         """Record the scores, save better weights, and return the monitored score.
 
-        Scores of decoding are computed only if the monitored one is not among those of the loss. Updates ``best``,
-        ``best_step`` and ``waited``. The first process saves.
+        The history's row has "step", "time" in seconds, and scores as "val/NAME". Scores of decoding are computed only
+        if the monitored one is not among those of the loss. Updates ``best``, ``best_step`` and ``waited``. The first
+        process saves.
 
         Raises:
             PhmrunError: (exit 4) The loss is not finite, or the monitored score is NaN; recorded before.
@@ -264,7 +270,8 @@ class PeriodicCheckpoints(Callback):
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
         """Save after a completed optimizer step if a checkpoint is due.
 
-        That is every ``every`` steps, after ``seconds``, and when training stops. This callback must be the last one.
+        That is every ``every`` steps, after ``seconds`` in any process, and when training stops. Weights for averaging
+        are kept every ``every`` steps, and at an end that is no interruption. This callback must be the last one.
         """
         if not window_completed(trainer):
             return
@@ -279,8 +286,8 @@ class PeriodicCheckpoints(Callback):
     def save(self, trainer: pl.Trainer, regular: bool) -> None:
         """Write ``last.ckpt``, and the weights for averaging at a ``regular`` step.
 
-        Older weights than the ``keep`` latest are deleted. All processes must call it, because Lightning gathers their
-        states.
+        The latter are written only if ``keep`` is at least 2. Older weights than the ``keep`` latest are deleted. All
+        processes must call it, because Lightning gathers their states.
 
         Raises:
             PhmrunError: The weights are not finite or the disk is full (exit 4), or the run was taken over (exit 2).

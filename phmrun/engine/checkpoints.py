@@ -71,7 +71,10 @@ def _bytes(content: Any) -> int:
 
 
 def diverged(what: str, step: int) -> PhmrunError:
-    """Return the error (exit 4) for a training that diverged (NaN or infinity)."""
+    """Return the error (exit 4) for a training that diverged (NaN or infinity).
+
+    Its message is ``what`` with the optimizer step.
+    """
     return PhmrunError(
         f"{what} at optimizer step {step}",
         hint="Lower the learning rate or lengthen its warm-up, clip the gradient "
@@ -81,7 +84,10 @@ def diverged(what: str, step: int) -> PhmrunError:
 
 
 def save_start(directory: Path, module: nn.Module) -> None:
-    """Write the weights of an untrained module as ``last.ckpt`` of step 0, atomically."""
+    """Write the weights of an untrained module as ``last.ckpt`` of step 0, atomically.
+
+    It has "state_dict" and "global_step" alone.
+    """
     with replacing(directory / LAST) as temporary:
         torch.save({"state_dict": module.state_dict(), "global_step": 0}, temporary)
 
@@ -92,7 +98,10 @@ def step_checkpoints(directory: Path) -> list[Path]:
 
 
 def remove_after(directory: Path, step: int) -> None:
-    """Remove temporary files, and weights kept for averaging of later steps than ``step``."""
+    """Remove the weights kept for averaging of later steps than ``step``.
+
+    Temporary files of interrupted writes are removed, too.
+    """
     for path in step_checkpoints(directory):
         if int(path.stem.removeprefix("step-")) > step:
             path.unlink(missing_ok=True)
@@ -103,7 +112,8 @@ def remove_after(directory: Path, step: int) -> None:
 def adopt(other: Path, directory: Path) -> None:
     """Copy another run's checkpoints from the directory ``other`` to ``directory``.
 
-    ``last.ckpt`` is copied last.
+    They are weights for averaging, ``best.ckpt`` if there is one, and ``last.ckpt``, which is copied last. Each copy is
+    atomic.
 
     Raises:
         PhmrunError: (exit 3) The other run's last checkpoint is missing or damaged.
@@ -155,8 +165,8 @@ def _unreadable(path: Path, reason: str) -> PhmrunError:
 def layout(content: Any, place: str = "") -> dict[str, str]:
     """Return the kind of each value of a checkpoint by its path.
 
-    A kind is "dict", "list", "tensor", or a type's name.
-    Elements of lists longer than 64 are left out.
+    A path has the keys and positions joined by slashes. A kind is "dict", "list" (also of tuples), "tensor", or a
+    type's name. Elements of lists longer than 64 are left out.
     """
     if not isinstance(content, Mapping | list | tuple):
         return {}
@@ -171,6 +181,9 @@ def layout(content: Any, place: str = "") -> dict[str, str]:
 
 def require_whole(checkpoint: Mapping[str, Any], path: Path) -> None:
     """Check that a checkpoint has all parts that exact resume needs.
+
+    They are those of its own layout. Without one, they are step, weights, and states of loop, callbacks, optimizer and
+    schedule.
 
     Raises:
         PhmrunError: (exit 3) A part is missing, or of another kind than when it was written; names the first.
@@ -188,7 +201,7 @@ def require_whole(checkpoint: Mapping[str, Any], path: Path) -> None:
 
 
 def weights_of(checkpoint: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
-    """Return the weights of a checkpoint.
+    """Return the weights of a checkpoint by name: its ``state_dict``.
 
     Raises:
         PhmrunError: (exit 3) The checkpoint has no weights, or other things among them.
@@ -206,7 +219,7 @@ def weights_of(checkpoint: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
 
 
 def checksum_of(weights: Mapping[str, Tensor]) -> str:
-    """Return the SHA-256 of weights: names, types, shapes and bits."""
+    """Return the SHA-256 of weights: names, types, shapes and bits, in order of names."""
     digest = hashlib.sha256()
     for name, weight in sorted(weights.items()):
         digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
@@ -224,7 +237,7 @@ def weights_checksum(path: Path) -> str:
 
 
 def load_weights(module: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Load weights into a module, in place.
+    """Load weights into a module, in place; names must match exactly.
 
     ``path`` names their file in errors.
 
@@ -242,7 +255,7 @@ def load_weights(module: nn.Module, weights: Mapping[str, Tensor], path: Path) -
 
 
 def averaged_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """Return the mean of several checkpoints' weights, in their own types.
+    """Return the mean of several checkpoints' weights by name, in their own types.
 
     It is summed in double precision. Integers are those of the last checkpoint.
 

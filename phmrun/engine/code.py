@@ -29,6 +29,7 @@ Code = dict[str, dict[str, str]]
 def code_of(config: Experiment) -> Code:
     """Return the code of a config's registered objects and the task's metrics.
 
+    Keys are "kind name", such as "metric bleu", in sorted order. Values have place, distribution, version and SHA-256.
     Names that no registry has are left out.
     """
     code: Code = {}
@@ -44,7 +45,8 @@ def code_of(config: Experiment) -> Code:
 def foreign_marks(config: Experiment) -> dict[str, str]:
     """Return the checksums of third-party packages' code, by package and object.
 
-    They are part of an experiment's identity. Plug-in files are not among them.
+    Keys are "package DISTRIBUTION: KIND NAME". They are part of an experiment's identity. Plug-in files and objects of
+    phmrun are not among them.
     """
     return {
         f"package {facts['distribution']}: {name}": facts["sha256"]
@@ -56,7 +58,8 @@ def foreign_marks(config: Experiment) -> dict[str, str]:
 def _names(section: Section) -> Iterator[tuple[Registry, str]]:
     """Yield registry and name of each object that a section names.
 
-    They are the task, the network, structures and values of registered keys; sections inside are searched, too.
+    They are the task, the network if a registry has it, structures, those inside them (option ``of``), and values of
+    registered keys. Sections inside are searched, too, also those in tuples.
     """
     if isinstance(section, Experiment):
         yield TASKS, section.task
@@ -80,10 +83,11 @@ def _names(section: Section) -> Iterator[tuple[Registry, str]]:
 
 
 def _described(value: Any, announcement: Announcement | None) -> dict[str, str]:
-    """Return place, distribution, version and checksum of a registered object.
+    """Return "place", "distribution", "version" and "sha256" of a registered object.
 
-    Without an announcement it is a plug-in file's, with version "". The checksum is that of its module, of the whole
-    package if it is another's, or of a library's name and version.
+    Without an announcement it is a plug-in file's: distribution "plug-in", version "". The checksum is that of its
+    module. For an object of a third-party distribution, it is that of the whole package. For an object of phmrun that
+    another library defines, such as torch's optimizers, it is that of the library's name and version.
     """
     place = _place(value)
     if announcement is not None and isinstance(value, Metric) and place.startswith("phmrun.metric:"):
@@ -104,7 +108,8 @@ def _described(value: Any, announcement: Announcement | None) -> dict[str, str]:
 def _place(value: Any) -> str:
     """Return ``module:name`` of a registered object's class or function.
 
-    A metric's is that of its function, a task's the module of its data; partial functions are unwrapped.
+    A metric's is that of its function, a task's the module of its data, any other object's its class. Partial functions
+    are unwrapped.
     """
     if isinstance(value, Metric):
         value = value.measure or value.read_items or value
@@ -127,7 +132,7 @@ def _place(value: Any) -> str:
 def _checksum(module: str) -> str:
     """Return the SHA-256 of a module's syntax tree; cached.
 
-    Without a source, it is that of the name.
+    Comments and docstrings do not count. Without a source, it is that of the name.
     """
     file = getattr(sys.modules.get(module), "__file__", None)
     path = Path(file) if file and file.endswith(".py") else _source_file(module)
@@ -138,7 +143,7 @@ def _checksum(module: str) -> str:
 def _package_checksum(top: str) -> str:
     """Return the SHA-256 of the syntax trees of a package's modules; cached.
 
-    Without a source, that of its name.
+    It covers the relative paths of all ``.py`` files. Without a source, it is that of the name.
     """
     path = _source_file(top)
     if path is None:
@@ -151,7 +156,7 @@ def _package_checksum(top: str) -> str:
 def _source_file(module: str) -> Path | None:
     """Return the ``.py`` file of a module.
 
-    None if it has none.
+    A package's is its ``__init__.py``. None if there is no source.
     """
     spec = importlib.util.find_spec(module)
     return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
@@ -184,6 +189,6 @@ def _tree(path: Path) -> str:
 def _version(top: str) -> str:
     """Return the version of an imported package.
 
-    It is "" if there is none. The result is cached.
+    It is the package's ``__version__``, or "" if there is none. The result is cached.
     """
     return str(getattr(sys.modules.get(top), "__version__", ""))

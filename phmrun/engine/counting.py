@@ -87,7 +87,8 @@ def network_without_weights(config: Experiment, sizes: tuple[int, ...] | None) -
 def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]:
     """Return the counts of a network on any device: see :func:`count_parameters`.
 
-    ``optimizer`` is the registry's name of the optimizer, for its memory.
+    ``optimizer`` is the registry's name of the optimizer, for its memory. Parameters outside of structures count as
+    dense, too.
     """
     state = optimizer_kind(optimizer).state
     modules = list(_modules(network))
@@ -128,8 +129,8 @@ def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]
 def _separate(network: nn.Module, adapters: Sequence[Structure], total: int, held: int) -> dict[str, int]:
     """Return ``stored_total`` and ``served_total`` of a network with updates.
 
-    They are the parameters in a checkpoint, and those after the updates are merged. ``total`` counts all its
-    parameters, ``held`` the entries of the matrices that are updated.
+    The first are the updates and all other trainable parameters. The second are ``total`` without updates and frozen
+    matrices, with ``held``. ``total`` counts all parameters, ``held`` the entries of the matrices that are updated.
     """
     inside = {id(parameter): parameter for adapter in adapters for parameter in adapter.parameters()}
     updates = sum(parameter.numel() for parameter in inside.values())
@@ -143,8 +144,9 @@ def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
     """Yield an entry for each module that has parameters, in the network's order.
 
     Keys: "name", "scope", "structure" (or None), "kind" ("matrix", "norm" or "other"), "count", "dense" and "shape".
-    Shared parameters are counted at their first module, temporary ones not at all. Without a structure, ``dense`` is
-    the count itself, and ``shape`` a list of all parameters' shapes.
+    Shared parameters are counted at their first module, temporary ones not at all; frozen numbers of a structure count.
+    Names lose the endings ".structure" and ".inside". Without a structure, ``dense`` is the count itself, and ``shape``
+    a list of all parameters' shapes.
     """
     seen: set[int] = set()
     for name, module in network.named_modules():
@@ -173,15 +175,19 @@ def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
 
 
 def _dense(structure: Structure) -> int:
-    """Return k·d; 0 for an update, because the structure inside has its own entry."""
+    """Return the entries of a structure's matrix: out_features · in_features.
+
+    It is 0 for an update, because the structure inside has its own entry.
+    """
     return 0 if structure.adapter else structure.out_features * structure.in_features
 
 
 def _multiplications(network: nn.Module) -> dict[str, int]:
     """Return the multiplications of all weight matrices for one vector each, by scope.
 
-    The cost of building W is divided by ``TOKENS``. A table that is only looked up takes none. An LSTM's kernel always
-    reads W.
+    They are a mean over 4,096 vectors, rounded down, so the cost of building W is shared. A table that is only looked
+    up takes none. Outside of linear layers, W is always built, as for an LSTM's kernel; bilinear structures choose
+    themselves.
     """
     by_scope: dict[str, int] = {}
     for name, module in network.named_modules():
@@ -196,6 +202,9 @@ def _multiplications(network: nn.Module) -> dict[str, int]:
 
 
 def _numbers_of_muon(network: nn.Module) -> int:
-    """Return the numbers that Muon keeps: one for each weight of a map, two for all others (AdamW)."""
+    """Return the size of Muon's state, in numbers.
+
+    Each weight of a map has one; all others, updated by AdamW, have two.
+    """
     groups = muon_groups(network)
     return sum((1 if group["muon"] else 2) * weight.numel() for group in groups for weight in group["params"])

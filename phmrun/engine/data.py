@@ -61,7 +61,7 @@ class DataModule(Generic[V]):
     def pinned(self) -> bool:
         """True if training runs on a GPU.
 
-        Batches are then page-locked, so that they are copied during computation.
+        Batches are then page-locked, so that they are copied during computation. Outside training it is False.
         """
         strategy = getattr(self.trainer, "strategy", None)
         return strategy is not None and strategy.root_device.type == "cuda"
@@ -97,7 +97,10 @@ class DataModule(Generic[V]):
         return [path for path in paths if isinstance(path, Path)]
 
     def fingerprints(self) -> dict[str, str]:
-        """Return SHA-256 sums that the run id depends on, by name."""
+        """Return the SHA-256 sums given at construction, by name.
+
+        The run id depends on them.
+        """
         return self._fingerprints
 
     @cached_property
@@ -113,14 +116,17 @@ class DataModule(Generic[V]):
 
     @property
     def prepared_path(self) -> Path | None:
-        """Directory of the prepared data, or None if the task keeps none."""
+        """Directory of the prepared data, or None if the task keeps none.
+
+        Prepares the data if they are not yet.
+        """
         try:
             return self.prepared.path
         except NotImplementedError:
             return None
 
     def prepare(self) -> None:
-        """Prepare the data; the other methods need it."""
+        """Prepare the data, once; the other methods need it."""
         _ = self.prepared
 
     @property
@@ -172,7 +178,7 @@ class DataModule(Generic[V]):
 def contents(vocabulary: Vocabulary) -> dict[str, str]:
     """Return the SHA-256 sums of a vocabulary's files, by relative path.
 
-    The vocabulary is saved to a temporary folder for this.
+    The vocabulary is saved to a temporary folder for this. Files in subfolders count, too.
     """
     with TemporaryDirectory() as directory:
         vocabulary.save(Path(directory))
@@ -247,7 +253,11 @@ class BucketedData(DataModule[V]):
 
     @cached_property
     def plan(self) -> BatchPlan:
-        """Batches of the training split."""
+        """Batches of the training split.
+
+        Lengths are those of the first and last side, which may be the same one. With the order "file", items stay in
+        their order.
+        """
         weights = self.weights()
         first, *_, last = self.lengths("train") * 2
         ordered = self.batching.order == "file"
@@ -274,7 +284,7 @@ class BucketedData(DataModule[V]):
     def validation_batches(self) -> DataLoader[Any]:
         """Return this process's validation batches, longest items first.
 
-        Each item occurs once.
+        Items are those of the split "dev". Each item occurs once over all processes.
         """
         rank, world = self.share
         unit, size = self.batching.unit, self.batching.size
@@ -317,8 +327,8 @@ DOUBTFUL = 0.5
 def doubts(config: Experiment, data: DataModule[Any]) -> Iterator[str]:
     """Yield warnings about prepared data.
 
-    They are those of :func:`odd_figures`, and one for each split of the user's files that is both trained on and
-    scored; with ``data.hold_out``, only the test set counts.
+    One is for each split "dev" or "test" of the user's own files that has a training file; with ``data.hold_out``, only
+    "test" counts. Those of :func:`odd_figures` follow.
     """
     if config.data.name == "files":
         learnt = {path.resolve() for path in data.sources("train")}
@@ -331,7 +341,7 @@ def doubts(config: Experiment, data: DataModule[Any]) -> Iterator[str]:
 def odd_figures(statistics: Mapping[str, Any]) -> Iterator[str]:
     """Yield warnings about figures of data: many unknown words, labels without items.
 
-    Unknown words count outside the training data, from a share of ``DOUBTFUL``; labels in the training data.
+    Unknown words count outside the training data, from a share of 50 % on; labels in the training data.
 
     Args:
         statistics: Counts by split, as a run's ``parameters.json`` has them.
@@ -352,7 +362,8 @@ def odd_figures(statistics: Mapping[str, Any]) -> Iterator[str]:
 def _unknown(counts: Mapping[str, Any], side: str = "") -> Iterator[tuple[str, float]]:
     """Yield (side, share of unknown words) of nested counts.
 
-    The side is the name of the innermost counts, ``side`` at the top. Counts without the share yield nothing.
+    The share is the entry "unknown_rate" at any depth; counts without it yield nothing. The side is the name of the
+    innermost counts, ``side`` at the top.
     """
     if "unknown_rate" in counts:
         yield side, counts["unknown_rate"]

@@ -29,7 +29,8 @@ class Derivation:
 def taught_by(run: Run) -> Derivation:
     """Return the derivation of a training with a trained run as teacher.
 
-    Its own weights come from the seed. The teacher's weights are loaded.
+    Marks are "teacher" (its run id) and "teacher's weights" (their name). The student's weights come from the seed; the
+    teacher's are loaded.
 
     Raises:
         PhmrunError: The run cannot be opened.

@@ -39,10 +39,10 @@ def evaluate_run(
 ) -> dict[str, Any]:
     """Score a run on one split.
 
-    Write the results into its directory. Written are scores, predictions, samples (except of other files) and card.
-    Scores named ``test/…`` belong to the test set whose checksum the run has recorded, wherever its files are. Scores
-    of other files are named ``file-NAME-DIGITS/…``, with the first digits of the checksum. The checksum is part of
-    every score's signature.
+    Scores, predictions, samples (except of other files) and card are written into its directory. Scores named
+    ``test/…`` belong to the test set whose checksum the run has recorded, wherever its files are. Scores of other files
+    are named ``file-NAME-DIGITS/…``, with the first digits of the checksum. The checksum is part of every score's
+    signature.
 
     If the directory cannot be written, a note is printed and the scores are returned; with ``data``, it is an error.
 
@@ -58,8 +58,8 @@ def evaluate_run(
         data: Prepared data of the run, passed by training.
 
     Returns:
-        Scores by name: ``test/bleu``. Settings that differ from the config's are part of the name:
-        ``test-beam1/bleu``.
+        Scores by name, as JSON objects: ``test/bleu``. Settings that differ from the config's are part of the name:
+            ``test-beam1/bleu``. ``test/sentences_per_second`` is the speed.
 
     Raises:
         PhmrunError: There is no such split, a file is missing, the data have changed, or the checkpoint cannot be used.
@@ -120,7 +120,10 @@ def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collecti
 
 
 def _test_options(config: Experiment) -> str:
-    """Return the options of ``phmrun eval`` for another test set of a task."""
+    """Return the options of ``phmrun eval`` for another test set of a task.
+
+    They are "--test-src FILE --test-tgt FILE" for parallel text, else "--test FILE".
+    """
     parallel = "test_source" in config.data.files
     return "--test-src FILE --test-tgt FILE" if parallel else "--test FILE"
 
@@ -149,7 +152,8 @@ def _scored(
 ) -> tuple[DataModule, str, str, str]:
     """Return the data to score, with names and checksum.
 
-    For ``files``, a note says how their scores are named.
+    ``files`` are scored as the recorded split with the same content, else as "file-NAME-DIGITS". A note says which.
+    Without ``files``, the split's checksum must be the recorded one.
 
     Returns:
         Data, name of the split in them, prefix of the scores' names, and digits of the checksum for signatures.
@@ -210,8 +214,9 @@ def _deviations(
 ) -> list[str]:
     """Return an evaluation's settings that differ from the config's, for names.
 
-    An example is ``["beam1", "average5"]``. Keys that are not part of run ids are left out; a checkpoint is always
-    named.
+    An example is ``["beam1", "average5"]``. Changed keys of the decoding come first, in sorted order; texts as
+    "key-value". Keys that are not part of run ids are left out. A checkpoint is always named, by its stem; ``average``
+    only if it is not the config's.
     """
     usual = decoding_section(config)
     parts = [

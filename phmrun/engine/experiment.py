@@ -87,6 +87,8 @@ class TrainResult:
 def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None, parent: Run | None = None) -> DryRun:
     """Prepare the data and count the parameters, without training.
 
+    "Measured" learning rates are measured on the first batches. No run directory is written.
+
     Args:
         config: Resolved config.
         plugins: SHA-256 of the user's plug-in files, by file.
@@ -115,7 +117,8 @@ def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None, pa
 def vocabulary_sizes(config: Experiment) -> tuple[int, ...] | None:
     """Return the sizes of the vocabulary that ``train`` would learn.
 
-    The result is ``None`` if the task's data cannot be located (exit 3), or have no training split.
+    The data are prepared for this. The result is ``None`` if building the data fails with exit 3, or if they have no
+    training split.
 
     Raises:
         PhmrunError: The config does not fit the data, or the data are malformed.
@@ -262,7 +265,7 @@ def _train(
     """Train and score a run whose lock this process holds.
 
     The weights come from the run's last checkpoint, else from ``parent``'s, else from ``derivation``, else from the
-    seed. ``segment`` is the entry of this process, None in followers.
+    seed. Base weights of an adaptation are loaded besides. ``segment`` is the entry of this process, None in followers.
 
     Raises:
         SystemExit: This is not the first process; only that one scores.
@@ -339,7 +342,8 @@ def _train(
 def _prepare(config: Experiment, data: DataModule) -> None:
     """Check and prepare the data, and log warnings about them.
 
-    Sizes of datasets are compared with the published ones.
+    Sizes of datasets are compared with the published ones. Splits in ``score_on`` must exist. Only the first process
+    warns.
 
     Raises:
         PhmrunError: The data differ from the published sizes or are malformed (exit 3), or lack a split (exit 2).
@@ -355,9 +359,10 @@ def _prepare(config: Experiment, data: DataModule) -> None:
 
 
 def measure_rates(module: TrainingModule, data: DataModule, config: Experiment) -> dict[str, float]:
-    """Return multipliers of learning rates by parameter, measured on the first training batches.
+    """Return multipliers of learning rates by parameter, measured on the first four batches.
 
-    With ``training.optimizer.balance`` the factors are rescaled first, in place.
+    With ``training.optimizer.balance`` the factors are rescaled first, in place. If that changed any, they are measured
+    again.
     """
     optimizer = config.training.optimizer
     batches = list(islice(data.train_dataloader(), BATCHES))
@@ -370,7 +375,7 @@ def measure_rates(module: TrainingModule, data: DataModule, config: Experiment) 
 def _kept_rates(run: Run, parent: Run | None) -> dict[str, float] | None:
     """Return the measured rates of the checkpoint that training goes on from.
 
-    It is the run's own, or else its parent's. None without a checkpoint or a record; then they are measured.
+    It is the run's own, or else its parent's. None without a checkpoint, or if that run has none on record.
     """
     begun = [source for source in (run, parent) if source and (source.checkpoints / LAST).is_file()]
     kept = begun[0].parameters().get("rates") if begun else None
@@ -382,8 +387,8 @@ def _begin(
 ) -> Mirror:
     """Write the records that are complete before training.
 
-    They are status, vocabulary, plug-ins, parameter counts and the prepared data. Return the opened mirror. The log
-    gets the run's id, parameters and directory.
+    They are status, vocabulary, sources of plug-ins, parameter counts and the place of the prepared data. Return the
+    opened W&B mirror, with a summary of the model. The log gets the run's id, parameters and directory.
     """
     from phmrun.engine.fit import processes
 
@@ -430,11 +435,13 @@ def _begin(
 def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mirror: Mirror) -> TrainResult:
     """Score the trained model and close run and mirror.
 
-    At a time limit, nothing is scored. The test set is scored last, because samples of the last split are kept. The log
-    says why training ended, and where the run is mirrored. A mirror that fails is only a warning.
+    At a time limit, nothing is scored, and the state is interrupted; otherwise it becomes done. The splits of
+    ``score_on`` are scored, then the test set (or "dev"), because samples of the last split are kept. An error while
+    scoring sets the state interrupted. The log says why training ended, and where the run is mirrored. A mirror that
+    fails is only a warning.
 
     Raises:
-        Interrupted: A signal has stopped training.
+        Interrupted: A signal has stopped training. The state is set to interrupted first.
     """
     if fitted.signal:
         outcome = f"stopped {fitted.reason}" if not fitted.complete else "trained, but not scored: interrupted"

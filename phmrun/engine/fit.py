@@ -256,8 +256,8 @@ def build_trainer(
 ) -> pl.Trainer:
     """Return Lightning's trainer without its own logging, validation and checkpoints.
 
-    It also shows no progress bar. More than two processes by DDP sum gradients in a fixed order: see
-    :data:`FIXED_ORDER`.
+    It also shows no progress bar. More than two processes by DDP sum gradients in a fixed order, if the strategy is
+    "auto" or "ddp". ``steps`` is the maximum number of optimizer steps, -1 for no limit.
     """
     build = partial(
         pl.Trainer,
@@ -307,7 +307,8 @@ def check_hardware(training: TrainingConfig, hardware: HardwareConfig) -> None:
 def run_trainer(trainer: pl.Trainer, module: TrainingModule, data: DataModule, checkpoint: Path | None) -> None:
     """Call ``trainer.fit`` with phmrun's exceptions for interrupts and lack of memory.
 
-    Module and data hold the trainer meanwhile.
+    Module and data hold the trainer meanwhile. Some warnings of Lightning and torch are hidden. Other errors are raised
+    unchanged, after a wait of 10 seconds if the connection to another process was lost.
 
     Raises:
         PhmrunError: (exit 4) Memory ran out.

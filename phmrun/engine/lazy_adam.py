@@ -90,7 +90,9 @@ class LazyAdam(Optimizer):
 
 
 def table_groups(network: nn.Module) -> list[dict[str, Any]]:
-    """Return parameter groups: all others first, then dense embedding tables (lazy).
+    """Return two parameter groups: other parameters, then dense embedding tables.
+
+    Keys: "params", and "lazy", which is True for the tables.
 
     An empty group is left out.
     """

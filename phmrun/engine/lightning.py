@@ -26,7 +26,7 @@ UNUSED = {"matplotlib", "scipy", "transformers"}
 
 @contextmanager
 def _unused_not_found() -> Iterator[None]:
-    """Hide the unused packages from torchmetrics within the block.
+    """Hide Matplotlib, SciPy and transformers from torchmetrics within the block.
 
     Do nothing if torchmetrics checks for packages by other functions, or if ``PHMRUN_HIDE_UNUSED`` is 0.
     """
@@ -119,7 +119,10 @@ class LightningTraining(pl.LightningModule):
             self.objective.teacher.module.on_save_checkpoint(checkpoint[TEACHER])
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore the states of the task and of the teacher."""
+        """Restore the states of the task and of the teacher.
+
+        Without a teacher's state in the checkpoint, the teacher gets an empty one.
+        """
         self.objective.on_load_checkpoint(checkpoint)
         if self.objective.teacher:
             self.objective.teacher.module.trainer = self.objective.trainer

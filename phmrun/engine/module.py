@@ -57,9 +57,10 @@ class Teacher:
         self.temperature = temperature
 
     def taught(self, loss: Tensor, predictions: Sequence[Prediction], batch: Any) -> Tensor:
-        """Return the loss with distillation, summed over the units of a batch.
+        """Return (1 - w)·loss + w·Σ divergence, summed over the units of a batch.
 
-        Moves the teacher to the loss's device.
+        The divergences are those of student and teacher for each of their predictions. Moves the teacher to the loss's
+        device; no gradient flows into it.
 
         Args:
             loss: Task's own loss, summed.
@@ -210,7 +211,7 @@ class TrainingModule(nn.Module):
 
         The loss is the batch's share of the window's mean loss, with distillation if there is a teacher. It is
         multiplied by the numbers of micro-batches and processes, because Lightning divides by them. Structures that
-        change during training are first told the progress.
+        change during training first get the progress, (step + 1) / max_steps, if there is a maximum.
         """
         # Structures that change during training get its progress as a function of the step alone.
         for structure in self._changing if self.trainer.max_steps > 0 else ():
@@ -238,7 +239,8 @@ class TrainingModule(nn.Module):
     def configure_optimizers(self) -> Any:
         """Return the optimizer and its schedule per optimizer step, in Lightning's form.
 
-        The optimizer is fused unless the precision is "16-mixed".
+        The optimizer is fused unless the precision is "16-mixed". With "bf16-mixed", its own handling of scaled
+        gradients is switched off.
         """
         precision = str(self.trainer.precision)
         # Only 16-mixed scales gradients, and Lightning cannot clip scaled gradients of a fused optimizer.
@@ -293,6 +295,8 @@ def seed_everything(seed: int) -> None:
 
 def build_module(config: Experiment, *sizes: int) -> TrainingModule:
     """Build the module of an experiment on the current default device.
+
+    Matrices that the config's ``maps`` name then get their own structures.
 
     Args:
         config: Resolved config.

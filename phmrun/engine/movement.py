@@ -115,7 +115,8 @@ def first_steps(
 ) -> Iterator[tuple[nn.Parameter, float]]:
     """Yield each factor with m_f / m_D, once for each of its maps.
 
-    The gradient of a shared factor is the sum over its maps. Factors are changed for a moment, and restored.
+    The gradient of a shared factor is the sum over its maps; a factor without one gives 0. Factors are changed for a
+    moment, and restored.
 
     Args:
         maps: Structures by name, in float64.
@@ -160,9 +161,9 @@ def _step(value: Tensor, slope: Tensor, rule: Rule) -> Tensor:
 
 
 def _norm(change: Tensor, covariance: Tensor | None) -> float:
-    """Return the root mean square movement of outputs by a change of W.
+    """Return the root mean square movement √tr(ΔW C ΔWᵀ) of outputs.
 
-    Without covariance it is the Frobenius norm.
+    ΔW is the change of W, C the covariance of its inputs. Without covariance it is the Frobenius norm.
     """
     product = change if covariance is None else change @ covariance.to(change)
     return math.sqrt(max(0.0, float((product * change).sum())))
@@ -173,8 +174,8 @@ def balance(network: nn.Module, measured: Mapping[str, Movement], optimizer: str
     """Rescale the factors of each map in place, so that equal steps move alike.
 
     W stays the same. A factor is multiplied by (m_f / m)^(1/e), rounded to a power of 2^(1/8), with the geometric mean
-    m of the map's factors. The exponent e is 1 for Adam and 2 for gradient descent. LAMB's steps are relative to a
-    factor's norm already, and nothing is done.
+    m of the map's factors. The last factor's scale makes the product of all scales 1. The exponent e is 1 for Adam and
+    2 for gradient descent. LAMB's steps are relative to a factor's norm already, and nothing is done.
 
     Returns:
         Names of the maps that are rescaled. These are left as they are: maps of one factor, with a shared factor, with

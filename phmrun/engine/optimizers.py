@@ -122,7 +122,8 @@ def build_optimizer(
 ) -> Optimizer:
     """Build an optimizer with learning rate 1, which the schedule multiplies.
 
-    Settings that the optimizer's signature does not have are ignored, except ``clip_update``.
+    Settings that the optimizer's signature does not have are ignored, except ``clip_update``. An optimizer's own
+    parameter groups are used only for a network with one rate for all.
 
     Args:
         parameters: Parameters, or a network.
@@ -138,7 +139,8 @@ def build_optimizer(
         measured: Multipliers by parameter name for "measured"; parameters that it lacks have 1.
 
     Raises:
-        PhmrunError: (exit 2) There is no such optimizer, its package is not installed, or it cannot clip updates.
+        PhmrunError: (exit 2) There is no such optimizer, its package is not installed, it cannot clip updates, or it is
+            muon with other rates than one.
     """
     kind = optimizer_kind(name)
     try:
@@ -267,8 +269,8 @@ def parameter_groups(
 def rate_table(network: nn.Module, config: OptimizerConfig, measured: Mapping[str, float] | None = None) -> list[Rate]:
     """Return the rates by parameter name.
 
-    Empty if all parameters have rate 1. Layer numbers are replaced by *, except in measured rates, which differ between
-    layers.
+    Empty if ``rates`` is "one" and ``map_rate`` 1. Layer numbers are replaced by *, and the last layer's rates stand
+    for all. Measured rates keep the numbers, because they differ between layers.
     """
     if config.rates == "one" and config.map_rate == 1:
         return []

@@ -121,7 +121,10 @@ def follower_died(launched: Callable[[], list["subprocess.Popen[bytes]"]]) -> Ca
 
 
 def is_distributed() -> bool:
-    """Return True if this process trains with others."""
+    """Return True if this process trains with others.
+
+    That is a process group of torch.distributed with two processes or more.
+    """
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
@@ -171,7 +174,7 @@ class Agreement:
         return before
 
     def _read(self) -> float:
-        """Return the result of the pending reduction, 0 if there is none."""
+        """Wait for the pending reduction and return its result, 0 if there is none."""
         if self._pending is None:
             return 0.0
         work, shared = self._pending

@@ -32,7 +32,8 @@ Record = Callable[[dict[str, Any]], None]
 def training_bar(total: int, console: Console) -> Progress:
     """Return a progress bar of ``total`` optimizer steps.
 
-    In a narrow terminal the bar shrinks first, then the text is cut at its end.
+    It shows "training", the bar, steps, time left and the task's description, and disappears at its end. In a narrow
+    terminal the bar shrinks first, then the text is cut at its end.
     """
 
     def fixed(width: int) -> Column:
@@ -71,7 +72,10 @@ class TrainingProgress(Callback):
         self._bar: Progress | None = None
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Start the clock; on a terminal, show the bar."""
+        """Start the clock; on a terminal, show the bar.
+
+        Only the first process shows it, and only if stderr is a terminal.
+        """
         self._last = time.monotonic()
         self._began = (self._last, trainer.global_step)
         if trainer.is_global_zero and sys.stderr.isatty():
@@ -82,7 +86,8 @@ class TrainingProgress(Callback):
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, *_: Any) -> None:
         """Update the bar twice a second, or log a line every ``every`` seconds.
 
-        Only after completed optimizer steps and in the first process; the last step is always shown.
+        Only after completed optimizer steps and in the first process; the last step is always shown. The loss is
+        smoothed by 0.98 per step, on a GPU per shown step. The speed is that since the last display.
         """
         self._units += outputs["units"] * trainer.world_size
         now = time.monotonic()
@@ -115,7 +120,7 @@ class TrainingProgress(Callback):
         self.on_train_end(trainer, module)
 
     def _left(self, now: float, trainer: pl.Trainer) -> str:
-        """Return the remaining time at the average speed so far, as h:mm:ss."""
+        """Return the remaining time at this process's average speed, as h:mm:ss."""
         began, first = self._began
         seconds = int((now - began) / max(trainer.global_step - first, 1) * (self.total - trainer.global_step))
         return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
@@ -177,7 +182,8 @@ class Meter(Callback):
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, *_: Any) -> None:
         """Add the loss of a batch, and record a row if one is due.
 
-        Rows are due every ``every`` steps and at the last step. On a GPU, losses are kept and read with the rows.
+        Rows are due every ``every`` steps and at the last step. On a GPU, losses are kept and read with the rows, or
+        when 1,000 batches are kept.
 
         Raises:
             PhmrunError: (exit 4) A loss is not finite.

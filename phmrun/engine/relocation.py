@@ -44,7 +44,7 @@ def with_files_below(config: Experiment, record: DataRecord | None, roots: Seque
 
 
 def _files_below(roots: Sequence[Path]) -> Iterator[Path]:
-    """Yield all files below folders, and ``roots`` that are files.
+    """Yield all files below folders at any depth, and ``roots`` that are files.
 
     Raises:
         PhmrunError: (exit 3) A root does not exist.
@@ -59,7 +59,9 @@ def _files_below(roots: Sequence[Path]) -> Iterator[Path]:
 
 
 def _place_of(key: str, path: Path, record: DataRecord | None, by_size: dict[int, list[Path]]) -> Path:
-    """Return the place of a key's file below the folders.
+    """Return the absolute place of a key's file below the folders.
+
+    It is found by the recorded checksum.
 
     Without a record, it is that of the first file of the same name, else ``path`` itself.
 
@@ -86,7 +88,9 @@ def _recorded(key: str, path: Path, record: DataRecord) -> Source:
 
 
 def _located(file: Source, by_size: dict[int, list[Path]]) -> Path:
-    """Return a file with the recorded content, preferring one of the recorded name.
+    """Return the absolute path of a file with the recorded size and SHA-256.
+
+    One of the recorded name is preferred.
 
     Raises:
         PhmrunError: (exit 3) There is none.
@@ -102,6 +106,8 @@ def _located(file: Source, by_size: dict[int, list[Path]]) -> Path:
 
 def _prefix_below(prefix: str, record: DataRecord, by_size: dict[int, list[Path]]) -> str:
     """Return the prefix of the recorded files at their new place.
+
+    It is their folder, with the old prefix's last name unless that ends in a slash.
 
     Raises:
         PhmrunError: (exit 3) A file is missing, or they are not in one folder under their recorded names.

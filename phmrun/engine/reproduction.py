@@ -93,10 +93,10 @@ class Reproduction:
 def reproduce(
     run: Run, directory: Path, *, plugins: Mapping[Path, str] | None = None, data_dirs: Sequence[Path] = ()
 ) -> Reproduction:
-    """Train a run again with its own settings.
+    """Train a run again with its own settings, and return the comparison of both.
 
-    Return the comparison of both. Config, data, threads and hardware settings are those of the run. Time limits and W&B
-    mirrors of the run are left out.
+    A task with a runner of its own trains by that. Config, data, threads and hardware settings are those of the run.
+    Time limits and W&B mirrors of the run are left out.
 
     Args:
         run: Run in the state ``done``.
@@ -142,7 +142,8 @@ def reproduce(
 def compare(run: Run, again: Run) -> Reproduction:
     """Return the comparison of two runs of one experiment, tensor by tensor.
 
-    Scores are compared, too, except those that the repetition lacks, of other files, and speeds.
+    Scores are compared, too, except those that the repetition lacks, those of other files, and speeds. Explanations are
+    collected only if something differs.
     """
     tensors, weights = _compared_weights(run, again)
     before, after = run.metrics(), again.metrics()
@@ -157,8 +158,8 @@ def compare(run: Run, again: Run) -> Reproduction:
 def _as_before(config: Experiment, segments: Sequence[Mapping[str, Any]]) -> Experiment:
     """Return the config with hardware settings and threads of the run's first process.
 
-    Hardware settings that its record lacks have their defaults; threads are then the config's. With no record at all,
-    the hardware section is unchanged. W&B and the time limit are always switched off.
+    Hardware settings that its record lacks have their defaults; threads are then the config's, and kernels torch's.
+    With no record at all, the hardware section is unchanged. W&B and the time limit are always switched off.
     """
     hardware = config.hardware
     if segments:
@@ -230,7 +231,8 @@ def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> 
 def _compared_weights(run: Run, again: Run) -> tuple[int, tuple[WeightDifference, ...]]:
     """Return the number of compared tensors, and those that differ.
 
-    A checkpoint that only one run has counts as one difference. Without weights, checksums are compared.
+    Checkpoints are ``last.ckpt`` and ``best.ckpt``. One that only one run has counts as one difference. If the first
+    run has only checksums of its weights, these are compared.
     """
     if (run.path / WEIGHTS).is_file():
         return _compared_checksums(run, again)
@@ -298,7 +300,7 @@ def _parting(run: Run, again: Run) -> int | None:
 
 
 def _by_step(run: Run) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield each optimizer step of a run's history with its figures, in order.
+    """Yield each optimizer step of a run's history with its figures, in file order.
 
     Figures are the entries by name whose names contain a slash.
     """

@@ -222,7 +222,10 @@ class TrainedModel:
         return last
 
     def _untrained(self) -> PhmrunError:
-        """Return the error for a run without checkpoints, with the command that trains it."""
+        """Return the error (exit 3) for a run without checkpoints.
+
+        It names ``phmrun train`` with the run's config; for a run that is done, ``phmrun runs reproduce``.
+        """
         run = self.run
         command = ["phmrun", "train", self.config.task, "--config", str(run.config_path)]
         command += ["--runs-dir", str(run.path.parent)]
@@ -239,8 +242,10 @@ class TrainedModel:
 def config_of(run: Run) -> Experiment:
     """Return the config of a run.
 
-    The run directory has the source of its plug-ins, but their code is never executed from there: the run may come
-    from a third party.
+    If it names a layer that is not loaded, the error names the run's first plug-in file.
+
+    The run directory has the source of its plug-ins, but their code is never executed from there: the run may come from
+    a third party.
 
     Raises:
         PhmrunError: The config is missing or damaged, or names a layer that is not loaded.
