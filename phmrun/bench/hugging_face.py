@@ -130,7 +130,7 @@ class HuggingFace:
         """Decode with ``generate`` and its key–value cache, in eval mode.
 
         Searches greedily if ``beam`` is 1. Makes at most as many steps as the greatest of ``sources.limits``; exactly
-        as many if ``sources.exact``.
+        as many if ``sources.exact``. The length penalty applies in beam search only.
 
         Returns:
             Token ids ``[batch, 1 + steps]``, the first of each row BOS.
@@ -168,7 +168,8 @@ def has_place_for(network: Transformer, model: Any) -> bool:
 def _set_weights(theirs: Any, ours: EncoderDecoder) -> None:
     """Copy the weights and position vectors of ``ours`` into ``theirs``, in place.
 
-    ``ours`` is folded, so that its maps and tables are plain torch modules.
+    ``ours`` is folded, so that its maps and tables are plain torch modules. Position vectors are copied after the row
+    of padding.
     """
     theirs.shared.weight.copy_(cast(nn.Embedding, ours.source_embedding).weight)
     for side, layers, norm in (
@@ -191,7 +192,10 @@ def _set_weights(theirs: Any, ours: EncoderDecoder) -> None:
 
 
 def _set_attention(theirs: Any, ours: MultiheadAttention) -> None:
-    """Copy the four maps of an attention into ``theirs``, in place."""
+    """Copy the maps of queries, keys, values and output, in place.
+
+    Without biases of ours, those of ``theirs`` become 0.
+    """
     joint = joined([cast(nn.Linear, project) for project in ours.project])
     biases = (None,) * 3 if joint.bias is None else joint.bias.chunk(3)
     for name, weight, bias in zip(("q_proj", "k_proj", "v_proj"), joint.weight.chunk(3), biases, strict=True):
@@ -200,7 +204,10 @@ def _set_attention(theirs: Any, ours: MultiheadAttention) -> None:
 
 
 def _set(theirs: Any, ours: Any) -> None:
-    """Copy weight and bias of a map or norm into ``theirs``, in place."""
+    """Copy weight and bias of a map or norm into ``theirs``, in place.
+
+    If ``ours`` has no bias, that of ``theirs`` becomes 0.
+    """
     _put(theirs, ours.weight, ours.bias)
 
 

@@ -65,6 +65,9 @@ def survey(
 ) -> Survey:
     """Plan a benchmark of kinds of modules.
 
+    Large tables are those of the embeddings' structures other than dense, one for each width. The result names
+    structures and tables that do not fit as ``left_out``.
+
     Args:
         modules: Names of the kinds.
         structures: Structures with their options.
@@ -125,8 +128,10 @@ def measure(
     """Yield the times of each candidate and of its reference.
 
     Each setting gives one result: training on each batch, inference with hot weights, and, for kinds that have it,
-    inference with cold weights. Times are medians over rounds. Candidates and reference alternate within a round. Below
-    single precision, training runs under autocast and inference uses weights of that type.
+    inference with cold weights. Times are medians over rounds. Candidates and reference alternate within a round.
+    Inference measures each form of a candidate, training only the form that it uses. ``auto`` is "dense" if the
+    automatic form is not among those measured. Below single precision, training runs under autocast and inference uses
+    weights of that type.
 
     Args:
         candidates: Cases to measure.
@@ -208,7 +213,10 @@ def copies_of(module: nn.Module, size: int) -> list[nn.Module]:
 
 
 def _in_turn(kind: ModuleKind, modules: Sequence[nn.Module], inputs: Inputs) -> Callable[[], Tensor]:
-    """Return a function that calls one module after the other, endlessly."""
+    """Return a function that calls the next module each time.
+
+    After the last module comes the first. The function returns the module's outputs.
+    """
     endless = itertools.cycle(modules)
     return lambda: kind.call(next(endless), inputs)
 

@@ -106,7 +106,11 @@ def release_unused() -> None:
 
 
 def memory_in_use(device: torch.device | str) -> int:
-    """Return the bytes in use now, counted as by :func:`peak_memory`."""
+    """Return the bytes of memory in use now.
+
+    On a GPU: torch's allocated memory. Otherwise the resident memory, after unused memory is returned to the system;
+    without Linux's status, the peak so far.
+    """
     if torch.device(device).type == "cuda":
         return torch.cuda.memory_allocated(device)
     release_unused()

@@ -85,5 +85,9 @@ def movements_of_run(config: Experiment) -> list[Moved]:
 
 
 def _moved(name: str, movement: Movement, by_shape: float) -> Moved:
-    """Return a factor's movement with each kind of rate."""
+    """Return a factor's movement under three learning rates.
+
+    ``one`` is the movement's share, ``structure`` the share × ``by_shape``, ``measured`` the share × the movement's
+    multiplier.
+    """
     return Moved(name, movement.share, movement.share * by_shape, movement.share * movement.multiplier)

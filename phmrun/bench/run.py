@@ -297,8 +297,9 @@ def _check_opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answ
 def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering) -> System | Converted:
     """Build the system of an opponent.
 
-    A run is opened with its last weights. "dense" is a new network with random weights. CTranslate2's model is
-    converted into the run's ``exports`` folder. "hf" has the run's weights if they fit, otherwise random ones.
+    A run is opened with its last weights. "dense" is a new network with random weights and dense matrices in every
+    section of layers; a task that does not translate can only train it. CTranslate2's model is converted into the run's
+    ``exports`` folder. "hf" has the run's weights if they fit, otherwise random ones.
     """
     config, sizes = trained.config, trained.vocabulary.sizes
     if isinstance(opponent, Run):
@@ -334,7 +335,7 @@ def _lent(trained: TrainedModel, ours: Ours | Answering) -> Transformer | None:
 def sampled_lines(data: DataModule, count: int) -> tuple[list[str], int, int]:
     """Return input lines of evenly spaced test items, with two counts.
 
-    Uses the validation split if there is no test split.
+    Uses the validation split if there is no test split. An item may have several lines.
 
     Returns:
         Lines of at most ``count`` items, number of these items, number of all items.
@@ -383,7 +384,8 @@ def evenly(total: int, count: int) -> list[int]:
 def training_phase(trained: TrainedModel, data: DataModule, amount: Amount, device: str) -> tuple[Phase, Prepare]:
     """Return the phase of optimizer steps, and its preparation of a system.
 
-    The number of micro-batches is rounded down to whole accumulations, at least one.
+    The number of micro-batches is rounded down to whole accumulations, at least one. The phase's amount is the units of
+    the first batches. ``prepare`` makes a new optimizer for each system.
     """
     training = trained.config.training
     count = max(1, amount.batches // training.accumulate) * training.accumulate
@@ -408,7 +410,8 @@ def measure_times(
     """Measure some of :data:`TIMES` on a run, and record them there.
 
     Times are in seconds, as papers' tables print them. They depend on the machine, and compare only if it was otherwise
-    idle.
+    idle. The time of a line is the mean over sampled test items, and that of the test set is the same × all items. An
+    epoch is the time of a step × the run's steps per epoch, 0 if these are not recorded.
 
     Args:
         run: The run.

@@ -200,7 +200,10 @@ def _engine_precision(item: Format) -> Quantization:
 
 
 def _weights(path: Path) -> list[Path]:
-    """Return the file, or the files with weights or graphs in a directory."""
+    """Return a file, or a directory's files of weights and graphs.
+
+    These end in ``.onnx`` or ``.bin``.
+    """
     if path.is_file():
         return [path]
     return [part for part in path.iterdir() if part.suffix in (".onnx", ".bin")]
@@ -279,7 +282,8 @@ def _outputs(evaluation: Evaluation) -> list[str]:
 def _engine(trained: TrainedModel, item: Format, path: Path) -> OnnxModel | CTranslate2Model | TrainingModule:
     """Load a format.
 
-    ONNX and CTranslate2 have models of their own; weights of other formats are loaded into the run's module, in place.
+    ONNX and CTranslate2 have models of their own. The checkpoint's default weights are loaded into the run's module, in
+    place. Safetensors replace that module's network by the exported one with these weights, in single precision.
     """
     if item.name == "onnx":
         return OnnxModel(path)
@@ -299,7 +303,11 @@ def _engine(trained: TrainedModel, item: Format, path: Path) -> OnnxModel | CTra
 def _predictor(
     trained: TrainedModel, engine: OnnxModel | CTranslate2Model | TrainingModule, item: Format, batch: int
 ) -> Predictor:
-    """Return a predictor over a loaded format with a batch size."""
+    """Return a predictor over a loaded format with a batch size.
+
+    Models of ONNX and CTranslate2 get a translator with the run's search settings, the latter with its engine and
+    quantization.
+    """
     if isinstance(engine, TrainingModule):
         return trained.loaded(item.label, batch_size=batch, device="cpu")
     search = search_from(trained.config.decoding, batch)  # type: ignore[attr-defined]

@@ -107,7 +107,10 @@ class Ours(Model):
         self.decoders: dict[tuple[Choice, Choice], IncrementalTransformer] = {}
 
     def parts(self, batch: int, beam: int) -> tuple[Choice, Choice]:
-        """Return how decoder and encoder apply their weights at these sizes."""
+        """Return how decoder and encoder apply their weights at these sizes.
+
+        ``batch`` and ``beam`` replace those of the search; see :meth:`Search.parts`.
+        """
         return replace(self.search, batch=batch, beam=beam).parts()
 
     def decoder(self, batch: int, beam: int) -> IncrementalTransformer:
@@ -151,6 +154,7 @@ class Converted:
         """Run the engine's search on token ids.
 
         The outputs are discarded. If ``sources.exact``, every output has at least as many tokens as the greatest limit.
+        Padding and end tokens are removed from the sources.
         """
         rows = [[token for token in row if token not in (PAD, EOS)] for row in sources.tokens.tolist()]
         least = max(sources.limits) if sources.exact else 0

@@ -64,7 +64,9 @@ def interleave(
 ) -> dict[str, Timing]:
     """Time every candidate once per round.
 
-    Return the timings by name. First calls are not timed. Each round starts with another candidate.
+    Return the timings by name. First calls are not timed. Each round starts with another candidate. Candidates keep
+    their order, rotated by one per round. With ``at_least``, a second untimed call decides how often a candidate is
+    called.
 
     Args:
         candidates: Functions to call, by name.

@@ -108,6 +108,8 @@ def opened(archive: Path, member: str | None, limit: int | None = None) -> Itera
 def unpacked(archive: Path, member: str | None) -> Iterator[IO[bytes]]:
     """Open a member like :func:`opened`, decompressed if its content is gzip.
 
+    The size of a plain file is not limited.
+
     Raises:
         PhmrunError: (exit 3) The content exceeds :func:`largest`, or the archive is damaged.
     """
@@ -121,7 +123,10 @@ def unpacked(archive: Path, member: str | None) -> Iterator[IO[bytes]]:
 
 
 def lines_of(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a stream with their ends, each cut to ``LONGEST_LINE`` bytes."""
+    """Yield the lines of a stream with their ends, each cut to ``LONGEST_LINE`` bytes.
+
+    The rest of a longer line is skipped.
+    """
     while line := stream.readline(LONGEST_LINE):
         rest = line
         while len(rest) == LONGEST_LINE and not rest.endswith(b"\n"):
@@ -143,7 +148,8 @@ def is_archive(path: Path) -> bool:
 def members(archive: Path) -> list[str]:
     """Return the names of the files in an archive, without unsafe names.
 
-    Directories are left out, and links in tar archives; :func:`extract` refuses links in zip archives.
+    Directories are left out, and links in tar archives; :func:`extract` refuses links in zip archives. Names lose a
+    leading ``./`` in tar archives.
 
     Raises:
         PhmrunError: (exit 3) The archive is damaged or holds more than ``MOST_MEMBERS`` files.

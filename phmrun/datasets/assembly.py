@@ -27,7 +27,8 @@ def assemble(
 ) -> tuple[int, int]:
     """Write the files of one split below ``folder``, all of them or none.
 
-    Pairs with an empty or unreadable side are left out if ``aligned``.
+    Pairs with an empty or unreadable side are left out if ``aligned``. Aligned lines get single spaces; others stay
+    unchanged. An unreadable line raises unless ``aligned``.
 
     Args:
         folder: The dataset's folder.
@@ -68,7 +69,7 @@ def assemble(
 def _together(parts: Sequence[Part], archives: Mapping[str, Path], folder: Path) -> Iterator[tuple[str | None, ...]]:
     """Yield the aligned lines of one part's sides.
 
-    None for an unreadable line.
+    None for an unreadable line. Lines are decompressed, decoded, freed from markup and selected, in this order.
 
     Raises:
         PhmrunError: (exit 3) The sides differ in length, or an archive is damaged.
@@ -103,9 +104,9 @@ def _decoded(handle: IO[bytes]) -> Iterator[str | None]:
 def _marked(lines: Iterator[str | None], part: Part, archives: Mapping[str, Path]) -> Iterator[str | None]:
     """Yield the text inside a part's markup.
 
-    "segments": the content of each ``<seg>``; other lines are dropped. "talks": lines without a tag, and titles and
-    descriptions. A table: its rows. Without markup: the lines themselves. Unreadable lines are None; in segments they
-    are dropped.
+    "segments": the content of each ``<seg>``; other lines are dropped. "talks": lines that do not begin with a tag, and
+    the content of ``<title>`` and ``<description>``. A table: its rows. Without markup: the lines themselves.
+    Unreadable lines are None; in segments they are dropped. Other lines of talks are dropped.
     """
     if part.markup == "segments":
         for line in lines:
@@ -148,9 +149,10 @@ def _rows(
 
 
 def _selected(lines: Iterator[str | None], part: Part) -> Iterator[str | None]:
-    """Yield every k-th line (``every``), or all others (``but_every``).
+    """Yield every k-th line (``every``), or all but these (``but_every``).
 
-    Without both, yield all. Unreadable lines, which are None, count.
+    Without both, yield all. Unreadable lines, which are None, count. Counting begins at 1, so the first line kept by
+    ``every`` is line k.
     """
     for number, line in enumerate(lines, 1):
         left_out = (part.every and number % part.every) or (part.but_every and number % part.but_every == 0)

@@ -114,7 +114,10 @@ class Catalogue:
         self._text = text
 
     def names(self, task: str | None = None) -> list[str]:
-        """Return the sorted names of all datasets, or of those for a task."""
+        """Return the sorted names of all datasets, or of those for a task.
+
+        Without a text, datasets of plug-ins and of the working folder are included.
+        """
         datasets = {**{name: self.get(name) for name in self._announced}, **self._datasets}
         datasets |= self._local() if self._text is None else {}
         return sorted(name for name, dataset in datasets.items() if task is None or task in dataset.tasks)
@@ -122,7 +125,8 @@ class Catalogue:
     def get(self, name: str, *, where: str | None = None) -> Dataset:
         """Return the dataset of that name.
 
-        ``where`` is the place that the error names.
+        ``where`` is the place that the error names. Names are searched in the text or packaged entries, then in
+        plug-ins, then in the working folder.
 
         Raises:
             PhmrunError: (exit 2) The catalogue has no such dataset; the message lists the nearest names.
@@ -202,6 +206,8 @@ def is_safe(path: str) -> bool:
 def _dataset(name: str, entry: Any) -> Dataset:
     """Build a dataset from an entry of the catalogue.
 
+    Archives need an address unless the entry has ``by_hand``. Sizes are whole numbers from 0.
+
     Raises:
         PhmrunError: The entry lacks a key, or has an unknown one, an unknown format, or an invalid value.
     """
@@ -238,7 +244,7 @@ def _files(
 ) -> Iterator[File]:
     """Yield the files of a split.
 
-    They are listed by role, or by one pattern with ``{role}``.
+    They are listed by role. If the entry has "roles", "path" and "parts" are a pattern in which ``{role}`` is replaced.
     """
     if "roles" not in entry:
         for role, value in entry.items():
@@ -286,6 +292,8 @@ def _file(
 
 def _part(entry: Any, archives: Mapping[str, Remote], where: str) -> Part:
     """Build a part of a file from an entry.
+
+    ``rows`` is a mapping of one column to its value.
 
     Raises:
         PhmrunError: Its archive is not listed, or a key or value is invalid.
@@ -346,5 +354,5 @@ def _table(value: Any, where: str, keys: set[str] | None = None) -> dict[str, An
 
 
 def _fault(what: str, where: str, valid: Sequence[str] = ()) -> PhmrunError:
-    """Return an error about an entry of the catalogue."""
+    """Return an error (exit 2) about an entry of the catalogue."""
     return PhmrunError(what, where=f"catalogue: {where}", valid=valid)

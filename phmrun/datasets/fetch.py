@@ -85,7 +85,8 @@ def fetch(
 def _wanted(dataset: Dataset, splits: Sequence[str], force: bool) -> dict[str, list[File]]:
     """Return the files to download, by split.
 
-    They are missing, or have a wrong checksum.
+    They are missing, or have a wrong checksum and ``force`` is set. Each path occurs once; splits without any are left
+    out.
 
     Raises:
         PhmrunError: (exit 3) A checksum is wrong, and ``force`` is not set.
@@ -111,8 +112,8 @@ def _wanted(dataset: Dataset, splits: Sequence[str], force: bool) -> dict[str, l
 def _bring(dataset: Dataset, split: str, wanted: Sequence[File], pause: float) -> list[Path]:
     """Download, extract or assemble files of a split.
 
-    Return their paths. Assembled files are made for all roles together. Checksums that the catalogue lacks are
-    recorded.
+    Return the paths of the new files. If one is assembled, the files of all roles are made anew, and the pairs left out
+    are recorded. A copy of a file with the ending ``.gz`` is removed. Checksums that the catalogue lacks are recorded.
 
     Raises:
         PhmrunError: (exit 3) A file cannot be downloaded, or is damaged.
@@ -193,7 +194,7 @@ def _archive(dataset: Dataset, name: str, pause: float) -> Path:
 def _extract(dataset: Dataset, file: File, archive: Path) -> None:
     """Extract one file into the dataset's folder and check its checksum.
 
-    A damaged archive without a known checksum is removed.
+    A damaged archive without a known checksum is removed, so that it is downloaded again.
 
     Raises:
         PhmrunError: (exit 3) The archive is damaged or the checksum is wrong; such a file is removed.
@@ -233,8 +234,8 @@ def _download(dataset: Dataset, remote: Remote, pause: float) -> None:
 def _try(url: str, remote: Remote, folder: Path, pause: float) -> str | None:
     """Download from one address through pooch.
 
-    Return the reason of a failure, or None. A resumed file with a wrong checksum is downloaded once more from the
-    start. Without a known checksum an existing file is removed first.
+    Return the reason of a failure, or None for success. A resumed file with a wrong checksum is downloaded once more
+    from the start. Without a known checksum, an existing file and a partial one are removed first.
     """
     import pooch
     import requests
@@ -266,7 +267,7 @@ def _try(url: str, remote: Remote, folder: Path, pause: float) -> str | None:
 def disk_error(error: OSError, dataset: Dataset) -> PhmrunError:
     """Return the user error (exit 3) for a failed write of data.
 
-    A full disk has its own message.
+    A full disk has its own message. The error names the dataset's folder.
     """
     what = f"the data directory cannot be written: {error.strerror or error}"
     hint = "Set PHMRUN_DATA to a directory that can be written."
@@ -370,7 +371,10 @@ class ResumingDownload:
 
 
 def _session() -> Any:
-    """Return a session of requests that refuses redirects from https to http."""
+    """Return a session of requests that refuses redirects from https to http.
+
+    Redirects within https, and from http, are followed.
+    """
     import requests
 
     class Session(requests.Session):
@@ -393,7 +397,11 @@ def _session() -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Return the message of the innermost cause, without object representations."""
+    """Return the message of an error's innermost cause.
+
+    The cause is its ``reason``, or else the first exception among its arguments. A leading object representation is
+    removed.
+    """
     inner: Any = error
     while isinstance(inner, Exception):
         error = inner

@@ -121,7 +121,8 @@ def _existing(text: str) -> Path:
 def _recognise(dataset: Dataset, path: Path, plan: _Plan) -> None:
     """Add a file to the plan, in place, by its name.
 
-    It is a catalogued archive, a table of several splits, a catalogued file, or another archive that holds such files.
+    It is, in this order, a catalogued archive, a table of several splits, a catalogued file, or another archive that
+    holds catalogued files or their members. Names are compared without folders and ``.gz``.
 
     Raises:
         PhmrunError: Nothing in the catalogue fits.
@@ -158,7 +159,7 @@ def _recognise(dataset: Dataset, path: Path, plan: _Plan) -> None:
 
 
 def _tables(dataset: Dataset) -> dict[str, tuple[str, str]]:
-    """Return tables that a column divides into splits: (archive, member) by file name."""
+    """Return (archive, member) by file name of tables divided by a column."""
     parts = [part for file in dataset.files for part in file.parts if part.rows and part.member]
     return {PurePosixPath(str(part.member)).name: (part.archive, str(part.member)) for part in parts}
 
@@ -166,7 +167,8 @@ def _tables(dataset: Dataset) -> dict[str, tuple[str, str]]:
 def _refuse_other_splits(dataset: Dataset, file: File, source: Source) -> None:
     """Check that a file holds no rows of other splits.
 
-    Tables have a column that names the split. Otherwise test items would enter the training data.
+    Each row must have the catalogue's value in the column that names the split. A file without that column passes, as
+    do files that the catalogue takes whole.
 
     Raises:
         PhmrunError: (exit 3) It does.
@@ -208,7 +210,8 @@ def _unknown(dataset: Dataset, path: Path) -> PhmrunError:
 def _staged(dataset: Dataset, plan: _Plan, stage: Path) -> _Staged:
     """Copy, extract and assemble all planned files below ``stage``.
 
-    Sources in the plan are not changed, but its archives may be extended.
+    An assembled split is made only if the plan has all of its archives. Tables are packed into zip archives, which are
+    added to the plan in place.
 
     Raises:
         PhmrunError: (exit 3) An archive has a wrong checksum, a file is damaged, or the files make no split.
@@ -257,7 +260,8 @@ def _staged(dataset: Dataset, plan: _Plan, stage: Path) -> _Staged:
 def _copied(source: Source, file: File, stage: Path) -> Path:
     """Copy one file into ``stage``; return the copy's path.
 
-    It is compressed if the source or the catalogue's file is.
+    It is compressed if the source or the catalogue's file is. A compressed source of a plain file gets the ending
+    ``.gz``.
 
     Raises:
         PhmrunError: (exit 3) The catalogue has a checksum of the compressed file, and the source is not compressed.
@@ -282,7 +286,9 @@ def _copied(source: Source, file: File, stage: Path) -> Path:
 
 
 def _checked(dataset: Dataset, staged: _Staged, force: bool) -> dict[str, dict[str, int]]:
-    """Check the checksums and counts of the staged files.
+    """Check checksums and counts of the splits with staged files.
+
+    Files of these splits that are already in place are counted, too.
 
     Returns:
         Counts by unit of each split that is now complete.

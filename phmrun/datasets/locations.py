@@ -47,16 +47,16 @@ def dataset_dir(dataset: Dataset) -> Path:
 def find(dataset: Dataset, file: Remote) -> Path | None:
     """Return the path of a dataset's file, which may be stored with ``.gz``.
 
-    None if it is missing.
+    None if it is missing. The plain file is preferred.
     """
     path = dataset_dir(dataset) / file.path
     return next((candidate for candidate in (path, Path(f"{path}.gz")) if candidate.is_file()), None)
 
 
 def is_here(dataset: Dataset) -> bool:
-    """Return True if every file of the dataset exists.
+    """Return True if every file of every split exists.
 
-    Contents are not read.
+    Contents are not read. True for a dataset without splits.
     """
     return len(splits_here(dataset)) == len(dataset.splits)
 
@@ -72,7 +72,7 @@ def splits_here(dataset: Dataset) -> tuple[str, ...]:
 def locate(name: str, splits: Sequence[str] | None = None) -> dict[str, dict[str, Path]]:
     """Return the paths of a dataset's files, by split and role.
 
-    Empty for the built-in corpora.
+    Empty for the built-in corpora. Contents are not read.
 
     Args:
         name: Name of the dataset.
@@ -110,7 +110,7 @@ def locate(name: str, splits: Sequence[str] | None = None) -> dict[str, dict[str
 def own_files(**given: Path | Sequence[Path | str] | None) -> dict[str, tuple[Path, ...]]:
     """Return the user's own files of each split that has any.
 
-    Arguments are splits with a file, several, or None: ``train=path, test=None``.
+    Arguments are splits with a file, several, or None: ``train=path, test=None``. A single path becomes a tuple of one.
 
     Raises:
         PhmrunError: (exit 3) One of them does not exist.
@@ -156,7 +156,9 @@ def wanted_splits(dataset: Dataset, splits: Sequence[str] | None) -> tuple[str, 
 def by_hand(dataset: Dataset, wanted: Sequence[File] | None = None) -> str:
     """Return instructions for a machine without a network.
 
-    They are the dataset's own, and the files with addresses and target folder. ``wanted`` of None means all files.
+    They are the dataset's own, the archives to download for ``phmrun data import``, and the single files with their
+    folder. Each has its size and first address. Archives without an address are left out if the dataset has its own
+    instructions. ``wanted`` of None means all files.
     """
     files = dataset.files if wanted is None else wanted
     lines = [dataset.by_hand.strip()] if dataset.by_hand else []
@@ -175,7 +177,7 @@ def by_hand(dataset: Dataset, wanted: Sequence[File] | None = None) -> str:
 def _origin(remote: Remote) -> str:
     """Return size and first address of a file as text.
 
-    What is unknown is left out.
+    It is " (SIZE bytes) from ADDRESS"; an unknown part is left out, and both give "".
     """
     size = "" if remote.bytes is None else f" ({remote.bytes:,} bytes)"
     return f"{size} from {remote.urls[0]}" if remote.urls else size
@@ -199,7 +201,7 @@ def check(dataset: Dataset, file: Remote, record: Mapping[str, str]) -> Check:
     """Return the result of comparing a file with its expected checksum.
 
     VERIFIED: it has the catalogue's. RECORDED: without one in the catalogue, it has the one in ``record``, or none is
-    known. WRONG: another checksum. MISSING: there is no file.
+    known; then it is not read. WRONG: another checksum. MISSING: there is no file.
     """
     path = find(dataset, file)
     if path is None:
@@ -265,7 +267,10 @@ def recorded_checksums(dataset: Dataset) -> dict[str, str]:
 
 
 def write_record(dataset: Dataset, path: str, sha256: str) -> None:
-    """Add the checksum of a file to the dataset's ``.checksums.json``."""
+    """Add the checksum of a file to the dataset's ``.checksums.json``.
+
+    An earlier checksum of that path is replaced.
+    """
     write_json(dataset_dir(dataset) / RECORD, recorded_checksums(dataset) | {path: sha256})
 
 
@@ -278,7 +283,10 @@ def dropped(dataset: Dataset) -> dict[str, int]:
 
 
 def write_dropped(dataset: Dataset, split: str, count: int) -> None:
-    """Record the number of pairs left out of a split in ``.dropped.json``."""
+    """Record the number of pairs left out of a split in ``.dropped.json``.
+
+    An earlier number of that split is replaced.
+    """
     write_json(dataset_dir(dataset) / DROPPED, dropped(dataset) | {split: count})
 
 

@@ -56,6 +56,8 @@ class Count:
 def count(dataset: Dataset, split: str, files: Mapping[str, Path]) -> dict[str, int]:
     """Read all files of a split, and return the counts by unit.
 
+    Files are read row by row, with a progress display.
+
     Raises:
         PhmrunError: (exit 3) A file is damaged or of another format; the message names file and line.
     """
@@ -74,7 +76,8 @@ def count(dataset: Dataset, split: str, files: Mapping[str, Path]) -> dict[str, 
 def compare(dataset: Dataset, split: str, counts: Sizes, *, left_out: int | None = None) -> list[Count]:
     """Return the counts beside the published ones, for the counted units.
 
-    Pairs of parallel text that assembly leaves out are subtracted from the published number.
+    Pairs of parallel text that assembly leaves out are subtracted from the published number. The result is in the order
+    of ``counts``; a unit that is not published has ``published`` None.
 
     Args:
         dataset: The dataset.
@@ -165,7 +168,9 @@ def _required_checksum(dataset: Dataset, file: Remote) -> str:
 def _rows(format: str, files: Mapping[str, Path]) -> Iterator[Sizes]:
     """Yield the counts by unit of each row of a split's files.
 
-    Parallel text of two files counts pairs, of one file lines. Pairs without a label are counted at the end.
+    Units: "pairs" of two parallel files and of labeled pairs, "lines" of one parallel file, "items" of agreement,
+    "sentences" and "words" of treebanks, "lines" and "words" of running text, "vectors". The pairs that a reader drops
+    are counted at the end of a file as "unlabelled".
 
     Raises:
         PhmrunError: (exit 3) A row is malformed.
@@ -198,7 +203,9 @@ def _rows(format: str, files: Mapping[str, Path]) -> Iterator[Sizes]:
 
 
 def _vectors(path: Path) -> Iterator[Sizes]:
-    """Yield ``{"vectors": 1}`` for each line of a file of word vectors.
+    """Yield ``{"vectors": 1}`` for each line of word vectors.
+
+    A line's spaces count as its numbers. More of them than in the first line pass, since a word may hold spaces.
 
     Raises:
         PhmrunError: (exit 3) A line has fewer numbers than the first one, or none.

@@ -47,6 +47,8 @@ class Imported:
 def describe(checkpoint: Checkpoint) -> Imported:
     """Translate a checkpoint's config and vocabulary into phmrun settings.
 
+    The types are t5, mt5 and marian.
+
     Raises:
         PhmrunError: (exit 3) The model type is unknown, or it uses a feature that our Transformer lacks.
         PhmrunError: (exit 3) The vocabulary is missing, damaged, or of another size than ``config.json`` says.
@@ -64,6 +66,8 @@ def describe(checkpoint: Checkpoint) -> Imported:
 def load_weights(checkpoint: Checkpoint, imported: Imported, network: Transformer) -> None:
     """Copy the weights of a checkpoint into ``network``, in place.
 
+    The tables are reordered by ``imported.order``.
+
     Raises:
         PhmrunError: (exit 3) A tensor is missing or has another shape.
     """
@@ -74,7 +78,8 @@ def load_weights(checkpoint: Checkpoint, imported: Imported, network: Transforme
 def _t5(checkpoint: Checkpoint) -> Imported:
     """Translate a T5 checkpoint's config and SentencePiece model into phmrun settings.
 
-    Pieces beyond the SentencePiece model's are named ``<extra N>``.
+    Pieces beyond the SentencePiece model's are named ``<extra N>``. Layers are pre-norm with RMS and relative
+    positions. Both sides share one vocabulary; languages are unknown.
 
     Raises:
         PhmrunError: (exit 3) A setting is not supported, or the vocabulary is damaged.
@@ -111,6 +116,9 @@ def _t5(checkpoint: Checkpoint) -> Imported:
 
 def _marian(checkpoint: Checkpoint) -> Imported:
     """Translate a Marian checkpoint's config and vocabulary files into phmrun settings.
+
+    Layers are post-norm with sinusoidal positions. Both sides' vocabularies have the ids of ``vocab.json`` and their
+    own SentencePiece models.
 
     Raises:
         PhmrunError: (exit 3) A setting is not supported, or the vocabulary is damaged.
@@ -157,7 +165,8 @@ def _marian(checkpoint: Checkpoint) -> Imported:
 def _search(checkpoint: Checkpoint) -> dict[str, Any]:
     """Return keys of the decoding section: penalty, alpha and perhaps beam.
 
-    Beam and alpha come from ``generation_config.json`` if it has valid ones; otherwise alpha is 1 and beam missing.
+    The penalty is "power". Beam (1 to 100) and alpha (0 to 100) come from ``generation_config.json`` if it has valid
+    ones; otherwise alpha is 1 and beam missing.
     """
     search = dict(DECODING)
     settings = checkpoint.optional("generation_config.json")
@@ -184,9 +193,10 @@ def _languages(checkpoint: Checkpoint) -> tuple[str, str] | None:
 def _renumbered(
     checkpoint: Checkpoint, model: bytes, names: Sequence[str], unknown_token: int
 ) -> tuple[PieceVocabulary, list[int]]:
-    """Return a vocabulary with our special tokens first, and its order.
+    """Return a vocabulary with our special tokens first, and the checkpoint's ids.
 
-    The order holds the checkpoint's token id of each entry.
+    The list holds the checkpoint's token id of each entry. Other pieces keep their order. Without ids in the config,
+    padding is 0, the start token is padding, and the end token is 1.
 
     Args:
         checkpoint: Source of the special tokens' ids.
@@ -208,7 +218,10 @@ def _renumbered(
 
 
 def _load_t5(checkpoint: Checkpoint, order: Tensor, network: Transformer) -> None:
-    """Copy T5's weights into ``network``, in place, rescaled where ours scales otherwise.
+    """Copy T5's weights into ``network``, in place, rescaled to our scales.
+
+    The table is divided by √width, and query maps are multiplied by √(head width). An untied output table is copied
+    unscaled.
 
     Raises:
         PhmrunError: (exit 3) A tensor is missing or has another shape.
@@ -244,6 +257,8 @@ def _load_t5(checkpoint: Checkpoint, order: Tensor, network: Transformer) -> Non
 def _load_marian(checkpoint: Checkpoint, order: Tensor, network: Transformer) -> None:
     """Copy Marian's weights into ``network``, in place.
 
+    Nothing is rescaled; the output bias is ``final_logits_bias``.
+
     Raises:
         PhmrunError: (exit 3) A tensor is missing or has another shape.
     """
@@ -264,7 +279,10 @@ def _load_marian(checkpoint: Checkpoint, order: Tensor, network: Transformer) ->
 
 
 def _sublayers(network: Transformer) -> Iterator[tuple[str, str, Sublayer, int, int]]:
-    """Yield (side, name, sublayer, layer number, position in the layer) for every sublayer."""
+    """Yield (side, name, sublayer, layer number, position in the layer) for every sublayer.
+
+    Sides are "encoder", then "decoder"; names are "attention", "cross" (decoder only) and "feedforward".
+    """
     for kind, parts in (("encoder", ("attention", "feedforward")), ("decoder", ("attention", "cross", "feedforward"))):
         for number, layer in enumerate(getattr(network, kind)):
             for place, part in enumerate(parts):
@@ -299,7 +317,8 @@ def _set_feedforward(checkpoint: Checkpoint, sublayer: Sublayer, places: Sequenc
 def _set_tables(network: Transformer, table: Tensor, order: Tensor, bias: Tensor | None) -> None:
     """Load the shared table in our order, and the output bias, in place.
 
-    A bias of None becomes 0. The bias of BOS is always ``RULED_OUT``.
+    A bias of None becomes 0. The bias of BOS is always ``RULED_OUT``. The source embedding's table is written, and
+    thereby those tied to it.
     """
     matrix = cast(Dense, cast(Any, network.source_embedding).structure).matrix
     matrix.copy_(table[order])
@@ -344,7 +363,7 @@ def _size(checkpoint: Checkpoint, key: str) -> int:
     """Return a positive integer of the checkpoint's config.
 
     Raises:
-        PhmrunError: (exit 3) It is missing, no integer, or not below 2²⁴.
+        PhmrunError: (exit 3) It is missing, no integer, or not from 1 to 2²⁴ − 1.
     """
     value = checkpoint.config.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**24:

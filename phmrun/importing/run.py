@@ -39,7 +39,8 @@ class ImportedRun:
 def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mapping[str, Any]) -> ImportedRun:
     """Create a finished run from a checkpoint.
 
-    Its name is ``<task>-<checkpoint>-<12 hexadecimal digits>``.
+    Its name is ``<task>-<checkpoint>-<12 hexadecimal digits>``. The run has the vocabularies, the parameter counts, the
+    weights as its first checkpoint, and ``imported.json`` with the origin.
 
     Args:
         directory: Directory written by Hugging Face's ``save_pretrained``; only read.

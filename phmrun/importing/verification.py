@@ -85,9 +85,10 @@ def verify(run: Run, directory: Path, text: Path) -> Verification:
 
 
 def _their_outputs(directory: Path, sources: Sequence[list[int]], beam: int, alpha: float) -> list[list[int]]:
-    """Return the outputs of transformers' search, as phmrun's tokens.
+    """Return the outputs of transformers' search as phmrun's tokens, by source.
 
-    The end token is left out; an empty source has an empty output.
+    The checkpoint is read from ``directory`` again. The search stops after 512 tokens. End token and padding are left
+    out; an empty source has an empty output.
 
     Raises:
         PhmrunError: The package transformers is missing.

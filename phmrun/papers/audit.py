@@ -104,13 +104,13 @@ def build_counts(table: PaperTable, row: PaperRow, name: str, overrides: Mapping
 def networks() -> dict[str, str]:
     """Return the networks that tables can name, over all tasks.
 
-    Places are ``module:name`` by name.
+    Places are ``module:name`` by name; if several tasks have a name, that of the last task counts.
     """
     return {name: place for task in TASKS.names() for name, place in TASKS.get(task).networks.items()}
 
 
 def build_network(name: str, arguments: Mapping[str, Any], *, where: str | None = None) -> nn.Module:
-    """Build one of :func:`networks`, with shared parameters tied.
+    """Build one of :func:`networks` and tie its shared parameters.
 
     It is built on the default device.
 
@@ -168,8 +168,8 @@ class _Networks:
     def count(self, row: PaperRow, heading: str, overrides: Mapping[str, Any] | None = None) -> int:
         """Return a column's count of a row's network.
 
-        It is in parameters, or in bytes. The network is built once per settings. The row's own measure of the column
-        goes before the column's; the default is all parameters.
+        It is in parameters × the column's ``bytes_each``. The network is built once per settings. The row's own measure
+        of the column goes before the column's; the default is all parameters.
         """
         key = json.dumps([row.network, row.config, row.set, row.vocabulary, overrides], sort_keys=True)
         if key not in self.built:
@@ -186,7 +186,7 @@ class _Networks:
         return Printed.parse(row.published[heading], self.table.columns[heading].unit, row.digits.get(heading))
 
     def agree(self, cells: Sequence[tuple[PaperRow, str]]) -> bool:
-        """True if each printed count is the network's, rounded or cut."""
+        """True if each printed count is its network's, rounded or cut."""
         return all(
             judge(self.printed(row, heading), self.count(row, heading)) is not Match.NONE for row, heading in cells
         )
@@ -195,7 +195,8 @@ class _Networks:
 def measured(counts: Counts, measure: str | list[str], without: list[str], where: str) -> int:
     """Return the parameters that a measure selects from counts.
 
-    See :class:`Column`.
+    See :class:`Column`. "matrices" is the number of the blocks' matrices, whatever ``without`` says. Scopes that are
+    :data:`OPTIONAL` may be missing and count 0.
 
     Args:
         counts: Counts of the network.
@@ -225,7 +226,8 @@ def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
 
     QUOTED: the value is ``None``. UNDERDETERMINED: the paper leaves something open, whatever the count. Else the
     verdict is FOLLOWS if the printed digits agree, ROUNDED if only stated digits count, and by :func:`_retraced` if
-    they differ; FITTED if an option was chosen to meet the number, TRIVIAL for a count of 0 that agrees.
+    they differ; FITTED if an option was chosen to meet the number, TRIVIAL for a count of 0 that agrees. The note has
+    the source of the number, the counts of the row's other readings where they differ, and the row's remark.
     """
     remark = row.note_on(heading)
     if row.quoted_in(heading):
@@ -337,7 +339,8 @@ def _from_percent(
 ) -> tuple[Verdict, str]:
     """Return verdict and note of a fold.
 
-    It may follow from the row's printed percentage. If no printed percentage gives the fold, ``verdict`` and ``remark``
+    If 100 / a printed percentage of the row gives the fold, the verdict is ROUNDED if that percentage FOLLOWS, else the
+    percentage's. The source is added to the note. If no printed percentage gives the fold, ``verdict`` and ``remark``
     are returned unchanged.
     """
     column = networks.table.columns[heading]

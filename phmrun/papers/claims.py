@@ -273,7 +273,7 @@ def _command(file: str, claim: Claim) -> str:
     """Return the sweep command that trains the runs of a claim with five seeds.
 
     It is ``phmrun sweep FILE --only 'row=…' … --seeds 5``. Columns are selected, too, if those of the table differ in
-    settings.
+    settings. Rows and columns of both cells are named, each once.
     """
     (row, column), (other, against) = claim.cells
     only = [f"--only 'row={label}'" for label in dict.fromkeys((row, other))]
@@ -296,7 +296,8 @@ class Evidence:
         """Return the comparison of a claim's cells, and their seeds.
 
         The comparison is ``None`` if a cell has fewer than two runs, or the two were scored on different items. If the
-        file is no sweep over a table, the seeds are (0, 0).
+        file is no sweep over a table, the seeds are (0, 0). Runs count if they are finished, have the cell's settings
+        with any seed, and have the score.
         """
         sweep = load_sweep(file)
         table = sweep.table
@@ -341,7 +342,7 @@ class Evidence:
 
 
 def _unseen(config: Experiment) -> Inspected:
-    """Raise a `PhmrunError` (exit 3) instead of inspecting data.
+    """Raise an error (exit 3) instead of inspecting data.
 
     It is passed to the planner, which needs no data here.
     """
@@ -349,5 +350,8 @@ def _unseen(config: Experiment) -> Inspected:
 
 
 def _key(settings: Any) -> str:
-    """Return settings as canonical JSON text."""
+    """Return settings as JSON text with sorted keys.
+
+    Values that JSON lacks are written by ``str``.
+    """
     return json.dumps(dict(settings), sort_keys=True, default=str)

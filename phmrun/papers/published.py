@@ -36,7 +36,8 @@ class Verdict(StrEnum):
 def judge(printed: Printed, computed: Fraction | int) -> Match:
     """Compare a computed number with a printed one at its printed digits.
 
-    ROUNDED is tried first (halves away from zero), then CUT (toward zero); else NONE.
+    The computed number is divided by the printed unit. ROUNDED is tried first (halves away from zero), then CUT (toward
+    zero); else NONE.
     """
     exponent = int(printed.value.as_tuple().exponent)
     scaled = Fraction(computed) / printed.unit / Fraction(10) ** exponent  # in units of the last digit

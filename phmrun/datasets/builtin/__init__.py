@@ -46,7 +46,7 @@ def unpack(corpus: str, cache: Path) -> Path:
 def checksums(corpus: str) -> dict[str, str]:
     """Return the SHA-256 of a corpus's files, by file name.
 
-    They are those of the uncompressed contents, read from ``SHA256SUMS``, not computed.
+    They are those of the uncompressed contents, read from ``SHA256SUMS``, not computed. Empty for an unknown corpus.
     """
     rows = (row.split() for row in files(__name__).joinpath("SHA256SUMS").read_text(encoding="utf-8").splitlines())
     return {path.partition("/")[2]: checksum for checksum, path in rows if path.partition("/")[0] == corpus}
