@@ -178,10 +178,10 @@ def _print(run: "RecordedRun", changed: dict[str, Any] | None) -> None:
         shown = map(in_shown_units, last)
         console.print_table(heads, [[number(row.get(column)) for column in columns] for row in shown])
     if run.environment:
-        from phmrun.ledger.environment import said
+        from phmrun.ledger.environment import process_lines
 
         _heading("Made on")
-        for row in said(run.environment):
+        for row in process_lines(run.environment):
             console.stdout().print(row, markup=False, soft_wrap=True)
     if run.samples:
         _heading("Samples")

@@ -47,7 +47,7 @@ def card(run: RecordedRun) -> str:
 
     Sections: scores, size, samples, use, cost of serving, provenance of the settings, configuration, files. Those
     without content are left out; a damaged configuration has no provenance. Lock, page, and files that phmrun does not
-    know are not listed.
+    know are not listed. The title is the run's id; a line on task, data, seed and state follows.
     """
     from phmrun.config.experiment import provenance_values
     from phmrun.config.provenance import grouped
@@ -122,6 +122,8 @@ def is_number(value: Any) -> bool:
 
 def score_row(name: str, score: Any) -> tuple[str, str, str, str]:
     """Return a score's table row: name, value, notes, signature.
+
+    A float value with a sample size has two decimals; others are those of :func:`number`.
 
     The notes are the sample size with its unit (or the unit alone), the 95 % interval, and further figures except
     lists. A score that is a bare number has empty notes and an empty signature.

@@ -55,7 +55,7 @@ def configurations(runs: Sequence[Run]) -> list[SettingDifference]:
 def scores(runs: Sequence[Run]) -> list[ScoreRow]:
     """Return the scores that at least one run has.
 
-    They are in order of first appearance. A score without a number in every run is left out.
+    They are in order of first appearance. A score that is a number in no run is left out.
     """
     metrics = [run.metrics() for run in runs]
     names = dict.fromkeys(name for scores in metrics for name in scores)
@@ -77,7 +77,8 @@ def curves(runs: Sequence[Run], figure: str) -> list[tuple[int, list[float | Non
         figure: Name of the figure.
 
     Returns:
-        Pairs of step and values, by ascending step; ``None`` if a run has no value at that step. Shares are in percent.
+        One pair per step that any run has. Pairs of step and values, by ascending step; ``None`` if a run has no value
+            at that step. Shares are in percent.
 
     Raises:
         PhmrunError: (exit 2) No run has the figure; names the existing ones.

@@ -38,7 +38,7 @@ def directory_of(runs_dir: Path, run_id: str) -> Path:
 def is_run(path: Path) -> bool:
     """True if a directory is a run.
 
-    It has a status, or a config and a name that ends as a run id.
+    It has a status, or a config and a name that ends with a hyphen and twelve hexadecimal digits.
     """
     named = re.compile(r".+-[0-9a-f]{12}").fullmatch
     return (path / STATUS).is_file() or ((path / CONFIG).is_file() and named(path.resolve().name) is not None)
@@ -62,9 +62,10 @@ def latest(paths: Sequence[Path]) -> Path:
 
 
 def newer_running(path: Path) -> list[str]:
-    """Return the names of running runs updated after a run ended.
+    """Return the names of running runs updated since a run ended.
 
-    They are in its directory of runs. Every running run counts if the run has not ended.
+    They are in its directory of runs, in order of names; the same second counts. Every running run counts if the run
+    has not ended.
 
     Args:
         path: Directory of the run.

@@ -74,6 +74,7 @@ def packages() -> dict[str, str]:
     """Return the versions of phmrun and its installed dependencies; cached.
 
     Dependencies are the requirements of phmrun (extras included), torch and Lightning. Missing packages are left out.
+    Names are sorted without regard to case.
     """
     names = dict.fromkeys(["phmrun", *_required("phmrun"), *_required("torch"), *_required("pytorch-lightning")])
     versions = {}
@@ -87,8 +88,8 @@ def code(keep: Path) -> dict[str, Any]:
     """Return phmrun's commit and uncommitted changes.
 
     The result is empty if phmrun does not run from a checkout, or git fails. Else it has ``commit`` and, with changes
-    of tracked Python and YAML files, ``diff_sha256``. A diff of at most :data:`LONGEST_DIFF` bytes is written to the
-    directory ``keep`` as ``code-<12 digits of its SHA-256>.diff``, which ``diff`` names.
+    of tracked Python and YAML files, ``diff_sha256``. A diff of at most 1 MiB is written to the directory ``keep`` as
+    ``code-<12 digits of its SHA-256>.diff``, which ``diff`` names.
     """
     root = Path(__file__).resolve().parents[2]
 
@@ -145,11 +146,12 @@ def cpu() -> dict[str, Any]:
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """List the facts of :data:`COMPARED` that differ between two entries.
+    """List the facts that differ between two entries.
 
-    A line is "threads: 1, then 2". ``None`` counts as missing, and a missing fact differs from a value. Facts below
-    ``cpu`` and ``arithmetic`` are compared only if both entries have them. The defaults of older entries are
-    :data:`FORMERLY`.
+    Compared are versions, code, system, processor, accelerators, threads, kernels, settings and flags. A line is
+    "threads: 1, then 2". ``None`` counts as missing, and a missing fact differs from a value. Facts below ``cpu`` and
+    ``arithmetic`` are compared only if both entries have them. Older entries have torch's kernels and no TF32 by
+    default.
     """
     named = [flat({name: entry.get(name) for name in COMPARED}) for entry in (one, other)]
     # The diff's file name does not count; an unknown fact is treated as missing.
@@ -166,7 +168,7 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     return [f"{key}: {before.get(key)}, then {after.get(key)}" for key in keys if before.get(key) != after.get(key)]
 
 
-def said(segments: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def process_lines(segments: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield a line for each process of a run.
 
     It has steps, state, start and environment. A second line lists the environment's changes since the previous

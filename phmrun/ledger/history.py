@@ -46,7 +46,7 @@ def is_share(name: str) -> bool:
 
 
 def best_validation(monitor: str, value: float, step: int) -> dict[str, Any]:
-    """Return the score :data:`BEST`.
+    """Return the score "validation/best" of a monitored metric.
 
     Keys: ``value`` (shares in percent), ``unit`` ("%" or empty), ``step``.
     """
@@ -258,7 +258,10 @@ class History:
                     yield line, row
 
     def _damaged(self, number: int) -> PhmrunError:
-        """Return the error for a line (counted from 1) that is not a row."""
+        """Return the error (exit 3) for a line that is not a row.
+
+        Lines are counted from 1.
+        """
         hint = "Remove the line, or start the run over with --restart."
         where = f"{self.path}:{number}"
         return PhmrunError("this line is not a JSON object", where=where, hint=hint, code=ExitCode.DATA)

@@ -93,7 +93,8 @@ def select(
 def sort(runs: Iterable[RecordedRun], key: str) -> list[RecordedRun]:
     """Return sorted runs.
 
-    The key is one of :data:`COLUMNS` or a score; ties are in order of the id.
+    Columns are name, state, task, data, layer, seed, parameters, step, seconds, updated, started and ended. Ties are in
+    order of the id, which ``-`` reverses, too. Without runs, any key is accepted.
 
     Args:
         runs: Runs to sort.

@@ -40,7 +40,9 @@ def usable() -> set[int]:
 
 
 def core_ticks() -> dict[int, list[int]]:
-    """Return the clock ticks of each core by kind from ``/proc/stat``.
+    """Return the clock ticks of each core from ``/proc/stat``.
+
+    They are the first eight kinds, in the file's order.
 
     The result is empty without it.
     """
@@ -55,7 +57,7 @@ def core_ticks() -> dict[int, list[int]]:
 def _busy_share(before: Sequence[int], after: Sequence[int]) -> float:
     """Return the busy share (0–1) of a core between two readings.
 
-    The result is 0 if no time passed.
+    Idle time and waiting for a disk do not count. The result is 0 if no time passed.
     """
     ticks = [late - early for early, late in zip(before, after, strict=True)]
     total = sum(ticks)

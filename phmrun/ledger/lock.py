@@ -73,8 +73,7 @@ class Holder:
     def lives(self, silent: float) -> bool:
         """True if the process is alive.
 
-        If the operating system cannot tell, ``silent`` (seconds since its last heartbeat) must be below
-        :data:`STALE_AFTER`.
+        If the operating system cannot tell, ``silent`` (seconds since its last heartbeat) must be below 120.
         """
         alive = self.known_to_live()
         return silent < STALE_AFTER if alive is None else alive
@@ -184,7 +183,7 @@ class Lock:
         self.release()
 
     def _beat(self, descriptor: int, stop: threading.Event) -> None:
-        """Touch the lock file every :data:`HEARTBEAT` seconds until ``stop`` is set.
+        """Touch the lock file every 10 seconds until ``stop`` is set.
 
         The file is touched through its descriptor, so never another holder's. A takeover ends the loop with a logged
         warning; an error of writing is only logged.
@@ -202,8 +201,8 @@ class Lock:
 def living_holder(path: Path) -> Holder | None:
     """Return the living holder of a lock file.
 
-    The result is ``None`` if there is none. A holder on another machine is judged by the file's age alone. Changes
-    nothing.
+    The result is ``None`` if there is none. A holder on another machine is judged by the file's age alone: below 120 s
+    it lives. Changes nothing.
     """
     lock_file = _read(path) if path.is_file() else None
     silent = max(0.0, time.time() - lock_file.touched) if lock_file else 0.0
@@ -277,8 +276,9 @@ def _take(path: Path, mine: Holder, *, forced: bool = False) -> int | Holder:
 def _is_alive(path: Path, lock_file: "_LockFile", forced: bool) -> bool:
     """True if the holder of a lock is presumed alive.
 
-    The operating system decides if it can. Else a lock younger than :data:`STALE_AFTER` is alive, unless ``forced``; an
-    older one is watched for :data:`WATCHED_BEATS` heartbeats, and is alive if the same holder changes it meanwhile.
+    The operating system decides if it can. Else a lock younger than 120 s is alive, unless ``forced``. An older one is
+    watched for up to 25 s, and is alive if the same holder changes it meanwhile. It is dead at once if it vanishes or
+    another takes it.
     """
     alive = lock_file.holder.known_to_live()
     if alive is not None:
@@ -345,7 +345,7 @@ def _read(path: Path) -> _LockFile | None:
 
 
 def _refusal(path: Path, purpose: str, holder: Holder) -> PhmrunError:
-    """Return the error for a lock that a living process holds.
+    """Return the error (exit 2) for a lock that a living process holds.
 
     Its hint names ``runs unlock`` if the holder may be on a machine that is gone.
     """

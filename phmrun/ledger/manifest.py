@@ -131,7 +131,8 @@ class Manifest:
     def fix(self, prepared: Path | None) -> None:
         """Enter the prepared data and files that training does not change.
 
-        They replace all files on record. Nothing is done without a record.
+        The files are config, data, parameters, import and base run, and those of vocabulary and plug-ins. They replace
+        all files on record. Nothing is done without a record.
 
         Args:
             prepared: Directory of the prepared data in the cache; ``None`` if they are not cached.
@@ -150,7 +151,7 @@ class Manifest:
     def settle(self, status: bytes) -> None:
         """Enter all present files, and a status to be written.
 
-        ``status`` is the content of that file. Nothing is done without a record.
+        ``status`` is the content of that file; the present one stays accepted, too. Nothing is done without a record.
         """
         if record := self.read():
             files = self._now(FILES, FOLDERS)
@@ -160,7 +161,8 @@ class Manifest:
     def expect(self, path: Path, content: bytes) -> None:
         """Enter a file to be written, beside its present checksum.
 
-        During training, only files that are already on record are entered. Nothing is done without a record.
+        A missing file is accepted as missing. During training, only files that are already on record are entered.
+        Nothing is done without a record.
         """
         record, name = self.read(), self._name(path)
         if record is None or ("status.json" not in record.files and name not in record.files):
@@ -171,7 +173,8 @@ class Manifest:
     def check(self, path: Path, content: bytes | None = None, record: Record | None = None) -> None:
         """Check a file of the run against its checksum.
 
-        Files that are not on record pass, and all files without a record.
+        Files that are not on record pass, and all files without a record. After a mismatch, manifest and file are read
+        once more.
 
         Args:
             path: Path of the file.
@@ -229,7 +232,7 @@ class Manifest:
         """True if a file has an accepted checksum.
 
         A file that is not on record is accepted. A missing file passes if ``None`` is accepted. ``content`` is read
-        from the file if ``None``.
+        from the file if ``None``; the checksum of a file above 1 MiB may then be cached.
 
         Raises:
             PhmrunError: (exit 3) The file cannot be read.

@@ -37,8 +37,8 @@ _MISSING = 3
 def write_mirror(run: Run, name: str) -> Path:
     """Write a mirror of a run for another program.
 
-    It has history, scores and config. ``name`` is one of :data:`MIRRORS`. It replaces the run's folder of that name;
-    after an error, the previous mirror is kept.
+    It has history, scores and config. ``name`` is "tensorboard", "mlflow" or "trackio". It replaces the run's folder of
+    that name; after an error, the previous mirror is kept.
 
     Returns:
         Folder of the mirror.
@@ -111,7 +111,8 @@ def _mlflow(run: Run, folder: Path, figures: Figures) -> None:
 def _file_names(names: Iterable[str]) -> set[str]:
     """Return the names that MLflow accepts as file names.
 
-    Left out are names that lead out of the store, and those that are a folder of another name.
+    They have at most 201 letters, digits, spaces and ``_-./``. Left out are names that lead out of the store, those
+    with a hidden part, and those that are a folder of another name.
     """
     plain = {name for name in names if re.fullmatch(r"[\w. -][\w./ -]{,200}", name)}
     folders = {str(folder) for name in plain for folder in PurePosixPath(name).parents}

@@ -31,8 +31,8 @@ def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> It
     """Write the state and its reason into the status if the block raises.
 
     The exception is raised again. Interrupts ("by SIGTERM", else "by the user") and broken pipes give ``interrupted``.
-    A `PhmrunError` gives ``failed`` with its message, another error also with its type. A run that is no longer
-    ``running`` is left unchanged.
+    A `PhmrunError` gives the state ``failed`` with its message, another error also with its type. A run that is no
+    longer ``running`` is left unchanged.
 
     Args:
         run: Run in training.

@@ -143,7 +143,8 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
 
     It has config, status, scores, parameters (without those of each module), data, environment, thinned history, items,
     checksums of weights, and the identity if it is on record. It has neither weights, outputs, the machine's name nor
-    the command line. Paths are relative to the data directory, or file names alone.
+    the command line; of packages, only those that compute are named. Paths are relative to the data directory, or file
+    names alone.
 
     Args:
         run: Run in the state ``done``.
@@ -328,8 +329,8 @@ def _write_runs(runs: Sequence[tuple[Run, Mapping[str, str]]], runs_dir: Path, d
 def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows with a validation, and some others.
 
-    At most :data:`POINTS` others are kept, evenly spaced. The copies are sorted by step; floats are rounded to five
-    significant digits.
+    At most 40 others are kept, evenly spaced from the first to the last. The copies are sorted by step; floats are
+    rounded to five significant digits.
     """
     kept = [row for row in rows if _is_validation(row)]
     others = [row for row in rows if not _is_validation(row)]

@@ -121,7 +121,10 @@ class RecordedRun:
 
     @cached_property
     def times(self) -> dict[str, Any]:
-        """Times (:data:`TIMES`) by name, each with seconds and a signature; empty if they are missing or damaged."""
+        """Measured times by name ("time/…"); empty if missing or damaged.
+
+        Each has seconds and a signature. Those of ``bench.json`` replace those of ``times.json``, of earlier releases.
+        """
         former: Any = None
         with suppress(OSError, ValueError):
             former = parse_json(read_regular(self.path / FORMER))
@@ -136,7 +139,7 @@ class RecordedRun:
 
     @cached_property
     def history(self) -> list[dict[str, Any]]:
-        """Last :data:`ROWS_OF_HISTORY` rows of the history; empty if it is damaged."""
+        """Last five rows of the history; empty if it is damaged."""
         return self._readable("history", lambda: self.run.history.tail(ROWS_OF_HISTORY), [])
 
     @cached_property
@@ -172,7 +175,10 @@ class RecordedRun:
 
     @property
     def damage(self) -> str | None:
-        """Reason why status or scores cannot be read; ``None`` if both can."""
+        """Reason why status or scores cannot be read; ``None`` if both can.
+
+        It begins with the file's name, except for a failed checksum or an error of the system.
+        """
         error = self._error
         if not isinstance(error, PhmrunError):
             return str(error) if error else None
@@ -192,7 +198,7 @@ class RecordedRun:
 
     @property
     def faults(self) -> list[str]:
-        """Errors of all damaged files, one line each."""
+        """Errors of all damaged files, one line each; all files are read."""
         for name, member in vars(RecordedRun).items():
             if isinstance(member, cached_property):
                 getattr(self, name)

@@ -99,12 +99,13 @@ class Run:
     def find(cls, runs_dir: Path, reference: str) -> "Run":
         """Find a run by reference.
 
-        A path goes before an id, an id's beginning before digits.
+        A path goes before "latest", that before an id's beginning, and that before digits. Hidden directories are not
+        searched.
 
         Args:
             runs_dir: Directory of runs.
-            reference: Run id, its beginning, the first 3 to 12 of its last twelve digits, the path of a run
-                directory, or "latest" for the run that ended last, done or interrupted.
+            reference: Run id, its beginning, the first 3 to 12 of its last twelve digits, the path of a run directory,
+                or "latest" for the run that ended last, done or interrupted.
 
         Raises:
             PhmrunError: (exit 2) No run matches, or several do.
@@ -375,7 +376,7 @@ class Run:
     def remove(self) -> None:
         """Delete the run directory.
 
-        If it is a symbolic link, only the link is deleted.
+        It is first renamed to a hidden name beside it. If it is a symbolic link, only the link is deleted.
 
         Raises:
             PhmrunError: (exit 2) The directory is not a run, or a living process holds it.

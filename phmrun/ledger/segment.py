@@ -50,7 +50,7 @@ class Segment:
     def progress(self, step: int) -> None:
         """Record the last step.
 
-        It is written at most once per :data:`WRITE_EVERY` seconds.
+        The entry is written only if its last write was 30 seconds ago or more.
         """
         self.entry["last_step"] = step
         if time.monotonic() - self._written >= WRITE_EVERY:

@@ -40,6 +40,8 @@ _log = logging.getLogger(__name__)
 def wandb_mode(asked: str | None = None) -> Mode:
     """Return the mode: ``asked``, else ``WANDB_MODE``, else ``offline``.
 
+    Modes are ``offline``, ``online`` and ``disabled``.
+
     ``dryrun`` and ``run`` are W&B's former names of ``offline`` and ``online``.
 
     Raises:
@@ -329,6 +331,8 @@ def _replay(
     samples: Mapping[str, Any],
 ) -> Synced:
     """Write a run as one W&B run, and return its place.
+
+    Parameter counts are named "parameters/…". A failed run ends with exit code 1, others with 0.
 
     Raises:
         PhmrunError: (exit 2) W&B cannot be used, or gave no directory.
