@@ -210,7 +210,8 @@ def _chosen(
 def derivation(trained: TrainedModel, plan: Plan, weights: str, batches: int, *, taught: bool = False) -> Derivation:
     """Return the derivation of a compressed run from its parent.
 
-    Its start copies the parent's weights of the same name and shape, then the planned replacements.
+    Its start copies the parent's weights of the same name and shape, then the planned replacements. Its marks are the
+    entries ``compresses``, ``weights`` and ``calibration``, and ``teacher`` if ``taught``.
 
     Args:
         trained: The parent.
@@ -275,9 +276,10 @@ def _fitting(old: Structure, layers: Sequence[Mapping[str, Any]]) -> list[Mappin
 def _fits(
     name: str, old: Structure, layers: Sequence[Mapping[str, Any]], covariance: Tensor | None
 ) -> list[tuple[FittedMap, Structure]]:
-    """Return the candidates of a map, each fitted to its weight.
+    """Return the candidates of a map, in order, fitted to its weight.
 
-    The energy of the outputs is measured only with ``covariance``. ``old`` is not changed.
+    They are drawn with the weight's standard deviation before the fit. The energy of the outputs is measured only with
+    ``covariance``. ``old`` is not changed.
     """
     fits = []
     weight = old.materialize().detach()

@@ -21,8 +21,10 @@ def further_training(
 ) -> TrainingConfig:
     """Return the training section of a compressed network's further steps.
 
-    Its schedule is a cosine from ``rate`` times the parent's highest rate to 0. Without steps, only the limits are
-    set. Keys that the user has set are kept, and the checkpoints are not averaged, because the last rates are small.
+    Its schedule is a cosine from ``rate`` times the parent's highest rate, to two digits, to 0, with a tenth of the
+    steps as warm-up. Validations and checkpoints are at most ``steps`` apart. Checkpoints are not averaged, because the
+    last rates are small. Without steps, only the limits are set: ``max_steps``, no ``max_epochs`` and no ``max_time``.
+    Keys that the user has set are kept, except the first two limits.
 
     Args:
         training: The parent's section, with the user's changes.

@@ -303,7 +303,9 @@ class _Book:
     def record(self, step: int, facts: Mapping[int, _Facts]) -> None:
         """Record the hypotheses that end at this step, and raise the rows' thresholds.
 
-        Rows that are closed, and impossible endings, are ignored.
+        Rows that are closed, and impossible endings, are ignored. A row is closed when it has ``beam`` endings. From
+        ``nbest`` on, its threshold is the log-probability that would equal the score of the worst kept ending at the
+        length limit.
         """
         touched = set()
         ends = [(row, place) for row, sentence in facts.items() for place in true_rows(sentence.ends)]

@@ -67,7 +67,8 @@ class CTranslate2Model:
     ) -> list[list[Hypothesis]]:
         """Return the best outputs of a batch of sources, best first.
 
-        The engine has a single length limit per batch. Sentences that exceed their limit are decoded again separately.
+        The engine has a single length limit per batch, here the largest one. Sentences with an output as long as their
+        limit or longer are decoded again separately, one token shorter, because of the end token.
 
         Args:
             sources: Token numbers, without the end token.

@@ -124,7 +124,8 @@ def agreement(
 ) -> Agreement:
     """Compare two translators with the same weights on the same sentences.
 
-    Lines differ if their token ids do. The trained network scores the outputs that differ.
+    Lines differ if their token ids do. The trained network scores the outputs that differ. BLEU is that of all lines;
+    differences are in the order of the lines.
     """
     hypotheses = [side.hypotheses(sources, f"{side.search.engine}: {split}") for side in (ours, theirs)]
     texts = [[ours.vocabularies.target.decode(best[0].tokens) for best in outputs] for outputs in hypotheses]

@@ -195,7 +195,7 @@ def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str
 def read_weights(program: ExportGraph, path: Path) -> nn.Module:
     """Return the folded network with the weights of a safetensors file.
 
-    It is a copy of that of ``program``, in single precision.
+    It is a copy of the network of ``program``, in single precision.
     """
     return folded(load(lambda: copy.deepcopy(program.network), path).float())
 
@@ -212,9 +212,9 @@ def _function(program: ExportGraph, form: Form) -> nn.Module:
 
 
 def _write_torch_export(program: ExportGraph, path: Path, facts: Mapping[str, str], form: Form) -> Run:
-    """Write a program for ``torch.export.load``.
+    """Write a program for ``torch.export.load``; return the program read from the file.
 
-    Return the program read from the file.
+    ``facts`` are stored in it as ``phmrun.json``. The first example is traced; other sizes are free.
     """
     function = _function(program, form)
     exported = torch.export.export(function, program.examples[0], dynamic_shapes=_free_sizes(program))
@@ -231,7 +231,7 @@ def _write_torch_export(program: ExportGraph, path: Path, facts: Mapping[str, st
 
 
 def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str], form: Form) -> Run:
-    """Write an ONNX graph.
+    """Write an ONNX graph with ``facts`` as its metadata.
 
     Return a function that runs the file in onnxruntime.
 

@@ -48,10 +48,10 @@ def _without_advice(record: logging.LogRecord) -> bool:
 
 
 def _store_rounded(proto: Any, precision: Precision) -> None:
-    """Replace weights by rounded ones, in place.
+    """Replace float32 weights by rounded ones, in place.
 
-    Further nodes convert them to single precision. With "int8", only large tensors are rounded
-    (:func:`phmrun.layers.factored_file.to_int8`).
+    Further nodes at the graph's beginning convert them to single precision. With "bfloat16" all are rounded, with
+    "int8" only large tensors (:func:`phmrun.layers.factored_file.to_int8`).
     """
     import onnx
     from onnx import numpy_helper

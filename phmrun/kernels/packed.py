@@ -126,7 +126,8 @@ class FewRows:
 def fastest(weight: Tensor, bias: Tensor | None, rows: int) -> str:
     """Return the name of the fastest kernel for this number of rows.
 
-    Measured at its first use in this process. Another kernel than "linear" must take at most ``CLEARLY`` of its time.
+    Measured on random inputs at its first use in this process, for these sizes and number of threads; the shortest of
+    three times counts. Another kernel than "linear" must take at most ``CLEARLY`` of its time.
     """
     key = (*weight.shape, rows, torch.get_num_threads())
     if key not in _CHOSEN:

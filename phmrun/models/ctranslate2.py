@@ -60,8 +60,9 @@ def converted(
 ) -> Path:
     """Write a converted model to ``directory``, unless it is there already.
 
-    The same weights, vocabularies, quantization, library version and facts count as the same model. A directory with
-    another one is replaced.
+    The same weights, vocabularies, quantization, library version and facts, as ``phmrun.json`` records them, count as
+    the same model. A directory with another one is replaced. The vocabularies, SentencePiece models and a README are
+    written, too.
 
     Args:
         network: Trained Transformer.
@@ -105,7 +106,8 @@ def converted(
 def specification_of(network: EncoderDecoder) -> Any:
     """Return the network as CTranslate2's ``TransformerSpec``, without vocabularies.
 
-    A folded copy is read; the network is unchanged.
+    A folded copy is read; the network is unchanged. Sinusoidal positions become a table of 1,024 vectors. The engine
+    shall add the end token to sources.
 
     Raises:
         PhmrunError: (exit 2) The network is not a Transformer, or the library is missing.
@@ -185,9 +187,9 @@ def _set_map(spec: Any, weight: Tensor, bias: Tensor | None) -> None:
 
 
 def _joined(linears: Iterable[nn.Module]) -> tuple[Tensor, Tensor | None]:
-    """Return the concatenated weights and biases of linear maps.
+    """Return the weights and biases of linear maps, each concatenated by outputs.
 
-    They are concatenated by outputs. The bias is ``None`` if the first map has none.
+    The bias is ``None`` if the first map has none.
     """
     parts = cast(list[nn.Linear], list(linears))
     bias = None if parts[0].bias is None else torch.cat([part.bias for part in parts])

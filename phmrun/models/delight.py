@@ -79,7 +79,8 @@ def group_maps(start: int, widest: float, end: int, depth: int, max_groups: int)
 def block_scales(blocks: int, depths: tuple[int, int], width_multiplier: float) -> list[tuple[int, float]]:
     """Return N and w of each block.
 
-    N grows evenly from the first to the last block, rounded down; w grows evenly by N_last / N_first - 1 in all.
+    N grows evenly from the first to the last block, rounded down; w grows evenly by N_last / N_first - 1 in all, to
+    three decimals. A single block has the values of the first.
 
     Args:
         blocks: Number of blocks (B).
@@ -139,7 +140,8 @@ class DeLighTTransformation(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Apply the transformation: ``[…, in_features] -> […, out_features]``.
 
-        Each group map after the first reads the outputs before it and, group by group, the entered features.
+        Each group map after the first reads, group by group, the features of the first linear map and the outputs
+        before it. The last linear map reads both, too. A layer norm, swish and dropout follow each map.
         """
         start = self._activated(self.enter_norm(self.enter(inputs)))
         hidden = start
@@ -152,7 +154,7 @@ class DeLighTTransformation(nn.Module):
         return self._activated(self.leave_norm(self.leave(torch.cat([start, hidden], -1))))
 
     def _activated(self, features: Tensor) -> Tensor:
-        """Apply swish, and dropout in training."""
+        """Return swish of the features, with dropout in training."""
         return F.dropout(F.silu(features), self.dropout, self.training)
 
 

@@ -91,7 +91,7 @@ class IncrementalTransformer(nn.Module):
     def start(self, source: Tensor) -> DecoderState:
         """Encode ``source [batch, source]``, and return the first state.
 
-        The state has the keys and values of the source for all layers.
+        The state has the keys and values of the source for all layers, and 64 empty slots.
         """
         mask = padding_mask(source, self.pad)
         memory = self.network.encode(source, mask)
@@ -111,7 +111,8 @@ class IncrementalTransformer(nn.Module):
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
         """Read the next token of every hypothesis.
 
-        The state is updated in place: each hypothesis gets a slot, and ``position`` grows by 1.
+        The state is updated in place: each hypothesis gets a slot, and ``position`` grows by 1. The number of slots
+        doubles when they are full.
 
         Args:
             tokens: Newest tokens ``[batch, beam]``.
@@ -243,7 +244,7 @@ class DirectLayer:
         """Attend to the source, with norm and residual connection.
 
         Return the hidden vectors ``[rows, width]``. Keys and values are ``[batch, heads, source, head_width]``;
-        ``mask`` is added to the scores if there is one.
+        ``mask`` is added to the scores unless it is None.
         """
         batch, heads, _, head_width = keys.shape
         query = self.query(self.enter_cross(hidden)).view(batch, -1, heads, head_width).transpose(1, 2)

@@ -29,7 +29,7 @@ class Sentences(NamedTuple):
     mask: Tensor | None = None
 
     def to(self, device: torch.device | str) -> "Sentences":
-        """Return a copy of the batch on a device."""
+        """Return the batch with its tensors on a device."""
         mask = None if self.mask is None else self.mask.to(device)
         return Sentences(self.tokens.to(device), self.lengths.to(device), mask)
 

@@ -98,7 +98,7 @@ class SinusoidalPositions(nn.Module):
     def forward(self, length: int) -> Tensor:
         """Return the first ``length`` position vectors, ``[length, width]``.
 
-        The table is extended in place if it is shorter.
+        The table is replaced by one of twice this length if it is shorter.
         """
         if length > self.table.shape[0]:
             self.table = sinusoids(2 * length, self.width, paper=self.paper).to(self.table)
@@ -442,8 +442,8 @@ def check_tie(tie: Tie, source_size: int, target_size: int) -> None:
 def check_tied_output(tie: Tie, embedding: Mapping[str, Any], output: Mapping[str, Any]) -> None:
     """Check the structure of a tied output map.
 
-    With ``tie`` "all" or "decoder", it must be that of a single-matrix embedding. Other ties, embedding structures that
-    are no maps, and an empty or dense ``output`` pass.
+    With ``tie`` "all" or "decoder", ``output`` must be empty, dense, or equal to ``embedding``. Other ties pass, and so
+    do embeddings with several matrices.
 
     Raises:
         PhmrunError: (exit 2) The structures differ.

@@ -79,7 +79,7 @@ class Added(Structure):
     ) -> str | None:
         """Return why s, the inner structure or its options are invalid, else None.
 
-        s is finite and not 0; ``of`` is any structure but added and guided, and fits the sizes.
+        s is finite and not 0; ``of`` is any structure but added and guided, and fits the sizes with its options.
 
         Raises:
             PhmrunError: An option of the inner structure is unknown or has the wrong type.
@@ -101,7 +101,7 @@ class Added(Structure):
         return self.base.numel() if self.options["base"] == "frozen" else 0
 
     def reset_parameters(self, std: float) -> None:
-        """Draw W₀ and set Ŵ to zero, in place.
+        """Draw W₀ and set Ŵ to zero, in place, also with ``base="frozen"``.
 
         The new seed of W₀ is from torch's generator, and ``std`` its standard deviation. On the meta device W₀ is not
         drawn.

@@ -115,7 +115,7 @@ class Blast(Structure):
     def factors_read(self) -> dict[str, tuple[int, int]]:
         """Return the fans (fan-out, fan-in) of C, D and B.
 
-        C reads a block of inputs, D one rank of all blocks, B the ranks of a block.
+        C: (r, d/b), it reads a block of inputs. D: (b, b), one rank of all blocks. B: (k/b, r), the ranks of a block.
         """
         sizes = {"c": (self.rank, self.c.shape[2]), "d": (self.blocks, self.blocks)}
         return {**sizes, "b": (self.rows_of_block, self.rank)}

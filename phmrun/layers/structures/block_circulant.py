@@ -115,7 +115,11 @@ class BlockCirculant(Structure):
         return PackedFactors(apply_block_circulant, *self.spectra(), out_features=self.out_features)
 
     def token_multiplications(self) -> int:
-        """Return the multiplications per vector, of all frequencies and both transforms."""
+        """Return the multiplications per vector, of all frequencies and both transforms.
+
+        Each of the blocks takes 1 for a real frequency and 4 for a complex one. Each of the k/b + d/b transforms takes
+        b².
+        """
         reals = 2 - self.size % 2
         per_block = reals + 4 * ((self.size - reals) // 2)
         return self.down * self.across * per_block + (self.down + self.across) * self.size**2

@@ -49,7 +49,10 @@ class Group(Structure):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, *, groups: int, shared: bool) -> str | None:  # type: ignore[override]
-        """Return why the number of groups does not divide both sizes, else None."""
+        """Return why the number of groups does not divide both sizes, else None.
+
+        The text lists the valid numbers up to 64.
+        """
         if groups >= 1 and out_features % groups == 0 and in_features % groups == 0:
             return None
         valid = [str(value) for value in range(1, 65) if out_features % value == 0 and in_features % value == 0]

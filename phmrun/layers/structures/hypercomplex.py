@@ -70,7 +70,7 @@ class Hypercomplex(Structure):
     def check(cls, out_features: int, in_features: int, *, algebra: str, **_: object) -> str | None:  # type: ignore[override]
         """Return why the algebra does not fit the sizes, else None.
 
-        It must exist, and its n divide both sizes.
+        It must exist, and its n divide both sizes. The text lists the valid ones.
         """
         fitting = [name for name, n in ORDERS.items() if out_features % n == 0 and in_features % n == 0]
         if algebra in fitting:
@@ -98,7 +98,7 @@ class Hypercomplex(Structure):
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Fit in place by linear least squares.
+        """Fit S in place by linear least squares; A is constant.
 
         Without a covariance, each part is a signed mean of entries.
         """

@@ -145,7 +145,7 @@ class Kronecker(Structure):
     def factors_read(self) -> dict[str, tuple[int, int]]:
         """Return the fans (fan-out, fan-in) of A and B.
 
-        The factors are cores of a tensor train: A has q inputs, B t inputs of each of r terms.
+        The factors are cores of a tensor train. A: (p·r, q), it has q inputs. B: (s, t·r), t inputs of each of r terms.
         """
         p, q, s, t = self.shapes
         rank = self.a.shape[2]
@@ -205,9 +205,10 @@ def ceil_shapes(out_features: int, in_features: int) -> Shapes:
 
 @functools.lru_cache(maxsize=1024)
 def nearest_shapes(out_features: int, in_features: int) -> Shapes:
-    """Return the shapes with the smallest a + b, where a·b = k·d.
+    """Return the shapes with the smallest p·q + s·t.
 
-    a is p·q, b is s·t. If a and b differ by more than a factor of ``APART``, the longer side is padded.
+    p·s = k and q·t = d. Of equals, the one whose p is nearest to √k. If p·q and s·t differ by more than a factor of
+    ``APART``, the longer side is padded instead. Results are cached.
     """
     pairs = [(p, q) for p in divisors(out_features) for q in divisors(in_features)]
 
@@ -231,9 +232,9 @@ def nearest_shapes(out_features: int, in_features: int) -> Shapes:
 
 
 def _padded(longer: int, shorter: int) -> Shapes:
-    """Return the shapes with the smallest a + b.
+    """Return the shapes with the smallest p·q + s·t, with padding.
 
-    The longer side may grow by less than a block. p and s make the longer side, q and t the shorter one.
+    p·s is ``longer`` or more by less than a block, q·t is ``shorter``. Of equals, the one with the least padding.
     """
     root = math.sqrt(longer * shorter)
     candidates = []

@@ -91,8 +91,8 @@ class Monarch(Structure):
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
         """Fit each block in place by truncated singular value decomposition.
 
-        With ``normalize``, the gain is set to the growth, so that L and R apply as fitted. With a covariance: of
-        whitened blocks, columns of blocks in turn until the error settles, and then by gradients.
+        With ``normalize``, the gain is set to the growth, so that L and R apply as fitted. With a covariance, blocks
+        are whitened and columns of blocks fitted in turn until the error settles; then follow gradients.
         """
         with torch.no_grad():
             left, right = best_low_rank_blocks(weight, self.blocks, self.rank, covariance)
@@ -157,7 +157,7 @@ class Monarch(Structure):
     def factors_read(self) -> dict[str, tuple[int, int]]:
         """Return the fans (fan-out, fan-in) of R and L.
 
-        R reads a block of inputs, L the numbers that all blocks send to a block of outputs.
+        R: (b·r, d/b), it reads a block of inputs. L: (k/b, b·r), it reads what all blocks send to a block of outputs.
         """
         _, between, columns = self.right.shape
         return {"right": (between, columns), "left": (self.rows_of_block, between)}

@@ -64,7 +64,10 @@ class PHM(Structure):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, *, n: int, **_: object) -> str | None:  # type: ignore[override]
-        """Return why n does not divide both sizes, else None."""
+        """Return why n does not divide both sizes, else None.
+
+        The text lists the valid n up to 64.
+        """
         if n >= 1 and out_features % n == 0 and in_features % n == 0:
             return None
         common = math.gcd(out_features, in_features)
@@ -139,7 +142,8 @@ class PHM(Structure):
     def factors_read(self) -> dict[str, tuple[int, int]]:
         """Return the fans (fan-out, fan-in) of A and S.
 
-        The factors are cores of a tensor train: A has n inputs, S d/n inputs of each of n terms.
+        The factors are cores of a tensor train. A: (n², n), it has n inputs. S: (k/n, d), d/n inputs of each of n
+        terms.
         """
         return {"a": (self.n**2, self.n), "s": (self.out_features // self.n, self.in_features)}
 
@@ -189,7 +193,8 @@ class Factors(NamedTuple):
 def factors(a: Tensor, s: Tensor) -> Factors:
     """Return A and S as the two matrices that :func:`apply_factors` takes.
 
-    A comes first if that takes at most as many multiplications.
+    A comes first if that takes at most as many multiplications. It is then ``[p·r, q]``, otherwise ``[p, q·r]``; S is
+    ``[k/p, r·d/q]``, otherwise ``[r·k/p, d/q]``.
     """
     r, p, q = a.shape
     _, block_rows, block_columns = s.shape

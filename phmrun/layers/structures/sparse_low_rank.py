@@ -112,7 +112,10 @@ class SparseLowRank(Structure):
         return vectors.reshape(*index.shape, self.in_features)
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """Return the fans (fan-out, fan-in) of V, U and S."""
+        """Return the fans (fan-out, fan-in) of V, U and S.
+
+        They are (r, d), (k, r) and (k, m).
+        """
         k, d, r = self.out_features, self.in_features, self.rank
         return {"v": (r, d), "u": (k, r), "s": (k, self.s.shape[1])}
 

@@ -61,7 +61,7 @@ class Symmetric(Structure):
         self.diagonal = nn.Parameter(torch.empty(in_features))
 
     def reset_parameters(self, std: float) -> None:
-        """Draw w from a uniform distribution with standard deviation √d · ``std``."""
+        """Draw w uniformly with standard deviation √d · ``std``, in place."""
         bound = math.sqrt(3 * self.in_features) * std
         nn.init.uniform_(self.diagonal, -bound, bound)
 
