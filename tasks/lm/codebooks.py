@@ -80,7 +80,8 @@ def compress(
 ) -> CodebookEmbedding:
     """Approximate a table by sums of codewords.
 
-    Codewords and codes alternate: least squares, then the nearest codeword in each codebook.
+    Codewords and codes alternate for ``rounds``: least squares, then in each codebook the codeword nearest to the rest
+    that the others leave. Codewords are fitted once more at the end.
 
     Args:
         table: Vectors ``[words, width]``; unchanged.
@@ -124,7 +125,10 @@ class CodeLearner(nn.Module):
         self.books = nn.Parameter(torch.randn(codebooks, codewords, width) * codebooks**-0.5)
 
     def strengths(self, vectors: Tensor) -> Tensor:
-        """Return log α, ``[words, width] -> [words, M, K]``."""
+        """Return log α, ``[words, width] -> [words, M, K]``.
+
+        α is softplus(W_m h + b_m), at least 1e-20.
+        """
         chosen = F.softplus(self.choice(torch.tanh(self.hidden(vectors))))
         return chosen.clamp_min(1e-20).log().unflatten(1, self.books.shape[:2])
 
@@ -145,7 +149,8 @@ def learn_codes(
 ) -> CodebookEmbedding:
     """Approximate a table, with codes learned by gradient descent.
 
-    Runs on the CPU and shows progress. The global random state is unchanged.
+    Runs on the CPU and shows progress. The global random state is unchanged. A step has :data:`BATCH` random words. In
+    training the table is scaled to a mean square of 1; the codewords are scaled back.
 
     Args:
         table: Vectors ``[words, width]``; unchanged.
@@ -207,7 +212,7 @@ def _decoded(codes: Tensor, books: Tensor) -> Tensor:
 
 
 def _nearest(rows: Tensor, words: Tensor) -> Tensor:
-    """Return the index of the nearest codeword of each row.
+    """Return the index of each row's nearest codeword, by Euclidean distance.
 
     Shapes: ``[rows, width], [K, width] -> [rows]``.
     """

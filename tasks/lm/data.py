@@ -200,7 +200,7 @@ class StreamData(DataModule[StreamVocabulary]):
     def validation_batches(self) -> Iterable[StreamBatch]:
         """Return this process's share of the validation text.
 
-        It is an iterator of batches.
+        Of the parts of the text, process r of n reads the parts r, r + n, … in batches.
         """
         rank, world = self.share
         batches = evaluation_batches(
@@ -262,8 +262,9 @@ def build_data(config: LanguageModelExperiment, cache: Path) -> StreamData:
 def stream_settings(data: StreamDataConfig, files: Files) -> StreamSettings:
     """Return the settings of tokenization and vocabulary.
 
-    The user's own untokenized text is split at punctuation, and its words that occur once are unknown, unless
-    configured otherwise. Other texts are split as configured, and no word is unknown by default.
+    The user's own text with splitting "auto" is tested by :func:`is_raw`. If it is untokenized, it is split at
+    punctuation, and its words that occur once are unknown unless ``min_frequency`` is set. Other texts are split as
+    configured, and no word is unknown by default.
     """
     words = data.vocabulary
     raw = data.name == "files" and data.splitting == "auto" and "train" in files and is_raw(files["train"])
@@ -284,7 +285,8 @@ def is_raw(path: Path) -> bool:
 def corpus(data: StreamDataConfig, cache: Path) -> tuple[Files, dict[str, str]]:
     """Return the text files by split, and their checksums.
 
-    The built-in corpus is unpacked into ``cache``.
+    The built-in corpus is unpacked into ``cache``. Of a dataset with several files a split, the first file of each
+    counts.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.

@@ -55,7 +55,8 @@ def build_word_tables(
 ) -> WordTables:
     """Build input and output layers of a language model.
 
-    Its last outputs have the width m.
+    Its last outputs have the width m. A dense or structured ``embedding`` is one table without clusters; other kinds
+    are built by their names. DeFINE's input map is returned as ``define``.
 
     Args:
         options: Section of the configuration: width, tying and output biases are read. An untied output has the same

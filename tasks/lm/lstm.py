@@ -80,7 +80,7 @@ class LSTMLanguageModel(nn.Module):
         return Reading(hidden, outputs, tuple(after))
 
     def loss(self, hidden: Tensor, targets: Tensor) -> CrossEntropy:
-        """Return the loss summed over ``targets``, in nats."""
+        """Return the softmax's loss summed over ``targets``, in nats."""
         return cast(CrossEntropy, self.output(hidden, targets))
 
     def _words(self, tokens: Tensor) -> Tensor:

@@ -90,7 +90,7 @@ class LanguageModelModule(TrainingModule):
     def _read(self, batch: StreamBatch) -> Reading:
         """Read a batch after the kept state, and keep the new.
 
-        There is no state at the beginning of the streams.
+        There is no state at the beginning of the streams. Training and validation have one state each.
         """
         state = None if batch.first else self.memory.get(self.training)
         if state is not None:
@@ -100,7 +100,10 @@ class LanguageModelModule(TrainingModule):
         return reading
 
     def _of(self, reading: Reading, batch: StreamBatch) -> list[Prediction]:
-        """Return the hidden vectors of a batch's predicted words with the output map."""
+        """Return the hidden vectors of a batch's predicted words with the output map.
+
+        Vectors are in the order of ``places``, or of all targets if it is None.
+        """
         hidden = reading.hidden.flatten(0, 1)
         if batch.places is not None:
             hidden = hidden.index_select(0, batch.places)
@@ -111,12 +114,15 @@ class LanguageModelModule(TrainingModule):
         return language_model_graph(cast(Any, self.network))
 
     def training_step(self, batch: Any, batch_index: int) -> dict[str, Any]:
-        """Run a training step, with the learning rate scaled by the segment's length."""
+        """Run a training step and keep the batch's pace.
+
+        :meth:`on_before_optimizer_step` scales the learning rate by it.
+        """
         self._pace = batch.pace
         return super().training_step(batch, batch_index)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Scale the step's learning rate by the segment's length, in place.
+        """Multiply the step's learning rate by the last batch's pace, in place.
 
         The schedule resets it.
         """
@@ -144,7 +150,7 @@ class LanguageModelModule(TrainingModule):
         checkpoint[MEMORY] = [part.to("cpu") for part in gathered]
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore this process's state.
+        """Restore this process's training state.
 
         If there is none, or the number of processes changed, all start from empty states.
         """
@@ -166,7 +172,8 @@ def build_module(config: LanguageModelExperiment, vocabulary: int) -> LanguageMo
     """Build the module of an experiment with ``vocabulary`` entries.
 
     Raises:
-        PhmrunError: (exit 2) Sizes, structures and tying do not match.
+        PhmrunError: (exit 2) Sizes and structures do not match. Or the output is tied to a table and has a structure of
+            its own.
     """
     training, embedding, output = config.training, config.embedding, config.output.arguments
     own_output = output not in (embedding.arguments, LayerConfig().arguments)
@@ -214,7 +221,8 @@ def language_model_graph(network: LSTMLanguageModel | TransformerXL) -> ExportGr
     """Return the export graph: words to log-probabilities of the next words.
 
     A Transformer-XL reads a whole text. An LSTM reads a single word and a state, since its graph over a text would grow
-    with the text. Its state before the first word is zero. The network is folded in a copy.
+    with the text. Its state before the first word is zero. The network is folded in a copy. Examples are random with
+    seed 1.
     """
     plain = folded(network)
     plain.embedding = table_of(plain.embedding)  # type: ignore[assignment]

@@ -90,7 +90,7 @@ class KneserNey:
     def _key(self, history: Ids, padded: Ids) -> Ids:
         """Return the keys of sequences longer by a word.
 
-        They extend ``history`` by the word at each place.
+        They are ``history`` · V + the word at each place.
         """
         return history * self.words + padded
 

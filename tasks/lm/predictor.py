@@ -67,7 +67,8 @@ class Choice:
     def distribution(self, log_probs: Tensor) -> Tensor:
         """Return the probabilities ``[words]`` to sample from, in double precision.
 
-        Words outside top-k or nucleus have 0; the rest sum to 1.
+        Log-probabilities are divided by the temperature first. The nucleus is the fewest most probable words that reach
+        ``top_p``. Words outside top-k or nucleus have 0; the rest sum to 1.
         """
         probabilities, order = (log_probs.double() / self.temperature).softmax(0).sort(descending=True, stable=True)
         before = probabilities.cumsum(0) - probabilities
@@ -153,7 +154,9 @@ class LanguageModelPredictor:
 
         Scores: "perplexity", that of the known words alone ("perplexity-known", if there are known and unknown ones),
         "bits_per_byte", "perplexity-of-unigram"; "perplexity-of-5-gram" if the training text is available with the same
-        vocabulary; "bits_per_character" if configured. All except the first count unknown words as one word.
+        vocabulary; "bits_per_character" if configured. All except the first count unknown words as one word. The
+        predictions are the surprisals of a line's words in bits, one line each. The seconds are those of the network
+        alone.
         """
         tally = Tally(text_lines(data.files[split], "reading"))
         ids, unknown = self.vocabulary.ids, self.vocabulary.unknown
@@ -212,7 +215,8 @@ class LanguageModelPredictor:
 
         ``nats`` are the surprisals of its words ``tokens``. "perplexity-known" is scored if some, but not all, words
         are unknown; bits per character if configured; the 5-gram baseline if the training text is here with the same
-        vocabulary. Warnings tell if 1 % of the words or most of them are unknown.
+        vocabulary. The unigram baseline adds 1 to each count. Warnings tell if at least 1 % of the words are unknown
+        beside known ones, and if at least half of them are.
         """
         mean, count = float(nats.mean()), len(tokens)
         hidden = tokens == self.vocabulary.unknown
@@ -255,11 +259,14 @@ class LanguageModelPredictor:
         return scores
 
     def _unit(self) -> str:
-        """Return the signature of the predicted units."""
+        """Return the signature of the predicted units: splitting and vocabulary size."""
         return f"unit:word|split:{self.vocabulary.splitting}|vocabulary:{len(self.vocabulary)}|end:counted"
 
     def _signature(self) -> str:
-        """Return the signature of the settings of scoring."""
+        """Return the signature of the units and of the settings of scoring.
+
+        These are streams, length, memory and, if compressed, codebooks and gradient steps.
+        """
         scoring = self.scoring
         codes = "" if self.table is None else "|codebooks:{}x{}".format(*self.table.codewords.shape)
         codes += f"|learnt:{self.code_steps}" if self.code_steps else ""
@@ -277,7 +284,8 @@ class LanguageModelPredictor:
     def _surprisals(self, lines: Iterable[str]) -> Iterator[Answer]:
         """Yield each line's words with their surprisal in bits.
 
-        The end of line is included. The state is carried across lines unless ``prompting.across_lines`` is False.
+        The end of line is included. The state is carried across lines unless ``prompting.across_lines`` is False. A
+        line's answer has "word:bits" with 2 decimals; its values are "words", "bits" and "perplexity".
         """
         end, state, before = self.vocabulary.end, None, self.vocabulary.end
         for line in lines:
@@ -311,7 +319,8 @@ class LanguageModelPredictor:
     def _continued(self, hidden: Tensor, state: State, generator: torch.Generator) -> list[int]:
         """Return the words after a prompt.
 
-        They end at ``prompting.words`` words or at an end of line, which is left out.
+        They end at ``prompting.words`` words or at an end of line, which is left out. Padding of the vocabulary is
+        never chosen.
         """
         tokens: list[int] = []
         while len(tokens) < self.prompting.words:

@@ -68,7 +68,8 @@ class SegmentPlan:
         """Return the first positions of an epoch's segments, in order.
 
         Random lengths are normal around the usual one, or with probability :data:`HALVED` around half of it, at least
-        :data:`SHORTEST`. They are computed from PCG64's raw numbers, whose sequence NumPy keeps stable.
+        :data:`SHORTEST`. They are computed from PCG64's raw numbers, whose sequence NumPy keeps stable. The first is 0.
+        Lengths depend on seed and epoch alone.
         """
         if not self.random:
             return np.arange(0, self.predicted, self.length, dtype=np.int64)

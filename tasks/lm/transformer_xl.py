@@ -170,7 +170,8 @@ class TransformerXL(nn.Module):
     def forward(self, tokens: Tensor, state: State | None = None) -> Reading:
         """Read ``tokens [batch, length]`` after ``state``; ``None``: at the beginning.
 
-        The state is each layer's last inputs, ``[batch, memory, width]``, fewer at the beginning of a text.
+        The state is each layer's last inputs, ``[batch, memory, width]``, fewer at the beginning of a text. Word
+        vectors are multiplied by √width.
         """
         words = self.embedding(tokens) if self.define is None else self.define(tokens)
         hidden = self._drop(words * math.sqrt(self.width))

@@ -119,7 +119,8 @@ def count_words(
     """Build the vocabulary of a text, most frequent words first.
 
     Ties are in alphabetical order. The text is read once. Memory grows only with the number of distinct words. The
-    unknown word's count is that of all words left out.
+    unknown word's count is that of all words left out. End of line and unknown word are always kept and ranked by their
+    counts, too.
 
     Args:
         lines: The text.

@@ -100,7 +100,7 @@ def read(path: Path, format: str, labels: Mapping[str, str] | None = None) -> It
 def find_vectors(path: Path) -> Path:
     """Return the path of a file of word vectors.
 
-    It is relative to the working directory, else to the data directory.
+    It is looked up in the working directory, then in the data directory.
 
     Raises:
         PhmrunError: (exit 3) The file is in neither place.
@@ -116,7 +116,7 @@ def find_vectors(path: Path) -> Path:
 def _readers(config: NLIExperiment, paths: Mapping[str, Path]) -> dict[str, Reader]:
     """Return a reader for each split's file, by split.
 
-    It reads the experiment's format and mapping of labels.
+    It reads with the experiment's format and mapping of labels.
     """
     return {split: partial(read, path, config.format, config.data.labels) for split, path in paths.items()}
 
@@ -142,7 +142,8 @@ def _corpus(
 def _reduced(config: NLIExperiment) -> ClassificationCorpus:
     """Return a corpus without a training file.
 
-    Its validation file is divided by premise. Pairs whose premise is in the test file are left out.
+    Its validation file is divided by premise into 90 % for training and 10 % for validation. Pairs that the test file
+    has, too, are left out of both. The signature names the setting.
     """
     name, splits = config.data.name, ["dev", "test"]
     paths = {split: files["pairs"] for split, files in locate(name, splits).items()}

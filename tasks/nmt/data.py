@@ -109,7 +109,7 @@ def dictionary_baseline(train: Iterable[tuple[str, str]], sources: Sequence[str]
 def tokens(text: str) -> list[str]:
     """Return words and the marks ``. , ?`` of a sentence.
 
-    Its first letter is in lower case. The result is empty without words.
+    Its first letter is in lower case. The result is empty without words. Other characters are dropped.
     """
     pieces = _TOKEN.findall(text)
     return [pieces[0][0].lower() + pieces[0][1:], *pieces[1:]] if pieces else []

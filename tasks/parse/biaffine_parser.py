@@ -24,7 +24,8 @@ Group = tuple[int, int, int]
 def spelling_groups(counts: Sequence[int]) -> tuple[Group, ...]:
     """Return groups of spellings of similar length: start, end, longest.
 
-    They keep the padding small. In a group, no spelling is twice as long as another.
+    They keep the padding small: a group ends where the count falls to half, a quarter … of the longest. In a group, no
+    spelling is twice as long as another.
 
     Args:
         counts: Characters of each spelling, in falling order.

@@ -258,7 +258,7 @@ class TreebankData(BucketedData[TreebankVocabulary]):
         return self._encoded[TRAIN].lengths
 
     def inputs(self, split: str) -> Iterator[str]:
-        """Yield the sentences of a split as CoNLL-U, each with its blank line."""
+        """Yield the sentences of a split as CoNLL-U, each without its last line end."""
         return (sentence.text.removesuffix("\n") for sentence in self.sentences(split))
 
 
@@ -284,7 +284,8 @@ def build_data(config: ParsingExperiment, cache: Path) -> TreebankData:
 def _require_memory(sentences: Sequence[Sentence], path: Path) -> None:
     """Check that the scores of all arcs of the longest sentence fit into memory; ``path`` is for the message.
 
-    Training could succeed otherwise, and the evaluation at its end fail. Nothing is done if the memory is unknown.
+    They take 12 bytes for each pair of words and root. Training could succeed otherwise, and the evaluation at its end
+    fail. Nothing is done if the memory is unknown.
 
     Raises:
         PhmrunError: (exit 3) They do not fit.

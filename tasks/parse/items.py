@@ -11,7 +11,8 @@ from phmrun.text import conllu
 def read_items(run: Run, split: str, part: str) -> Items | None:
     """Return words, correct heads and correct arcs of each sentence.
 
-    The result is ``None`` for a part. The run's predictions are compared with the trees of its data.
+    The result is ``None`` for a part. The run's predictions are compared with the trees of its data, with its settings
+    for subtypes and punctuation.
 
     Raises:
         PhmrunError: (exit 3) The predictions or the data are missing, or differ in their words.

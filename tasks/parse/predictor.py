@@ -74,7 +74,8 @@ class TreeParser:
         """Yield the trees of a stream of sentences, in order.
 
         Enhanced dependencies are removed; the other columns of CoNLL-U input are kept. Sentences are read in blocks of
-        at least :data:`CHUNK`, or one by one if the batch is 1.
+        at least :data:`CHUNK`, or one by one if the batch is 1. An answer is the sentence as CoNLL-U; its values are
+        "words", "heads" and "labels".
 
         Raises:
             PhmrunError: (exit 3) A line of CoNLL-U is malformed.
@@ -147,6 +148,7 @@ class TreeParser:
         """Return the heads of all words, ``[batch, length]``.
 
         They form the best trees, or are the best heads if "greedy". The time of the search is added to ``_searching``.
+        Heads beyond a sentence's end are never chosen.
         """
         arcs = arcs.cpu()  # trees are searched on the CPU; this also waits for the network
         began = time.perf_counter()
@@ -232,9 +234,9 @@ def neighbour_baseline(
 ) -> list[tuple[list[int], list[str]]]:
     """Return heads and labels by each word's tag.
 
-    They are the tag's most frequent arc in training. Words whose head would be outside the sentence attach to the word
-    before them, the first word to the root. Unknown tags attach to the word before, with the label "dep". The result
-    may have several roots or cycles.
+    They are the tag's most frequent arc in training. If that head is the root or outside the sentence, a word attaches
+    to the root if the label is "root", else to the word before it. The first word then attaches to the root. Unknown
+    tags attach to the word before, with the label "dep". The result may have several roots or cycles.
     """
     arcs = commonest_arcs(train)
     parses = []

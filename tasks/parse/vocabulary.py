@@ -128,7 +128,7 @@ def learn_vocabulary(
 ) -> TreebankVocabulary:
     """Build the vocabulary of a treebank, most frequent first.
 
-    Ties are in alphabetical order. Missing tags ("_") are left out.
+    Ties are in alphabetical order. Missing tags ("_") are left out. Only words are limited by number and count.
 
     Args:
         sentences: Sentences with trees.

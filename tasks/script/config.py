@@ -158,9 +158,10 @@ class ScriptExperiment(Experiment):
 
 
 def _script_name(command: str) -> str:
-    """Return the name of a command's script, without its ending.
+    """Return the name of a command's first script, without its ending.
 
-    If no word names a script, it is the program's name. For an empty command, or an open quote, it is "script".
+    A script is a word without braces that ends like one of :data:`SCRIPTS`. If there is none, the program's name
+    counts. For an empty command, or an open quote, it is "script".
     """
     try:
         words = shlex.split(command)

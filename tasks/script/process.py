@@ -90,6 +90,8 @@ def execute(
 ) -> End:
     """Run a program to its end, with its output in a log.
 
+    It has an empty input and a process group of its own, which is killed if this process dies.
+
     Args:
         words: Program and arguments.
         folder: Working directory.

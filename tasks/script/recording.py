@@ -103,6 +103,8 @@ class Recording:
     def parameters(self, count: int) -> None:
         """Record the number of the network's parameters, for tables.
 
+        It is written with the scores.
+
         Raises:
             PhmrunError: (exit 4) It is no natural number.
         """
@@ -313,7 +315,8 @@ def record(
         restart: Delete the run of this experiment first.
 
     Raises:
-        PhmrunError: The settings are malformed, another process holds the run, or the block sets no score.
+        PhmrunError: The settings are malformed, another process holds the run, or the block sets no score. Or this is
+            not the first process of a distributed training.
     """
     files = [os.fspath(path) for path in inputs]
     values = {"data": {"name": name}, "seed": seed, "inputs": files, **(settings or {})}

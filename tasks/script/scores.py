@@ -76,7 +76,8 @@ class Scores:
     def _counted(self, name: str, items: Sequence[Any]) -> tuple[Items | None, float | None]:
         """Return a score's items and the value that they give.
 
-        Both are None if the metric takes no items; then a warning is added.
+        Both are None if the metric takes no items; then a warning is added. A list of numbers is taken as counts with
+        an amount of 1 each. The value is that of the metric on the sum.
 
         Raises:
             PhmrunError: (exit 4) The items are no natural numbers, or do not fit the metric.
@@ -100,8 +101,8 @@ class Scores:
     def write(self, run: Run, monitor: str) -> None:
         """Write scores, items and the number of parameters into a run.
 
-        Items and parameters are left out if there are none. The score "val/MONITOR", if set, is also written as the one
-        that chooses tuned values.
+        Items and parameters are left out if there are none. The score "val/MONITOR", if set, is also written as
+        "validation/best", which chooses tuned values.
         """
         if self.items:
             run.write(run.path / ITEMS, json_text({name: packed(items) for name, items in self.items.items()}))

@@ -24,7 +24,8 @@ def build_data(config: StyleExperiment, cache: Path) -> ParallelData:
     """Build the data module of an experiment.
 
     Prepared corpora are in ``cache``. With training data, its outputs are also measured by
-    :func:`~phmrun.tasks.style.measures.measures`, and ``data.copies`` are added.
+    :func:`~phmrun.tasks.style.measures.measures`, and ``data.copies`` are added to it. The measures learn from pairs
+    without copies.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.

@@ -55,7 +55,7 @@ def _classifier(train: Pairs) -> Callable[[Sequence[str]], int]:
     """Train a classifier of styles.
 
     Return a function that counts the sentences in the target style. It is logistic regression on words and pairs of
-    words; pairs of equal sentences are left out. A note on stderr names its size.
+    adjacent words in lower case; sentence pairs with equal sides are left out. A note on stderr names its size.
 
     Raises:
         ModuleNotFoundError: scikit-learn is not installed.

@@ -39,8 +39,9 @@ def build_data(config: AgreementExperiment, cache: Path) -> ClassificationData:
 def corpus(data: ClassificationDataConfig, cache: Path) -> ClassificationCorpus:
     """Return the items that a data section names.
 
-    They are built-in (with the nearest-noun baseline), the user's own, or a published dataset. A dataset is its full
-    table divided as by its authors, its files, or (``reduced``) its validation file divided.
+    They are built-in (with the nearest-noun baseline), the user's own, or a published dataset. A dataset with a split
+    "all" is that table, divided as by its authors. Another one is its files or, with ``reduced``, its divided
+    validation file.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
@@ -135,7 +136,10 @@ def _reduced(name: str, *, natural: bool) -> ClassificationCorpus:
 
 
 def _undivided(name: str) -> ClassificationCorpus:
-    """Return the full table, divided as by its authors."""
+    """Return the full table, divided by :func:`divide`.
+
+    The table is read anew for each split.
+    """
     path = locate(name)["all"]["items"]
 
     def split(name: str) -> Iterator[Item]:
