@@ -4,9 +4,11 @@ A run of each structure is trained for a few steps, with the same settings, and 
 ``phmrun export --compare``. Measurements on record are read; the same command continues an interrupted one.
 
 ``python -m benchmarks.formats --config configs/nmt/multi30k-nine-epochs.yaml --steps 300 --threads 1``
+``python -m benchmarks.formats --runs runs/nmt-multi30k-dense-1-… runs/nmt-multi30k-phm-1-…`` trains nothing.
 """
 
-from collections.abc import Mapping
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from phmrun.cli import console, measuring
 from phmrun.engine.trained_model import open_run
 from phmrun.ledger import Run
 from phmrun.ledger.card import SERVING
+from phmrun.ledger.recorded_config import config_values, network_label
 
 LAYERS: Mapping[str, Mapping[str, Any]] = {
     "dense": {"layer": "dense"},
@@ -58,6 +61,17 @@ def row(network: str, entry: Mapping[str, Any]) -> tuple[str, ...]:
     return network, str(entry["label"]), *cells, *times
 
 
+def runs_of(args: Namespace) -> Iterator[tuple[str, Run]]:
+    """Yield names and runs: those of ``--runs`` by the labels of their networks, else a training for each structure."""
+    if args.runs:
+        for run in map(Run, args.runs):
+            yield network_label(config_values(run.config_path)) or run.id, run
+        return
+    for name in args.layers:
+        settings = {"max_steps": args.steps, **LAYERS[name]}
+        yield name, phmrun.train("nmt", config=args.config, runs_dir=args.runs_dir, **settings).run
+
+
 def main() -> None:
     """Train and measure; print the table, or JSON with ``--json``."""
     options = parser(__doc__, repeats=1)
@@ -66,14 +80,13 @@ def main() -> None:
     options.add_argument("--bytes", action="store_true", help="only bytes and differences: no decoding")
     options.add_argument("--split", default="test", help="split to decode and score")
     options.add_argument("--runs-dir", type=Path, default=Path("runs"), help="directory of the runs")
+    options.add_argument("--runs", nargs="+", type=Path, help="directories of trained runs, in place of training")
     options.add_argument("--layers", nargs="*", choices=list(LAYERS), default=list(LAYERS), help="structures")
     args = options.parse_args()
     machine = start(args)
     results: dict[str, list[dict[str, Any]]] = {}
-    for name in args.layers:
-        layer = {"max_steps": args.steps, **LAYERS[name]}
-        run = phmrun.train("nmt", config=args.config, runs_dir=args.runs_dir, **layer)
-        results[name] = measured(run.run, args.split, decode=not args.bytes)
+    for name, run in runs_of(args):
+        results[run.id if name in results else name] = measured(run, args.split, decode=not args.bytes)
     if args.json:
         console.print_json({"machine": machine, "results": results})
         return

@@ -1,6 +1,9 @@
-"""Table of formats: cells of measured formats, and of those that are only written."""
+"""Table of formats: cells of measured formats, and of those that are only written; runs that are trained already."""
 
-from benchmarks.formats import COLUMNS, row
+from argparse import Namespace
+
+from benchmarks.formats import COLUMNS, row, runs_of
+from phmrun.ledger import Run
 
 
 def test_formats_that_are_not_measured_have_dashes():
@@ -8,3 +11,11 @@ def test_formats_that_are_not_measured_have_dashes():
     cells = row("phm n=4", entry)
     assert len(cells) == len(COLUMNS)
     assert cells == ("phm n=4", "torch-export", "5,763", "2e-07", "–", "–", "–", "–", "–")
+
+
+def test_trained_runs_are_measured_under_the_labels_of_their_networks(tmp_path):
+    layers = {"nmt-x-1-0123456789ab": "{structure: dense}", "nmt-x-1-0123456789ac": "{structure: phm, n: 8}"}
+    for name, layer in layers.items():
+        Run.create(tmp_path, name, f"task: nmt\nlayer: {layer}\n")
+    runs = list(runs_of(Namespace(runs=[tmp_path / name for name in layers])))
+    assert [(name, run.id) for name, run in runs] == list(zip(("dense", "phm n=8"), layers, strict=True))

@@ -78,13 +78,17 @@ def test_pictures(tmp_path, ending):
         assert written.startswith(b"\x89PNG" if ending == "png" else b"<?xml")
 
 
-def test_baselines_are_lines_with_names():
-    points = [Point("dense", 7.5e6, 36.7, 0.4), Point("phm n=4", 3.4e6, 37.1, None)]
-    axes = draw_pareto(points, "test/bleu", baselines={"copy (floor)": 12.0, "dictionary (floor)": 20.0}).axes[0]
+def test_baselines_are_lines_with_names_unless_they_would_squeeze_the_points():
+    points = [Point("dense", 7.5e6, 36.7, 0.4), Point("phm n=4", 3.4e6, 27.1, None)]  # span 27.1 to 37.1, twice it 20
+    floors = {"copy (floor)": 6.9, "dictionary (floor)": 20.0}
+    axes = draw_pareto(points, "test/bleu", baselines=floors).axes[0]
     level = [line for line in axes.lines if len(set(line.get_ydata())) == 1 and len(line.get_ydata()) == 2]
-    assert {line.get_ydata()[0] for line in level} == {12.0, 20.0}
+    assert {line.get_ydata()[0] for line in level} == {20.0}
     labels = [text.get_text() for text in axes.figure.legends[0].get_texts()]
-    assert {"copy (floor)", "dictionary (floor)"} <= set(labels)
+    assert {"copy (floor): 6.9, outside", "dictionary (floor)"} <= set(labels)
+    assert axes.get_ylim()[0] > 15
+    same = draw_pareto([Point("dense", 7.5e6, 36.7, None)], "test/bleu", baselines=floors).axes[0]
+    assert [text.get_text() for text in same.figure.legends[0].get_texts()][:2] == list(floors)
 
 
 def test_the_axis_is_logarithmic_only_for_wide_ranges():

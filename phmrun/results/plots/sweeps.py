@@ -35,7 +35,8 @@ def draw_pareto(
     The axis of costs is logarithmic if the largest is at least three times the smallest, else linear. Each point has a
     color and marker, its spread (if known), and an entry in the legend below; a line joins the Pareto front. On a
     logarithmic axis, sizes whose labels do not overlap are labeled; if these are more than six, the axis has its usual
-    labels. Baselines are dashed lines across the figure, by the name in the legend.
+    labels. Baselines are dashed lines across the figure, by the name in the legend; one farther from the points than
+    twice their span is not drawn, and the legend names it with its score. Points of one score leave none out.
     """
     columns = 2 if max((len(words(point.label)) for point in points), default=0) <= LONGEST else 1
     figure = new_figure(7.0, 4.2 + 0.2 * math.ceil((len(points) + len(baselines)) / columns))
@@ -46,9 +47,15 @@ def draw_pareto(
     for number, point in enumerate(points):
         color, marker, label = PALETTE[number % 6], MARKERS[number // 6 % len(MARKERS)], words(point.label)
         axes.errorbar(point.size, point.score, yerr=point.spread, fmt=marker, color=color, capsize=3, label=label)
+    low, high = (end(p.score + side * (p.spread or 0) for p in points) for end, side in ((min, -1), (max, 1)))
+    reach = 2 * (high - low) or math.inf
     for number, (name, value) in enumerate(baselines.items()):
         style = ("--", ":", "-.")[number % 3]
-        axes.axhline(value, color=PALETTE[7], linestyle=style, linewidth=1.0, label=words(name), zorder=0)
+        line = {"color": PALETTE[7], "linestyle": style, "linewidth": 1.0}
+        if low - reach <= value <= high + reach:
+            axes.axhline(value, label=words(name), zorder=0, **line)
+        else:  # An empty line has an entry in the legend only.
+            axes.plot([], [], label=f"{words(name)}: {value:.4g}, outside", **line)
     wide = max(point.size for point in points) >= WIDE * min(point.size for point in points)
     axes.set_xscale("log" if wide else "linear")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
