@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from textwrap import fill
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -51,7 +51,7 @@ def draw_pareto(
     reach = 2 * (high - low) or math.inf
     for number, (name, value) in enumerate(baselines.items()):
         style = ("--", ":", "-.")[number % 3]
-        line = {"color": PALETTE[7], "linestyle": style, "linewidth": 1.0}
+        line: dict[str, Any] = {"color": PALETTE[7], "linestyle": style, "linewidth": 1.0}
         if low - reach <= value <= high + reach:
             axes.axhline(value, label=words(name), zorder=0, **line)
         else:  # An empty line has an entry in the legend only.
