@@ -81,7 +81,7 @@ class Phase:
 
     @property
     def rates(self) -> dict[str, float]:
-        """Units per second, by system."""
+        """Units per second, by system: the amount / the median seconds."""
         return {name: self.amount / timing.median for name, timing in self.timings.items()}
 
     @property
@@ -349,8 +349,9 @@ def _decoding(ours: Ours, data: ParallelData, amount: Amount, *, exact: bool) ->
     """Yield phases of greedy search and of beam 5 for each batch size.
 
     The unit of each is sentences. Batch sizes ascend. Sentences of the test split (without one, of the validation
-    split) are sorted by length, and evenly spaced batches of them are taken. Limits of length are those of the search.
-    If ``exact``, each sentence gets as many tokens as the longest reference of its batch.
+    split) are sorted by length, longest first, and evenly spaced batches of them are taken. Together they have about
+    ``amount.sentences`` sentences, or ``amount.single`` for batches of 1. Limits of length are those of the search. If
+    ``exact``, each sentence gets as many tokens as the longest reference of its batch.
     """
     pairs = list(read_parallel(*(data.files.get("test") or data.files["dev"])))
     sources = data.vocabulary.source.encode_all([source for source, _ in pairs])

@@ -216,7 +216,7 @@ def measured(
 
     Memory is the peak above that before loading. Times are CPU time if torch has one thread: medians of ``ROUNDS``
     rounds over sampled items, in which the format and the reference take turns. The score is the first of the
-    evaluation.
+    evaluation, made with batch 32 while memory is measured.
 
     Args:
         directory: Directory of the run.

@@ -116,7 +116,8 @@ class Ours(Model):
     def decoder(self, batch: int, beam: int) -> IncrementalTransformer:
         """Return the network prepared for decoding, for a batch and beam size.
 
-        Built once for each way to apply the weights, with the weights of that moment.
+        Built once for each way to apply the weights, with the weights of that moment. It uses measured kernels if the
+        search's ``kernels`` are "measured".
         """
         parts = self.parts(batch, beam)
         if parts not in self.decoders:

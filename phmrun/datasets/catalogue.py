@@ -153,7 +153,7 @@ class Catalogue:
         Files without an entry that has tasks and a format are something else, and left out.
 
         Raises:
-            PhmrunError: An entry is invalid, or its name is one of phmrun's or of a plug-in.
+            PhmrunError: An entry is invalid, or its name occurs twice or is one of phmrun's or of a plug-in.
         """
         datasets: dict[str, Dataset] = {}
         for path in sorted(Path("datasets").glob("*.yaml")):
@@ -206,7 +206,8 @@ def is_safe(path: str) -> bool:
 def _dataset(name: str, entry: Any) -> Dataset:
     """Build a dataset from an entry of the catalogue.
 
-    Archives need an address unless the entry has ``by_hand``. Sizes are whole numbers from 0.
+    Its name must be a relative path. Archives are stored as ``.archives/NAME``, and need an address unless the entry
+    has ``by_hand``. Sizes are whole numbers from 0. Files without addresses or parts use the entry's mirrors.
 
     Raises:
         PhmrunError: The entry lacks a key, or has an unknown one, an unknown format, or an invalid value.

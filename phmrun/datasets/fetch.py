@@ -164,7 +164,7 @@ def build_split(dataset: Dataset, split: str, archives: dict[str, Path], folder:
         Number of pairs left out because a side is empty or unreadable.
 
     Raises:
-        PhmrunError: (exit 3) An archive is damaged, or holds fewer pairs than published.
+        PhmrunError: (exit 3) An archive is damaged, or holds fewer pairs of parallel text than published.
     """
     aligned = dataset.format == "parallel"
     label = f"assembling {dataset.name} {split}"
@@ -327,7 +327,7 @@ class ResumingDownload:
                 return
 
     def _transfer(self, url: str) -> None:
-        """Send one request, and append to ``part`` if the server continues it.
+        """Send one request, and append to ``part`` if the server continues it with the range asked for.
 
         Otherwise ``part`` is written from the start. It is removed if the server says that it is too long, or sends
         more than the limit.

@@ -159,7 +159,10 @@ def _recognise(dataset: Dataset, path: Path, plan: _Plan) -> None:
 
 
 def _tables(dataset: Dataset) -> dict[str, tuple[str, str]]:
-    """Return (archive, member) by file name of tables divided by a column."""
+    """Return tables of several splits: (archive, member) by file name.
+
+    A column of such a table names each row's split.
+    """
     parts = [part for file in dataset.files for part in file.parts if part.rows and part.member]
     return {PurePosixPath(str(part.member)).name: (part.archive, str(part.member)) for part in parts}
 
@@ -211,7 +214,8 @@ def _staged(dataset: Dataset, plan: _Plan, stage: Path) -> _Staged:
     """Copy, extract and assemble all planned files below ``stage``.
 
     An assembled split is made only if the plan has all of its archives. Tables are packed into zip archives, which are
-    added to the plan in place.
+    added to the plan in place. Single files of the plan are copied last, and replace extracted ones. The result has the
+    staged files, and the pairs left out by split.
 
     Raises:
         PhmrunError: (exit 3) An archive has a wrong checksum, a file is damaged, or the files make no split.
@@ -328,8 +332,8 @@ def _checked(dataset: Dataset, staged: _Staged, force: bool) -> dict[str, dict[s
 def _placed(dataset: Dataset, staged: _Staged, force: bool) -> list[Path]:
     """Move the staged files into place.
 
-    Return the paths of those that are new. Files with the same content stay. Missing checksums and pairs left out are
-    recorded beside the data.
+    Return the paths of those that are new. Files with the same content stay. A file that is replaced under another
+    ending is removed. Missing checksums and pairs left out are recorded beside the data.
 
     Raises:
         PhmrunError: (exit 3) Another file exists, and ``force`` is not set; nothing is moved.

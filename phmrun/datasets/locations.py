@@ -186,7 +186,8 @@ def _origin(remote: Remote) -> str:
 def inspect(dataset: Dataset) -> list[Presence]:
     """Return the state of every file of a dataset.
 
-    All present files are read, to compute checksums.
+    They are in the catalogue's order; a missing file has the path where it would be. Present files are read, to compute
+    checksums.
     """
     folder = dataset_dir(dataset)
     record = recorded_checksums(dataset)

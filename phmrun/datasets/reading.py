@@ -150,7 +150,9 @@ def verify_sizes(name: str, cache: Path) -> None:
 
 
 def _required_checksum(dataset: Dataset, file: Remote) -> str:
-    """Return the checksum of a present file's content.
+    """Return the checksum of a present file's content after a check.
+
+    If neither catalogue nor record has one, any content passes.
 
     Raises:
         PhmrunError: (exit 3) It is neither the catalogue's nor the one recorded at the first download.

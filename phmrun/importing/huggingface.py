@@ -78,8 +78,8 @@ def load_weights(checkpoint: Checkpoint, imported: Imported, network: Transforme
 def _t5(checkpoint: Checkpoint) -> Imported:
     """Translate a T5 checkpoint's config and SentencePiece model into phmrun settings.
 
-    Pieces beyond the SentencePiece model's are named ``<extra N>``. Layers are pre-norm with RMS and relative
-    positions. Both sides share one vocabulary; languages are unknown.
+    Pieces beyond the SentencePiece model's are named ``<extra N>``. Pieces beyond ``vocab_size`` are dropped. Layers
+    are pre-norm with RMS and relative positions. Both sides share one vocabulary; languages are unknown.
 
     Raises:
         PhmrunError: (exit 3) A setting is not supported, or the vocabulary is damaged.
@@ -117,8 +117,9 @@ def _t5(checkpoint: Checkpoint) -> Imported:
 def _marian(checkpoint: Checkpoint) -> Imported:
     """Translate a Marian checkpoint's config and vocabulary files into phmrun settings.
 
-    Layers are post-norm with sinusoidal positions. Both sides' vocabularies have the ids of ``vocab.json`` and their
-    own SentencePiece models.
+    Layers are post-norm with sinusoidal positions. Sizes, activation and dropout are the config's; encoder and decoder
+    must have the same heads and inner width. Both sides' vocabularies have the pieces of ``vocab.json`` and their own
+    SentencePiece models. Languages come from ``tokenizer_config.json``.
 
     Raises:
         PhmrunError: (exit 3) A setting is not supported, or the vocabulary is damaged.

@@ -87,8 +87,9 @@ def verify(run: Run, directory: Path, text: Path) -> Verification:
 def _their_outputs(directory: Path, sources: Sequence[list[int]], beam: int, alpha: float) -> list[list[int]]:
     """Return the outputs of transformers' search as phmrun's tokens, by source.
 
-    The checkpoint is read from ``directory`` again. The search stops after 512 tokens. End token and padding are left
-    out; an empty source has an empty output.
+    The checkpoint is read from ``directory`` again. Sentences are searched in batches of 16, longest first, by beam
+    search without sampling, with at most 512 tokens. End token and padding are left out; an empty source has an empty
+    output.
 
     Raises:
         PhmrunError: The package transformers is missing.
@@ -129,7 +130,7 @@ def _their_outputs(directory: Path, sources: Sequence[list[int]], beam: int, alp
 def _score(trained: TrainedModel, source: Sequence[int], output: Sequence[int], alpha: float) -> float:
     """Return the ranking score of an output: log-probability / length^alpha.
 
-    Both include the end token.
+    Both include the end token. The log-probability is that of the run's network, which is set to eval mode.
     """
     network = cast(Transformer, trained.module.network).eval()
     target = torch.tensor([[BOS, *output]])

@@ -146,7 +146,8 @@ def build_network(name: str, arguments: Mapping[str, Any], *, where: str | None 
 def row_config(table: PaperTable, row: PaperRow, name: str, overrides: Mapping[str, Any] | None = None) -> Experiment:
     """Return the configuration of a row of a task's table.
 
-    Layers of settings: the table's, the row's, ``overrides``. Arguments are those of :func:`build_counts`.
+    Layers of settings: the table's, the row's, ``overrides``. Arguments are those of :func:`build_counts`. A later
+    layer replaces values of an earlier one.
 
     Raises:
         PhmrunError: (exit 2) The task is unknown, or a setting is invalid.
@@ -275,8 +276,9 @@ def _of(verdict: Verdict, fitted: bool) -> Verdict:
 def _retraced(networks: _Networks, row: PaperRow, heading: str, printed: Printed, match: Match) -> tuple[Verdict, str]:
     """Return verdict and source of a count that is not equal by itself.
 
-    It may be derived from other printed counts, repeat another cell, or be cut instead of rounded. Otherwise the
-    verdict is DIFFERS with an empty source.
+    If the printed cells that the column ``follows`` add up to it: ROUNDED if these are all their networks' counts, else
+    DIFFERS. If it repeats a cell with the same number and count: that cell's verdict, ROUNDED instead of FOLLOWS. If it
+    is cut: ROUNDED. Otherwise the verdict is DIFFERS with an empty source.
     """
     parts = {
         name.removeprefix("-"): -1 if name.startswith("-") else 1 for name in networks.table.columns[heading].follows

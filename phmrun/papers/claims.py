@@ -253,10 +253,10 @@ def outcome_of(
 
 
 def printed_difference(table: PaperTable, claim: Claim) -> float | None:
-    """Return the printed difference of the two cells.
+    """Return the printed difference of the two cells, the claim's minus the other.
 
-    For a size, it is their ratio. Of cells with several numbers, the first counts. ``None`` if either cell is not
-    printed.
+    It is rounded to 6 decimals. For a size, it is their ratio. Of cells with several numbers, the first counts.
+    ``None`` if either cell is not printed.
     """
     try:
         unit = table.columns[claim.column].unit

@@ -115,7 +115,7 @@ class Sentence:
 def sentence_of(forms: Sequence[str]) -> Sentence:
     """Build a sentence of words without tags or tree.
 
-    No word may contain a tab or a line end.
+    No word may contain a tab or a line end. All other columns are "_"; a blank line follows the words.
     """
     rest = "\t".join([EMPTY] * (len(COLUMNS) - 2))
     lines = [f"{number}\t{form}\t{rest}\n" for number, form in enumerate(forms, 1)]
@@ -251,7 +251,7 @@ def _sentence(block: list[str], first: int, name: str, trees: bool) -> Sentence:
     """Parse a block whose first line has the number ``first`` in the file.
 
     Comments before the first word are kept; trees are read and checked if ``trees``. Multi-word tokens and empty nodes
-    are checked, but are no words. Empty lines are ignored.
+    are checked, but are no words. Empty lines are ignored. A comment after the first word is an error.
 
     Raises:
         PhmrunError: (exit 3) A line is malformed, or there is no word.
@@ -295,7 +295,7 @@ class _Numbering:
     def is_word(self, number: str, where: str) -> bool:
         """True if the next id is that of a word.
 
-        ``False`` for a multi-word token or empty node.
+        ``False`` for a multi-word token or empty node. The id is counted, so the next call expects the one after it.
 
         Raises:
             PhmrunError: (exit 3) The id cannot follow the previous ones.
@@ -331,7 +331,8 @@ class _Numbering:
 def _tree(words: Sequence[Sequence[str]], where: Sequence[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Return the heads and labels of words after checks.
 
-    ``where`` is each word's place in the file.
+    ``where`` is each word's place in the file. A head is a number from 0 to the number of words. An empty head or
+    label, or "_", is missing.
 
     Raises:
         PhmrunError: (exit 3) A head or label is missing or invalid, or the heads are no tree with one root.

@@ -58,8 +58,8 @@ def held_out(files: Sides, share: float, cache: Path, *, running: bool = False) 
 def without_empty(files: tuple[Path, Path], cache: Path) -> tuple[Path, Path]:
     """Return copies of aligned files without half-empty pairs.
 
-    They are in the cache. A pair is left out if either side is empty. Without such pairs, the files themselves. A note
-    on stderr says how many are left out.
+    They are in the cache. A pair is left out if either side is empty or white space. Without such pairs, the files
+    themselves. A note on stderr says how many are left out.
 
     Raises:
         PhmrunError: (exit 3) A file is missing or malformed.

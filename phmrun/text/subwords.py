@@ -68,6 +68,8 @@ class SubwordVocabulary(Vocabulary):
     def of(cls, content: bytes, description: Mapping[str, Any]) -> Self:
         """Build the vocabulary from a SentencePiece model.
 
+        A model with a piece that is no valid text counts as damaged.
+
         Raises:
             ValueError: The model is damaged.
             LookupError: The description lacks a key.

@@ -87,7 +87,7 @@ class LSTMLanguageModel(nn.Module):
         """Return the first LSTM's inputs, ``[…, width]``.
 
         In training, each word of the vocabulary is dropped as a whole with probability ``word_dropout``; others are
-        scaled up.
+        scaled up by 1 / (1 - ``word_dropout``).
         """
         vectors: Tensor = self.embedding(tokens) if self.define is None else self.define(tokens)
         if self.training and self.word_dropout:

@@ -154,9 +154,9 @@ class LanguageModelPredictor:
 
         Scores: "perplexity", that of the known words alone ("perplexity-known", if there are known and unknown ones),
         "bits_per_byte", "perplexity-of-unigram"; "perplexity-of-5-gram" if the training text is available with the same
-        vocabulary; "bits_per_character" if configured. All except the first count unknown words as one word. The
-        predictions are the surprisals of a line's words in bits, one line each. The seconds are those of the network
-        alone.
+        vocabulary; "bits_per_character" if configured. All except "perplexity-known" include the unknown words, as one
+        word. The predictions are the surprisals of a line's words in bits, one line each. The seconds are those of the
+        network alone.
         """
         tally = Tally(text_lines(data.files[split], "reading"))
         ids, unknown = self.vocabulary.ids, self.vocabulary.unknown
@@ -184,7 +184,8 @@ class LanguageModelPredictor:
     def surprisal(self, tokens: NDArray[np.integer]) -> NDArray[np.float64]:
         """Return -log p of every word, in nats, ``[tokens] -> [tokens]``.
 
-        An end of line precedes the first. Words depend on those before them in the same part (``scoring.streams``).
+        An end of line precedes the first. ``scoring.batch`` parts are read at a time. Words depend on those before them
+        in the same part (``scoring.streams``).
         """
         nats = np.zeros(len(tokens), dtype=np.float64)
         count = len(parts(len(tokens), self.scoring.streams))

@@ -171,7 +171,8 @@ class TransformerXL(nn.Module):
         """Read ``tokens [batch, length]`` after ``state``; ``None``: at the beginning.
 
         The state is each layer's last inputs, ``[batch, memory, width]``, fewer at the beginning of a text. Word
-        vectors are multiplied by √width.
+        vectors are multiplied by √width. Attention reaches the state and earlier words, within ``clamp_len`` and
+        ``same_length``. The returned state is detached.
         """
         words = self.embedding(tokens) if self.define is None else self.define(tokens)
         hidden = self._drop(words * math.sqrt(self.width))

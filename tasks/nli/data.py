@@ -155,7 +155,10 @@ def _reduced(config: NLIExperiment) -> ClassificationCorpus:
 
 
 def _parts(readers: Mapping[str, Reader]) -> Iterator[Item | LeftOut]:
-    """Yield the items of several readers, each with the name of its reader as part."""
+    """Yield the items of several readers, each with the name of its reader as part.
+
+    Pairs left out are yielded unchanged.
+    """
     for part, reader in readers.items():
         for item in reader():
             yield item._replace(part=part) if isinstance(item, Item) else item

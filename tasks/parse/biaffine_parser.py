@@ -129,7 +129,8 @@ class BiaffineParser(nn.Module):
         """Initialize parameters as released, in place.
 
         To 0: biaffine weights, tags, the characters' map and attention, biases of MLPs. Characters are normal with
-        variance 1; MLPs have orthonormal columns. Maps with several factors keep their values.
+        variance 1; dense MLPs have orthonormal columns, the same for dependents and heads. Maps and tables with several
+        factors keep their values.
         """
         at_zero: list[nn.Module] = [self.tags, self.letter_map, *self.arc_classifier.maps, *self.label_classifier.maps]
         at_zero += [self.letter_attention] if self.letter_attention is not None else []

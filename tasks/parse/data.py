@@ -193,7 +193,7 @@ class TreebankData(BucketedData[TreebankVocabulary]):
 
     @cached_property
     def vocabulary(self) -> TreebankVocabulary:
-        """Vocabulary of the training trees."""
+        """Vocabulary of the training trees, learned with the configured settings."""
         return learn_vocabulary(
             self.sentences(TRAIN),
             most_words=self.settings.size,

@@ -133,7 +133,8 @@ class ArcsAndLabels(nn.Module):
 def parser_graph(network: BiaffineParser) -> ExportGraph:
     """Return the export graph of a parser.
 
-    It maps words, tags and characters to scores of arcs and labels.
+    It maps words, tags and characters to scores of arcs and labels. The exported network has folded structures and is
+    compared with ``network``. The graph is marked as untraceable, for its LSTMs.
     """
     plain = folded(network)
     sentence, spelling = ("batch", "length"), ("spellings",)
@@ -161,8 +162,9 @@ def parser_graph(network: BiaffineParser) -> ExportGraph:
 def _parsed(network: BiaffineParser, batch: int, length: int, longest: int) -> tuple[Tensor, ...]:
     """Return random inputs of the export graph.
 
-    They are ``batch`` sentences of up to ``length`` positions. Words have up to ``longest`` characters; the six tensors
-    are in the order of the graph's inputs.
+    They are ``batch`` sentences: the first has ``length`` positions, the others about half. Ids are no special ones;
+    the seed is ``length``. Words have up to ``longest`` characters; the six tensors are in the order of the graph's
+    inputs.
     """
     generator = torch.Generator().manual_seed(length)
 

@@ -98,7 +98,7 @@ class TreebankVocabulary:
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        """Load the vocabulary that :meth:`save` wrote.
+        """Load the vocabulary that :meth:`save` or an older version wrote.
 
         Raises:
             PhmrunError: (exit 3) The directory holds no vocabulary, or a damaged one.
@@ -198,7 +198,8 @@ class EncodedTreebank:
     def padded(self, numbers: NDArray[Any]) -> Padded:
         """Return the sentences with these numbers as a batch, in this order.
 
-        They are padded to the longest one. Spellings are those of the batch only, longest first.
+        They are padded to the longest one. Spellings are those of the batch only, each once, longest first. Padding has
+        the root's spelling. Without trees, heads and labels are empty arrays.
         """
         lengths = self.lengths[numbers] + 1
         columns = np.arange(lengths.max())

@@ -49,7 +49,9 @@ def scores_path(config: ScriptExperiment, run: Path) -> Path:
 
 
 def check(config: ScriptExperiment) -> None:
-    """Check that command and configuration fit.
+    """Check that each placeholder has a value, and each setting a placeholder.
+
+    Placeholders of the command and of ``scores`` count. That of a section stands for all of its keys.
 
     Raises:
         PhmrunError: (exit 2) There is no command, a quote is not closed, a placeholder has neither value nor default,

@@ -115,7 +115,7 @@ class Recording:
     def log(self, step: int, **figures: float) -> None:
         """Append a row to the history and the mirror; update the status.
 
-        If the run is done, nothing happens.
+        If the run is done, nothing happens. The row has "step", "time" (seconds of the run) and the figures.
 
         Args:
             step: Optimizer steps so far. Rows of an earlier process from this step on are removed at the first call.
@@ -167,7 +167,8 @@ class Recording:
     def finish(self) -> None:
         """Write the scores, mark the run as done, and close the mirrors.
 
-        Then the card is written, and each mirror of ``logging.mirrors``; a mirror that fails is only logged.
+        Warnings of the scores are logged. Then the card is written, and each mirror of ``logging.mirrors``; a mirror
+        that fails is only logged.
 
         Raises:
             PhmrunError: (exit 4) No score was recorded.

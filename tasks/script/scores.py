@@ -47,6 +47,8 @@ class Scores:
     def add(self, name: str, value: Any, items: Sequence[Any] | None = None, *, signature: str = "script") -> None:
         """Add a score, or replace it.
 
+        Items of a metric that takes none are left out with a warning. Value and items must agree to 1e-6 of the value.
+
         Args:
             name: Split and metric: "test/accuracy".
             value: Number; None: it is computed from the items.
@@ -119,7 +121,8 @@ class Scores:
 def read_scores(path: Path, *, signature: str = "script") -> Scores:
     """Read the scores file of a script.
 
-    A value is a number, or a mapping with "value" and "items"; "parameters" is the number of parameters.
+    A value is a number, or a mapping with "value" and "items"; "parameters" is the number of parameters. Items are a
+    list with at least one entry. Any other key of a mapping is an error, which names the file.
 
     Raises:
         PhmrunError: (exit 4) It is missing, malformed, or has no score.

@@ -94,7 +94,8 @@ def nearest_noun_baseline(nouns: Path, items: Sequence[Item]) -> list[str]:
 def _complete(name: str) -> ClassificationCorpus:
     """Return a published dataset.
 
-    Test items belong to the parts that list them by attractors.
+    It has train, dev, test, and all further splits on this machine, which list items by attractors. A test item in one
+    of these has its part, else its own.
 
     Raises:
         PhmrunError: (exit 3) The dataset is not on this machine.

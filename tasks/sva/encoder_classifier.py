@@ -57,7 +57,8 @@ class EncoderClassifier(nn.Module):
     def forward(self, sentences: Sentences) -> Tensor:
         """Return the logits of the classes, ``[batch, classes]``.
 
-        In training, whole words and other units are dropped.
+        Words times √width plus positions go through the encoder, are pooled over each sentence, and are classified. In
+        training, whole words and other units are dropped.
         """
         tokens = sentences.tokens
         words = self.embedding(tokens) * math.sqrt(self.width)

@@ -34,7 +34,8 @@ def build_module(config: AgreementExperiment, words: int, classes: int) -> Class
 def build_lstm(config: AgreementExperiment, words: int, classes: int) -> LSTMClassifier:
     """Build the LSTM of an experiment.
 
-    Its hidden width is the embedding width, and it has no MLP.
+    Its hidden width is the embedding width, and it has no MLP. Other options have the values of the ``model`` section,
+    if it has them.
 
     Raises:
         PhmrunError: (exit 2) Sizes and structures do not match.

@@ -153,7 +153,7 @@ class SentenceClassifier:
         """Return the probabilities of all labels for items, in their order.
 
         An item is the sequence of its sentences; at least one item is required. Items are batched by length, longest
-        first.
+        first. The result also has the best labels, and the number of tokens with an end token a sentence.
         """
         sides = [
             [np.array(self.vocabulary.encode(text), dtype=np.int64) for text in side]

@@ -81,7 +81,8 @@ def open_vectors(path: Path, cache: Path) -> WordVectors:
 def _convert(path: Path, directory: Path) -> dict[str, int]:
     """Convert the text file to ``words.txt`` and ``vectors.bin`` in ``directory``.
 
-    A first line of two whole numbers is a header and skipped. The first vector decides the width.
+    A first line of two whole numbers is a header and skipped. The first vector decides the width. Words are one a line,
+    vectors 4-byte floats in the same order; repeated words are kept. Progress is shown.
 
     Returns:
         ``words``, the number of words, and ``width``.

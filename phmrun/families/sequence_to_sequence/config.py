@@ -72,7 +72,8 @@ class ParallelDataConfig(DataConfig):
         """Check that languages differ, and that files and ``name`` agree.
 
         Raises:
-            ValueError: They do not, both files and prefix are set, or a file is missing.
+            ValueError: They do not: files or a prefix are set for another ``name``. Or with "files", both files and
+                prefix are set, a training or validation file is missing, or the test set has one side only.
         """
         named = [key for key in _FILES if getattr(self, key) is not None]
         if self.source == self.target:

@@ -163,7 +163,7 @@ class ParallelData(BucketedData[Vocabularies]):
         return ParallelBatches(self.prepared.stores[split])
 
     def lengths(self, split: str) -> tuple[ArrayLike, ArrayLike]:
-        """Return the tokens of each pair, ``[pairs]``, of source and target."""
+        """Return the tokens of each pair, ``[pairs]``, of source and target, without end tokens."""
         store = self.prepared.stores[split]
         return store.source.lengths, store.target.lengths
 

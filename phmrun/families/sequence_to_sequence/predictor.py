@@ -153,7 +153,8 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each line, best first.
 
-        A blank line has the empty hypothesis.
+        There are ``nbest`` of each line; a blank line has the empty hypothesis. CTranslate2 searches by itself and
+        ignores ``kernels``.
 
         Args:
             lines: Source sentences.
