@@ -154,9 +154,10 @@ def plan(
     remembered: OptionsOf = cache(options_of)  # options_of reads package metadata at each call
     cells: list[Cell] = []
     fitting: list[bool | None] = []
-    names: dict[str, None] = {}
+    values: dict[str, dict[str, None]] = {}
     for cell in _at_horizons(sweep, remembered):
-        names |= dict.fromkeys((*cell.at, SEED))
+        for key, value in cell.at.items():
+            values.setdefault(key, {})[label_of(value)] = None
         if any(fits(cell.at, cell.config, pattern) for pattern in left_out):
             continue
         if baseline:
@@ -164,7 +165,9 @@ def plan(
             fitting.append(cell.baseline)
         if fits(cell.at, cell.config, wanted):
             cells += _with_seeds(cell, kept_seeds, inspect)
-    hint = f"A key is one of the sweep ({', '.join(names)}) or a dotted one of the configuration."
+    asked = [key for key in {**wanted, **baseline} if key in values]
+    hint = f"A key is one of the sweep ({', '.join([*values, SEED])}) or a dotted one of the configuration."
+    hint += "".join(f" Values of {key}: {', '.join(values[key])}." for key in asked)
     if len(set(fitting)) == 1:
         what = f"{_listed(baseline)} fits {'every' if all(fitting) else 'no'} cell of the sweep"
         raise PhmrunError(what, where=sweep.source.at("baseline"), hint=hint)
@@ -499,5 +502,5 @@ def _is(there: Any, wanted: Any) -> bool:
     elif isinstance(there, Section):
         there = getattr(there, "name", object())  # equal to nothing
     if isinstance(there, Mapping) and "structure" in there and not isinstance(wanted, Mapping):
-        return str(wanted) in (there["structure"], layer_label(there))
+        return str(wanted) in (there["structure"], layer_label(there, words=True))
     return bool(there == wanted) or str(there) == str(wanted)

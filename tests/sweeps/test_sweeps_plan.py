@@ -166,6 +166,17 @@ def test_only_what_is_asked_for(planned):
         planned({"task": "toy", "exclude": [{"task": "toy"}]})
 
 
+def test_a_row_is_selected_by_the_label_that_is_shown(planned):
+    rows = [{"structure": "phm", "n": 2}, {"structure": "phm", "n": 2, "freeze": "a"}]
+    sweep = {"task": "toy", "grid": {"layer": rows}}
+    assert [cell.label for cell in planned(sweep, only={"layer": ["phm n=2 freeze=a"]}).cells] == [
+        "layer phm n=2 freeze=a · seed 1"
+    ]
+    assert [cell.label for cell in planned(sweep, only={"layer": ["phm n=2"]}).cells] == ["layer phm n=2 · seed 1"]
+    with pytest.raises(PhmrunError, match="Values of layer: phm n=2, phm n=2 freeze=a"):
+        planned(sweep, only={"layer": ["phm n=3"]})
+
+
 def test_an_experiment_is_looked_at_once_for_all_seeds(written):
     seen = []
 
