@@ -142,10 +142,11 @@ def serve_all(
     reference: Run | None = None,
     decode: bool = True,
 ) -> list[Served]:
-    """Export a run in several formats, and measure each in a new process.
+    """Export a run in several formats; measure each in a new process.
 
     Files are written into the run's ``exports`` folder. A program that no search of phmrun calls is written, but not
-    measured: those of torch.export, and ONNX files of tasks and networks without search graphs.
+    measured: those of torch.export, and ONNX files of tasks and networks without search graphs. Each process has one
+    thread. Results are in the order of ``formats``.
 
     Args:
         run: The run.

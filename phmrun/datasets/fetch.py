@@ -138,14 +138,19 @@ def _bring(dataset: Dataset, split: str, wanted: Sequence[File], pause: float) -
 
 
 def _unrecorded(dataset: Dataset, splits: Sequence[str]) -> list[File]:
-    """Return the present files of these splits whose checksum neither the catalogue nor the record has."""
+    """Return the present files of these splits without any known checksum.
+
+    Neither the catalogue nor the record has it.
+    """
     record = recorded_checksums(dataset)
     files = {file.path: file for split in splits for file in dataset.splits[split]}
     return [file for file in files.values() if file.sha256 is None and file.path not in record and find(dataset, file)]
 
 
 def _record(dataset: Dataset, file: File) -> None:
-    """Record the checksum of a present file in the dataset's ``.checksums.json``, and print a note.
+    """Record a present file's checksum, and print a note.
+
+    It is written to the dataset's ``.checksums.json``.
 
     Raises:
         PhmrunError: (exit 3) The file is stored with ``.gz``, and its compressed data are damaged.
@@ -327,10 +332,10 @@ class ResumingDownload:
                 return
 
     def _transfer(self, url: str) -> None:
-        """Send one request, and append to ``part`` if the server continues it with the range asked for.
+        """Send one request, and append its data to ``part``.
 
-        Otherwise ``part`` is written from the start. It is removed if the server says that it is too long, or sends
-        more than the limit.
+        If the server does not continue with the range asked for, ``part`` is written from the start. It is removed if
+        the server says that it is too long, or sends more than the limit.
 
         Raises:
             requests.RequestException: The server refuses, or sends more than the limit.

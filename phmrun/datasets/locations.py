@@ -157,8 +157,8 @@ def by_hand(dataset: Dataset, wanted: Sequence[File] | None = None) -> str:
     """Return instructions for a machine without a network.
 
     They are the dataset's own, the archives to download for ``phmrun data import``, and the single files with their
-    folder. Each has its size and first address. Archives without an address are left out if the dataset has its own
-    instructions. ``wanted`` of None means all files.
+    folder. Each has its size and first address. Archives are left out if the dataset has its own instructions and none
+    of these archives has an address. ``wanted`` of None means all files.
     """
     files = dataset.files if wanted is None else wanted
     lines = [dataset.by_hand.strip()] if dataset.by_hand else []
@@ -242,8 +242,8 @@ def checksums(name: str, splits: Sequence[str] | None = None) -> dict[str, str]:
     from the file.
 
     Raises:
-        PhmrunError: The dataset or split does not exist (exit 2), or a file without a checksum in the catalogue is
-            missing (exit 3).
+        PhmrunError: The dataset or split does not exist (exit 2), or a file is missing from a split whose files do not
+            all have a checksum in the catalogue (exit 3).
     """
     dataset = CATALOGUE.get(name)
     chosen = wanted_splits(dataset, splits)

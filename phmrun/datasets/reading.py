@@ -118,7 +118,7 @@ def require_published(name: str, split: str, counts: Sizes) -> None:
 
 
 def verify_sizes(name: str, cache: Path) -> None:
-    """Check once that every present split of a dataset has its checksums and the published size.
+    """Check once the checksums and sizes of a dataset's present splits.
 
     Run ids name a dataset by the catalogue's checksums, so that other content must not pass. Data outside the catalogue
     pass, and generated ones. Passed splits are recorded below ``cache`` with their checksums. They are read again only

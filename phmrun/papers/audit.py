@@ -80,7 +80,7 @@ def build_counts(table: PaperTable, row: PaperRow, name: str, overrides: Mapping
     """Return the parameter counts of a row's network, as :func:`~phmrun.engine.counting.count_network`.
 
     The row's configuration is counted if the table has a task and the row names no network; else the network that row
-    or table names. Nothing is allocated.
+    or table names. A row's own network does not take the table's base settings. Nothing is allocated.
 
     Args:
         table: The table.

@@ -81,7 +81,8 @@ def compress(
     """Approximate a table by sums of codewords.
 
     Codewords and codes alternate for ``rounds``: least squares, then in each codebook the codeword nearest to the rest
-    that the others leave. Codewords are fitted once more at the end.
+    that the others leave. Codewords are fitted once more at the end. The first codewords are random rows, minus what
+    the codebooks before explain.
 
     Args:
         table: Vectors ``[words, width]``; unchanged.
@@ -150,7 +151,8 @@ def learn_codes(
     """Approximate a table, with codes learned by gradient descent.
 
     Runs on the CPU and shows progress. The global random state is unchanged. A step has :data:`BATCH` random words. In
-    training the table is scaled to a mean square of 1; the codewords are scaled back.
+    training the table is scaled to a mean square of 1; the codewords are scaled back. A word's code is at last the
+    strongest codeword of each codebook, without noise.
 
     Args:
         table: Vectors ``[words, width]``; unchanged.

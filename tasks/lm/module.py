@@ -220,9 +220,9 @@ class NextWordAndState(nn.Module):
 def language_model_graph(network: LSTMLanguageModel | TransformerXL) -> ExportGraph:
     """Return the export graph: words to log-probabilities of the next words.
 
-    A Transformer-XL reads a whole text. An LSTM reads a single word and a state, since its graph over a text would grow
-    with the text. Its state before the first word is zero. The network is folded in a copy. Examples are random with
-    seed 1.
+    A Transformer-XL reads a whole text, with a memory as long as the longest one. An LSTM reads a single word and a
+    state, since its graph over a text would grow with the text. Its state before the first word is zero. The network is
+    folded in a copy. Examples are random with seed 1.
     """
     plain = folded(network)
     plain.embedding = table_of(plain.embedding)  # type: ignore[assignment]

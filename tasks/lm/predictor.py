@@ -307,7 +307,8 @@ class LanguageModelPredictor:
         """Yield the continuations of each line, with the line itself in front.
 
         The random numbers of line k have the seed ``prompting.seed`` + k. The continuations of a line are separated by
-        newlines; the answer's "prediction" is a text, or a list of several.
+        newlines; the answer's "prediction" is a text, or a list of several. Unknown words of the line appear as the
+        unknown word.
         """
         for number, line in enumerate(lines):
             generator = torch.Generator().manual_seed(self.prompting.seed + number)

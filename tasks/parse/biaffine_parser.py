@@ -168,6 +168,8 @@ class BiaffineParser(nn.Module):
     ) -> ParserScores:
         """Return the scores of all arcs, and the inputs of the label classifier.
 
+        Words, tags and characters go through the LSTM, then through four MLPs with leaky ReLU (slope 0.1) and dropout.
+
         Args:
             words: Ids ``[batch, length]``, the root first.
             tags: Ids ``[batch, length]``.
@@ -246,7 +248,8 @@ class BiaffineParser(nn.Module):
         """Return the inputs of the LSTM, ``[batch, length, word_width + tag_width]``.
 
         In training, words are replaced by the unknown word, and words or tags dropped. If one of the two vectors is
-        dropped, the other is doubled. A word with an unknown tag is read like one whose tag vector is dropped.
+        dropped, the other is doubled; if both are, the input is 0. A word with an unknown tag is read like one whose
+        tag vector is dropped.
         """
         has_tag = (tags != UNK).to(spelt.dtype)
         kept = torch.stack([torch.ones_like(has_tag), has_tag])

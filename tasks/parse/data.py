@@ -282,10 +282,10 @@ def build_data(config: ParsingExperiment, cache: Path) -> TreebankData:
 
 
 def _require_memory(sentences: Sequence[Sentence], path: Path) -> None:
-    """Check that the scores of all arcs of the longest sentence fit into memory; ``path`` is for the message.
+    """Check that the longest sentence's scores of arcs fit into memory.
 
     They take 12 bytes for each pair of words and root. Training could succeed otherwise, and the evaluation at its end
-    fail. Nothing is done if the memory is unknown.
+    fail. Nothing is done if the memory is unknown. ``path`` is for the message.
 
     Raises:
         PhmrunError: (exit 3) They do not fit.

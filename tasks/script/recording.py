@@ -298,14 +298,15 @@ def record(
     runs_dir: str | os.PathLike[str] = "runs",
     restart: bool = False,
 ) -> Iterator[Recording]:
-    """Record a block of Python as a run: settings, environment, log, and the scores that it sets.
+    """Record a block of Python as a run.
 
         with phmrun.record("vit-digits", settings={"lr": 0.001}, seed=1) as run:
             run.score("test/accuracy", 97.1)
 
     The run is done if the block ends without an error. An exception makes it failed, Ctrl-C interrupted; the same call
     continues it, with the files that the block has left in ``run.directory``. For a run that was done before,
-    ``run.done`` is true; the block is executed, and its scores must equal those on record.
+    ``run.done`` is true; the block is executed, and its scores must equal those on record. Settings, environment, log
+    and the scores that the block sets are written.
 
     Args:
         name: Name of the experiment.

@@ -88,6 +88,8 @@ def prepare_items(
 ) -> Prepared[ClassificationVocabulary, ItemStore]:
     """Learn the vocabulary and encode all splits, or load them from the cache.
 
+    The result's statistics of the vocabulary are size, entries, requested and labels.
+
     Args:
         readers: Readers by split, including "train".
         sources: Files that are read; their contents identify the result.

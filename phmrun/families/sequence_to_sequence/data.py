@@ -279,10 +279,11 @@ def own_files(data: ParallelDataConfig) -> Files:
 
 
 def _file(data: ParallelDataConfig, split: str, side: str, language: str) -> Path | None:
-    """Return the file of a side of a split: by the prefix if there is one, else by name.
+    """Return the file of one side of a split, or None.
 
-    None without a name and prefix, or if a prefix has no file for an optional split. The test set is optional, and the
-    validation set with ``hold_out``. With a prefix, files may end in ``.gz``.
+    It is found by the prefix if there is one, else by name. None without a name and prefix, or if a prefix has no file
+    for an optional split. The test set is optional, and the validation set with ``hold_out``. With a prefix, files may
+    end in ``.gz``.
 
     Raises:
         PhmrunError: (exit 3) Another required or named file does not exist.
