@@ -67,7 +67,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         fits a float.
 
         Raises:
-            yaml.MarkedYAMLError: It does not fit, or a number is longer than :data:`MOST_DIGITS`.
+            yaml.MarkedYAMLError: It does not fit, or a number is longer than 100 characters.
         """
         text: str = self.construct_scalar(node)
         if node.tag == f"{_PREFIX}bool":
@@ -113,8 +113,9 @@ def parse_yaml(text: str, name: str) -> Any:
     ``name`` is its name in messages: the file, or a command-line option.
 
     Raises:
-        PhmrunError: (exit 2) The text is not YAML, gives a key twice, is too large, or expands to too much. The place
-            has the line, except for texts that are too large or hold control characters.
+        PhmrunError: (exit 2) The text is not YAML, gives a key twice, or nests more than 50 levels. Or it has more than
+            262,144 characters, or 1,048,576 with its aliases expanded. The place has the line, except for texts that
+            are too large or hold control characters.
     """
     return parse_yaml_lines(text, name)[0]
 
@@ -186,8 +187,7 @@ def _check_nodes(root: yaml.Node) -> None:
 
     Raises:
         yaml.MarkedYAMLError: A key is neither text nor a scalar read as text, or occurs twice; a tag is unknown; a
-        value
-            holds itself, expands to more than :data:`LARGEST_WRITTEN_OUT`, or nests more than :data:`DEEPEST` levels.
+            value holds itself, expands to more than 1,048,576 characters, or nests more than 50 levels.
     """
     sizes: dict[yaml.Node, tuple[int, int]] = {}
     within: set[yaml.Node] = set()
@@ -365,7 +365,7 @@ def to_line(row: Mapping[str, Any]) -> str:
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Flatten nested mappings into one level with dotted names.
 
-    Empty mappings vanish.
+    Names begin with ``prefix``. Lists stay values; empty mappings vanish.
     """
     joined: dict[str, Any] = {}
     for key, value in values.items():

@@ -76,7 +76,7 @@ def markdown(text: str) -> str:
 def fenced(text: str, language: str = "") -> str:
     """Format a text as a code block in Markdown.
 
-    The fence is longer than any in the text.
+    The fence is longer than any in the text. Control characters are escaped, and white space at the end is removed.
     """
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -86,7 +86,7 @@ def fenced(text: str, language: str = "") -> str:
 def latex(text: str) -> str:
     """Escape a text for LaTeX, on one line.
 
-    It cannot end a comment either.
+    Special characters and some symbols become LaTeX's commands. It cannot end a comment either.
     """
     return "".join(_LATEX.get(character, character) for character in one_line(text))
 

@@ -349,7 +349,8 @@ def _requested(
 ) -> tuple[Request, str | None]:
     """Return the request of :func:`train`'s arguments.
 
-    The id of the run to extend follows it, or ``None``.
+    The id of the run to extend follows it, or ``None``. Arguments that are ``None`` are ignored; paths become texts.
+    ``settings`` are applied after them.
 
     Raises:
         PhmrunError: (exit 2) An argument, name or key is unknown, or a value invalid.

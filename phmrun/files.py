@@ -145,7 +145,7 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove all temporary files in a folder.
+    """Remove all temporary files in a folder and below it.
 
     Those of living processes on this machine are kept. A process on another machine that seemed dead, and wakes up,
     then cannot finish its rename.
@@ -173,7 +173,10 @@ def _writer_lives(unfinished: Path) -> bool | None:
 
 
 def _machine() -> str:
-    """Return an identifier of this machine or container: process ids repeat across machines."""
+    """Return eight hexadecimal digits that identify this machine or container.
+
+    Process ids repeat across machines.
+    """
     return hashlib.sha256(f"{socket.gethostname()} {process_space()}".encode()).hexdigest()[:8]
 
 

@@ -21,7 +21,8 @@ INTERVAL = 5.0
 def progress(label: str, total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
     """Show progress on stderr; yield a function ``advance(amount)``.
 
-    On a terminal it is a bar, removed at the end, none if ``total`` is 0; else a line every :data:`INTERVAL` seconds.
+    On a terminal it is a bar, removed at the end, none if ``total`` is 0; else a line every 5 seconds. The bar needs
+    messages to be enabled.
 
     Args:
         label: Name of the work, such as "encoding train".

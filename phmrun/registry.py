@@ -96,7 +96,7 @@ class Registry:
     def get(self, name: str, *, where: str | None = None) -> Any:
         """Import and return the object of a name.
 
-        Later calls return the same object.
+        Later calls return the same object. ``where`` is the place in the error.
 
         Raises:
             PhmrunError: (exit 2) The name is unknown, or two packages announce it.
@@ -184,7 +184,8 @@ def _title_of(value: Any) -> str:
 def _is_at(value: Any, place: str) -> bool:
     """Return True if an object is at an entry point's ``module:name``.
 
-    Only the package is compared for objects of other packages, and for those that are no classes.
+    Only the package is compared for objects of other packages, and for those that are no classes. An object that cannot
+    be called is at no place.
     """
     module, _, name = place.partition(":")
     built = getattr(value, "build", value)  # an embedding is known by the function that builds it
@@ -209,7 +210,10 @@ def foreign_announcements() -> list[list[Announcement]]:
 
 @functools.cache
 def misnamed() -> tuple[Announcement, ...]:
-    """Return the announcements with invalid names; registries ignore them."""
+    """Return the announcements with invalid names; cached.
+
+    Registries ignore them.
+    """
     return tuple(announcement for announcement in all_announcements() if not NAME.fullmatch(announcement.point.name))
 
 
@@ -232,7 +236,7 @@ def _announcements() -> dict[str, dict[str, list[Announcement]]]:
 
 @functools.cache
 def all_announcements() -> tuple[Announcement, ...]:
-    """Return the entry points in phmrun's groups, its own first.
+    """Return the entry points in phmrun's groups, its own first; cached.
 
     In a checkout, phmrun's own are read from ``pyproject.toml``, because the metadata of an editable install may be
     outdated.

@@ -147,8 +147,9 @@ Config = TypeVar("Config", bound=Experiment)
 def with_absolute_paths(config: Config) -> Config:
     """Return a copy whose paths of data and base run are absolute.
 
-    A relative path of data is looked up in the working directory, then in the data directory. It stays unchanged if
-    neither has it. Without changes, the result is ``config`` itself.
+    A relative path of data is looked up in the working directory, then in the data directory; for the user's own files,
+    a text counts as the beginning of paths, too. It stays unchanged if neither has it. That of the base run is resolved
+    in the working directory. Without changes, the result is ``config`` itself.
     """
     data = config.data
     has_user_files = data.name == "files"
@@ -195,7 +196,7 @@ def decoding_section(config: Experiment) -> Section:
 def with_decoding(config: Experiment, overrides: Mapping[str, Any]) -> Experiment:
     """Return a copy with some keys of the decoding section replaced.
 
-    Without overrides, the result is ``config`` itself.
+    The section is validated again. Without overrides, the result is ``config`` itself.
 
     Raises:
         PhmrunError: The task has no such key, or a value is invalid.

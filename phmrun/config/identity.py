@@ -65,7 +65,9 @@ def run_id(config: Experiment, *, fingerprints: Mapping[str, str]) -> str:
 def canonical_identity(config: Experiment, fingerprints: Mapping[str, str]) -> str:
     """Return the canonical JSON that the run id is a checksum of.
 
-    ``fingerprints`` are SHA-256 checksums of files, plug-ins and datasets by name. Versions of 1 are left out.
+    Keys: "version" (of the shared and the task's schema), "task", "values" (those that differ from defaults), and
+    "fingerprints". Versions above 1 are under "layers" and "mathematics", left out if there are none. ``fingerprints``
+    are SHA-256 checksums of files, plug-ins and datasets by name.
     """
     identity: dict[str, Any] = {
         "version": f"{SHARED_VERSION}.{type(config).version}",
@@ -133,7 +135,7 @@ def digits_of(identity: str) -> str:
 def layer_versions(section: Section) -> dict[str, int]:
     """Return the versions of the changed layers in use, by structure name.
 
-    Subsections are included. See :data:`LAYER_VERSIONS`.
+    Subsections are included. A structure that has never changed has no version, and is left out.
     """
     versions: dict[str, int] = {}
     if isinstance(section, LayerConfig) and section.structure in LAYER_VERSIONS:
@@ -209,7 +211,7 @@ def _different(section: Section, default: Section | None, prefix: str, former_na
     """Return the hashed values that differ from ``default``, by dotted key.
 
     If ``default`` is None, compare with the section's own defaults. Options of a layer are compared with the
-    structure's defaults.
+    structure's defaults; one without a default is always in the result. Values are as in JSON.
     """
     kind = type(section)
     values: dict[str, Any] = {}

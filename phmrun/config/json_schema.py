@@ -60,7 +60,8 @@ def _add_foreign_options(schema: type[Experiment], document: dict[str, Any]) -> 
 def _layer(section: dict[str, Any], structures: Mapping[str, Sequence[Option]]) -> dict[str, Any]:
     """Return the schema of a layer: a name, or a mapping with options.
 
-    Names of ``structures`` are listed; other names are valid, too.
+    Names of ``structures`` are listed; other names are valid, too. Options named as a field of the section, which are
+    nested sections, keep its schema.
     """
     names = {"examples": sorted(structures), "anyOf": [{"enum": sorted(structures)}, {"type": "string"}]}
     properties = dict(section["properties"])

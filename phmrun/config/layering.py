@@ -110,9 +110,10 @@ def resolve(
 
 
 def with_network_options(schema: type[E], sources: Iterable[Source]) -> type[E]:
-    """Return a schema whose section ``model`` also has the options of the network that the sources name.
+    """Return a schema whose section ``model`` also has a network's options.
 
-    The schema is unchanged for phmrun's own networks, and for those without :func:`foreign_options`.
+    The network is the one that the last source with ``model.network`` names. The schema is unchanged for phmrun's own
+    networks, and for those without :func:`foreign_options`.
     """
     section: Any = schema.model_fields["model"].annotation
     models = [source.values["model"] for source in sources if isinstance(source.values.get("model"), Mapping)]
@@ -145,7 +146,10 @@ def foreign_options(schema: type[Experiment], name: str | None = None) -> Iterat
 
 @cache
 def _with_options(schema: type[E], section: type[Section], options: type[Section]) -> type[E]:
-    """Return a schema whose section ``model`` has the keys of both sections; the options' defaults take precedence."""
+    """Return a schema whose section ``model`` has the keys of both sections; cached.
+
+    The options' defaults take precedence.
+    """
     both: Any = create_model(options.__name__, __base__=(options, section))
     model = Field(both(), description="Shape of the network.")
     return create_model(schema.__name__, __base__=schema, __module__=schema.__module__, model=(both, model))
@@ -267,7 +271,10 @@ class _Merged:
             self._set_free(f"{key}.{name}", item, source)
 
     def _put(self, key: str, value: Any, label: str) -> None:
-        """Set a key with the label of its source, in place."""
+        """Set a key with the label of its source, in place.
+
+        The key counts as set by the present source.
+        """
         self.values[key] = value
         self.origin[key] = label
         self.put.add(key)
@@ -275,6 +282,8 @@ class _Merged:
 
 def _check_layer(merged: _Merged, name: str, default: LayerConfig, options_of: OptionsOf) -> LayerConfig | None:
     """Return a layer's section with all options, defaults included.
+
+    Sections inside it are checked, too. The option ``freeze`` is left out at its default.
 
     None if its structure is invalid. Each error is added to ``merged.problems``, unless the schema reports it.
 
@@ -334,7 +343,7 @@ def _option_value(key: str, option: Option, value: Any, origin_label: str | None
     """Return a value converted to its option's type.
 
     A value that does not fit is returned unchanged, and a problem is added to ``problems``. Examples are a truth value
-    for a number, and too large an integer. ``origin_label`` is its origin. Options of custom types are not checked.
+    for a number, and an integer above 2³² − 1. ``origin_label`` is its origin. Options of custom types are not checked.
     """
     problem = Problem(key, f"must be a number, not {str(value).lower()}", origin_label)
     if option.annotation not in (int, float) or not isinstance(value, bool):

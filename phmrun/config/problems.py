@@ -82,7 +82,9 @@ _PAPERS_NAMES = {"shapeshifter": "kronecker", "lowrank": "low-rank", "svd": "low
 def advise(scope: str, name: str) -> str:
     """Return advice on a layer's name that papers use and phmrun does not.
 
-    Empty if there is no advice. ``scope`` is the dotted key of the layer's section.
+    An algebra such as "quaternion" gives "use --layer hypercomplex --set layer.algebra=quaternion". Other names are
+    shapeshifter, lowrank, svd and linear. Empty if there is no advice. ``scope`` is the dotted key of the layer's
+    section.
     """
     flag = f"--{scope}" if scope in ("layer", "embedding", "output") else f"--set {scope}.structure"
     sign = " " if flag == f"--{scope}" else "="
@@ -94,6 +96,9 @@ def advise(scope: str, name: str) -> str:
 
 def from_validation(error: ValidationError, schema: type[Section], origin: Mapping[str, str]) -> list[Problem]:
     """Return pydantic's errors as problems, with valid values or ranges.
+
+    Names similar to an invalid one are suggested. The origin of an error is that of its key, else of the key's section,
+    else all those of the keys inside.
 
     Args:
         error: Error of pydantic.

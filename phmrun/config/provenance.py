@@ -64,7 +64,7 @@ def grouped(values: Mapping[str, tuple[Any, str]]) -> list[tuple[str, str]]:
     """Return rows of a provenance and the settings that have it.
 
     Settings are ``key = value``, separated by commas; a section is its key alone. Rows are sorted by kind: said,
-    released, ours, none.
+    released, ours, none; within a kind, by first appearance.
     """
     settings: dict[str, list[str]] = {}
     for key, (value, text) in values.items():

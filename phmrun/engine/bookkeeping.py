@@ -86,8 +86,8 @@ def tell_validation(row: Mapping[str, Any]) -> None:
 def torch_facts(config: Experiment, kernels: Choice) -> dict[str, Any]:
     """Return torch's facts of this process, for JSON.
 
-    Keys: "threads", "accelerators", "arithmetic", "kernels", "kernels_reason", "settings" (hardware section and
-    precision), "flags" (library versions and switches).
+    Keys: "threads", "accelerators", "arithmetic", "kernels", "kernels_reason", "settings" (hardware section without
+    kernels, and precision), "flags" (library versions and switches).
     """
     driver = Path("/sys/module/nvidia/version")
     gpus = {"cuda": torch.version.cuda, "driver": driver.read_text("ascii").strip() if driver.is_file() else None}

@@ -124,7 +124,7 @@ def fit(
     """Train to the last step, or until patience, time limit or a signal.
 
     Logs a warning if bf16-mixed is slow on this processor. If no step is left (last step or patience reached), it
-    returns at once, without training.
+    returns at once, without training. Weights for averaging of later steps than the checkpoint are removed.
 
     Args:
         module: Module to train, in place; a checkpoint replaces its weights.

@@ -270,7 +270,7 @@ class RecordedRun:
     def to_json(self) -> dict[str, Any]:
         """Return the run as one flat JSON object.
 
-        It has the status's fields and facts, ``metrics`` and ``damage``.
+        It has ``run_id``, ``run_dir``, the status's facts and fields, ``state``, ``damage`` and ``metrics``.
         """
         status = self.status.to_json() if self.status else {}
         place, content = (

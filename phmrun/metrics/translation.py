@@ -82,8 +82,8 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int
 def sentence_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """Compute the mean of sacreBLEU's sentence scores in percent.
 
-    Settings: 13a tokens, cased, exponential smoothing, effective order. Above :data:`FIRST` sentences, the extra
-    ``first_500`` is the mean of the first ones.
+    Settings: 13a tokens, cased, exponential smoothing, effective order. Above 500 sentences, the extra ``first_500`` is
+    the mean of the first ones.
 
     Raises:
         PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
@@ -112,6 +112,8 @@ def sentence_bleu_nltk(hypotheses: Sequence[str], references: Sequence[str]) -> 
 def _method_4(hypothesis: list[str], reference: list[str]) -> float:
     """Return the BLEU of a tokenized sentence, from 0 to 1.
 
+    It has n-grams up to order 4 and the brevity penalty.
+
     It is smoothed as :func:`sentence_bleu_nltk` says, and 0 for fewer than two words or none that matches.
     """
     if len(hypothesis) < 2 or not set(hypothesis) & set(reference):
@@ -134,7 +136,7 @@ def _method_4(hypothesis: list[str], reference: list[str]) -> float:
 def _mean(values: Sequence[float], signature: str) -> Score:
     """Return the mean over all sentences as a score.
 
-    Above :data:`FIRST` sentences, the mean of the first ones is an extra.
+    Its signature gets "|mean:sentences". Above 500 sentences, the mean of the first 500 is the extra ``first_500``.
     """
     first = values[:FIRST]
     extras = {f"first_{FIRST}": math.fsum(first) / len(first)} if len(values) > FIRST else {}
