@@ -145,8 +145,8 @@ def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
 
     Keys: "name", "scope", "structure" (or None), "kind" ("matrix", "norm" or "other"), "count", "dense" and "shape".
     Shared parameters are counted at their first module, temporary ones not at all; frozen numbers of a structure count.
-    Names lose the endings ".structure" and ".inside". Without a structure, ``dense`` is the count itself, and ``shape``
-    a list of all parameters' shapes.
+    Names lose the endings ".structure" and ".inside". "shape" is [out_features, in_features] of a structure. Without
+    one, it is a list of all parameters' shapes, and ``dense`` the count itself.
     """
     seen: set[int] = set()
     for name, module in network.named_modules():

@@ -208,7 +208,7 @@ class Batching:
 
 
 def batching_of(config: Experiment) -> Batching:
-    """Return the batching of a config."""
+    """Return the batching of a config's batch, training and hardware sections."""
     batch, seed, workers = config.batch, config.seed, config.hardware.workers
     return Batching(batch.unit, batch.size, config.training.accumulate, seed, workers, batch.order)
 

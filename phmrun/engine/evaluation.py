@@ -102,8 +102,9 @@ def evaluate_run(
 def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collection[str]) -> dict[str, Any]:
     """Return the scores of metrics that the predictor does not compute, by name.
 
-    They are computed from the counts of each item in the file of predictions. Metrics without such counts are left out.
-    A version above 1 is in the signature, since it is in the run id only if the task itself lists the metric.
+    They are computed from the summed counts of the items in the file of predictions. Metrics without such counts are
+    left out, as are those in ``scores``. A version above 1 is in the signature, since it is in the run id only if the
+    task itself lists the metric.
     """
     added = {}
     for metric in metrics_of(task):
@@ -153,7 +154,8 @@ def _scored(
     """Return the data to score, with names and checksum.
 
     ``files`` are scored as the recorded split with the same content, else as "file-NAME-DIGITS". A note says which.
-    Without ``files``, the split's checksum must be the recorded one.
+    Without ``files``, ``data`` are scored, or those of the config if None. The split's checksum must then be the
+    recorded one, if there is one.
 
     Returns:
         Data, name of the split in them, prefix of the scores' names, and digits of the checksum for signatures.

@@ -291,6 +291,8 @@ def build_trainer(
 def check_hardware(training: TrainingConfig, hardware: HardwareConfig) -> None:
     """Check that this machine has the configured accelerator, devices and strategy.
 
+    Lightning's trainer is built for this.
+
     Raises:
         PhmrunError: (exit 2) It does not; the message contains Lightning's.
     """

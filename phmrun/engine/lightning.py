@@ -111,7 +111,10 @@ class LightningTraining(pl.LightningModule):
         self.objective.on_before_optimizer_step(optimizer)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the states of task and teacher to a checkpoint, in place."""
+        """Add the states of task and teacher to a checkpoint, in place.
+
+        A teacher's is under the key "teacher".
+        """
         self.objective.on_save_checkpoint(checkpoint)
         if self.objective.teacher:
             checkpoint[TEACHER] = {}

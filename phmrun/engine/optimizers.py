@@ -213,7 +213,7 @@ def _multipliers(rates: str, measured: Mapping[str, float] | None) -> Mapping[st
 def rates(
     network: nn.Module, optimizer: str, *, measured: Mapping[str, float] | None = None, map_rate: float = 1.0
 ) -> Iterator[tuple[Rate, nn.Parameter]]:
-    """Yield the rate of each trainable parameter with it, shared ones once.
+    """Yield the rate of each trainable parameter with it, in order, shared ones once.
 
     Decay is 1; if the optimizer's weight decay is decoupled, it is 1 / (N · rate) for one of N factors, N = 1 for other
     parameters.
@@ -267,10 +267,10 @@ def parameter_groups(
 
 
 def rate_table(network: nn.Module, config: OptimizerConfig, measured: Mapping[str, float] | None = None) -> list[Rate]:
-    """Return the rates by parameter name.
+    """Return the rate of each trainable parameter, in the network's order.
 
-    Empty if ``rates`` is "one" and ``map_rate`` 1. Layer numbers are replaced by *, and the last layer's rates stand
-    for all. Measured rates keep the numbers, because they differ between layers.
+    Empty if ``rates`` is "one" and ``map_rate`` 1. Layer numbers in names are replaced by *, and the last layer's rates
+    stand for all. Measured rates keep the numbers, because they differ between layers.
     """
     if config.rates == "one" and config.map_rate == 1:
         return []

@@ -83,7 +83,7 @@ def await_the_watch(error: RuntimeError) -> None:
 def leader_died() -> Callable[[], Death | None]:
     """Return a check for :func:`ending_with`: has the process that started this one ended?
 
-    The check returns a death if so. It always returns None if phmrun did not start this process.
+    The check returns a death with exit code 4 if so. It always returns None if phmrun did not start this process.
     """
     leader = os.environ.get(_LEADER)
     what = "the first of the processes that train together has ended, and this one stops"
@@ -93,6 +93,7 @@ def leader_died() -> Callable[[], Death | None]:
 def follower_died(launched: Callable[[], list["subprocess.Popen[bytes]"]]) -> Callable[[], Death | None]:
     """Return a check for :func:`ending_with`: has a process that this one started failed?
 
+    The death has the exit code of the first such process, or 4 if a signal ended it. An end with code 0 is no failure.
     Sets an environment variable by which the started processes know their leader.
 
     Args:

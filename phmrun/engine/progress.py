@@ -167,7 +167,7 @@ class Meter(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore this process's sums.
 
-        If the number of processes has changed, the first one gets all sums.
+        If the number of processes has changed, the first one gets all sums, the others 0. Each gets the seconds.
         """
         kept = [state_dict["nll"], state_dict["units"]]
         nll, units = (sums if isinstance(sums, list) else [sums] for sums in kept)  # a number in earlier releases
@@ -223,8 +223,8 @@ class Meter(Callback):
     def _write(self, trainer: pl.Trainer) -> None:
         """Record a row with the mean loss since the last one, and reset the sums.
 
-        The mean is over all processes. The row has step, time (seconds), loss, learning rate, and units per second of
-        all processes.
+        The mean is over all processes. Keys: "step", "time" (seconds), "train/loss", "train/lr" and
+        "train/units_per_second". The last is estimated as this process's pace times the number of processes.
         """
         totals = torch.tensor([self.nll, float(self.units)], dtype=torch.float64, device=trainer.strategy.root_device)
         totals = trainer.strategy.reduce(totals, reduce_op="sum")
@@ -244,6 +244,9 @@ class Meter(Callback):
 
 
 def current_rate(trainer: pl.Trainer) -> float:
-    """Return the learning rate of the last completed optimizer step."""
+    """Return the schedule's learning rate at the last completed optimizer step.
+
+    Before the first step, it is that of step 1.
+    """
     module = trainer.lightning_module.objective
     return float(module.schedule(max(trainer.global_step, 1)))  # type: ignore[operator, union-attr]

@@ -20,7 +20,7 @@ class Randomness(Callback):
         self._restored: dict[str, Any] | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the states of torch, CUDA, NumPy and Python for each process."""
+        """Return "states": those of torch, CUDA, NumPy and Python for each process, by rank."""
         return {"states": all_gather(random_states())}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -312,7 +312,8 @@ def _explanations(run: Run, again: Run) -> Iterator[str]:
     """Yield recorded facts that may explain a difference, at least one.
 
     They are differences of environments, between the runs and within the first, missing records, and use of a GPU.
-    Without a record of the first run's environment, that is the only one.
+    Without a record of the first run's environment, that is the only one. If the environments on record are equal, a
+    line says so.
     """
     segments, new = run.environment(), again.environment()
     if not segments:

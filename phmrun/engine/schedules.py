@@ -58,13 +58,13 @@ class Settings:
         return self.peak * min(step / self.rise, 1.0)
 
     def done(self, step: int) -> float:
-        """Return the completed share (0 to 1) of the steps after the warm-up."""
+        """Return the completed share (0 to 1) of the steps from the warm-up to the total."""
         return min(max(step - self.warmup, 0) / max(self.total - self.warmup, 1), 1.0)
 
     def falling(self, step: int, left: float) -> float:
         """Return the rate if the share ``left`` of the fall remains.
 
-        Between ``floor`` and 1 times :meth:`warmed`.
+        It is :meth:`warmed` · (floor + (1 - floor) · left).
         """
         return self.warmed(step) * (self.floor + (1 - self.floor) * left)
 
@@ -83,12 +83,12 @@ def inverse_sqrt(settings: Settings) -> Schedule:
 
 
 def constant(settings: Settings) -> Schedule:
-    """Constant schedule lr after a linear warm-up."""
+    """Constant schedule lr after a linear warm-up from 0."""
     return settings.warmed
 
 
 def steps(settings: Settings) -> Schedule:
-    """Schedule lr · decay^m after m milestones, and a linear warm-up.
+    """Schedule lr · decay^m after m milestones, times a linear warm-up.
 
     A milestone counts from the step after it.
     """
@@ -103,7 +103,7 @@ def exponential(settings: Settings) -> Schedule:
 def cosine(settings: Settings) -> Schedule:
     """Schedule lr · (floor + (1 - floor) · (1 + cos(π·t)) / 2).
 
-    t is the completed share of the steps after the linear warm-up.
+    t is the completed share of the steps after the warm-up. Within the warm-up, t is 0, and the rate rises linearly.
     """
     return lambda step: settings.falling(step, (1 + math.cos(math.pi * settings.done(step))) / 2)
 
@@ -111,7 +111,7 @@ def cosine(settings: Settings) -> Schedule:
 def linear(settings: Settings) -> Schedule:
     """Schedule lr · (floor + (1 - floor) · (1 - t)).
 
-    t is the completed share of the steps after the linear warm-up.
+    t is the completed share of the steps after the warm-up. Within the warm-up, t is 0, and the rate rises linearly.
     """
     return lambda step: settings.falling(step, 1 - settings.done(step))
 

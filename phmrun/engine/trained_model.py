@@ -182,7 +182,8 @@ class TrainedModel:
     def loaded(self, weights: str, *, batch_size: int | None, device: str) -> Predictor:
         """Return a predictor with the module's present weights, named ``weights`` in signatures.
 
-        Makes glibc keep freed memory for the rest of the process.
+        A task that converts models also gets the run's folder ``exports``. Makes glibc keep freed memory for the rest
+        of the process.
         """
         keep_freed_memory()
         task: Task = TASKS.get(self.config.task)

@@ -183,9 +183,12 @@ def process_lines(segments: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def summary(entry: Mapping[str, Any]) -> str:
-    """Return an environment in one line: versions, machine, threads.
+    """Return an environment in one line: versions, commit, machine, threads.
 
-    The machine is its accelerators, else its processor. The commit is shown if it is on record.
+    Versions are those of phmrun, torch, Lightning and Python.
+
+    The machine is its accelerators, else its processor. The commit has ten digits, and is left out if it is not on
+    record; uncommitted changes are named.
     """
     packages, code, threads = entry.get("packages") or {}, entry.get("code") or {}, entry.get("threads")
     parts = [f"{name} {packages[name]}" for name in ("phmrun", "torch", "pytorch-lightning") if name in packages]

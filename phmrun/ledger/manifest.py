@@ -113,8 +113,8 @@ class Manifest:
     def begin(self, identity: str, code: Mapping[str, Any]) -> None:
         """Write the record of a run that is about to train.
 
-        It has identity, code, and the checksum of ``config.yaml``. An identity and code on record are kept; checksums
-        of other files are dropped.
+        It has identity, code, and the checksum of ``config.yaml``. An identity on record is kept, code on record only
+        if ``code`` is empty. Checksums of other files are dropped.
         """
         record = self.read() or Record()
         identity, code = record.identity or identity, code or record.code

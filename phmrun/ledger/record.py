@@ -51,9 +51,9 @@ _LONGEST = 1 << 20
 def archive(runs: Sequence[Run], path: Path, *, checkpoints: bool = True) -> int:
     """Pack runs into a ``.tar.gz``, atomically.
 
-    ``tar -xzf`` restores their directories. Locks, W&B mirrors and hidden files are left out. Absolute paths become
-    relative to the data directory, or names alone; the archived manifest has the checksums of the archived files. A run
-    is locked while it is packed, if its directory is writable.
+    ``tar -xzf`` restores their directories. Locks, W&B mirrors, and hidden files directly in a run are left out.
+    Absolute paths become relative to the data directory, or names alone; the archived manifest has the checksums of the
+    archived files. A run is locked while it is packed, if its directory is writable.
 
     Args:
         runs: Runs with different names.

@@ -208,7 +208,7 @@ class RecordedRun:
         """Check the run's identity and the checksums of its files.
 
         Checkpoints, predictions, vocabulary and history are left out: tables do not read them. A run that is marked as
-        checked passes.
+        checked passes if the checksums of status and scores are right.
 
         Raises:
             PhmrunError: (exit 3) A checksum or the identity differs, or a file is missing; names the file.
