@@ -37,6 +37,8 @@ class Verbs(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the name, command and remaining arguments of the verb called.
 
+        Options, and unknown words during completion, are left to Click.
+
         Raises:
             PhmrunError: The verb is unknown; the error lists the visible ones.
         """
@@ -66,6 +68,7 @@ class Verb(NamedTuple):
     def load(self) -> Any:
         """Import the verb's module, and return its click command.
 
+        A Typer app becomes a group of commands, a function one command, with the module's ``EPILOG`` if there is one.
         Lines of its help are joined.
         """
         module_name, attribute = self.place.split(".")

@@ -185,7 +185,10 @@ def _keep(report: "Report") -> None:
 
 
 def _print_run(report: "Report") -> None:
-    """Print rates, peak memory and profiles of a run and its opponents."""
+    """Print rates, peak memory and profiles of a run and its opponents.
+
+    Each opponent has a column of its rate and one of the run's ratio to it, empty if it was not measured.
+    """
     measuring.print_machine(report.machine)
     others = list(dict.fromkeys(name for phase in report.phases for name in phase.ratios))
     columns = ["", "per second", report.layer, *(part for name in others for part in (name, "ratio")), "peak memory"]

@@ -143,7 +143,10 @@ def print_module(name: str, rows: Sequence["Measured"]) -> None:
 
 
 def _print_memory(rows: Sequence["LookupMemory"]) -> None:
-    """Print the memory of tables, parameters and lookups, in MiB."""
+    """Print the memory of tables, parameters and lookups, in MiB.
+
+    There is a row for each layer, with the sizes of its table.
+    """
     lines = []
     for row in rows:
         sizes = [size / 2**20 for size in (row.table, row.parameters, row.lookup)]

@@ -123,7 +123,8 @@ def _task(context: typer.Context) -> str | None:
 def runs(context: typer.Context, incomplete: str) -> list[str]:
     """Return run ids in the directory of runs.
 
-    It is that of ``--runs-dir``, else ``PHMRUN_RUNS``, else ``runs``. An empty list if the directory does not exist.
+    They are sorted. The directory is that of ``--runs-dir``, else ``PHMRUN_RUNS``, else ``runs``. An empty list if the
+    directory does not exist.
     """
     folder = _runs_folder(context)
     if not folder.is_dir():

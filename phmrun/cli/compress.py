@@ -188,7 +188,11 @@ def _sizes(parent: "TrainedModel", child: Path, plan: "Plan") -> str:
 
 
 def _show(plan: "Plan") -> None:
-    """Print each kind of matrix with its mean energy kept, then totals."""
+    """Print a plan: a table of the kinds of matrices, then totals.
+
+    Columns: kind, number, shape, structures, share of parameters kept, and mean energy kept, of the matrices and of
+    their outputs. Totals are parameters and, if calibrated, the losses before and after.
+    """
     from phmrun.compression.maps import by_kind
 
     rows = []

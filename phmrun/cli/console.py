@@ -254,7 +254,7 @@ def print_error(error: PhmrunError) -> None:
 def _cell(value: Any) -> tuple[str, bool]:
     """Return the text of a cell, and whether it is a number.
 
-    None is –, True yes; numbers have separators, and floats two decimals, or four digits below 1.
+    None is –, True yes, False no; numbers have separators, and floats two decimals, or four digits below 1.
     """
     if value is None:
         return "–", False

@@ -100,6 +100,8 @@ def _print_text(rows: list[tuple[Any, ...]], memory: list[tuple[Any, ...]]) -> N
 def _audit(paper: str, style: Format, as_json: bool) -> None:
     """Print the counts in one paper, or in "all", next to computed ones.
 
+    As text, a summary of the verdicts follows the table.
+
     Raises:
         PhmrunError: The paper is unknown.
     """

@@ -114,7 +114,11 @@ def _numbers(text: str | None) -> list[int]:
 
 
 def _show(decision: "Decision") -> None:
-    """Print a table of verdicts, then estimand and reasons by line."""
+    """Print a table of verdicts, the reference first, then notes.
+
+    Notes: estimand, level and margin, verdict on the trivial system. For each system, if any: reason, interval over
+    items, and seeds needed.
+    """
     facts, print_line, rows = decision.as_dict(), console.stdout().print, []
     for name, fact in {facts["reference"]["name"]: facts["reference"], **facts["systems"]}.items():
         verdict, interval = fact.get("verdict", "reference"), fact.get("interval")

@@ -48,7 +48,8 @@ class VerbText(NamedTuple):
 def parse_docstring(docstring: str) -> VerbText:
     """Return help, texts of arguments or attributes, and examples.
 
-    The help is the docstring without these sections.
+    The help is the docstring without these sections. Lines of a text are joined; lines of the first section of examples
+    become paragraphs.
     """
     text = f"{inspect.cleandoc(docstring)}\n"
     sections = dict(_SECTION.findall(text))

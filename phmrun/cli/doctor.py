@@ -65,7 +65,7 @@ def doctor(runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> Non
 def _packages() -> Iterator[Check]:
     """Yield checks of Python, torch with its devices, Lightning and torchtext.
 
-    Old or malicious releases have failed; a missing torchtext is a warning.
+    Old or malicious releases have failed; a torchtext other than 0.6.0, or none, is a warning.
     """
     python = platform.python_version()
     text = f"{python} on {platform.system()} {platform.machine()}"
@@ -97,7 +97,7 @@ def _packages() -> Iterator[Check]:
 def _torch() -> Iterator[Check]:
     """Yield checks of torch, devices, bfloat16 and load.
 
-    If torch fails to import, yield only the first.
+    If torch fails to import, yield only the first, as failed. A machine without a GPU is a warning.
     """
     try:
         import torch
@@ -175,7 +175,10 @@ def _extensions() -> Iterator[Check]:
 
 
 def _data() -> Iterator[Check]:
-    """Yield checks of the data directory and of the datasets in it."""
+    """Yield checks of the data directory and of the datasets in it.
+
+    An unusable directory, or no dataset besides the built-in corpus, is a warning.
+    """
     from phmrun.datasets import CATALOGUE, data_dir, is_here
 
     advice = "Name a directory in PHMRUN_DATA; the built-in corpus needs none of its files."
@@ -191,7 +194,8 @@ def _data() -> Iterator[Check]:
 def _machine(runs_dir: Path) -> Iterator[Check]:
     """Yield checks of the directory of runs, W&B, and the disk.
 
-    A missing or unusable W&B and little space are warnings.
+    An unusable directory of runs has failed. A missing W&B, one without a key for online mode, and less than 2 GiB of
+    space are warnings.
     """
     yield _writable("runs directory", runs_dir, "Give another with --runs-dir or PHMRUN_RUNS.", ExitCode.USAGE)
     wandb, mode = _version("wandb"), os.environ.get("WANDB_MODE", "offline")

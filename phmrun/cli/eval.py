@@ -33,7 +33,7 @@ def evaluate(
     Write metrics.json and the predictions into its directory.
 
     Scores of another test file are named file-NAME-CHECKSUM/…, apart from those of the run's own test set. A file with
-    the content of the run's own test set counts as that set.
+    the content of the run's own test set counts as that set. A split and a file together are an error.
 
     Args:
         split: Split of the run's data: test (default), dev …

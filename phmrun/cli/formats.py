@@ -17,7 +17,10 @@ class Format(StrEnum):
 
 
 def print_formatted(columns: Sequence[str], rows: Iterable[Sequence[Any]], style: Format) -> None:
-    """Print a table on standard output; ``text`` as :func:`console.print_table`."""
+    """Print a table on standard output.
+
+    ``text`` is printed by :func:`console.print_table`, other formats by :func:`formatted`.
+    """
     if style is Format.TEXT:
         console.print_table(columns, rows)
     else:

@@ -69,7 +69,10 @@ def import_model(
 
 
 def _show(compared: "Verification") -> None:
-    """Print how many outputs are equal, and the first unequal ones."""
+    """Print the numbers of equal, cut and different outputs.
+
+    The first :data:`SHOWN` unequal pairs follow, each with the gain of phmrun's score.
+    """
     rows = [
         ("equal", f"{compared.equal:,}"),
         ("cut by phmrun's length limit", f"{compared.cut:,}"),

@@ -54,6 +54,8 @@ def show_layer(
 ) -> None:
     """Show a structure or embedding: description, formulas, counts, options.
 
+    Counts are of a 2048 × 512 matrix (square structures: 512 × 512), relative to a dense one's.
+
     Args:
         name: Name of a structure or an embedding.
     """
@@ -66,7 +68,7 @@ def show_layer(
         {"name": option.name, "type": _type(option.annotation), "default": option.default, "help": option.help}
         for option in options_of(name, table=True)
     ]
-    description = " ".join((_found(name).__doc__ or "").partition("Args:")[0].split())
+    description = " ".join((_registered(name).__doc__ or "").partition("Args:")[0].split())
     if as_json:
         console.print_json({**facts, "description": description, "options": options})
         return
@@ -103,7 +105,7 @@ def _facts(name: str) -> dict[str, Any]:
     """
     import torch
 
-    layer = _found(name)
+    layer = _registered(name)
     facts = {"name": name, "makes": "matrix" if name in STRUCTURES else "embedding"}
     facts |= {fact: getattr(layer, fact) for fact in _FACTS}
     if name not in STRUCTURES:
@@ -126,7 +128,7 @@ def _share(example: dict[str, int] | None, count: str) -> str:
     return f"{example[count] / (example['out_features'] * example['in_features']):.2f}" if example else ""
 
 
-def _found(name: str) -> Any:
+def _registered(name: str) -> Any:
     """Return the registered structure or embedding.
 
     Raises:
@@ -139,7 +141,10 @@ def _found(name: str) -> Any:
 
 
 def _type(annotation: Any) -> str:
-    """Return a type as in code: ``int``, or ``'paper' | 'released'``."""
+    """Return a type as in code: ``int``, or ``'paper' | 'released'``.
+
+    Module names of ``typing`` and ``collections.abc`` are left out.
+    """
     if hasattr(annotation, "__args__") and "Literal" in str(annotation):
         return " | ".join(repr(value) for value in annotation.__args__)
     if isinstance(annotation, type):

@@ -138,6 +138,8 @@ def new(
 def _in_package(recipe: Recipe, names: dict[str, str], project: Path) -> list[Path]:
     """Write the files into the checkout, with an entry point in ``project``.
 
+    Entry points of the part's group are sorted.
+
     Returns:
         Paths of the files written, ``project`` last.
 

@@ -118,7 +118,8 @@ def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
 def _finished(what: list[str], runs_dir: Path, seeds: int) -> "tuple[list[Run], list[Run]]":
     """Return the finished runs that a user names: (trials, other runs).
 
-    A sweep file stands for its runs with ``seeds`` seeds. Unfinished runs are left out.
+    A sweep file stands for its runs with ``seeds`` seeds. Unfinished runs are left out; a trial that is a cell, too, is
+    among the other runs.
 
     Raises:
         PhmrunError: A run that is named does not exist.

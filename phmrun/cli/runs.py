@@ -98,7 +98,10 @@ def _by_task(runs: Sequence["RecordedRun"]) -> list[list["RecordedRun"]]:
 
 
 def _print_runs(runs: Sequence["RecordedRun"], scores: Sequence[str]) -> None:
-    """Print runs and their trivial systems as a table with these scores."""
+    """Print runs and their trivial systems as a table with these scores.
+
+    Columns are run, state, layer, parameters, step, and the scores.
+    """
     from phmrun.results.baselines import listed_baselines
 
     rows = []
@@ -115,7 +118,8 @@ def _print_runs(runs: Sequence["RecordedRun"], scores: Sequence[str]) -> None:
 def show(run: RunArgument, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
     """Show a run.
 
-    Sections are state, configuration, scores, size, end of the history, sample outputs and files.
+    Sections are state, settings that are not at their default, scores, size, end of the history, environment, sample
+    outputs and files.
     """
     from phmrun.config import load_run_config, semantic_values
     from phmrun.ledger import Run
@@ -147,7 +151,9 @@ def show(run: RunArgument, runs_dir: RunsDirectory = Path("runs"), as_json: Json
 def _print(run: "RecordedRun", changed: dict[str, Any] | None) -> None:
     """Print a run, section by section.
 
-    ``changed`` are settings that are not at their default; None prints the whole configuration.
+    ``changed`` are settings that are not at their default; None prints the whole configuration. Sections: state,
+    configuration, scores, size and data, last rows of the history, environment, samples, files. Those without content
+    are left out; damage is printed on standard error.
     """
     from phmrun.ledger.card import number, score_row
     from phmrun.ledger.history import in_shown_units
@@ -231,7 +237,7 @@ def diff(
 ) -> None:
     """Show the differences of two runs: settings, parameters, scores.
 
-    A difference of scores is OTHER minus RUN.
+    A difference of scores is OTHER minus RUN. Scores of different signatures are marked.
 
     Args:
         other: Run to compare it with.
@@ -344,7 +350,8 @@ def reproduce(
 def _print_reproduction(result: "Reproduction") -> None:
     """Print "identical", or the differences and their possible causes.
 
-    At most ``_ROWS_OF_TENSORS`` tensors are listed.
+    The differences are in weights (at most ``_ROWS_OF_TENSORS`` tensors), scores, and the first step of another
+    history. A sentence on the agreement is last.
     """
 
     def say(text: str) -> None:

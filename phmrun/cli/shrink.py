@@ -62,7 +62,7 @@ def shrink(
         phmrun shrink latest --to 50%
         phmrun shrink latest --to 25% --within 1 --steps 500 --seeds 3 --all
     """
-    share = share_of(_plain(to))
+    share = share_of(_as_fraction(to))
     if share is None:
         raise PhmrunError(f"{to!r} is not a share", where="--to", valid=("50%", "1/2", "above 0, up to 100%"))
     plugins = load_plugins(plugin)
@@ -85,7 +85,7 @@ def shrink(
         console.stdout().print(line, markup=False, soft_wrap=True)
 
 
-def _plain(text: str) -> str:
+def _as_fraction(text: str) -> str:
     """Return a percentage as a fraction, other texts unchanged.
 
     "50%" becomes "0.5".
@@ -98,7 +98,10 @@ def _plain(text: str) -> str:
 
 
 def _tell(result: "Result") -> None:
-    """Print a candidate on stderr as soon as it is measured."""
+    """Print a candidate on stderr as soon as it is measured.
+
+    It has the way, the label, and shares of bytes, parameters and latency, score and loss.
+    """
     way, label, *cells = _row(result)
     console.stderr().print(f"{way}: {label}: {', '.join(cells[:5])}", markup=False, soft_wrap=True)
 
@@ -115,7 +118,8 @@ def _row(result: "Result") -> tuple[str, ...]:
 def _sentence(search: "Search", best: "Result | None") -> str:
     """Return the recommendation in one sentence.
 
-    It has the command that writes the file. Without a way that reaches the goal, it says what to allow.
+    It has the share and loss reached, and the command that writes the file. Without a way that reaches the goal, it
+    says what to allow.
     """
     goal = search.goal
     aim = f"{float(goal.share):.0%} of the {goal.by} within {goal.within:g}"

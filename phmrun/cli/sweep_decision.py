@@ -48,8 +48,9 @@ def decide(
 ) -> ExitCode:
     """Run seeds, look by look, until each row is decided.
 
-    Return the exit code. A row also ends at its maximum number of seeds, and all end at the time limit. With ``plan``,
-    the plan is printed and nothing run. The log has the verdict of each row after each round.
+    Return the exit code. A row also ends at its maximum number of seeds. All end at the time limit, or after a round
+    that leaves a run unfinished. With ``plan``, the plan is printed and nothing run. The log has the verdict of each
+    row after each round.
 
     Returns:
         ``ExitCode.SWEEP`` if a run failed, otherwise ``ExitCode.OK``.

@@ -19,8 +19,9 @@ from phmrun.sweeps.workplace import LOG
 def show(plan: Plan, statuses: Sequence[CellStatus], slots: int, as_json: bool) -> None:
     """Print the cells, their sizes and states, running cells and the remaining time.
 
-    The seeds of a cell are in one row. Cells that cannot run are printed on standard error. With ``as_json``, print
-    :func:`facts` instead.
+    The seeds of a cell are in one row. The last line has counts by state, repeated experiments, and the time left with
+    ``slots`` parallel runs. Cells that cannot run are printed on standard error. With ``as_json``, print :func:`facts`
+    instead.
     """
     if as_json:
         console.print_json(facts(plan, statuses, slots))
@@ -90,7 +91,10 @@ def facts(plan: Plan, statuses: Sequence[CellStatus], slots: int) -> dict[str, A
 
 
 def tell_faults(statuses: Iterable[CellStatus]) -> None:
-    """Print on stderr the cells that cannot run, one line for each reason."""
+    """Print on stderr the cells that cannot run, one line for each reason.
+
+    The line has the first cell's state and label, and the number of others.
+    """
     by_reason: dict[str, list[CellStatus]] = {}
     for status in statuses:
         if status.cell.fault is not None:

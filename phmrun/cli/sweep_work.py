@@ -98,7 +98,7 @@ class Workers:
             deadline: Time limit on the clock of ``time.monotonic``; None: no limit.
 
         Returns:
-            Last log lines of the failed runs, by run id.
+            Last log lines, by run id, of the runs that failed, or were interrupted before the deadline.
 
         Raises:
             Interrupted: A signal ended the sweep; its ``outcome`` is the progress so far.
@@ -181,8 +181,8 @@ def tuned(
 ) -> Plan | None:
     """Run the remaining calibrations and tuning trials.
 
-    Return the plan with the steps of its budget and the chosen values. The plan itself if it has no budget and tunes
-    nothing. None if the deadline has passed.
+    Return the plan with the steps of its budget and the chosen values, which are printed on standard error. The plan
+    itself if it has no budget and tunes nothing. None if the deadline has passed.
 
     Raises:
         PhmrunError: (exit 5) A calibration or trial was interrupted, or no trial of a row has a score.
@@ -223,8 +223,8 @@ def _calibrated(
 ) -> Plan | None:
     """Measure the rows' seconds per step, one after the other, with the threads of the runs.
 
-    Rows that have been measured are not measured again. Return the plan with the steps that fit into its budget, None
-    if the deadline has passed.
+    Rows that have been measured are not measured again. Return the plan with the steps that fit into its budget, which
+    are printed on standard error; None if the deadline has passed.
 
     Raises:
         PhmrunError: (exit 5) A row could not be measured.

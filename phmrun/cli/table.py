@@ -130,7 +130,10 @@ def _listed(text: str | None) -> list[str]:
 
 
 def _print(laid: "Laid") -> None:
-    """Print title, table, verdicts and notes on standard output."""
+    """Print title, table, verdicts and notes on standard output.
+
+    Title and verdicts are left out if there are none.
+    """
     if laid.title:
         console.stdout().print(laid.title, style="italic", markup=False, soft_wrap=True)
     console.print_table(laid.columns, laid.rows)

@@ -84,7 +84,8 @@ def _chains(what: str, runs_dir: Path) -> Iterator[Chain]:
 def _of_results(folder: Path) -> Iterator[Chain]:
     """Yield the checked links of each run of a folder of results, then of the page.
 
-    A damaged folder yields one broken link. The page is checked if ``RESULTS.md`` and ``questions.yaml`` exist.
+    A damaged folder yields one broken link. A run's first link is its results file; absent links are left out. The page
+    is checked if ``RESULTS.md`` and ``questions.yaml`` exist.
     """
     from phmrun.report.results_page import page_of
     from phmrun.results.long_table import restore_folder
@@ -108,7 +109,10 @@ def _of_results(folder: Path) -> Iterator[Chain]:
 
 
 def _print(chains: "list[Chain]") -> None:
-    """Print all links of a single or broken chain, one line for any other."""
+    """Print all links of a single or broken chain, one line for any other.
+
+    Links are marked ✓ (intact), – (absent) or ✗ (broken).
+    """
     out = console.stdout()
     marks = {"intact": "✓", "absent": "–", "broken": "✗"}
     for name, links in chains:

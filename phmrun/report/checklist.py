@@ -73,7 +73,7 @@ def fill(name: str, plan: Plan, statuses: Sequence[CellStatus], tuned: Sequence[
 def document(name: str, plan: Plan, items: Sequence[Filled]) -> Document:
     """Return the filled checklist as a page.
 
-    Empty answers become :data:`BLANK`.
+    Empty answers become :data:`BLANK`. The opening has the number of filled items.
     """
     filled = sum(bool(item.answer) for item in items)
     rows = [(item.number, item.question, item.answer or BLANK) for item in items]
@@ -132,8 +132,9 @@ def _of_settings(
 ) -> dict[str, str]:
     """Return the records of the settings, as texts by name.
 
-    Keys: search, settings, trials, spread. ``search`` says so if nothing was tuned; ``spread`` is empty unless a
-    row has several seeds.
+    Keys: search, settings, trials, spread. ``search`` has the grid, and each tuned row's trials, values and choice; it
+    says so if nothing was tuned. ``settings`` has those of all cells, then each cell's others. ``trials`` has the
+    numbers of trials and of finished seeds by row. ``spread`` is empty unless a row has several seeds.
     """
     search = []
     for key, values in plan.sweep.file.grid.items():
@@ -196,8 +197,9 @@ def _settings(config: Experiment) -> list[str]:
 def _of_data(statuses: Sequence[CellStatus], done: Sequence[tuple[str, RecordedRun]]) -> dict[str, str]:
     """Return the records of the data, as texts by name.
 
-    Keys: statistics, splits (those of the same files together), creators, licences, documentation, downloads. The first
-    two are from the runs, the others from the catalogue, empty for data that are not in it.
+    Keys: statistics (counts by split, and items of another scored split), splits (SHA-256 sums, those of the same files
+    together), creators, licences, documentation, downloads. The first two are from the runs, the others from the
+    catalogue, empty for data that are not in it.
     """
     counts: list[str] = []
     by_checksum: dict[tuple[str, str], dict[str, None]] = {}  # names of splits by data and checksum

@@ -14,6 +14,7 @@ from typing import Any
 from phmrun.metric import OF, floors_of, metric_of
 from phmrun.progress import progress
 from phmrun.results.baselines import has_diverged
+from phmrun.results.costs import HasRun
 from phmrun.results.horizons import with_turns
 from phmrun.results.items import RunItems
 from phmrun.results.late_gain import late_gain, validation_curve
@@ -91,7 +92,7 @@ def compare_cells(
         kept[name], rows[name] = (place, row), row.values
         if (shared := _item_variance(row, reference, score, reader)) is not None:
             items[name] = shared
-    floors = floor_scores(dense, score)
+    floors = floor_scores(dense.entries, score)
     judged = judge(rows, reference.values, question, floors=list(floors.values()), items=items)
     best = best_floor(floors, lower_is_better=metric.lower_is_better)
     gain = late_gain(*validation_curve(dense, score), question.margin)
@@ -139,14 +140,14 @@ def scored(figure: Figure, score: str) -> Scored:
     return Scored(tuple(value for value, _ in ordered), tuple(path for _, path in ordered if path), dropped, choices)
 
 
-def floor_scores(figure: Figure, score: str) -> dict[str, list[float]]:
-    """Return the floors' scores in a cell's runs, by name.
+def floor_scores(entries: Sequence[HasRun], score: str) -> dict[str, list[float]]:
+    """Return the floors' scores in the runs of a row, by name.
 
     A constant floor has a single value; a floor that no run has is left out.
     """
     floors: dict[str, list[float]] = {}
     for name in floors_of(score):
-        values = [entry.run.score(name) for entry in figure.entries if entry.run]
+        values = [entry.run.score(name) for entry in entries if entry.run]
         distinct = list(dict.fromkeys(value for value in values if value is not None))
         if distinct:
             floors[name] = distinct if len(distinct) == 1 else [value for value in values if value is not None]

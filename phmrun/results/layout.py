@@ -129,7 +129,7 @@ def _row_name(table: ResultTable, row: int) -> str:
 def _baseline_line(row: BaselineRow, table: ResultTable, columns: Sequence[str]) -> list[Any]:
     """Return the line of a baseline: name, then its score in each column.
 
-    Other cells are empty.
+    The name includes the kind; a score has two decimals, "–" if it was not measured. Other cells are empty.
     """
     line: list[Any] = [""] * len(columns)
     line[0] = row.label

@@ -107,7 +107,7 @@ def _number_format(matches: Sequence[re.Match[str]]) -> str:
 def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return a table in HTML.
 
-    Cells with numbers have the class ``number``.
+    Cells with numbers have the class ``number``. Texts are escaped.
     """
     lines = []
     for row in rows:
@@ -142,7 +142,8 @@ def latex_page(laid: Laid) -> str:
     """Return tables and notes in LaTeX, with captions and labels.
 
     Each table is a float of its own: scores, then verdicts if there are any. Notes stand below the last. Columns of
-    numbers are of the package siunitx, and heads are as in papers.
+    numbers are of the package siunitx, and heads are as in papers. Labels are ``tab:`` and up to 40 characters of the
+    title, "Scores" without one.
     """
     title = laid.title or "Scores"
     name = "-".join(re.findall(r"[a-z0-9]+", title.lower()))[:40] or "scores"

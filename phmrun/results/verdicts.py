@@ -164,7 +164,8 @@ def _remarks(comparison: RowComparison) -> list[str]:
 def facts(comparison: RowComparison | None) -> dict[str, Any]:
     """Return a comparison for JSON, with all keys of :data:`FACTS`.
 
-    Each is ``None`` without a comparison.
+    Each is ``None`` without a comparison. Intervals and pairs are lists. ``looks`` has the keys at, looked_at, open,
+    level, rows; ``None`` without planned looks.
     """
     if comparison is None:
         return dict.fromkeys(FACTS)

@@ -53,7 +53,8 @@ def collapsed(scores: Sequence[float], *, lower_is_better: bool = False) -> list
 def fisher_exact(first: tuple[int, int], second: tuple[int, int]) -> float:
     """Return the two-sided p-value that two shares are equal.
 
-    Each share is ``(cases, total)``.
+    It sums the tables with these totals that are at most as likely as the observed one. Each share is ``(cases,
+    total)``.
     """
     cases, total = first[0] + second[0], first[1] + second[1]
 

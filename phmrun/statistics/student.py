@@ -33,6 +33,8 @@ def t_cdf(t: float, freedom: float) -> float:
 def t_quantile(share: float, freedom: float) -> float:
     """Return the quantile of a share of the t distribution, by bisection.
 
+    Results are cached. Degrees of freedom may be infinite.
+
     Raises:
         ValueError: The share is not between 0 and 1, or the degrees of freedom are not positive.
     """

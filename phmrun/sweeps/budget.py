@@ -85,7 +85,8 @@ def paces_of(plan: Plan, runs_dir: Path, make: Make) -> dict[str, float]:
 def write_budget(folder: Path, plan: Plan, runs_dir: Path, make: Make) -> Path:
     """Write the rows' seconds per step to a folder of small results, and return the path.
 
-    Keys: time (seconds of training), seconds_per_step (by the id of the calibration run).
+    Keys: time (seconds of training), seconds_per_step (by the id of the calibration run). Without a budget, the time is
+    ``None`` and the other empty.
     """
     budget = plan.sweep.file.budget
     write_json(

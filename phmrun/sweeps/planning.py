@@ -99,11 +99,14 @@ def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, Options
             return networks()(config)
         return Inspected(None, {**task.load("runner").fingerprints(config), **plugin_marks(plugins)})
 
-    return inspect, _options_of
+    return inspect, structure_options
 
 
-def _options_of(name: str, *, table: bool = False) -> Sequence[Option]:
-    """Return the options of a structure; the first call imports torch."""
+def structure_options(name: str, *, table: bool = False) -> Sequence[Option]:
+    """Return the options of a structure.
+
+    The first call imports torch. ``table``: as a structure of embedding tables.
+    """
     from phmrun.layers import options_of
 
     return options_of(name, table=table)

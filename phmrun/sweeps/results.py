@@ -12,7 +12,6 @@ from phmrun.ledger import Run
 from phmrun.ledger.listing import list_runs
 from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.ledger.status import State
-from phmrun.registry import Option
 from phmrun.results.comparison import differences, withheld
 from phmrun.results.entries import Entry, recorded_marks, settings_of
 from phmrun.results.index import RunIndex
@@ -24,7 +23,7 @@ from phmrun.sweeps.cell_status import CellStatus, survey
 from phmrun.sweeps.file import load_sweep
 from phmrun.sweeps.paper_table import PaperTable
 from phmrun.sweeps.plan import SEED, Plan, column_groups
-from phmrun.sweeps.planning import recorded_plan
+from phmrun.sweeps.planning import recorded_plan, structure_options
 from phmrun.sweeps.sequential import planned_seeds, replayed, terms_of, without_spared
 from phmrun.sweeps.workplace import Workplace
 
@@ -113,15 +112,8 @@ def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> Vi
             f"no run in {runs_dir} is done",
             hint="`phmrun train TASK` makes one; --runs-dir names another directory of runs.",
         )
-    results = Results.load(runs, _options_of, None if names else RunIndex(runs_dir))
+    results = Results.load(runs, structure_options, None if names else RunIndex(runs_dir))
     return View(results, results.pivot(asked.rows, asked.columns, asked.scores))
-
-
-def _options_of(name: str, *, table: bool = False) -> tuple[Option, ...]:
-    """Return the options of a structure; torch is imported at the first call."""
-    from phmrun.layers import options_of  # imports torch, which runs in the index do not need
-
-    return options_of(name, table=table)
 
 
 def view_of_sweep(file: str, runs_dir: Path, asked: Asked) -> tuple[View, Plan]:

@@ -13,9 +13,9 @@ from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError
 from phmrun.files import write_json
 from phmrun.ledger.wording import row_name
-from phmrun.metric import floors_of, metric_of
+from phmrun.metric import metric_of
 from phmrun.results.baselines import has_diverged
-from phmrun.results.comparison import best_floor, pairs
+from phmrun.results.comparison import best_floor, floor_scores, pairs
 from phmrun.results.entries import Entry
 from phmrun.results.horizons import HORIZON, with_turns
 from phmrun.results.late_gain import late_gain, validation_curve
@@ -209,7 +209,10 @@ def fix_terms(folder: Path, asked: Terms, file: str | None = None) -> None:
 
 
 def _fixed_before(kept: Terms, folder: Path) -> PhmrunError:
-    """Return the error for terms that differ from the recorded ones."""
+    """Return the error for terms that differ from the recorded ones.
+
+    It names the recorded options, and the file to remove.
+    """
     before = f"--max-seeds {kept.max_seeds}" + (f" --margin {kept.margin:g}" if kept.margin is not None else "")
     return PhmrunError(
         f"the design of this sweep was fixed before its first look: {before}",
@@ -259,7 +262,7 @@ def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
         cells = [status.cell for row in (family.baseline, *family.rows) for status in row.statuses]
         base = scores_of(family.baseline)
         values = {str(place): scores_of(row) for place, row in enumerate(family.rows)}
-        floors = _floors(family.baseline, score)
+        floors = floor_scores(family.baseline.statuses, score) if score else {}
         judged = judge(values, base, question, floors=list(floors.values()))
         best = best_floor(floors, lower_is_better=question.lower_is_better)
         for place, row in enumerate(family.rows):
@@ -352,20 +355,6 @@ def scores_of(row: Row) -> list[float]:
             break
         values.append(math.nan if value is None or has_diverged(run, name or "") else value)
     return values
-
-
-def _floors(row: Row, score: str) -> dict[str, list[float]]:
-    """Return the floors' scores in a row's runs, by name.
-
-    A constant floor has a single value; a floor that no run has is left out.
-    """
-    floors = {}
-    for name in floors_of(score) if score else ():
-        values = [status.run.score(name) for status in row.statuses if status.run]
-        scores = [value for value in values if value is not None]
-        if scores:
-            floors[name] = scores if len(set(scores)) > 1 else scores[:1]
-    return floors
 
 
 def main_score(statuses: Iterable[CellStatus]) -> str:

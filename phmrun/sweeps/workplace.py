@@ -98,6 +98,9 @@ class Workplace:
         return Lock(folder / f"{socket.gethostname()}-{os.getpid()}", "this planner's own registration")
 
     def planners(self) -> list[Holder]:
-        """Return the live planners of this sweep, on any machine."""
+        """Return the live planners of this sweep, on any machine.
+
+        They are in the order of host name and process id, as text.
+        """
         holders = [living_holder(path) for path in sorted((self.path / "planners").glob("*"))]
         return [holder for holder in holders if holder is not None]

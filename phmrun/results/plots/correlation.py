@@ -69,7 +69,8 @@ def correlation_panels(network: nn.Module) -> list[Panel]:
 def draw_correlation(panels: list[Panel], title: str) -> Figure:
     """Return a figure of the maps with a color bar.
 
-    At most three are side by side, with lines between groups.
+    At most three are side by side, with lines between groups. Titles have the number of dimensions; colors range from 0
+    to 1.
     """
     across = min(len(panels), ACROSS)
     down = -(-len(panels) // across)

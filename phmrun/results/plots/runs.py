@@ -150,9 +150,9 @@ def seeds_of(runs: Sequence[Run]) -> list[list[Run]]:
 def mean_curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
     """Return the mean course of a score over the seeds of each group.
 
-    Groups are those of :func:`seeds_of`. Only places that all seeds of a group have are kept, since a mean of fewer
-    would jump. The label has the number of seeds; the spread is the standard deviation. Single runs are returned as by
-    :func:`curves`.
+    Groups are those of :func:`seeds_of`. Only places that all seeds of a group have are kept, ascending, since a mean
+    of fewer would jump. The label has the number of seeds; the spread is the sample standard deviation. Single runs are
+    returned as by :func:`curves`.
 
     Raises:
         PhmrunError: (exit 2) The axis is epochs, and a run has no number of steps per epoch on record.
