@@ -124,7 +124,8 @@ def _batch(text: str, flag: str) -> tuple[int, ...]:
 def print_module(name: str, rows: Sequence["Measured"]) -> None:
     """Print a kind of module: a table of training, one of inference.
 
-    Each has the time of the torch module, and ratios to it.
+    Each has the time of the torch module, and ratios to it: in training, of the form that phmrun chooses; in inference,
+    of each form.
     """
     reference = rows[0].reference
     forms = [form for form in ("dense", "factored", "unfolded") if any(form in row.ratios for row in rows)]

@@ -1,6 +1,7 @@
 """Completion of names in the shell.
 
-Imports no torch, because the shell waits for the answer.
+Imports no torch, because the shell waits for the answer. Each completion returns the names that begin with the typed
+text.
 """
 
 import os

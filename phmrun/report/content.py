@@ -88,9 +88,9 @@ def _pareto(table: ResultTable, path: Path) -> Iterable[Picture]:
 def _curves(statuses: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
     """Draw training curves, one picture per task.
 
-    They are those of finished cells' first seeds. At most :data:`MOST_CURVES` cells are drawn. A task is skipped if its
-    histories have no common score, or one of an early release is damaged. Writes an SVG file beside ``path`` for each
-    picture, and yields it.
+    They are those of finished cells' first seeds. At most :data:`MOST_CURVES` cells of a task are drawn, over optimizer
+    steps. A task is skipped if its histories have no common score, or one of an early release is damaged. Writes an SVG
+    file beside ``path`` for each picture, and yields it.
 
     Raises:
         PhmrunError: (exit 3) A history differs from its manifest.

@@ -145,7 +145,7 @@ def _load_questions(folder: Path) -> Questions:
 
 
 def _sweep_file(folder: Path, name: str) -> Path:
-    """Return the path of a sweep's file.
+    """Return the path of a sweep's file, ``FOLDER/NAME/sweep.yaml``.
 
     Raises:
         PhmrunError: (exit 3) The sweep's folder is a link out of the folder of results.

@@ -58,8 +58,8 @@ def _of_column(table: ResultTable, column: int) -> dict[str, float]:
 def baseline_scores(runs: Sequence[RecordedRun], score: str) -> dict[str, float]:
     """Return the mean score of each registered baseline, by its name.
 
-    The mean is over the runs that have it; the baselines are those of ``score``. The result is empty if the score is a
-    baseline's itself.
+    The mean is over the runs that have it; the baselines are those of ``score``, of the same part if it is a part's.
+    The result is empty if the score is a baseline's itself.
     """
     if OF in score:
         return {}

@@ -309,7 +309,8 @@ def _identities(entries: Sequence[Entry]) -> list[str]:
 def _dense(section: Mapping[str, Any]) -> bool:
     """True if a section builds dense matrices, possibly by cluster of words.
 
-    A section without a structure is dense.
+    A section without a structure is dense. An embedding of several matrices is dense only if it has clusters and its
+    ``inside`` is dense.
     """
     usual = LayerConfig().structure
     structure = section.get("structure") or usual

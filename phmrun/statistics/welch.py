@@ -179,7 +179,8 @@ def noncentrality(critical: float, freedom: float, power: float = POWER) -> floa
 def detectable_errors(critical: float, freedom: float) -> float:
     """Return the difference, in estimated standard errors, that verdicts find with a power of 80 %.
 
-    The estimate of a deviation is too small by 1 / (4·freedom) on average. A flagged seed withholds the verdict.
+    The estimate of a deviation is too small by 1 / (4·freedom) on average. A flagged seed withholds the verdict. The
+    noncentrality, at the power 0.8 / 0.975, is corrected for both.
     """
     return noncentrality(critical, freedom, POWER / NOT_FLAGGED) * (1 + 1 / (4 * freedom))
 

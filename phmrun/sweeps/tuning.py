@@ -66,7 +66,10 @@ class Tuned:
 
     @property
     def lower_is_better(self) -> bool:
-        """True if a lower validation score is better."""
+        """True if a lower validation score is better.
+
+        It is False without a configuration.
+        """
         config = self.cells[0].config
         return config is not None and metric_of(config.training.monitor).lower_is_better
 
