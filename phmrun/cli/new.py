@@ -123,7 +123,7 @@ def new(
         "CLASS": "_".join(words).upper(),
     }
     project = Path("pyproject.toml")
-    checkout = project.is_file() and tomllib.loads(project.read_text(encoding="utf-8"))["project"]["name"] == "phmrun"
+    checkout = _is_checkout(project)
     written = _in_package(recipe, names, project) if checkout else _as_plugin(kind, recipe, names)
     for path in written:
         console.stdout().print(str(path), markup=False, soft_wrap=True)
@@ -133,6 +133,14 @@ def new(
     console.stderr().print(
         "\n".join([advice, *(f"      pytest {path}" for path in tests)]), markup=False, soft_wrap=True
     )
+
+
+def _is_checkout(project: Path) -> bool:
+    """Return True if ``project`` is phmrun's pyproject.toml, False for any other, damaged or missing file."""
+    try:
+        return bool(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["name"] == "phmrun")
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
 
 
 def _in_package(recipe: Recipe, names: dict[str, str], project: Path) -> list[Path]:

@@ -129,7 +129,7 @@ def changed_versions(before: str, now: str) -> list[str]:
 
 def digits_of(identity: str) -> str:
     """Return the 12 hexadecimal digits of a run id for its canonical identity."""
-    return hashlib.sha256(identity.encode("ascii")).hexdigest()[:12]
+    return hashlib.sha256(identity.encode("utf-8")).hexdigest()[:12]
 
 
 def layer_versions(section: Section) -> dict[str, int]:

@@ -161,7 +161,7 @@ class Catalogue:
             for name, entry in entries.items() if isinstance(entries, dict) else ():
                 if not (isinstance(entry, dict) and {"tasks", "format"} <= entry.keys()):
                     continue
-                if name in self._datasets or name in DATASETS or name in datasets:
+                if name.casefold() in (other.casefold() for other in (*self._datasets, *DATASETS.names(), *datasets)):
                     hint = "Rename it; its files are then in a folder of the new name."
                     raise PhmrunError(f"the dataset name {name!r} is taken", where=str(path), hint=hint)
                 datasets[name] = _dataset(name, entry)
@@ -217,7 +217,7 @@ def _dataset(name: str, entry: Any) -> Dataset:
         raise _fault(f"missing: {', '.join(sorted(missing))}", name)
     if entry["format"] not in FORMATS:
         raise _fault(f"there is no format {entry['format']!r}", name, FORMATS)
-    if not is_safe(name):
+    if not is_safe(name) or str(PurePosixPath(name)) != name:  # "multi30k/" would share multi30k's folder
         raise _fault("the name is no relative path", name)
     mirrors = tuple(entry.get("mirrors") or ())
     archives = {}

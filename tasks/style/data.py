@@ -1,8 +1,8 @@
 """Data of style transfer."""
 
-import hashlib
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from phmrun.datasets import SPLITS, builtin
 from phmrun.families.sequence_to_sequence.config import ParallelDataConfig
@@ -12,12 +12,13 @@ from phmrun.families.sequence_to_sequence.data import (
     build_parallel_data,
     require_languages,
 )
-from phmrun.files import replacing, sha256_of
 from phmrun.tasks.style.config import StyleExperiment
 from phmrun.tasks.style.measures import measures
 from phmrun.text.lines import read_parallel
+from phmrun.text.store import build_once
 
 STYLES = ("modern", "original")
+COPIED = ("train.source", "train.target")
 
 
 def build_data(config: StyleExperiment, cache: Path) -> ParallelData:
@@ -53,19 +54,20 @@ def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
 def with_copies(pair: tuple[Path, Path], times: int, cache: Path) -> tuple[Path, Path]:
     """Return training files with added copies.
 
-    They are written to ``cache`` on first use. After each pair, its target sentence follows ``times`` times with itself
-    as the source.
+    They are in ``cache``, and written again if they are damaged. After each pair, its target sentence follows ``times``
+    times with itself as the source.
 
     Raises:
         PhmrunError: (exit 3) A file is missing or malformed.
     """
-    content = "-".join([*(sha256_of(path) for path in pair), str(times)])
-    directory = cache / f"copies-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
-    copied = directory / "train.source", directory / "train.target"
-    for side, path in enumerate(copied):
-        if path.is_file():
-            continue
-        with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as handle:
-            for sides in read_parallel(*pair):
-                handle.write("".join(f"{sentence}\n" for sentence in (sides[side], *[sides[1]] * times)))
-    return copied
+
+    def write(directory: Path) -> dict[str, Any]:
+        """Write both files, and return no facts."""
+        for side, name in enumerate(COPIED):
+            with (directory / name).open("w", encoding="utf-8") as handle:
+                for sides in read_parallel(*pair):
+                    handle.write("".join(f"{sentence}\n" for sentence in (sides[side], *[sides[1]] * times)))
+        return {}
+
+    directory, _ = build_once(cache, {"kind": "copies", "files": list(pair), "times": times}, write)
+    return directory / COPIED[0], directory / COPIED[1]

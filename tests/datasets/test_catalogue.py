@@ -75,6 +75,15 @@ def test_an_entry_is_consistent(name):
     assert (dataset.citation or "").lstrip().startswith("@")
 
 
+@pytest.mark.parametrize("name", ["multi30k/", "./multi30k", "multi30k//", "multi30k/.", "MULTI30K"])
+def test_a_local_dataset_cannot_share_the_folder_of_another(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    Path("datasets").mkdir()
+    Path("datasets/mine.yaml").write_text(yaml.safe_dump({name: ENTRY}))
+    with pytest.raises(PhmrunError, match="relative path|is taken"):
+        Catalogue().get(name)
+
+
 def test_what_several_entries_share_is_no_entry():
     entries = Catalogue(yaml.safe_dump({".shared": {"x": 1}, "some": ENTRY}))
     assert entries.names() == ["some"]

@@ -45,7 +45,9 @@ def hostile_names(parent):
     ]
     ends = ["", "victim", "victim/", "victim.txt", "/etc/x", ID, f"{ID}/../../victim", "victim\0.txt", "a\nb",
             "C:\\victim", "C:victim", "\x1b[2J", "\\\\host\\victim", "a" * 300, "con", "x\u202e", ".a"]  # fmt: skip
-    fixed = ["..", ".", "", "/", "../victim.txt", str(parent / "victim.txt"), "-rf", "link", f"link/{ID}", f"../{ID}"]
+    fixed = ["..", ".", "", "/", "../victim.txt", str(parent / "victim.txt"), "-rf", "link", f"link/{ID}", f"../{ID}",
+             "/dev/stdout", "/proc/self/cwd/../victim.txt", "x" * 4000, "..\uff0fvictim.txt", "..\u2044victim.txt",
+             "victim...", "VICTIM.TXT", "..\u0338/victim.txt", "$HOME/victim.txt", "victim.txt::$DATA"]  # fmt: skip
     names = dict.fromkeys(fixed)
     while len(names) < NUMBER:
         names["/".join(random_.choice(ups) for _ in range(random_.randint(0, 3))) + random_.choice(["", "/", "-"])
@@ -122,7 +124,7 @@ def as_archive_member(name, parent):
 
 
 def as_dataset(name, parent):
-    facts = {"description": "d", "license": "l", "languages": ["en"], "tasks": ["lm"], "format": "text"}
+    facts = {"summary": "d", "licence": "l", "tasks": ["lm"], "format": "lines"}
     file = {"path": "a", "urls": ["https://example.org/a"]}
     for changed in (
         {"splits": {"train": {"text": {**file, "path": name}}}},
@@ -153,6 +155,11 @@ def test_hostile_names_write_nothing_outside_the_target(parent, monkeypatch, rea
         with suppress(PhmrunError, OSError, ValueError):
             read(name, parent)
         assert contents(parent) == before, name
+
+
+def test_a_plain_dataset_is_written_into_the_target(parent):
+    as_dataset("plain", parent)
+    assert (parent / "target" / "plain" / "a").read_text() == "data"
 
 
 def test_hostile_names_and_links_write_nothing_through_a_link(parent, monkeypatch):

@@ -52,6 +52,12 @@ VERBS: dict[str, tuple[str, ...]] = {
     "plot": ("plot", "history", "RUN", *RUNS, "--out", "history.svg"),
     "import": ("data", "import", "shakespeare", "test.modern=modern.txt", "test.original=original.txt"),
     "sweep": ("sweep", "run", "sweep.yaml", "--runs-dir", "swept"),
+    "shrink": ("shrink", "RUN", *RUNS, "--to", "90%", "--by", "parameters", "--within", "100", "--steps", "1"),
+    "checkpoint": ("import", "theirs", *RUNS),
+    "tensorboard": ("sync", "RUN", *RUNS, "--to", "tensorboard"),
+    "wandb": ("sync", "RUN", *RUNS, "--offline"),
+    "bench": ("bench", "run", "RUN", *RUNS, "--batches", "1", "--sentences", "4", "--single", "2", "--repeats", "1"),
+    "fetch": ("data", "fetch", "tiny"),
 }
 FAULTS = ("replace", "fsync", "directory", "unsynced", "clock")
 LEFT_OUT = (

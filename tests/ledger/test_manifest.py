@@ -1,6 +1,7 @@
 """The manifest of a run: every later reader notices a changed file, and no kill leaves a run that is refused."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -65,6 +66,12 @@ def test_a_whole_run_is_accepted_by_every_reader(done):
     assert sorted(done.manifest.names()) == sorted(COVERED)
     assert done.metrics()["test/bleu"]["value"] == 49.96
     assert summarise(done.path).damage is None
+
+
+def test_an_identity_of_any_characters_is_compared(done):
+    done.manifest._write(replace(done.manifest.read(), identity="\u2215"))
+    with pytest.raises(PhmrunError, match="another experiment"):
+        done.manifest.check_all()
 
 
 @pytest.mark.parametrize("name", COVERED)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from phmrun.checksums import checksum_once
 from phmrun.config import Source, resolve, run_id, task_defaults
 from phmrun.datasets.catalogue import CATALOGUE
 from phmrun.errors import PhmrunError
@@ -54,6 +55,10 @@ def test_target_sentences_as_their_own_sources(tmp_path):
     assert plain.statistics()["splits"]["train"]["sentences"] == 2
     again = build_data(config_of(prefix=f"{tmp_path}/", vocabulary=words, copies=2), tmp_path)
     assert again.files == copied.files
+    checksum_once.cache_clear()
+    again.files["train"][0].write_text("you and I\n" * 6)  # a damaged cache must not train another model
+    mended = build_data(config_of(prefix=f"{tmp_path}/", vocabulary=words, copies=2), tmp_path)
+    assert mended.files["train"][0].read_text().splitlines() == source
 
 
 @pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA does not say where real corpora are")
