@@ -316,7 +316,7 @@ def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering)
         quantization: Quantization = "none" if opponent == "ctranslate2" else "int8"
         search = replace(ours.search, engine="ctranslate2", quantization=quantization)
         # The folder that evaluation with that engine uses, so that weights are converted once.
-        place = trained.run.path / "exports" / search.directory
+        place = trained.run.own_folder("exports") / search.directory
         network, vocabularies = ours.module.network, cast(Vocabularies, trained.vocabulary)
         return Converted(converted_model(network, vocabularies, place, search.quantization, ours.device), search)
     options: dict[str, Any] = {"alpha": ours.search.alpha, "device": ours.device, "weights": _lent(trained, ours)}

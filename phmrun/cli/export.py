@@ -73,7 +73,7 @@ def export(
 
         compare_formats(source, "test" if split == "none" else split, load_plugins(plugin), as_json)
         if model_card:
-            _write_card(source, source.path / "exports")
+            _write_card(source, source.own_folder("exports"))
         return
     with waiting("preparing"):
         from phmrun.engine.trained_model import open_run

@@ -68,7 +68,8 @@ def fetch(
     folder = dataset_dir(dataset)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not _wanted(dataset, chosen, force) and not (_unrecorded(dataset, chosen) and os.access(folder, os.W_OK)):
+        left = _unrecorded(dataset, chosen) or any((folder / file.path).exists() for file in dataset.archives.values())
+        if not _wanted(dataset, chosen, force) and not (left and os.access(folder, os.W_OK)):
             return []
         with filelock.FileLock(folder / ".fetch.lock"):
             wanted = _wanted(dataset, chosen, force)  # another process may have downloaded them meanwhile

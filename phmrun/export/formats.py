@@ -109,7 +109,7 @@ def export(
         what = f"{kind} holds no factors of this network"
         raise PhmrunError(what, where="--factored", hint="Export without --factored, or with --format safetensors.")
     facts = {"run": trained.run.id, "weights": label}
-    folder = trained.run.path / "exports"
+    folder = trained.run.own_folder("exports")
     if kind == "onnx" and program.parts:
         return _export_parts(program, path or folder / f"onnx{form.suffix}", form, trained, facts)
     return _export_file(program, path or folder / f"model{form.suffix}{ENDINGS[kind]}", form, facts)

@@ -48,7 +48,7 @@ def write_mirror(run: Run, name: str) -> Path:
     """
     if name not in MIRRORS:
         raise unknown("mirror", name, MIRRORS, where="--to")
-    folder = run.path / name
+    folder = run.own_folder(name)
     fresh = run.path / f".{name}.{secrets.token_hex(4)}.tmp"  # MLflow remembers a store by its address
     try:
         MIRRORS[name](run, fresh, list(_figures(run)))

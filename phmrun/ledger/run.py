@@ -392,11 +392,30 @@ class Run:
             self.path.rename(grave)
             shutil.rmtree(grave)
 
+    def own_folder(self, name: str) -> Path:
+        """Return the path of a folder of the run, to write into.
+
+        The run may come from others: a symbolic link in it must not choose where this machine writes.
+
+        Raises:
+            PhmrunError: (exit 3) An entry of the run directory is a symbolic link out of it.
+        """
+        place = self.path.resolve()
+        for path in self.path.iterdir() if place.is_dir() else ():
+            if path.is_symlink() and not path.resolve().is_relative_to(place):
+                what, hint = "this symbolic link leads out of the run", "Put the files themselves there."
+                raise PhmrunError(what, where=str(path), hint=hint, code=ExitCode.DATA)
+        return self.path / name
+
     def _writing(self) -> Lock:
         """Return the lock on manifest and concurrently written files.
 
         It waits up to 20 s for its holder.
+
+        Raises:
+            PhmrunError: (exit 3) An entry of the run directory is a symbolic link out of it.
         """
+        self.own_folder("")
         return Lock(self.path / ".metrics.lock", f"{METRICS} of the run {self.id}", wait=20.0)
 
     def _replace(self, path: Path, text: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, get_args
 
 from phmrun.documents import parse_json, plain, restored
 from phmrun.errors import PhmrunError, unknown
-from phmrun.files import write_json
+from phmrun.files import read_regular, write_json
 from phmrun.ledger.history import in_shown_units
 from phmrun.ledger.lock import Lock
 from phmrun.ledger.recorded_config import config_values
@@ -301,11 +301,7 @@ def sync(run: Run, mode: str = "online", *, project: str | None = None, entity: 
     if mode == "disabled":
         raise PhmrunError("nothing can be synced while W&B is disabled", hint="Use --online or --offline.")
     status = run.status
-    try:
-        labels = dict(parse_json((run.wandb_dir / _LABELS).read_bytes()))
-    except (FileNotFoundError, ValueError):
-        tags = str(status.about.get("layer", "")).split()
-        labels = {"project": "phmrun", "job_type": status.about.get("task"), "tags": tags}
+    labels = _labels_of(run)
     if labels.pop("mode", None) == "online" and mode == "online" and status.state is State.RUNNING:
         what = f"the run {run.id} is being mirrored online while it trains"
         raise PhmrunError(what, hint="Sync it when it has ended.")
@@ -319,6 +315,19 @@ def sync(run: Run, mode: str = "online", *, project: str | None = None, entity: 
         else nullcontext()
     ):
         return _replay(run, mode, config, labels, rows, scores, samples)
+
+
+def _labels_of(run: Run) -> dict[str, Any]:
+    """Return mode and labels of the mirror of training; if they are missing or damaged, labels by the run's status."""
+    try:
+        stored = parse_json(read_regular(run.own_folder(run.wandb_dir.name) / _LABELS))
+        labels = {key: stored[key] for key in ("mode", "project", "entity", "group", "job_type")}
+        if all(isinstance(label, str | None) for label in labels.values()):
+            return {**labels, "tags": [str(tag) for tag in stored["tags"]]}
+    except (OSError, ValueError, LookupError, TypeError):
+        pass
+    about = run.status.about
+    return {"project": "phmrun", "job_type": about.get("task"), "tags": str(about.get("layer", "")).split()}
 
 
 def _replay(

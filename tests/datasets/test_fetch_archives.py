@@ -64,6 +64,9 @@ def test_named_members_are_unpacked_and_the_archive_goes(server, kind, tmp_path)
     assert left(dataset) == {"t0.en", "t1.en"}
     assert len(server.asked) == 1
     assert not list(Path(tmp_path).rglob("evil"))
+    (dataset_dir(dataset) / ".archives/all").write_bytes(content)  # left by an interruption after the last file
+    assert fetch(dataset, pause=0) == []
+    assert left(dataset) == {"t0.en", "t1.en"}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from phmrun.engine.checkpoints import LAST, weights_checksum
 from phmrun.engine.reproduction import compare, reproduce
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import State
-from phmrun.ledger.environment import said
+from phmrun.ledger.environment import process_lines
 from phmrun.ledger.record import WEIGHTS, record_of, restore, write_record
 
 SHORT = {"training": {"max_steps": 4, "validate_every": 2, "checkpoint_every": 2}}
@@ -82,7 +82,7 @@ def test_other_weights_are_told_and_explained_by_what_is_on_record(tmp_path, mon
         torch.set_num_threads(threads)
     first, two = run.environment()
     assert (first["state"], first["threads"], two["threads"]) == ("interrupted", threads, threads + 1)
-    assert f"threads: {threads}, then {threads + 1}" in "\n".join(said([first, two]))
+    assert f"threads: {threads}, then {threads + 1}" in "\n".join(process_lines([first, two]))
     checkpoint = torch.load(run.checkpoints / LAST, weights_only=False)
     name, weight = next((name, item) for name, item in checkpoint["state_dict"].items() if item.is_floating_point())
     weight.view(-1)[0] += 0.5

@@ -46,7 +46,7 @@ def hostile_names(parent):
     ends = ["", "victim", "victim/", "victim.txt", "/etc/x", ID, f"{ID}/../../victim", "victim\0.txt", "a\nb",
             "C:\\victim", "C:victim", "\x1b[2J", "\\\\host\\victim", "a" * 300, "con", "x\u202e", ".a"]  # fmt: skip
     fixed = ["..", ".", "", "/", "../victim.txt", str(parent / "victim.txt"), "-rf", "link", f"link/{ID}", f"../{ID}",
-             "/dev/stdout", "/proc/self/cwd/../victim.txt", "x" * 4000, "..\uff0fvictim.txt", "..\u2044victim.txt",
+             "/dev/stdout", "/proc/self/cwd/../victim.txt", "x" * 1000, "..\uff0fvictim.txt", "..\u2044victim.txt",
              "victim...", "VICTIM.TXT", "..\u0338/victim.txt", "$HOME/victim.txt", "victim.txt::$DATA"]  # fmt: skip
     names = dict.fromkeys(fixed)
     while len(names) < NUMBER:

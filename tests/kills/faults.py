@@ -21,16 +21,17 @@ import stat
 import sys
 import tarfile
 import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 os.environ.update(OMP_NUM_THREADS="1", WANDB_MODE="disabled")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / name) for name in ("support", "importing", "datasets")]
 
 RUNS = ("--runs-dir", "runs")
 TRAIN = ("train", "sva", "--config", "experiment.yaml", "--runs-dir")
@@ -69,9 +70,54 @@ LEFT_OUT = (
     "lock",
     "lock.json",
     "README.md",
+    ".fetch.lock",
+    ".sync.lock",
 )
 VOLATILE = {"time", "started", "ended", "updated", "seconds", "pid", "host", "command", "segments", "environment"}
+VOLATILE |= {"measured", "median_seconds", "load_average", "beside", "reserved_before", "bytes_ratio"}
 VOLATILE |= {"train/units_per_second", "peak_memory_bytes", "wall_seconds", "cpu_seconds", "sha256", "cpu_name"}
+
+
+def write_checkpoint() -> None:
+    """Write a tiny T5 of transformers into ``theirs``."""
+    from test_huggingface import t5
+
+    Path("theirs").mkdir()
+    t5(Path("theirs"))
+
+
+def write_dataset() -> None:
+    """Serve a file and an archive on this machine, and write the dataset ``tiny`` that names them."""
+    from file_server import Server
+
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        archive.add("modern.txt")
+    server = Server()
+    server.files = {"train.txt": Path("original.txt").read_bytes(), "test.tar.gz": packed.getvalue()}
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    remote = {
+        name: {"urls": [server.url(f"ok/{name}")], "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+        for name, content in server.files.items()
+    }
+    member = {"path": "test.txt", "archive": "test.tar.gz", "member": "modern.txt"}
+    splits = {"train": {"text": {"path": "train.txt", **remote["train.txt"]}}, "test": {"text": member}}
+    facts = {"tasks": ["lm"], "summary": "s", "licence": "l", "format": "lines", "splits": splits}
+    Path("datasets").mkdir()
+    entry = {**facts, "archives": {"test.tar.gz": remote["test.tar.gz"]}}
+    Path("datasets/tiny.yaml").write_text(json.dumps({"tiny": entry}), encoding="utf-8")
+
+
+SETUPS: dict[str, Callable[[], None]] = {"checkpoint": write_checkpoint, "fetch": write_dataset}
+"""Inputs of some verbs, written into the laboratory when the verb is first tried."""
+
+
+def served(run: Any, formats: Sequence[Any], **_: Any) -> list[Any]:
+    """Return measurements of a format without the process that takes them: `shrink` looks at bytes and score."""
+    from phmrun.bench.serving import Served
+
+    total = int(run.parameters()["total"])
+    return [Served(formats[0], Path("x"), total, 4 * total, 0.0, 10, 5.0, 1.0, 1.0, "accuracy", 60.0, 0, 12)]
 
 
 @dataclass
@@ -133,6 +179,11 @@ class Fault:
 def call(arguments: Sequence[str], run: str = "") -> tuple[int, str]:
     """Run phmrun in this process, with ``run`` in place of ``RUN``; return its exit code and output."""
     from phmrun.cli.app import main
+
+    if arguments[0] == "shrink":
+        from phmrun.sweeps import shrink
+
+        shrink.serve_all, shrink.RATES = served, shrink.RATES[:1]
 
     text, code = io.StringIO(), 0
     with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
@@ -203,6 +254,8 @@ class Laboratory:
 
         Outcomes are identical, lost (the second command failed), differs, and half (a file was half-written).
         """
+        with contextlib.chdir(self.whole):
+            SETUPS.pop(verb, lambda: None)()
         before = self.state(self.whole)
         for kind in kinds:
             _, expected, code, text = self.trial(verb, counting := Fault(kind))
@@ -234,12 +287,27 @@ def content(folder: Path) -> dict[str, str]:
     """Return a digest of each file by path, without times, processes and logs; "unreadable" if it is damaged."""
     digests = {}
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.name not in LEFT_OUT and path.suffix != ".diff" and "cache" not in path.parts:
+        if path.is_file() and path.name not in LEFT_OUT and path.suffix != ".diff" and not {"cache", "wandb"} & {*path.parts}:
+            if ".tfevents." in path.name:  # named by time and process
+                digests[str(path.parent / "events")] = figures(path)
+                continue
             try:
                 digests[str(path)] = hashlib.sha256(stable(path.name, path.read_bytes())).hexdigest()[:12]
             except (ValueError, OSError, RuntimeError, LookupError, EOFError):
                 digests[str(path)] = "unreadable"
     return digests
+
+
+def figures(path: Path) -> str:
+    """Return a digest of the figures in an event file of TensorBoard, without the time of its first record."""
+    from tensorboard.compat.proto.event_pb2 import Event
+
+    data, events, place = path.read_bytes(), [], 0
+    while place < len(data):  # length in 8 bytes, its checksum in 4, the record, its checksum in 4
+        size = int.from_bytes(data[place : place + 8], "little")
+        events.append(Event.FromString(data[place + 12 : place + 12 + size]))
+        place += size + 16
+    return hashlib.sha256(repr(events[1:]).encode()).hexdigest()[:12] if place == len(data) else "unreadable"
 
 
 def stable(name: str, data: bytes) -> bytes:
@@ -286,9 +354,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--verbs", nargs="+", choices=VERBS, default=list(VERBS))
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--faults", nargs="+", choices=FAULTS, default=FAULTS)
+    parser.add_argument("--dir", help="folder to work in, such as one in memory")
     options = parser.parse_args(arguments)
     total: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory(prefix="faults-") as place:
+    with tempfile.TemporaryDirectory(prefix="faults-", dir=options.dir) as place:
         laboratory = Laboratory(Path(place))
         for verb in options.verbs:
             counts: dict[str, Counter[str]] = {kind: Counter() for kind in options.faults}

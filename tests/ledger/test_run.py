@@ -11,7 +11,8 @@ import pytest
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.ledger.directory import newer_running
-from phmrun.ledger.environment import said
+from phmrun.ledger.environment import process_lines
+from phmrun.ledger.mirrors import write_mirror
 from phmrun.ledger.segment import Segment
 
 CONFIG = """\
@@ -222,6 +223,25 @@ def test_removing_a_linked_run_removes_the_link_alone(tmp_path):
     assert run.status_path.is_file()
 
 
+@pytest.mark.parametrize("name", ["predictions", "history.jsonl", "tensorboard", "train.log"])
+def test_nothing_is_written_through_a_link_out_of_a_run(tmp_path, name):
+    run = Run.create(tmp_path / "runs", "toy-lost-dense-1-0123456789ab", "task: toy\n")
+    (tmp_path / "elsewhere").mkdir()
+    (run.path / name).symlink_to(tmp_path / "elsewhere")
+    writers = (
+        lambda: run.write(run.predictions / "test.txt", "a\n"),
+        lambda: run.begin('{"task":"toy"}'),
+        lambda: write_mirror(run, "tensorboard"),
+    )
+    for write in writers:
+        with pytest.raises(PhmrunError, match="leads out of the run"):
+            write()
+    assert not list((tmp_path / "elsewhere").iterdir())
+    (run.path / name).unlink()
+    (run.path / name).symlink_to(run.config_path)  # a link within the run
+    run.write(run.path / "items.json", "{}\n")
+
+
 def test_a_run_that_an_old_release_began_keeps_its_first_part(tmp_path):
     run = Run.create(tmp_path, "toy-lost-dense-1-0123456789ab", "task: toy\n")
     run.set_state(State.RUNNING)
@@ -232,7 +252,7 @@ def test_a_run_that_an_old_release_began_keeps_its_first_part(tmp_path):
     first, second = run.environment()
     assert (first["first_step"], first["last_step"], first["state"]) == (0, 14, "unrecorded")
     assert (second["first_step"], second["last_step"]) == (14, 30)
-    assert "kept no record" in next(said(run.environment()))
+    assert "kept no record" in next(process_lines(run.environment()))
 
 
 def ended_run(directory: Path, name: str, state: State, moment: str) -> Run:

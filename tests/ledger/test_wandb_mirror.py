@@ -15,7 +15,7 @@ import pytest
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.ledger.lock import Lock
-from phmrun.ledger.wandb_mirror import Mirror, sync, wandb_mode
+from phmrun.ledger.wandb_mirror import Mirror, _labels_of, sync, wandb_mode
 
 pytest.importorskip("wandb")
 
@@ -253,6 +253,13 @@ def test_sync_of_a_run_that_was_never_mirrored(run: Run) -> None:
         ["n=4", "phm"],
     )
     assert column(actual, "trainer/global_step") == [1]
+
+
+@pytest.mark.parametrize("labels", ['{"foo": 1}', '{"whole": false}', "[1, 2]", '"x"', '{"project": ["x"]}', "{"])
+def test_sync_with_damaged_labels_takes_those_of_the_status(run: Run, labels: str) -> None:
+    run.wandb_dir.mkdir()
+    (run.wandb_dir / "labels.json").write_text(labels)
+    assert _labels_of(run) == {"project": "phmrun", "job_type": "nmt", "tags": ["phm", "n=4"]}
 
 
 def test_sync_of_a_long_history(run: Run) -> None:

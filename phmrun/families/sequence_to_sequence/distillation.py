@@ -41,7 +41,7 @@ def with_outputs_of(trained: TrainedModel, config: Experiment, weights: str) -> 
     lines = hashlib.sha256("\n".join(sources).encode()).hexdigest()
     # The file name identifies weights, search and sources.
     mark = f"{digest_of(trained.module)} {translator.signature} {lines}"
-    path = trained.run.path / "outputs" / f"train-{hashlib.sha256(mark.encode()).hexdigest()[:12]}.txt"
+    path = trained.run.own_folder("outputs") / f"train-{hashlib.sha256(mark.encode()).hexdigest()[:12]}.txt"
     if not path.is_file():
         outputs = zip(translator.translate(sources), targets, strict=True)
         write_text(path, "".join(f"{output or target}\n" for output, target in outputs))
