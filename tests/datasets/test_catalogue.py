@@ -80,7 +80,7 @@ def test_a_local_dataset_cannot_share_the_folder_of_another(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     Path("datasets").mkdir()
     Path("datasets/mine.yaml").write_text(yaml.safe_dump({name: ENTRY}))
-    with pytest.raises(PhmrunError, match="relative path|is taken"):
+    with pytest.raises(PhmrunError, match=r"relative path|is taken"):
         Catalogue().get(name)
 
 

@@ -287,7 +287,12 @@ def content(folder: Path) -> dict[str, str]:
     """Return a digest of each file by path, without times, processes and logs; "unreadable" if it is damaged."""
     digests = {}
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.name not in LEFT_OUT and path.suffix != ".diff" and not {"cache", "wandb"} & {*path.parts}:
+        if (
+            path.is_file()
+            and path.name not in LEFT_OUT
+            and path.suffix != ".diff"
+            and not {"cache", "wandb"} & {*path.parts}
+        ):
             if ".tfevents." in path.name:  # named by time and process
                 digests[str(path.parent / "events")] = figures(path)
                 continue
