@@ -86,14 +86,6 @@ class Candidates:
         return scores, parents, indices - parents * vocabulary
 
 
-def top_candidates(log_probs: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return scores, parent beams and tokens of :class:`Candidates`, ties broken."""
-    candidates = Candidates(log_probs, totals, count)
-    if rows := true_rows(candidates.tied.tolist()):
-        candidates.break_ties(rows)
-    return candidates.parts()
-
-
 def true_rows(flags: Sequence[object]) -> list[int]:
     """Return the numbers of the rows whose flag is true."""
     return [row for row, flag in enumerate(flags) if flag]

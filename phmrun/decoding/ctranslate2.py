@@ -50,7 +50,7 @@ class CTranslate2Model:
 
     @property
     def signature(self) -> str:
-        """Engine, version and effective compute type as ``key:value`` pairs."""
+        """Engine, version and effective compute type: ``engine:ctranslate2-4.5|arithmetic:int8``, for instance."""
         import ctranslate2
 
         return f"engine:ctranslate2-{ctranslate2.__version__}|arithmetic:{self.translator.compute_type}"
@@ -93,6 +93,9 @@ class CTranslate2Model:
         self, sources: Sequence[Sequence[int]], limit: int, beam: int, alpha: float, nbest: int, at_least: int = 0
     ) -> list[list[Hypothesis]]:
         """Return the best outputs of a batch with one length limit, best first.
+
+        Sources are not cut. The log-probability is the engine's score times the penalty of its length, end token
+        included.
 
         Raises:
             PhmrunError: The engine fails.

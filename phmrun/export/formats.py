@@ -136,7 +136,8 @@ def _export_parts(
 ) -> Exported:
     """Write the graphs that a search calls, as ONNX files of a directory.
 
-    The directory also gets vocabularies, token names and search settings. It replaces an earlier one when complete.
+    The directory also gets the vocabularies' models, ``tokens.json`` with token names and search settings, and
+    ``phmrun.json`` with ``facts`` and settings. It replaces an earlier one when complete.
 
     Raises:
         PhmrunError: (exit 1) An output differs by more than ``TOLERANCE``; nothing is replaced.

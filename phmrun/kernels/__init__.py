@@ -7,13 +7,12 @@ A run chooses the library once and records it (:mod:`choice`). Importing this pa
 """
 
 from phmrun.kernels.attention import attend
-from phmrun.kernels.choice import LIBRARIES, Choice, choose
+from phmrun.kernels.choice import Choice, choose
 from phmrun.kernels.probe import Product, largest_error, products_of
 from phmrun.kernels.processor import has_amx, has_bf16, is_amd
 from phmrun.kernels.switch import float32_precision, onednn_products, tf32_products
 
 __all__ = [
-    "LIBRARIES",
     "Choice",
     "Product",
     "attend",

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 
@@ -17,7 +17,6 @@ from phmrun.kernels.processor import has_avx512, is_amd
 from phmrun.kernels.switch import has_switch, onednn_products
 
 Library = Literal["torch", "onednn"]
-LIBRARIES: tuple[str, ...] = get_args(Library)
 TOLERANCE = 1e-6
 """Largest relative error of a product against float64."""
 LIMIT = "ONEDNN_MAX_CPU_ISA"
@@ -39,7 +38,10 @@ class Choice:
     refused: bool = False
 
     def applied(self) -> AbstractContextManager[None]:
-        """Return a context in which float32 products use this library."""
+        """Return a context in which float32 products use this library.
+
+        With "torch" the context has no effect.
+        """
         return onednn_products(self.library == "onednn")
 
 

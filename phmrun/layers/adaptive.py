@@ -120,7 +120,10 @@ class AdaptiveInput(nn.Module):
         return torch.cat([projection(table.weight) for table, projection in pairs])
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return the vectors of token numbers, ``[…] -> […, embedding_dim]``."""
+        """Return the vectors of token numbers, ``[…] -> […, embedding_dim]``.
+
+        They are rows of the tables of the tokens' clusters, projected to ``embedding_dim``.
+        """
         if len(self.clusters) == 1:
             return self.projections[0](self.tables[0](tokens))
         flat = tokens.reshape(-1)
@@ -238,7 +241,8 @@ class AdaptiveSoftmax(nn.Module):
     def nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """Return -log p(target) of each position in nats, in the shape of ``targets``.
 
-        Differentiable. See :meth:`forward` for the arguments.
+        Differentiable. A word outside the first cluster adds the terms of its cluster and of the word in it. See
+        :meth:`forward` for the arguments.
         """
         total: Tensor | None = None
         for places, vectors, weight, bias, classes in self._clusters_of(hidden, targets):
@@ -250,9 +254,10 @@ class AdaptiveSoftmax(nn.Module):
         return cast(Tensor, total).view(targets.shape)
 
     def log_prob(self, hidden: Tensor) -> Tensor:
-        """Return log-probabilities of the whole vocabulary in nats.
+        """Return log-probabilities of the whole vocabulary in nats, by token number.
 
-        ``[…, in_features] -> […, n_classes]``.
+        ``[…, in_features] -> […, n_classes]``. Words outside the first cluster have the sum of the cluster's and their
+        own.
         """
         head = F.linear(self._enter(0, hidden), *self._head()).log_softmax(-1)
         first = self.clusters[0].size

@@ -102,7 +102,8 @@ class Biaffine(nn.Module):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the scores of all pairs of x and y.
 
-        x is ``[batch, n, in_features]``, y ``[batch, m, in_features]``.
+        x is ``[batch, n, in_features]``, y ``[batch, m, in_features]``. W is built only if its structure has no
+        bilinear form.
 
         Returns:
             ``[batch, n, m]`` for one label, ``[batch, labels, n, m]`` for several.

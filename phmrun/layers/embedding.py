@@ -140,7 +140,7 @@ class EmbeddingKind:
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """Options that users can set."""
+        """Options that users can set: the keyword-only parameters of ``build`` without ``fixed``."""
         return tuple(option for option in options_of_function(self.build) if option.name not in self.fixed)
 
     def __call__(self, num_embeddings: int, embedding_dim: int, **options: Any) -> nn.Module:

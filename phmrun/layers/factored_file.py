@@ -417,7 +417,7 @@ def _digest(tensors: Mapping[str, Tensor | None]) -> str:
 
 
 def _temporary(model: nn.Module) -> set[str]:
-    """Return the names of parameters that are used in training only."""
+    """Return the state names of parameters that structures use in training only."""
     return {
         f"{prefix}.{name}".lstrip(".")
         for prefix, module in model.named_modules(remove_duplicate=False)

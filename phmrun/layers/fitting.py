@@ -308,7 +308,7 @@ def _first_factors(weight: Tensor, covariance: Tensor, b: Tensor, p: int, q: int
 def _solve(gram: Tensor, right: Tensor) -> Tensor:
     """Return gram⁻¹ · right of a symmetric system.
 
-    If it is singular, return the solution of least norm.
+    If it is singular, return the solution of least norm; eigenvalues up to 1e-13 of the largest then count as 0.
     """
     factor, failed = torch.linalg.cholesky_ex(gram)
     if not int(failed):

@@ -208,7 +208,10 @@ def _factors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _tied_names(model: nn.Module) -> list[list[str]]:
-    """Return the names of each parameter that has several."""
+    """Return the names of each parameter that has several, as a list each.
+
+    Parameters with one name are left out.
+    """
     names: dict[int, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(id(parameter), []).append(name)

@@ -269,15 +269,11 @@ class LSTM(nn.Module):
             h, c = h.index_select(1, back), c.index_select(1, back)
         return outputs if sizes is None else PackedSequence(outputs, sizes, order, back), (h, c)
 
-    def padded_outputs(self, inputs: Tensor, lengths: Tensor) -> Tensor:
-        """Return the same as :func:`outputs`, computed over the padding, too."""
-        return self.padded_states(inputs, lengths)[0]
-
     def padded_states(self, inputs: Tensor, lengths: Tensor, *, cells: bool = False) -> tuple[Tensor, Tensor | None]:
-        """Return :meth:`padded_outputs` and, on request, the last cell states.
+        """Return :func:`outputs` and, on request, the last cell states.
 
-        Dropout applies in training only. The observer is called for each cell, with the vectors that are no padding.
-        Outputs are zero at padding.
+        Sequences are computed over their padding, too; outputs are zero there. Dropout applies in training only. The
+        observer is called for each cell, with the vectors that are no padding.
 
         Args:
             inputs: ``[batch, length, input_size]``.
@@ -432,7 +428,7 @@ def outputs(lstm: LSTM | nn.LSTM | StartedLSTM, inputs: Tensor, lengths: Tensor)
         ``[batch, length, directions · hidden_size]``, zero at padding.
     """
     if isinstance(lstm, LSTM) and (not inputs.is_cuda or lstm.cell != "standard"):
-        return lstm.padded_outputs(inputs, lengths)
+        return lstm.padded_states(inputs, lengths)[0]
     packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
     return pad_packed_sequence(lstm(packed)[0], batch_first=True, total_length=inputs.shape[1])[0]
 

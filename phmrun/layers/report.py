@@ -1,7 +1,7 @@
 """Record of a conversion: converted layers, layers left with the reason, parameters before and after."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +81,8 @@ class ConversionReport:
         counts = f"{counted(self.before, 'parameter')} before, {self.after:,} after"
         counts += f", {self.trained:,} trained" if self.trained < self.after else ""
         kinds = Counter(layer.kind for layer in self.converted)
-        text = f"converted {_list(f'{number} {kind}' for kind, number in kinds.items())}; {counts}"
+        layers = ", ".join(f"{number} {kind}" for kind, number in kinds.items()) or "nothing"
+        text = f"converted {layers}; {counts}"
         reasons: dict[tuple[str, str], list[str]] = {}
         for layer in self.left:
             if layer.matrix:
@@ -148,8 +149,3 @@ def parameter_count(model: nn.Module) -> int:
 def trained_count(model: nn.Module) -> int:
     """Return the number of a model's parameters with a gradient; tied ones count once."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-
-
-def _list(parts: Iterator[str]) -> str:
-    """Return the parts separated by commas, or "nothing"."""
-    return ", ".join(parts) or "nothing"

@@ -102,7 +102,11 @@ def define(
     ] = "text",
     inside: Inside = None,
 ) -> DeFINE:
-    """Narrow word vectors, expanded by a hierarchical group transform with input connections, then reduced."""
+    """Narrow word vectors, expanded by a hierarchical group transform with input connections, then reduced.
+
+    The variant "released" decides connection, reduce, schedule, shared, shuffle, norm and multiple_of: values other
+    than their defaults are an error.
+    """
     n, within = width or embedding_dim, inside or {}
     mapping = AdaptiveInput(num_embeddings, n, cutoffs, div_value, **within)
     if variant == "released":

@@ -59,9 +59,9 @@ def pooled(vectors: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
 
 
 def batch_of(rows: Sequence[NDArray[Any]]) -> Sentences:
-    """Build a padded batch of token ids.
+    """Build a padded batch of token ids, at least one row.
 
-    An end token follows each sentence. The mask is ``None`` if all sentences have the same length.
+    An end token follows each sentence, then padding. The mask is ``None`` if all sentences have the same length.
     """
     lengths = np.array([len(row) + 1 for row in rows], dtype=np.int64)
     tokens = np.full((len(rows), lengths.max()), PAD, dtype=np.int64)

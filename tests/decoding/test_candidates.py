@@ -4,7 +4,14 @@ import pytest
 import torch
 
 from phmrun.decoding import candidates
-from phmrun.decoding.candidates import log_probabilities, only_token, top_candidates
+from phmrun.decoding.candidates import Candidates, log_probabilities, only_token, true_rows
+
+
+def top_candidates(log_probs, totals, count):
+    """Scores, parent beams and tokens of the candidates, ties broken."""
+    best = Candidates(log_probs, totals, count)
+    best.break_ties(true_rows(best.tied.tolist()))
+    return best.parts()
 
 
 def sorted_candidates(log_probs, totals, count):

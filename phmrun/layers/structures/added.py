@@ -115,7 +115,7 @@ class Added(Structure):
 
     @torch.no_grad()
     def take_over(self, weight: Tensor) -> None:
-        """Copy a matrix ``[out_features, in_features]`` to W₀, and record its checksum."""
+        """Copy a matrix ``[out_features, in_features]`` to W₀; record its checksum in ``origin``."""
         self.base.copy_(weight)
         self._sign(TAKEN, 0.0)
 
@@ -148,7 +148,7 @@ class Added(Structure):
         return self.out_features * self.in_features + self.inside.token_multiplications()
 
     def build_multiplications(self) -> int:
-        """Return that of the inner structure."""
+        """Return the inner structure's multiplications that build Ŵ."""
         return self.inside.build_multiplications()
 
     @torch.no_grad()

@@ -56,7 +56,10 @@ class Blast(Structure):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, *, blocks: int, rank: int, budget: float | str) -> str | None:  # type: ignore[override]
-        """Return why ``blocks``, ``rank`` or ``budget`` is out of range, else None."""
+        """Return why ``blocks``, ``rank`` or ``budget`` is out of range, else None.
+
+        Valid are 0 to min(k, d) blocks, a rank of at least 0, and a budget above 0 and up to 1.
+        """
         most = min(out_features, in_features)
         if not 0 <= blocks <= most:
             return f"blocks = {blocks}; valid blocks: 1 to {most}, or 0 to have them chosen"
@@ -87,7 +90,10 @@ class Blast(Structure):
         super().fit(weight, covariance)
 
     def materialize(self) -> Tensor:
-        """Return W: each row of blocks is B_i times all diag(D_ij) C_j side by side."""
+        """Return W: each row of blocks is B_i times all diag(D_ij) C_j side by side.
+
+        Padding is cut.
+        """
         coupled = self.d.permute(1, 0, 2).unsqueeze(-1) * self.c.transpose(0, 1)  # [i, r, j, d/b]
         matrix = torch.bmm(self.b, coupled.flatten(2)).flatten(0, 1)
         return matrix[: self.out_features, : self.in_features]

@@ -71,7 +71,7 @@ class BlockCirculant(Structure):
         self.columns.copy_(best_circulant_blocks(weight, self.size, covariance))
 
     def materialize(self) -> Tensor:
-        """Return W by indexing each block's first column."""
+        """Return W by indexing each block's first column; padding is cut."""
         places = torch.arange(self.size, device=self.columns.device)
         blocks = self.columns[:, :, (places.unsqueeze(1) - places) % self.size]  # [I, J, p, q]
         matrix = blocks.transpose(1, 2).reshape(self.down * self.size, self.across * self.size)

@@ -106,7 +106,11 @@ class Circulant(Structure):
         return self.column[places % self.in_features]
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Return W x by spectra: O(d·log d) operations per token."""
+        """Return W x by spectra: O(d·log d) operations per token.
+
+        A half-precision column computes in single precision; the result has the column's type. Without tokens the
+        result is empty.
+        """
         if not len(inputs):  # some Fourier libraries fail on empty batches
             return inputs * self.column
         column = self.column.to(torch.promote_types(self.column.dtype, torch.float32))  # no transform of half precision

@@ -99,7 +99,10 @@ class Group(Structure):
         return (matrix.transpose(0, 1) if self.shuffle else matrix).reshape(self.out_features, self.in_features)
 
     def rows(self, index: Tensor) -> Tensor:
-        """Return rows of W without building it: a row of a block, padded with zeros."""
+        """Return rows of W without building it: rows of blocks, padded with zeros.
+
+        With ``shuffle``, row j·g + i of W is row j of block i.
+        """
         flat, (_, size, columns) = index.reshape(-1), self.block.shape
         group, place = (flat % self.groups, flat // self.groups) if self.shuffle else (flat // size, flat % size)
         rows = self.block.new_zeros(len(flat), self.groups, columns)

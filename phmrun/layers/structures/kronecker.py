@@ -116,7 +116,7 @@ class Kronecker(Structure):
             super().fit(weight, covariance)
 
     def materialize(self) -> Tensor:
-        """Return W by one product of the factors and one permutation."""
+        """Return W by one product of the factors and one permutation, cut to k × d."""
         return kronecker_sum(*self._terms())[: self.out_features, : self.in_features]
 
     def rows(self, index: Tensor) -> Tensor:

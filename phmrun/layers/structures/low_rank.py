@@ -48,7 +48,10 @@ class LowRank(Structure):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, *, rank: int, budget: float | str) -> str | None:  # type: ignore[override]
-        """Return why ``rank`` or ``budget`` is out of range, else None."""
+        """Return why ``rank`` or ``budget`` is out of range, else None.
+
+        The rank is 0 to min(k, d), the budget above 0 and at most 1.
+        """
         most = min(out_features, in_features)
         if not 0 <= rank <= most:
             return f"rank = {rank}; valid rank: 1 to {most}, or 0 for the budget's"

@@ -65,7 +65,10 @@ class Monarch(Structure):
     def check(  # type: ignore[override]
         cls, out_features: int, in_features: int, *, blocks: int, rank: int, budget: float | str, **_: object
     ) -> str | None:
-        """Return why ``blocks``, ``rank`` or ``budget`` is out of range, else None."""
+        """Return why ``blocks``, ``rank`` or ``budget`` is out of range, else None.
+
+        Valid are 0 to min(k, d) blocks, a rank of 0 to the smaller side of a block, and a budget above 0 and at most 1.
+        """
         most = min(out_features, in_features)
         if not 0 <= blocks <= most:
             return f"blocks = {blocks}; valid blocks: 1 to {most}, or 0 to have them chosen"
@@ -122,7 +125,10 @@ class Monarch(Structure):
         return torch.stack([(factor.square().mean() + 1e-8).sqrt() / drawn for factor, drawn in pairs]).clamp(min=1.0)
 
     def materialize(self) -> Tensor:
-        """Return W: the products of all blocks as one batch, then one permutation."""
+        """Return W: the products of all blocks as one batch, then one permutation.
+
+        Padding is cut.
+        """
         left, right = self.factors()
         b, r = self.blocks, self.rank
         of_left = left.view(b, -1, b, r).transpose(1, 2)  # [i, j, k/b, r]
