@@ -1,9 +1,9 @@
 """Dense maps of few vectors on a CPU, by the fastest of several equivalent kernels.
 
-For few rows ``F.linear`` takes up to four times as long as the fastest kernel. That kernel depends on the machine, the
-sizes and the number of rows, and is measured once per process for each of these, in a few milliseconds. The kernels sum
-in different orders: results differ in the last digits, and may differ between machines. Scores are therefore not
-computed with them.
+For few rows ``F.linear`` takes up to four times as long as the fastest kernel. With MKL on processors not by AMD, that
+is MKL's product with weights packed once. Elsewhere it depends on the machine, the sizes and the number of rows, and is
+measured once per process for each of these, in a few milliseconds. The kernels sum in different orders: results differ
+in the last digits, and may differ between machines. Scores are therefore not computed with them.
 """
 
 import logging
@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from phmrun.kernels.processor import is_amd
+
 LOG = logging.getLogger("phmrun.kernels")
 
 Map = Callable[[Tensor], Tensor]
@@ -23,6 +25,12 @@ Kernel = Callable[[Tensor, Tensor | None], Map]
 
 FEW_ROWS = 128
 """Above this number of rows only the kernels in :data:`MANY_ROWS` are measured."""
+MKL_ROWS = 4
+"""Fewest rows for which MKL's packed layout is faster than ``F.linear``."""
+PACKED_ROWS = 256
+"""Number of rows that MKL packs for; of 1, 8, 64 and 256, the fastest at any number of rows from 4."""
+TOLERANCE = 1e-4
+"""Largest difference of a packed product from ``F.linear``, relative to the largest output."""
 ROUNDS = 3
 CLEARLY = 0.9
 """Largest share of the time of ``F.linear`` at which another kernel is chosen, because of noise."""
@@ -73,7 +81,21 @@ def _packed(weight: Tensor, bias: Tensor | None) -> Map:
     return lambda inputs: apply(inputs, packed, bias, "none", [], "")
 
 
-KERNELS: Mapping[str, Kernel] = {"linear": _linear, "turned": _turned, "transposed": _transposed, "packed": _packed}
+def _mkl(weight: Tensor, bias: Tensor | None) -> Map:
+    """Return MKL's map, with a copy of W in its packed layout.
+
+    It serves any number of rows, as in CTranslate2, though MKL documents this for one number only. Results are
+    therefore checked. ``bias`` may be None.
+    """
+    weight = weight.contiguous()
+    packed = torch.ops.mkl._mkl_reorder_linear_weight(weight, PACKED_ROWS)
+    apply = torch.ops.mkl._mkl_linear.default
+    return lambda inputs: apply(inputs, packed, weight, bias, len(inputs))
+
+
+PRIVATE: Mapping[str, Kernel] = {"packed": _packed, "mkl": _mkl}
+"""Kernels by private operators, which a build of torch may lack."""
+KERNELS: Mapping[str, Kernel] = {"linear": _linear, "turned": _turned, "transposed": _transposed, **PRIVATE}
 """All kernels by name; the first exists in every version of torch."""
 MANY_ROWS = ("linear", "packed")
 
@@ -81,8 +103,8 @@ MANY_ROWS = ("linear", "packed")
 class FewRows:
     """Map y = W x + b without gradients, by the fastest kernel.
 
-    Kernels are measured in single precision on a CPU; otherwise ``F.linear`` is used. Row counts that use the same
-    kernel share its copy of W.
+    In single precision on a CPU; otherwise ``F.linear`` is used. Row counts that use the same kernel share its copy of
+    W.
 
     Args:
         weight: W ``[out_features, in_features]``.
@@ -100,27 +122,41 @@ class FewRows:
 
         Shapes: ``[rows, in_features] -> [rows, out_features]``.
 
-        The first call with a number of rows may measure the kernels.
+        The first call with a number of rows may measure the kernels, and checks the chosen one.
         """
         apply = self._by_rows.get(len(inputs))
         if apply is None:
-            apply = self._by_rows[len(inputs)] = self._chosen(len(inputs))
+            apply = self._by_rows[len(inputs)] = self._checked(inputs)
         return apply(inputs)
 
-    def _chosen(self, rows: int) -> Map:
+    def _checked(self, inputs: Tensor) -> Map:
         """Return the map for this number of rows.
 
-        Build it if it is new. Numbers up to the same power of two share a kernel. It is ``F.linear`` except in float32
-        on a CPU.
+        It is ``F.linear`` if the chosen kernel differs from it by more than ``TOLERANCE`` in the last row, with a
+        warning.
         """
-        size = 1 << max(0, rows - 1).bit_length()
-        if size not in self._by_rows:
-            plain = self.weight.device.type != "cpu" or self.weight.dtype != torch.float32
-            name = "linear" if plain else fastest(self.weight, self.bias, size)
-            if name not in self._by_kernel:
-                self._by_kernel[name] = KERNELS[name](self.weight, self.bias)
-            self._by_rows[size] = self._by_kernel[name]
-        return self._by_rows[size]
+        name = self._chosen(len(inputs))
+        if name not in self._by_kernel:
+            self._by_kernel[name] = KERNELS[name](self.weight, self.bias)
+        apply = self._by_kernel[name]
+        if name in PRIVATE:
+            expected = F.linear(inputs[-1:], self.weight, self.bias)
+            if bool((apply(inputs)[-1:] - expected).abs().max() > TOLERANCE * expected.abs().max()):
+                LOG.warning("the kernel %r is wrong for %d rows: torch's own is used", name, len(inputs))
+                return _linear(self.weight, self.bias)
+        return apply
+
+    def _chosen(self, rows: int) -> str:
+        """Return the kernel for this number of rows.
+
+        It is "linear" except in float32 on a CPU. With a fast MKL it depends on ``rows`` alone; otherwise kernels are
+        measured, and numbers up to the same power of two share one.
+        """
+        if self.weight.device.type != "cpu" or self.weight.dtype != torch.float32:
+            return "linear"
+        if not is_amd() and _works("mkl", self.weight):
+            return "mkl" if rows >= MKL_ROWS else "linear"
+        return fastest(self.weight, self.bias, 1 << max(0, rows - 1).bit_length())
 
 
 def fastest(weight: Tensor, bias: Tensor | None, rows: int) -> str:
@@ -132,7 +168,11 @@ def fastest(weight: Tensor, bias: Tensor | None, rows: int) -> str:
     key = (*weight.shape, rows, torch.get_num_threads())
     if key not in _CHOSEN:
         inputs = torch.randn(rows, weight.shape[1], generator=torch.Generator().manual_seed(0))
-        names = [name for name in KERNELS if (rows <= FEW_ROWS or name in MANY_ROWS) and _works(name, inputs)]
+        names = [
+            name
+            for name in KERNELS
+            if name != "mkl" and (rows <= FEW_ROWS or name in MANY_ROWS) and _works(name, inputs)
+        ]
         maps = {name: KERNELS[name](weight, bias) for name in names}
         seconds = dict.fromkeys(maps, float("inf"))
         for _ in range(ROUNDS):
@@ -148,15 +188,19 @@ def fastest(weight: Tensor, bias: Tensor | None, rows: int) -> str:
 def _works(name: str, inputs: Tensor) -> bool:
     """Return True if this build of torch has the kernel's operators.
 
-    Only "packed" is tried; if it fails, a warning is logged once.
+    Only kernels in ``PRIVATE`` are tried. If one fails, a warning is logged once; none is for MKL if torch was built
+    without it.
     """
-    if name != "packed":
+    if name not in PRIVATE:
         return True
+    if name == "mkl" and not torch.backends.mkl.is_available():
+        return False
     try:
-        _packed(inputs.new_ones(8, inputs.shape[1]), None)(inputs)
+        PRIVATE[name](inputs.new_ones(8, inputs.shape[1]), None)(inputs)
     except (AttributeError, NotImplementedError, RuntimeError):
         if name not in _MISSING:
             _MISSING.add(name)
-            LOG.warning("this torch has no packed products (torch.ops.mkldnn): decoding goes on without them")
+            library = "mkl" if name == "mkl" else "mkldnn"
+            LOG.warning("this torch has no packed products (torch.ops.%s): decoding goes on without them", library)
         return False
     return True

@@ -9,6 +9,13 @@ from torch.nn import functional as F
 from phmrun.kernels import packed
 from phmrun.kernels.packed import FEW_ROWS, KERNELS, FewRows, fastest
 
+
+@pytest.fixture
+def measured(monkeypatch):
+    """Measure kernels, as on a processor by AMD."""
+    monkeypatch.setattr(packed, "is_amd", lambda: True)
+
+
 SIZES = st.integers(1, 40)
 
 
@@ -50,7 +57,7 @@ def test_a_kernel_is_chosen_that_is_clearly_faster(monkeypatch, faster, chosen):
 
 
 @pytest.mark.parametrize("name", sorted(KERNELS))
-def test_rows_up_to_a_power_of_two_share_a_kernel(monkeypatch, name):
+def test_rows_up_to_a_power_of_two_share_a_kernel(monkeypatch, measured, name):
     asked = []
     monkeypatch.setattr(packed, "fastest", lambda weight, bias, rows: asked.append(rows) or name)
     weight, bias = torch.randn(6, 5), torch.randn(6)
@@ -58,7 +65,7 @@ def test_rows_up_to_a_power_of_two_share_a_kernel(monkeypatch, name):
     for rows in (1, 3, 4, 2, 3, 5, 8, FEW_ROWS + 1):
         inputs = torch.randn(rows, 5)
         torch.testing.assert_close(apply(inputs), F.linear(inputs, weight, bias))
-    assert asked == [1, 4, 2, 8, 2 * FEW_ROWS]
+    assert asked == [1, 4, 4, 2, 8, 8, 2 * FEW_ROWS]
 
 
 def test_other_precisions_are_left_to_torch(monkeypatch):
@@ -67,7 +74,7 @@ def test_other_precisions_are_left_to_torch(monkeypatch):
     assert torch.equal(FewRows(weight, None)(inputs), F.linear(inputs, weight))
 
 
-def test_all_numbers_of_rows_share_one_packed_copy(monkeypatch):
+def test_all_numbers_of_rows_share_one_packed_copy(monkeypatch, measured):
     packings = []
 
     def packing(weight, bias):
@@ -95,7 +102,42 @@ def test_many_rows_may_take_packed_weights(monkeypatch):
     assert set(measured) == {"linear", "packed"}
 
 
-def test_without_the_private_operator_the_log_says_so_once(monkeypatch, caplog):
+@pytest.mark.parametrize("features", [(17, 5), (256, 64)])
+def test_mkl_weights_packed_once_serve_every_number_of_rows(features):
+    weight, bias = torch.randn(features), torch.randn(features[0])
+    if not packed._works("mkl", torch.randn(1, features[1])):
+        pytest.skip("not in this build")
+    apply = packed._mkl(weight, bias)
+    for rows in (*range(1, 40), packed.PACKED_ROWS - 1, packed.PACKED_ROWS + 1):
+        inputs = torch.randn(rows, features[1])
+        torch.testing.assert_close(apply(inputs), F.linear(inputs, weight, bias))
+
+
+def test_with_a_fast_mkl_the_kernel_depends_on_the_rows_alone(monkeypatch):
+    monkeypatch.setattr(packed, "is_amd", lambda: False)
+    monkeypatch.setattr(packed, "_works", lambda name, inputs: True)
+    monkeypatch.setattr(packed, "fastest", None)
+    apply = FewRows(torch.randn(6, 5), None)
+    assert [apply._chosen(rows) for rows in (1, 3, 4, 320)] == ["linear", "linear", "mkl", "mkl"]
+
+
+def test_a_packed_product_that_is_wrong_for_some_rows_is_not_used(monkeypatch, measured, caplog):
+    def right_for_four_rows(weight, bias):
+        return lambda inputs: F.linear(inputs, weight, bias) * (1.0 if len(inputs) == 4 else 1.01)
+
+    monkeypatch.setattr(packed, "fastest", lambda weight, bias, rows: "mkl")
+    monkeypatch.setattr(packed, "KERNELS", {**KERNELS, "mkl": right_for_four_rows})
+    weight = torch.randn(6, 5)
+    apply = FewRows(weight, None)
+    for rows in (4, 3):
+        inputs = torch.randn(rows, 5)
+        torch.testing.assert_close(apply(inputs), F.linear(inputs, weight))
+    assert [record.message for record in caplog.records] == [
+        "the kernel 'mkl' is wrong for 3 rows: torch's own is used"
+    ]
+
+
+def test_without_the_private_operator_the_log_says_so_once(monkeypatch, measured, caplog):
     class Removed:
         def __getattr__(self, name):
             raise AttributeError(name)
