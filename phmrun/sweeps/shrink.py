@@ -164,12 +164,18 @@ class Search:
                 )
         label = "dense, the same further steps"
         yield self._measured("control", label, self._trained(continued(self.run), RATES), False, "none")
-        precisions = ("none",) if self.goal.by == "parameters" else ("none", "int8")
+        shares = self._shares_of_parameters(factored)
         trainings: list[tuple[str, str, Training, tuple[float, ...]]] = [
-            ("structure", name, compressed(self.run, name, self.goal.share), RATES) for name in STRUCTURES
+            ("structure", f"{name} at {float(share):.0%}", compressed(self.run, name, share), RATES)
+            for share in shares
+            for name in STRUCTURES
         ]
         if hasattr(getattr(trained.config, "model", None), "width"):
-            trainings.append(("student", "narrower dense student", student(self.run, self.goal.share), (1.0,)))
+            trainings += [
+                ("student", f"narrower dense student at {float(share):.0%}", student(self.run, share), (1.0,))
+                for share in shares
+            ]
+        precisions = ("none",) if self.goal.by == "parameters" else ("none", "int8")
         for way, label, make, rates in trainings:
             try:
                 runs = self._trained(make, rates)
@@ -178,6 +184,22 @@ class Search:
                     yield self._measured(way, name, runs, way == "structure", precision)
             except PhmrunError as error:
                 note(f"without {label}: {error.what}")
+
+    def _shares_of_parameters(self, factored: bool) -> list[Fraction]:
+        """Return the shares of the parameters that structures and students keep, the largest first.
+
+        The last one is the goal's share. A goal on bytes that int8 of the run misses has another one, with which int8
+        reaches it; a twentieth is set aside for the scales of factors.
+
+        Args:
+            factored: True if the run has structures, whose factors are kept.
+        """
+        shares = [self.goal.share]
+        if self.goal.by == "bytes":
+            rounded = self._served(self.run, Format("safetensors", factored, "int8"))
+            room = self.goal.share * Fraction(19, 20) * Fraction(self.base["bytes"], rounded["bytes"])
+            shares = [room, *shares] if room < 1 else shares
+        return shares
 
     def _trained(self, make: Training, rates: tuple[float, ...]) -> list[Run]:
         """Train a candidate with every seed, and return its runs; finished ones are read.
@@ -230,6 +252,7 @@ class Search:
         if isinstance(record, dict) and "latency_ratio" in record:
             return record
         (served,) = serve_all(run, [item], split=self.goal.split, plugins=self.plugins, reference=self.run)
+        served = replace(served, changed=None)  # outputs of one format are compared with no others
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, served.to_json())
         return served.to_json()

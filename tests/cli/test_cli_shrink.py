@@ -59,6 +59,7 @@ def test_rounding_that_reaches_the_goal_is_recommended_without_training(fresh, m
     assert [result.label for result in results] == ["bfloat16 of the run"]
     best = recommended(results, "bytes")
     assert best is results[0]
+    assert best.served["changed"] is None  # there are no other outputs to compare with
     assert best.command.endswith("--format safetensors --quantization bfloat16")
     assert len(list(fresh.path.parent.glob("nmt-*"))) == 1
     again = len(measured)
@@ -80,6 +81,15 @@ def test_structures_and_students_are_trained_beside_a_dense_control(fresh, measu
         config = Run(result.runs[0]).config_path.read_text(encoding="utf-8")
         assert "max_steps: 2" in config
     assert recommended(results, "parameters").way == "structure"
+
+
+def test_a_goal_just_below_int8_is_reached_by_int8_of_a_structure_that_keeps_most_parameters(fresh, measured):
+    results = Search(fresh, Goal(Fraction(1, 5), steps=1)).results()  # int8 has 25 % of the bytes
+    best = recommended(results, "bytes")
+    assert (best.way, best.label) == ("structure", "low-rank at 76%, int8")
+    assert 0.5 < best.shares["parameters"] <= 0.76
+    assert results[-1] == best  # shares with a larger loss are not tried
+    assert results[-2].judgement is not None
 
 
 def test_an_interrupted_search_continues_to_the_same_result(run, measured, tmp_path, monkeypatch):
