@@ -36,8 +36,8 @@ class DecodingOptions:
         beam: Beam size, in hypotheses per sentence; 1: greedy (default: the run's).
         alpha: Exponent α of the length penalty (default: the run's).
         engine: Decoder: torch or ctranslate2 (default: the run's).
-        quantization: Quantization of --engine ctranslate2: none, int8, int8_float32, bfloat16, float16 (default: the
-            run's).
+        quantization: Quantization of --engine ctranslate2: none, int8, int8_float32, bfloat16, float16; with torch,
+            bfloat16 or none (default: the run's).
         set_: Any key of the configuration's decoding section (`phmrun schema TASK`); may be repeated.
         batch_size: Sentences per batch (default: the run's).
     """

@@ -1,6 +1,7 @@
 """``phmrun predict``: predictions of a trained run for the user's text."""
 
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.progress import note, waiting
 from phmrun.registry import load_plugins
 
+SLOW = 10.0  # seconds of predicting after which a faster engine is named
 LONG = 10_000  # bytes of a line that is announced, since its prediction may take minutes
 
 
@@ -59,12 +61,16 @@ def predict(
         )
     exact = getattr(predictor, "exact", False)
     lines = _lines(raw_lines(text), str(text), exact) if text else _lines(sys.stdin.buffer, "standard input", exact)
+    began = time.monotonic()
     with kernels.applied():
         for answer in predictor.predict(_prompted(predictor.prompt) if interactive else lines):
             if as_json:
                 console.print_json(answer.values)
             else:
                 print(answer.text, flush=True)
+    slow = time.monotonic() - began > SLOW and not (as_json or interactive)
+    if slow and (advice := getattr(predictor, "faster", None)):
+        note(advice)
 
 
 def _lines(raw: Iterable[bytes], source: str, exact: bool) -> Iterator[str]:

@@ -100,6 +100,18 @@ KERNELS: Mapping[str, Kernel] = {"linear": _linear, "turned": _turned, "transpos
 MANY_ROWS = ("linear", "packed")
 
 
+def bfloat16_map(weight: Tensor, bias: Tensor | None) -> Map:
+    """Return a map of inputs and weights rounded to bfloat16, with float32 outputs.
+
+    On a CPU by oneDNN with packed weights; elsewhere, or if this torch lacks them, by ``F.linear``. ``bias`` may be
+    None.
+    """
+    weight, bias = weight.detach().bfloat16(), None if bias is None else bias.detach().bfloat16()
+    packs = weight.device.type == "cpu" and _works("packed", weight)
+    apply = (_packed if packs else _linear)(weight, bias)
+    return lambda inputs: apply(inputs.bfloat16()).float()
+
+
 class FewRows:
     """Map y = W x + b without gradients, by the fastest kernel.
 

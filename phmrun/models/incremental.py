@@ -9,6 +9,7 @@ and on functions instead of modules (``DirectLayer``).
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.kernels import attend
-from phmrun.kernels.packed import FewRows, Map
+from phmrun.kernels.packed import FewRows, Map, bfloat16_map
 from phmrun.layers import FeedForward, Linear, MultiheadAttention, folded, for_inference
 from phmrun.layers.inference import Choice, PackedFactors, PackedLinear, plain_linear
 from phmrun.layers.linear import ACTIVATIONS
@@ -86,7 +87,9 @@ class IncrementalTransformer(nn.Module):
         self.pad = pad
         self.measured_kernels = False
         """True if dense maps use the fastest kernel for the number of rows, by measurement."""
-        self._few_rows: dict[nn.Module, FewRows] = {}
+        self.bfloat16 = False
+        """True if dense maps and the encoder compute in bfloat16; attention and norms of the decoder in float32."""
+        self._few_rows: dict[nn.Module, Map] = {}
 
     def start(self, source: Tensor) -> DecoderState:
         """Encode ``source [batch, source]``, and return the first state.
@@ -94,7 +97,9 @@ class IncrementalTransformer(nn.Module):
         The state has the keys and values of the source for all layers, and 64 empty slots.
         """
         mask = padding_mask(source, self.pad)
-        memory = self.network.encode(source, mask)
+        with torch.autocast(source.device.type, torch.bfloat16) if self.bfloat16 else nullcontext():
+            memory = self.network.encode(source, mask)
+        memory = memory.to(cast(nn.Embedding, self.network.target_embedding).weight.dtype)
         crosses = cast(list[CrossProjections], list(self.cross))
         decoder = cast(list[DecoderLayer], list(self.network.decoder))
         memories = [cross.project_memory(memory) for cross in crosses]
@@ -178,12 +183,13 @@ class IncrementalTransformer(nn.Module):
     def _direct(self, module: nn.Module) -> Map:
         """Return a map as a function.
 
-        A dense one uses measured kernels, cached by module, if ``measured_kernels`` is set; others see :func:`direct`.
+        A dense one computes in bfloat16 if ``bfloat16`` is set, otherwise by measured kernels if ``measured_kernels``
+        is, both cached by module; others see :func:`direct`.
         """
-        if not (self.measured_kernels and isinstance(module, nn.Linear)):
+        if not (isinstance(module, nn.Linear) and (self.bfloat16 or self.measured_kernels)):
             return direct(module)
         if module not in self._few_rows:
-            self._few_rows[module] = FewRows(module.weight, module.bias)
+            self._few_rows[module] = (bfloat16_map if self.bfloat16 else FewRows)(module.weight, module.bias)
         return self._few_rows[module]
 
     def _apply(self, *arguments: Any, **options: Any) -> Self:

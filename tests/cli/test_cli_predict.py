@@ -49,6 +49,26 @@ def test_latest_names_its_run_and_newer_running_ones(phmrun, experiment, run_dir
         assert phmrun("-q", "predict", str(run_dir)).err == ""
 
 
+@pytest.mark.parametrize(
+    ("verbs", "seconds", "lines"),
+    [(("predict",), -1.0, 1), (("predict",), 60.0, 0), (("-q", "predict"), -1.0, 0), (("predict", "--json"), -1.0, 0)],
+)
+def test_slow_predictions_name_a_faster_engine_once(
+    phmrun, experiment, run_dir, type_in, monkeypatch, verbs, seconds, lines
+):
+    class Slow:
+        prompt = ""
+        faster = "--engine ctranslate2 is faster"
+
+        def predict(self, lines):
+            return (types.SimpleNamespace(text=line, values={"prediction": line}) for line in lines)
+
+    monkeypatch.setattr(experiment, "predictor", lambda run, **options: Slow())
+    monkeypatch.setattr("phmrun.cli.predict.SLOW", seconds)
+    type_in(b"ein\nzwei")
+    assert phmrun(*verbs, str(run_dir)).err.count(Slow.faster) == lines
+
+
 def test_a_predictor_that_gives_its_input_back_sees_carriage_returns(phmrun, experiment, run_dir, type_in, monkeypatch):
     class Echo:
         exact = True

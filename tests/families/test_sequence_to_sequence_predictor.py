@@ -65,6 +65,22 @@ def test_only_predictions_take_measured_kernels(vocabularies):
     assert not fixed.decoder.measured_kernels
 
 
+def test_scores_in_bfloat16_say_so_in_their_signature(vocabularies):
+    rounded = translator(vocabularies, quantization="bfloat16")
+    assert rounded.decoder.bfloat16
+    assert "|arithmetic:bfloat16" in rounded.signature
+    assert "arithmetic" not in translator(vocabularies).signature
+
+
+@pytest.mark.parametrize(
+    ("installed", "search", "advises"),
+    [(True, {}, True), (False, {}, False), (True, {"penalty": "steps"}, False)],
+)
+def test_ctranslate2_is_advised_if_it_can_take_over(vocabularies, monkeypatch, installed, search, advises):
+    monkeypatch.setattr(translation, "find_spec", lambda name: object() if installed else None)
+    assert bool(translator(vocabularies, **search).faster) == advises
+
+
 def test_one_at_a_time_answers_at_once(vocabularies):
     read = []
 

@@ -111,6 +111,7 @@ def test_any_course_of_a_search(seed):
 @pytest.mark.parametrize("options", LAYOUTS[:2])
 @pytest.mark.parametrize("kernel", sorted(KERNELS))
 def test_every_step_by_any_kernel(monkeypatch, kernel, options):
+    monkeypatch.setattr(packed, "is_amd", lambda: True)  # elsewhere the kernel depends on the rows alone
     monkeypatch.setattr(packed, "fastest", lambda *_: kernel)
     network = network_of(dtype=torch.float32, **options)
     decoder = IncrementalTransformer(network, PAD)
@@ -118,6 +119,23 @@ def test_every_step_by_any_kernel(monkeypatch, kernel, options):
     walk(network, decoder, widths=[3, 3, 2, 4], seed=1)
     assert decoder._few_rows
     assert not decoder.to(torch.float64)._few_rows
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("options", LAYOUTS[:2])
+def test_bfloat16_changes_logits_by_its_rounding_only(options):
+    network = network_of(dtype=torch.float32, **options)
+    exact, rounded = IncrementalTransformer(network, PAD), IncrementalTransformer(network, PAD)
+    rounded.bfloat16 = True
+    logits = []
+    for decoder in (exact, rounded):
+        state = decoder.start(padded(sources(4)))
+        steps = [decoder.step(torch.full((4, 1), token), state) for token in (BOS, 7, 9)]
+        logits.append(torch.stack(steps))
+    assert logits[1].dtype == torch.float32
+    error = float((logits[1] - logits[0]).norm() / logits[0].norm())
+    assert 0 < error < 0.03
+    assert rounded._few_rows
 
 
 @torch.inference_mode()

@@ -115,7 +115,7 @@ class DecodingConfig(Section):
     engine: Literal["torch", "ctranslate2"] = "torch"
     """What searches: phmrun, or the library CTranslate2, which knows the penalty `power` only."""
     quantization: Literal["none", "int8", "int8_float32", "bfloat16", "float16"] = "none"
-    """How CTranslate2 keeps the weights; none: 32 bits."""
+    """How CTranslate2 keeps the weights; none: 32 bits. With the engine torch, bfloat16 is that of maps and encoder."""
     max_length_ratio: float = Field(1.5, gt=0)
     """A translation has at most ratio · source tokens + offset tokens."""
     max_length_offset: int = Field(10, ge=1)
@@ -144,9 +144,9 @@ class DecodingConfig(Section):
         """Check that the engine supports quantization and penalty.
 
         Raises:
-            ValueError: Quantization is set for torch, or the penalty "steps" for CTranslate2.
+            ValueError: Torch has another quantization than bfloat16, or the penalty "steps" for CTranslate2.
         """
-        if self.quantization != "none" and self.engine == "torch":
+        if self.quantization not in ("none", "bfloat16") and self.engine == "torch":
             raise ValueError(f"quantization={self.quantization} needs engine=ctranslate2")
         if self.penalty == "steps" and self.engine != "torch":
             raise ValueError("penalty=steps needs engine=torch")
