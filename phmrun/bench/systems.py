@@ -123,7 +123,7 @@ class Ours(Model):
         if parts not in self.decoders:
             self.decoders[parts] = IncrementalTransformer(self.module.network, PAD, *parts)
             self.decoders[parts].measured_kernels = self.search.kernels == "measured"
-            self.decoders[parts].bfloat16 = self.search.quantization == "bfloat16"
+            self.decoders[parts].in_bfloat16 = self.search.quantization == "bfloat16"
         return self.decoders[parts]
 
     def decode(self, sources: Sources, beam: int) -> None:

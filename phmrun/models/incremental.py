@@ -87,7 +87,7 @@ class IncrementalTransformer(nn.Module):
         self.pad = pad
         self.measured_kernels = False
         """True if dense maps use the fastest kernel for the number of rows, by measurement."""
-        self.bfloat16 = False
+        self.in_bfloat16 = False
         """True if dense maps and the encoder compute in bfloat16; attention and norms of the decoder in float32."""
         self._few_rows: dict[nn.Module, Map] = {}
 
@@ -97,7 +97,7 @@ class IncrementalTransformer(nn.Module):
         The state has the keys and values of the source for all layers, and 64 empty slots.
         """
         mask = padding_mask(source, self.pad)
-        with torch.autocast(source.device.type, torch.bfloat16) if self.bfloat16 else nullcontext():
+        with torch.autocast(source.device.type, torch.bfloat16) if self.in_bfloat16 else nullcontext():
             memory = self.network.encode(source, mask)
         memory = memory.to(cast(nn.Embedding, self.network.target_embedding).weight.dtype)
         crosses = cast(list[CrossProjections], list(self.cross))
@@ -183,13 +183,13 @@ class IncrementalTransformer(nn.Module):
     def _direct(self, module: nn.Module) -> Map:
         """Return a map as a function.
 
-        A dense one computes in bfloat16 if ``bfloat16`` is set, otherwise by measured kernels if ``measured_kernels``
-        is, both cached by module; others see :func:`direct`.
+        A dense one computes in bfloat16 with ``in_bfloat16``, otherwise by measured kernels with ``measured_kernels``,
+        both cached by module. Others see :func:`direct`.
         """
-        if not (isinstance(module, nn.Linear) and (self.bfloat16 or self.measured_kernels)):
+        if not (isinstance(module, nn.Linear) and (self.in_bfloat16 or self.measured_kernels)):
             return direct(module)
         if module not in self._few_rows:
-            self._few_rows[module] = (bfloat16_map if self.bfloat16 else FewRows)(module.weight, module.bias)
+            self._few_rows[module] = (bfloat16_map if self.in_bfloat16 else FewRows)(module.weight, module.bias)
         return self._few_rows[module]
 
     def _apply(self, *arguments: Any, **options: Any) -> Self:

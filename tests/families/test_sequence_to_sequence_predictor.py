@@ -67,7 +67,7 @@ def test_only_predictions_take_measured_kernels(vocabularies):
 
 def test_scores_in_bfloat16_say_so_in_their_signature(vocabularies):
     rounded = translator(vocabularies, quantization="bfloat16")
-    assert rounded.decoder.bfloat16
+    assert rounded.decoder.in_bfloat16
     assert "|arithmetic:bfloat16" in rounded.signature
     assert "arithmetic" not in translator(vocabularies).signature
 

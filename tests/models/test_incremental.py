@@ -126,7 +126,7 @@ def test_every_step_by_any_kernel(monkeypatch, kernel, options):
 def test_bfloat16_changes_logits_by_its_rounding_only(options):
     network = network_of(dtype=torch.float32, **options)
     exact, rounded = IncrementalTransformer(network, PAD), IncrementalTransformer(network, PAD)
-    rounded.bfloat16 = True
+    rounded.in_bfloat16 = True
     logits = []
     for decoder in (exact, rounded):
         state = decoder.start(padded(sources(4)))

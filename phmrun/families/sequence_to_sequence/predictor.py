@@ -141,7 +141,7 @@ class Translator:
             self.decoder = decoder
         elif self.search.engine == "torch":
             self.decoder = IncrementalTransformer(network, PAD, *self.search.parts()).to(device)
-            self.decoder.bfloat16 = search.quantization == "bfloat16"
+            self.decoder.in_bfloat16 = search.quantization == "bfloat16"
         else:
             self.decoder = converted_model(network, vocabularies, self.directory, search.quantization, device)
 
