@@ -58,8 +58,8 @@ def evaluate_run(
         data: Prepared data of the run, passed by training.
 
     Returns:
-        Scores by name, as JSON objects: ``test/bleu``. Settings that differ from the config's are part of the name:
-            ``test-beam1/bleu``. ``test/sentences_per_second`` is the speed.
+        JSON objects of scores by name: ``test/bleu``. Settings that differ from the config's are part of the name:
+        ``test-beam1/bleu``. ``test/sentences_per_second`` is the speed.
 
     Raises:
         PhmrunError: There is no such split, a file is missing, the data have changed, or the checkpoint cannot be used.

@@ -178,8 +178,8 @@ def balance(network: nn.Module, measured: Mapping[str, Movement], optimizer: str
     2 for gradient descent. LAMB's steps are relative to a factor's norm already, and nothing is done.
 
     Returns:
-        Names of the maps that are rescaled. These are left as they are: maps of one factor, with a shared factor, with
-        a factor that is not in ``measured`` or moves nothing, and maps whose W would change by more than 0.1 %.
+        Names of the maps that are rescaled. Left as they are: maps of one factor, with a shared factor, or with a
+        factor that is not in ``measured`` or moves nothing. So are maps whose W would change by more than 0.1 %.
     """
     rule = optimizer_kind(optimizer).rule
     names = {id(parameter): name for name, parameter in network.named_parameters()}

@@ -221,7 +221,7 @@ class Meter(Callback):
         return self.seconds + time.monotonic() - self._since
 
     def _write(self, trainer: pl.Trainer) -> None:
-        """Record a row with the mean loss since the last one, and reset the sums.
+        """Record a row with the mean loss since the last, and reset the sums.
 
         The mean is over all processes. Keys: "step", "time" (seconds), "train/loss", "train/lr" and
         "train/units_per_second". The last is estimated as this process's pace times the number of processes.

@@ -201,9 +201,11 @@ SERVING_COLUMNS = (
 
 
 def serving_row(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the cells of a measured format, in the order of :data:`SERVING_COLUMNS`.
+    """Return the cells of a measured format for a table.
 
-    Sizes and memory are in MB, times in ms. ``–`` stands for what was not measured.
+    They are label, parameters, MB on disk and in memory, ms with batch 1 and 32, score with metric, changed sentences.
+
+    Figures have two decimals, ``–`` if they were not measured.
     """
 
     def shown(name: str, scale: float = 1.0) -> str:

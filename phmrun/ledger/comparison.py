@@ -77,8 +77,8 @@ def curves(runs: Sequence[Run], figure: str) -> list[tuple[int, list[float | Non
         figure: Name of the figure.
 
     Returns:
-        One pair per step that any run has. Pairs of step and values, by ascending step; ``None`` if a run has no value
-            at that step. Shares are in percent.
+        A pair of step and values for each step that any run has, ascending; ``None`` if a run has no value at that
+        step. Shares are in percent.
 
     Raises:
         PhmrunError: (exit 2) No run has the figure; names the existing ones.

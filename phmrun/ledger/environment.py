@@ -8,7 +8,6 @@ import functools
 import gzip
 import hashlib
 import importlib.metadata
-import os
 import platform
 import re
 import subprocess
@@ -24,6 +23,7 @@ from typing import Any, Self
 from phmrun.documents import flat
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import is_name, write_text
+from phmrun.ledger.load import usable
 
 LONGEST_DIFF = 2**20
 """Limit in bytes of a saved diff; of a longer one, only the checksum is kept."""
@@ -55,9 +55,9 @@ def now() -> str:
 def usable_cores() -> int:
     """Return the number of processor cores that this process may use.
 
-    If the system does not tell, it is the number of all cores; if that is unknown, too, it is 1.
+    If the system does not tell, it is the number of all cores; 1 if that is unknown, too.
     """
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(usable())
 
 
 def command() -> list[str]:

@@ -18,7 +18,8 @@ IDLE = (3, 4)
 def busy_cores(seconds: float = LOOK) -> int:
     """Return the number of usable cores that other processes keep busy.
 
-    It is rounded. This process sleeps for ``seconds`` meanwhile. Without ``/proc/stat`` the number is 0, at once.
+    It is rounded. This process sleeps for ``seconds`` (0.25) meanwhile. Without ``/proc/stat`` the number is 0, at
+    once.
     """
     before = core_ticks()
     if not before:
@@ -32,7 +33,7 @@ def busy_cores(seconds: float = LOOK) -> int:
 def usable() -> set[int]:
     """Return the numbers of the cores that this process may use.
 
-    They are all cores if the system does not tell.
+    They are all cores if the system does not tell, and core 0 alone if their number is unknown.
     """
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)

@@ -13,8 +13,9 @@ FIGURES = {"gradient_norm": "norm of the gradient", "lr": "learning rate"}
 def title(score: str, task: str | None = None) -> str:
     """Return a score's name in words with its unit.
 
-    "test/accuracy-of-copy" becomes "test accuracy of copy (%)". Known splits and figures have their names (``SPLITS``,
-    ``FIGURES``). The name of an unregistered metric has spaces for underscores, and no unit.
+    "test/accuracy-of-copy" becomes "test accuracy of copy (%)". The splits val and dev are "validation", train is
+    "training"; gradient_norm and lr have names of their own. The name of an unregistered metric has spaces for
+    underscores, and no unit.
     """
     split, _, name = score.rpartition("/")
     plain, of, baseline = name.partition(OF)
@@ -28,7 +29,8 @@ def title(score: str, task: str | None = None) -> str:
 def head(column: str) -> str:
     """Return a column's head as in papers, with a capital.
 
-    "test/bleu" becomes "BLEU", "parameters" "Params"; "layer.n" stays "n".
+    "test/bleu" becomes "BLEU", "parameters" "Params"; "layer.n" stays "n". Other columns have the words of
+    :func:`title`, without "test".
     """
     last = column.rpartition(".")[2]
     option = {"parameters": "Params", "n": "n"}.get(last) or title(last)
@@ -136,7 +138,8 @@ def _mapping(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def _figures(facts: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
     """Return the numbers among facts as rows of words and figures.
 
-    Floats named "…rate…" are in percent; nested facts have the words of all their keys. Other values are left out.
+    Floats named "…rate…" are in percent, others have two decimals; nested facts have the words of all their keys. Other
+    values are left out.
     """
     rows: list[tuple[str, str]] = []
     for key, value in facts.items():

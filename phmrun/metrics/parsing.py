@@ -43,19 +43,9 @@ def share(counts: Counts, of: int, among: int) -> Counts:
     return 100 * counts[..., of] / np.maximum(counts[..., among], 1)
 
 
-def uas_of(counts: Counts) -> Counts:
-    """Return UAS in percent of summed counts ``[…, kinds]``."""
-    return share(counts, HEADS, WORDS)
-
-
-def las_of(counts: Counts) -> Counts:
-    """Return LAS in percent of summed counts ``[…, kinds]``."""
-    return share(counts, ARCS, WORDS)
-
-
 _SCORES: dict[str, tuple[str, Callable[[Counts], Counts]]] = {
-    "uas": ("UAS", uas_of),
-    "las": ("LAS", las_of),
+    "uas": ("UAS", lambda counts: share(counts, HEADS, WORDS)),
+    "las": ("LAS", lambda counts: share(counts, ARCS, WORDS)),
     "clas": ("CLAS", lambda counts: 2 * share(counts, CONTENT_ARCS, CONTENT)),
     "label-accuracy": ("label accuracy", lambda counts: share(counts, LABELS, WORDS)),
 }
