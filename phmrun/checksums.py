@@ -22,8 +22,8 @@ def write_checksums(folder: Path) -> None:
 def fault_in(folder: Path) -> str | None:
     """Return the first fault of a directory against its checksums.
 
-    The result is ``None`` if there is none. Missing, extra and changed files are faults. A process hashes each file
-    once: a file whose size and time of change are the same is not read again.
+    The result is ``None`` if there is none. Missing and extra files come first, then changed ones, each in order of
+    names. A process hashes each file once: a file whose size and time of change are the same is not read again.
     """
     try:
         expected = parse_json(read_regular(folder / CHECKSUMS))

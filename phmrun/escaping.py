@@ -68,7 +68,7 @@ def one_line(text: str) -> str:
 def markdown(text: str) -> str:
     """Escape a text for Markdown, on one line.
 
-    It forms no link, picture, emphasis, HTML or cell.
+    Backslashes are put before markup, so it forms no link, picture, emphasis, HTML or cell. It is first made printable.
     """
     return _MARKUP.sub(lambda match: f"\\{match[0]}", one_line(text))
 
@@ -94,8 +94,8 @@ def latex(text: str) -> str:
 def spreadsheet(value: Any) -> Any:
     """Escape a CSV cell.
 
-    Control characters are escaped, and text that a spreadsheet would take for a formula. Such a text gets a leading
-    apostrophe, unless it is a number. Values that are no text are returned unchanged.
+    Control characters are escaped. A text that would be a formula, by a first ``= + - @``, gets a leading apostrophe,
+    unless it is a number. Values that are no text are returned unchanged.
     """
     if not isinstance(value, str):
         return value

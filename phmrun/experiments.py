@@ -253,7 +253,8 @@ def train(
             layer ``added``, its weights are frozen and updates of them are trained.
         restart: Delete the existing run of this experiment, without a question.
         settings: Further configuration keys: ``{"model.width": 64}``.
-        **arguments: Arguments in :data:`ARGUMENTS`: ``layer="phm", n=8, data="multi30k", seed=2``; ``None`` is ignored.
+        **arguments: Short names of keys: layer, n, embedding, output, model, preset, data, prefix, train_file,
+            dev_file, test_file, max_steps, lr, batch_size, seed. ``None`` is ignored.
 
     Raises:
         PhmrunError: Settings are invalid, data are missing, or training failed.

@@ -228,7 +228,7 @@ def sha256_of(path: Path) -> str:
 
 
 def read_regular(path: Path, *, most: int = MOST_BYTES) -> bytes:
-    """Read a regular file of at most ``most`` bytes.
+    """Read a regular file of at most ``most`` bytes (256 MiB).
 
     Errors are those of :func:`open_regular`.
     """
@@ -239,7 +239,7 @@ def read_regular(path: Path, *, most: int = MOST_BYTES) -> bytes:
 def open_regular(path: Path, *, most: int = MOST_BYTES) -> BinaryIO:
     """Open a regular file for reading.
 
-    Pipes and devices are not waited for.
+    Pipes and devices are not waited for. The default of ``most`` is 256 MiB.
 
     Raises:
         FileNotFoundError: It is missing.
@@ -258,7 +258,8 @@ def open_regular(path: Path, *, most: int = MOST_BYTES) -> BinaryIO:
 def no_file(path: Path) -> str:
     """Return the reason why a path is no file of data.
 
-    It is the end of a sentence. A regular file is not expected.
+    It is the end of a sentence: "is a folder", "is a pipe or a device …", or "does not exist". A regular file is not
+    expected.
     """
     if path.is_dir():
         return "is a folder"

@@ -113,8 +113,8 @@ TIME = Metric("time", unit="s", lower_is_better=True, hub_name="")
 def find_metric(score: str, task: str | None = None) -> Metric | None:
     """Return the metric of a score by the score's name, or None.
 
-    Parts are dropped from the end of the name until a metric has it. All times ("time/…") have :data:`TIME`. Metrics of
-    other tasks are tried last.
+    Parts are dropped from the end of the name until a metric has it. For each name, metrics of the task are tried, then
+    registered ones. Metrics of other tasks are tried last. All times ("time/…") have one metric.
 
     Args:
         score: Name, with or without split and part: "bleu", "test/accuracy-matched", "test/accuracy-of-majority".

@@ -310,7 +310,10 @@ def load_plugins(paths: Iterable[Path] | None) -> dict[Path, str]:
 
 
 def _imported_beside(path: Path) -> list[Path]:
-    """Return the modules of a plug-in's folder that it has imported, directly or by another such module."""
+    """Return the modules of a plug-in's folder that it has imported.
+
+    Import statements are followed, also those of such modules; relative imports are not. Order is that of discovery.
+    """
     sources = [path]
     for source in sources:  # grows
         for node in ast.walk(ast.parse(source.read_bytes())):

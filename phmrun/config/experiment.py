@@ -222,7 +222,7 @@ def to_yaml(config: Section, comments: Mapping[str, str] | None = None) -> str:
 
     Args:
         config: The configuration, or a section of one.
-        comments: Comments by dotted key, written at the ends of the keys' lines.
+        comments: Comments by dotted key, written at the ends of the keys' lines, in one column.
     """
     lines = list(_yaml_lines(config.model_dump(mode="json"), "", comments or {}))
     width = max((len(line) for line, comment in lines if comment), default=0)

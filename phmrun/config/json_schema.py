@@ -82,7 +82,7 @@ def _merged(former: dict[str, Any] | None, structure: str, option: Option) -> di
     """Return the schema of an option, added to that of other structures.
 
     ``former`` is the schema of the option of the same name so far, or None. Each of the structures' types is valid.
-    Custom types accept anything.
+    Custom types accept anything. The description has a line for each structure, with help and default.
     """
     try:
         kind = TypeAdapter(option.annotation).json_schema()

@@ -54,7 +54,7 @@ def parse_mapping(text: str, name: str) -> tuple[dict[str, Any], dict[str, int]]
 def read_source(path: Path) -> Source:
     """Read a YAML file as a source with line numbers.
 
-    An empty file is an empty mapping.
+    An empty file is an empty mapping. Files above 1 MiB, or 262,144 characters, are too large.
 
     Raises:
         PhmrunError: The file cannot be read, is not a regular file, is too large, is not UTF-8 or is not a mapping.
