@@ -208,7 +208,9 @@ def json_text(value: Any) -> str:
 
 
 def last_lines(log: Path, count: int = 5) -> list[str]:
-    """Return the last ``count`` lines of a log that are not blank; empty without a log.
+    """Return the last ``count`` lines of a log that are not blank.
+
+    They are empty without a log, and lose white space at their ends.
 
     Only its last 64 KiB are read.
     """

@@ -295,7 +295,9 @@ def loaded_plugins() -> list[Path]:
 
 
 def load_plugins(paths: Iterable[Path] | None) -> dict[Path, str]:
-    """Import plug-in files, and return the SHA-256 of each, and of the modules of its folder that it imports.
+    """Import plug-in files, and return the SHA-256 of each.
+
+    Modules of a file's folder that it imports are in the result, too.
 
     The result is empty without files.
 

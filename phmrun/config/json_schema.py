@@ -44,7 +44,9 @@ def json_schema(
 
 
 def _add_foreign_options(schema: type[Experiment], document: dict[str, Any]) -> None:
-    """Add the options of networks of plug-ins and other packages to the section ``model``, in place.
+    """Add the options of foreign networks to the section ``model``, in place.
+
+    These are networks of plug-ins and other packages.
 
     Their descriptions begin with the name of the network. A key that the section has is left as it is.
     """

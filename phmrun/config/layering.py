@@ -123,7 +123,9 @@ def with_network_options(schema: type[E], sources: Iterable[Source]) -> type[E]:
 
 
 def foreign_options(schema: type[Experiment], name: str | None = None) -> Iterator[tuple[str, type[Section]]]:
-    """Yield each network of a plug-in or another package with its options, the attribute ``options`` of its class.
+    """Yield each network of a plug-in or another package with its options.
+
+    They are the attribute ``options`` of its class.
 
     Networks without further options are left out, and all but ``name`` if it is given.
 

@@ -13,7 +13,9 @@ from phmrun.ledger.environment import DataRecord, Source
 
 
 def with_files_below(config: Experiment, record: DataRecord | None, roots: Sequence[Path]) -> Experiment:
-    """Return a copy of a config whose own data files are those below ``roots`` with the recorded checksums.
+    """Return a copy of a config whose own data files are below ``roots``.
+
+    They are those with the recorded checksums.
 
     A file may have another name, but must have the recorded size. Prefixes need files of the recorded names in one
     folder. A config of a catalogued dataset is returned unchanged. Without a record (runs of early releases), files are
@@ -75,7 +77,9 @@ def _place_of(key: str, path: Path, record: DataRecord | None, by_size: dict[int
 
 
 def _recorded(key: str, path: Path, record: DataRecord) -> Source:
-    """Return the record of a key's file: of the same path, else of its split, else of any file of that name.
+    """Return the record of a key's file.
+
+    Of the recorded files of that name, it is that of the same path, else of the key's split, else the first.
 
     Raises:
         PhmrunError: (exit 3) No file of that name is on record.

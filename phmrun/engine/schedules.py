@@ -58,7 +58,10 @@ class Settings:
         return self.peak * min(step / self.rise, 1.0)
 
     def done(self, step: int) -> float:
-        """Return the completed share (0 to 1) of the steps from the warm-up to the total."""
+        """Return the completed share (0 to 1) of the fall.
+
+        It is counted in steps, from the end of the warm-up to the total.
+        """
         return min(max(step - self.warmup, 0) / max(self.total - self.warmup, 1), 1.0)
 
     def falling(self, step: int, left: float) -> float:

@@ -45,6 +45,7 @@ def write_mirror(run: Run, name: str) -> Path:
 
     Raises:
         PhmrunError: (exit 2) The name is unknown, the program's package cannot be imported, or trackio fails to write.
+            (exit 3) A symbolic link leads out of the run.
     """
     if name not in MIRRORS:
         raise unknown("mirror", name, MIRRORS, where="--to")

@@ -309,7 +309,10 @@ def _storable(run: Run) -> dict[str, Any]:
 
 
 def _can_be_stored(scores: Mapping[str, Any]) -> bool:
-    """True if all integers among the scores fit a float, and all texts are valid Unicode."""
+    """True if scores can be stored as JSON.
+
+    All integers fit a float, and all texts are valid Unicode.
+    """
     values = (score.get("value") if isinstance(score, dict) else score for score in scores.values())
     try:
         json.dumps(scores, ensure_ascii=False).encode("utf-8")

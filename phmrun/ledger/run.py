@@ -395,10 +395,11 @@ class Run:
     def own_folder(self, name: str) -> Path:
         """Return the path of a folder of the run, to write into.
 
-        The run may come from others: a symbolic link in it must not choose where this machine writes.
+        It need not exist. The run may come from others: a symbolic link in it must not choose where this machine
+        writes.
 
         Raises:
-            PhmrunError: (exit 3) An entry of the run directory is a symbolic link out of it.
+            PhmrunError: (exit 3) Any entry of the run directory is a symbolic link out of it.
         """
         place = self.path.resolve()
         for path in self.path.iterdir() if place.is_dir() else ():

@@ -318,7 +318,14 @@ def sync(run: Run, mode: str = "online", *, project: str | None = None, entity: 
 
 
 def _labels_of(run: Run) -> dict[str, Any]:
-    """Return mode and labels of the mirror of training; if they are missing or damaged, labels by the run's status."""
+    """Return the labels of the mirror of training, for a replay.
+
+    Keys: "mode", "project", "entity", "group", "job_type" and "tags". If they are missing or damaged, project, job type
+    (the task) and tags (words of the layer) come from the run's status alone.
+
+    Raises:
+        PhmrunError: (exit 3) A symbolic link leads out of the run.
+    """
     try:
         stored = parse_json(read_regular(run.own_folder(run.wandb_dir.name) / _LABELS))
         labels = {key: stored[key] for key in ("mode", "project", "entity", "group", "job_type")}

@@ -145,7 +145,10 @@ def _mean(values: Sequence[float], signature: str) -> Score:
 
 
 def _tokenized(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[str, ...]:
-    """Return a warning if at least 100 outputs end in a separate period (sacreBLEU's rule), else none."""
+    """Return a warning if the outputs look tokenized, else none.
+
+    At least 100 of them then end in a separate period (sacreBLEU's rule). The warning says if the references do, too.
+    """
     ends, theirs = (sum(line.endswith(" .") for line in lines) for lines in (hypotheses, references))
     if ends < TOKENIZED:
         return ()
