@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Measure = Callable[[NDArray[float64]], NDArray[float64]]
+    OfItems = Callable[[NDArray[float64]], float]
 
 Reader = Callable[[Any, str, str], Any]
 """``read_items(run, split, part)`` of a :class:`phmrun.ledger.Run`; see :class:`Metric`."""
@@ -51,6 +52,9 @@ class Metric:
         is_share: True if validations record it as a fraction of 1, and tests in percent.
         measure: Function from the sums of item counts to scores, ``[sets, counts] -> [sets]``; ``None``: the metric is
             no function of such sums, and runs are compared over seeds only.
+        of_items: Function from the counts of all items to the score, ``[items, counts] -> score``, for a metric that is
+            no function of their sums; `phmrun verify` computes stored scores again with it.
+        rounding: Largest relative error of a score computed again, if the counts are rounded; 0: they are exact.
         read_items: ``read_items(run, split, part)``, which returns the counts of each test item of a run
             (:class:`phmrun.metrics.items.Items`), or ``None`` if there are none.
         floors: Baselines that a trained model must beat; not upper bounds or mere references.
@@ -69,11 +73,22 @@ class Metric:
     hub_name: str | None = None
     is_share: bool = False
     measure: "Measure | None" = None
+    of_items: "OfItems | None" = None
+    rounding: float = 0.0
     read_items: Reader | None = None
     floors: tuple[str, ...] = ()
     diverged_past: str = ""
     version: int = 1
     tasks: tuple[str, ...] = ()
+
+    def computed(self, counts: "NDArray[float64]") -> float | None:
+        """Return the score of items with these counts ``[items, counts]``.
+
+        ``None`` if the metric is no function of counts.
+        """
+        if self.of_items is not None:
+            return float(self.of_items(counts))
+        return None if self.measure is None else float(self.measure(counts.sum(axis=0, dtype=float)[None])[0])
 
     @property
     def words(self) -> str:

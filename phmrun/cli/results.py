@@ -70,9 +70,7 @@ def add(
         for run in runs:
             files = {name: run.checkpoints / name for name in (LAST, BEST)}
             weights = {name: weights_checksum(file) for name, file in files.items() if file.is_file()}
-            # Trials are compared by their validations alone, so what each test item adds is not kept of them.
-            items = {} if run in trials else items_of(run)
-            written.append(write_record(record_of(run, items=items, weights=weights), to))
+            written.append(write_record(record_of(run, items=items_of(run), weights=weights), to))
             advance(1)
     written += _design(what, runs_dir, to)
     if as_json:

@@ -112,7 +112,7 @@ def _place(value: Any) -> str:
     are unwrapped.
     """
     if isinstance(value, Metric):
-        value = value.measure or value.read_items or value
+        value = value.measure or value.of_items or value.read_items or value
     while isinstance(value, partial):
         value = value.func
     if isinstance(value, Deferred):

@@ -113,10 +113,10 @@ def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collecti
             continue
         items = metric.read_items(run, name, "")
         if items is not None and len(items.counts):
-            value = float(metric.measure(items.counts.sum(axis=0, keepdims=True))[0])
+            value = metric.computed(items.counts)
             facts = [f"items:{metric.name}", *([f"version:{metric.version}"] if metric.version > 1 else [])]
             signature = "|".join([*facts, *([f"data:{mark}"] if mark else [])])
-            added[key] = Score(metric.words, value, signature, len(items.counts), "items").to_json()
+            added[key] = Score(metric.words, float(value or 0.0), signature, len(items.counts), "items").to_json()
     return added
 
 

@@ -14,12 +14,18 @@ from phmrun.metrics.items import Items
 def packed(items: Items) -> dict[str, Any]:
     """Return the items as a JSON object.
 
-    Keys: "items" (their number), "mark", "file", and "columns", the counts as compressed texts.
+    Keys: "items" (their number), "mark", "file", and "columns", the counts as compressed texts. A text that begins with
+    "3-" has the differences of column 3 and this one.
 
     Raises:
         ValueError: A count is no natural number.
     """
-    columns = [_text_of(items.counts[:, place]) for place in range(items.counts.shape[1])]
+    columns: list[str] = []
+    for place, column in enumerate(items.counts.T):
+        # n-grams of order n + 1 are nearly as many as those of order n: differences are shorter.
+        others = ((before, items.counts[:, before] - column) for before in range(place))
+        differences = [f"{before}-{_text_of(rest)}" for before, rest in others if (rest >= 0).all()]
+        columns.append(min([_text_of(column), *differences], key=len))
     return {"items": len(items.counts), "mark": items.mark, "file": items.file, "columns": columns}
 
 
@@ -31,9 +37,13 @@ def unpacked(content: Mapping[str, Any]) -> Items:
     """
     try:
         number = int(content["items"])
-        columns = [_column_of(text, number) for text in content["columns"]]
+        columns: list[Counts] = []
+        for text in content["columns"]:
+            before, minus, rest = text.rpartition("-")
+            column = _column_of(rest, number)
+            columns.append(columns[int(before)] - column if minus else column)
         return Items(np.stack(columns, axis=1), str(content["mark"]), str(content["file"]))
-    except (ArithmeticError, KeyError, TypeError, zlib.error) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, zlib.error) as error:
         raise ValueError(f"damaged items: {error!r}") from error
 
 

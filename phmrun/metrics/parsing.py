@@ -43,11 +43,31 @@ def share(counts: Counts, of: int, among: int) -> Counts:
     return 100 * counts[..., of] / np.maximum(counts[..., among], 1)
 
 
+def uas_of(counts: Counts) -> Counts:
+    """Return UAS in percent of summed counts ``[…, kinds]``."""
+    return share(counts, HEADS, WORDS)
+
+
+def las_of(counts: Counts) -> Counts:
+    """Return LAS in percent of summed counts ``[…, kinds]``."""
+    return share(counts, ARCS, WORDS)
+
+
+def clas_of(counts: Counts) -> Counts:
+    """Return CLAS in percent of summed counts ``[…, kinds]``."""
+    return 2 * share(counts, CONTENT_ARCS, CONTENT)
+
+
+def label_accuracy_of(counts: Counts) -> Counts:
+    """Return the label accuracy in percent of summed counts ``[…, kinds]``."""
+    return share(counts, LABELS, WORDS)
+
+
 _SCORES: dict[str, tuple[str, Callable[[Counts], Counts]]] = {
-    "uas": ("UAS", lambda counts: share(counts, HEADS, WORDS)),
-    "las": ("LAS", lambda counts: share(counts, ARCS, WORDS)),
-    "clas": ("CLAS", lambda counts: 2 * share(counts, CONTENT_ARCS, CONTENT)),
-    "label-accuracy": ("label accuracy", lambda counts: share(counts, LABELS, WORDS)),
+    "uas": ("UAS", uas_of),
+    "las": ("LAS", las_of),
+    "clas": ("CLAS", clas_of),
+    "label-accuracy": ("label accuracy", label_accuracy_of),
 }
 
 

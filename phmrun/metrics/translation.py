@@ -103,34 +103,24 @@ def sentence_bleu_nltk(hypotheses: Sequence[str], references: Sequence[str]) -> 
     fewer than two words, or without a matching word, scores 0. Arguments and errors are those of
     :func:`sentence_bleu`.
     """
-    require_pairs(hypotheses, references)
-    words = [(_WORD.findall(output), _WORD.findall(gold)) for output, gold in zip(hypotheses, references, strict=True)]
+    rows = nltk_counts(hypotheses, references).astype(int).tolist()
     signature = r"nrefs:1|case:mixed|eff:no|tok:\w+|smooth:nltk-3.2-method4"
-    return _mean([100 * _method_4(*pair) for pair in words], signature)
+    return _mean([100 * _method_4(row) for row in rows], signature)
 
 
-def _method_4(hypothesis: list[str], reference: list[str]) -> float:
-    """Return the BLEU of a tokenized sentence, from 0 to 1.
-
-    It has n-grams up to order 4 and the brevity penalty.
+def _method_4(counts: list[int]) -> float:
+    """Return the BLEU of a sentence with these counts of :func:`nltk_counts`, from 0 to 1.
 
     It is smoothed as :func:`sentence_bleu_nltk` says, and 0 for fewer than two words or none that matches.
     """
-    if len(hypothesis) < 2 or not set(hypothesis) & set(reference):
+    *matches, length, reference = counts
+    if length < 2 or not matches[0]:
         return 0.0  # NLTK divides by ln 1 = 0 here; the reproduction counts it as 0
-    logarithms = []
-    for order in range(1, ORDER + 1):
-        grams, wanted = (
-            Counter(tuple(words[start : start + order]) for start in range(len(words) - order + 1))
-            for words in (hypothesis, reference)
-        )
-        matches = (grams & wanted).total()
-        if matches:
-            logarithms.append(math.log(matches / grams.total()))
-        else:
-            logarithms.append(-math.log(order - 1 + _NLTK_K / math.log(len(hypothesis))))
-    penalty = min(0.0, 1 - len(reference) / len(hypothesis))
-    return math.exp(penalty + math.fsum(logarithms) / ORDER)
+    logarithms = [
+        math.log(same / (length - order + 1)) if same else -math.log(order - 1 + _NLTK_K / math.log(length))
+        for order, same in enumerate(matches, 1)
+    ]
+    return math.exp(min(0.0, 1 - reference / length) + math.fsum(logarithms) / ORDER)
 
 
 def _mean(values: Sequence[float], signature: str) -> Score:
@@ -186,6 +176,58 @@ def bleu_of(sums: Counts) -> Counts:
         matches, totals, (length, reference) = row[:ORDER], row[ORDER : 2 * ORDER], row[2 * ORDER :]
         scores.append(BLEU.compute_bleu(matches, totals, length, reference, smooth_method="exp").score)
     return np.array(scores)
+
+
+def sentence_bleu_of(counts: Counts) -> float:
+    """Compute :func:`sentence_bleu` from the counts ``[sentences, 10]`` of :func:`bleu_counts`."""
+    values = []
+    for row in counts.astype(int).tolist():
+        matches, totals, (length, reference) = row[:ORDER], row[ORDER : 2 * ORDER], row[2 * ORDER :]
+        score = BLEU.compute_bleu(matches, totals, length, reference, smooth_method="exp", effective_order=True)
+        values.append(score.score)
+    return math.fsum(values) / len(values)
+
+
+def nltk_counts(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
+    """Count what :func:`sentence_bleu_nltk` reads of each sentence.
+
+    Returns:
+        Matches of each order, and the words of hypothesis and reference, ``[sentences, 6]``.
+
+    Raises:
+        PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
+    """
+    require_pairs(hypotheses, references)
+    rows = []
+    for output, gold in zip(hypotheses, references, strict=True):
+        sides = _WORD.findall(output), _WORD.findall(gold)
+        grams = [[Counter(zip(*(side[start:] for start in range(order)), strict=False)) for side in sides]
+                 for order in range(1, ORDER + 1)]  # fmt: skip
+        rows.append([*((mine & theirs).total() for mine, theirs in grams), *map(len, sides)])
+    return np.array(rows, dtype=np.float64)
+
+
+def sentence_bleu_nltk_of(counts: Counts) -> float:
+    """Compute :func:`sentence_bleu_nltk` from the counts ``[sentences, 6]`` of :func:`nltk_counts`."""
+    return math.fsum(100 * _method_4(row) for row in counts.astype(int).tolist()) / len(counts)
+
+
+def chrf_counts(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
+    """Count the statistics of chrF for each sentence.
+
+    Returns:
+        Character n-grams of hypothesis and reference, and matches, of each order from 1 to 6, ``[sentences, 18]``.
+
+    Raises:
+        PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
+    """
+    require_pairs(hypotheses, references)
+    return np.array(CHRF()._extract_corpus_statistics(list(hypotheses), [list(references)]), dtype=np.float64)
+
+
+def chrf_of(sums: Counts) -> Counts:
+    """Compute chrF2 in percent from summed counts, ``[sets, 18] -> [sets]``."""
+    return np.array([CHRF()._compute_f_score(row) for row in sums.astype(int).tolist()])
 
 
 def require_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:

@@ -57,24 +57,30 @@ def _compact(counts: Counts) -> Counts:
 def items_of(run: Run) -> dict[str, dict[str, Any]]:
     """Return the items' counts of a run's scores as JSON, by name.
 
-    Scores of training, validation and other files are left out, and those that do not add up over items or cannot be
-    read.
+    Scores of training, validation and other files are left out, and those that are no function of items or cannot be
+    read. Counts that equal those of an earlier score are ``{"same": NAME}``.
     """
     names = [name for name in run.metrics() if not name.startswith(("train/", "validation/", OTHER_FILE))]
     items = {name: to_json(run, name) for name in names if find_metric(name) is not None}
-    return {name: content for name, content in items.items() if content is not None}
+    kept: dict[str, dict[str, Any]] = {}
+    for name, content in items.items():
+        if content is not None:
+            kept[name] = next(({"same": other} for other in kept if kept[other] == content), content)
+    return kept
 
 
 def to_json(run: Run, score: str) -> dict[str, Any] | None:
     """Return the items' counts of a score as JSON.
 
-    ``None`` if the score does not add up over items, or the counts cannot be read.
+    ``None`` if the score is no function of items, or the counts cannot be read.
 
     Raises:
         ValueError: A count is no natural number.
         PhmrunError: (exit 3) Predictions differ from the run's manifest.
     """
-    items = _counts(run.path, score) if metric_of(score).measure is not None and OF not in score else None
+    metric = metric_of(score)
+    additive = metric.measure is not None or metric.of_items is not None
+    items = _counts(run.path, score) if additive and OF not in score else None
     return None if items is None else packed(items)
 
 
@@ -94,10 +100,11 @@ def _counts(path: Path, score: str) -> Items | None:
     try:
         if (path / ITEMS).is_file():
             recorded = parse_json(read_regular(path / ITEMS))
-            return unpacked(recorded[score]) if score in recorded else None
+            content = recorded.get(score)
+            return content and unpacked(recorded[content["same"]] if "same" in content else content)
         metric = metric_of(name)
         if metric.read_items is None or OF in name:
             return None
         return metric.read_items(Run(path), split, part_of(name, metric))
-    except (PhmrunError, OSError, ValueError):
+    except (PhmrunError, OSError, ValueError, LookupError, TypeError, AttributeError, ImportError):
         return None

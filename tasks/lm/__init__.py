@@ -1,11 +1,20 @@
 """Language modeling: LSTMs, AWD-LSTM and Transformer-XL over running text."""
 
-from phmrun.metric import Baseline, Metric
+from typing import Any
+
+from phmrun.metric import Baseline, Deferred, Metric
 from phmrun.task import Format, Task
 
-PERPLEXITY = Metric("perplexity", lower_is_better=True, floors=("unigram",), diverged_past="unigram")
-BITS_PER_BYTE = Metric("bits_per_byte", lower_is_better=True)
-BITS_PER_CHARACTER = Metric("bits_per_character", lower_is_better=True)
+
+def _metric(name: str, **facts: Any) -> Metric:
+    """Return a metric of running text, whose lines `phmrun.tasks.lm.items` counts."""
+    reader, score = (Deferred(f"phmrun.tasks.lm.items:{function}") for function in ("read_items", f"{name}_of"))
+    return Metric(name, lower_is_better=True, of_items=score, rounding=1e-3, read_items=reader, **facts)
+
+
+PERPLEXITY = _metric("perplexity", floors=("unigram",), diverged_past="unigram")
+BITS_PER_BYTE = _metric("bits_per_byte")
+BITS_PER_CHARACTER = _metric("bits_per_character")
 
 TASK = Task(
     name="lm",

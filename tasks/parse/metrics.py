@@ -3,11 +3,16 @@
 from phmrun.metric import Baseline, Deferred, Metric
 
 _ITEMS = Deferred("phmrun.tasks.parse.items:read_items")
-_UAS, _LAS = (Deferred(f"phmrun.metrics.parsing:{name}_of") for name in ("uas", "las"))
 _FLOORS = ("neighbour",)
 
-UAS = Metric("uas", "UAS", "%", margin=0.5, is_share=True, measure=_UAS, read_items=_ITEMS, floors=_FLOORS)
-LAS = Metric("las", "LAS", "%", margin=0.5, is_share=True, measure=_LAS, read_items=_ITEMS, floors=_FLOORS)
-CLAS = Metric("clas", "CLAS", "%", hub_name="", floors=_FLOORS)
-LABEL_ACCURACY = Metric("label-accuracy", "label accuracy", "%", hub_name="", floors=_FLOORS)
+
+def _metric(name: str, title: str, margin: float | None = None, hub_name: str | None = None) -> Metric:
+    """Return an attachment score in percent, with its function in `phmrun.metrics.parsing`."""
+    measure = Deferred(f"phmrun.metrics.parsing:{name.replace('-', '_')}_of")
+    shown = {"margin": margin, "hub_name": hub_name, "is_share": margin is not None}
+    return Metric(name, title, "%", measure=measure, read_items=_ITEMS, floors=_FLOORS, **shown)  # type: ignore[arg-type]
+
+
+UAS, LAS = _metric("uas", "UAS", 0.5), _metric("las", "LAS", 0.5)
+CLAS, LABEL_ACCURACY = _metric("clas", "CLAS", hub_name=""), _metric("label-accuracy", "label accuracy", hub_name="")
 NEIGHBOUR = Baseline("neighbour", "each word has the arc that is most frequent for its tag in training")

@@ -1,14 +1,21 @@
 """Style transfer between modern and Shakespeare's English, with the encoder–decoder Transformer."""
 
 from dataclasses import replace
+from functools import partial
 
 from phmrun.families.sequence_to_sequence import aligned
 from phmrun.families.sequence_to_sequence.metrics import COPY, OF_TEXT
-from phmrun.metric import Baseline, Metric
+from phmrun.metric import Baseline, Deferred, Metric
 from phmrun.task import Task
 
-UNCHANGED = Metric("unchanged", "unchanged sentences", "%", lower_is_better=True, hub_name="")
-STYLE = Metric("style", "sentences in the target style", "%", hub_name="")
+_SHARE = partial(Deferred("phmrun.metrics.parsing:share"), of=0, among=1)
+_UNCHANGED, _STYLE = (
+    partial(Deferred("phmrun.tasks.style.measures:read_items"), name=name) for name in ("unchanged", "style")
+)
+UNCHANGED = Metric(
+    "unchanged", "unchanged sentences", "%", lower_is_better=True, measure=_SHARE, read_items=_UNCHANGED, hub_name=""
+)
+STYLE = Metric("style", "sentences in the target style", "%", measure=_SHARE, read_items=_STYLE, hub_name="")
 
 TASK = Task(
     name="style",

@@ -9,52 +9,87 @@ measured for copied sources and for references; a model should lie in between.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 
+import numpy as np
+
+from phmrun.config import load_run_config
+from phmrun.engine.experiment import build_data
 from phmrun.families.sequence_to_sequence.data import OutputMeasure
+from phmrun.families.sequence_to_sequence.items import read_outputs
+from phmrun.ledger import Run
 from phmrun.metrics import Score
 from phmrun.metrics.accuracy import wilson
+from phmrun.metrics.items import Items, checksum
 from phmrun.progress import note
+from phmrun.text.lines import read_parallel
 from phmrun.text.vocabulary import spaced
 
 Pairs = Callable[[], Iterable[tuple[str, str]]]
+Hits = Callable[[Sequence[str], Sequence[str]], Sequence[bool]]
+"""Function of sources and outputs, with True for each output that counts."""
+SIGNATURES = {"unchanged": "same:tokens", "style": "classifier:logistic|words:1-2|from:train"}
 
 
-def measures(train: Pairs) -> Mapping[str, OutputMeasure]:
-    """Return the measures of outputs by name: "unchanged" and "style".
+def hits(train: Pairs) -> Mapping[str, Hits]:
+    """Return the functions behind the measures by name: "unchanged" and "style".
 
     ``train`` yields training pairs without copies; it is read when "style" is first measured.
     """
-    return {"unchanged": unchanged, "style": partial(_style, cache(partial(_classifier, train)))}
+    return {"unchanged": _same, "style": partial(_in_style, cache(partial(_classifier, train)))}
 
 
-def unchanged(sources: Sequence[str], outputs: Sequence[str]) -> Score:
-    """Return the percentage of outputs that equal their source.
+def measures(train: Pairs) -> Mapping[str, OutputMeasure]:
+    """Return the measures of outputs by name, as :func:`hits` does: shares in percent with Wilson intervals."""
+    return {name: partial(_share, name, hit) for name, hit in hits(train).items()}
+
+
+def read_items(run: Run, split: str, part: str, name: str) -> Items | None:
+    """Return 1 for each output of a run that counts for a measure, else 0, and 1: ``[items, 2]``.
+
+    Outputs come from the run, sources and training pairs from its data. ``None`` for a part.
+
+    Raises:
+        ModuleNotFoundError: scikit-learn, which "style" needs, is not installed.
+    """
+    if part:
+        return None
+    files = build_data(load_run_config(run.config_path)).files
+    sources, references = zip(*read_parallel(*files[split]), strict=True)
+    # The classifier leaves out pairs with equal sides, so that added copies do not count.
+    counted = hits(partial(read_parallel, *files["train"]))[name](sources, read_outputs(run, split))
+    return Items(np.array([[hit, 1] for hit in counted], dtype=np.float64), checksum(references))
+
+
+def _same(sources: Sequence[str], outputs: Sequence[str]) -> list[bool]:
+    """Return True for each output that equals its source.
 
     Words are compared, so the amount and kind of white space between them does not count.
     """
-    same = sum(source.split() == output.split() for source, output in zip(sources, outputs, strict=True))
-    return _share("unchanged", same, len(outputs), "same:tokens")
+    return [source.split() == output.split() for source, output in zip(sources, outputs, strict=True)]
 
 
-def _style(classifier: Callable[[], Callable[[Sequence[str]], int]], _: Sequence[str], outputs: Sequence[str]) -> Score:
-    """Return the percentage of outputs in the target style.
+def _in_style(
+    classifier: Callable[[], Callable[[Sequence[str]], list[bool]]], _: Sequence[str], outputs: Sequence[str]
+) -> list[bool]:
+    """Return True for each output in the target style.
 
     The classifier, trained at the first call, decides. Sources are not read.
 
     Raises:
         ModuleNotFoundError: scikit-learn is not installed.
     """
-    return _share("style", classifier()(outputs), len(outputs), "classifier:logistic|words:1-2|from:train")
+    return classifier()(outputs)
 
 
-def _share(name: str, hits: int, n: int, signature: str) -> Score:
-    """Return hits per n in percent, with a Wilson interval; n is at least 1."""
-    return Score(name, 100 * hits / n, f"{signature}|ci:wilson95", n, ci=wilson(hits, n))
+def _share(name: str, hit: Hits, sources: Sequence[str], outputs: Sequence[str]) -> Score:
+    """Return the percentage of outputs that count, with a Wilson interval; there is at least one."""
+    number, n = sum(hit(sources, outputs)), len(outputs)
+    return Score(name, 100 * number / n, f"{SIGNATURES[name]}|ci:wilson95", n, ci=wilson(number, n))
 
 
-def _classifier(train: Pairs) -> Callable[[Sequence[str]], int]:
+def _classifier(train: Pairs) -> Callable[[Sequence[str]], list[bool]]:
     """Train a classifier of styles.
 
-    Return a function that counts the sentences in the target style. It is logistic regression on words and pairs of
+    Return a function with True for each sentence in the target style. It is logistic regression on words and pairs of
     adjacent words in lower case; sentence pairs with equal sides are left out. A note on stderr names its size.
 
     Raises:
@@ -71,7 +106,7 @@ def _classifier(train: Pairs) -> Callable[[Sequence[str]], int]:
         LogisticRegression(max_iter=300, tol=1e-3),
     )
     model.fit([*sources, *targets], [0] * len(sources) + [1] * len(targets))
-    return lambda sentences: int(model.predict(list(sentences)).sum())
+    return lambda sentences: [bool(label) for label in model.predict(list(sentences))]
 
 
 def _words(sentence: str) -> list[str]:

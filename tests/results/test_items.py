@@ -1,5 +1,7 @@
 """Per-item values of a score, written to a small file and read back."""
 
+import json
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -8,13 +10,17 @@ from hypothesis.extra.numpy import arrays
 from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.engine.evaluation import _scores_of_items
+from phmrun.errors import counted
 from phmrun.ledger import Run
+from phmrun.ledger.record import ITEMS
 from phmrun.metric import Metric, metric_of, metrics_of
 from phmrun.metrics import bleu
 from phmrun.metrics.items import Items
-from phmrun.metrics.packing import _column_of, _text_of, unpacked
+from phmrun.metrics.packing import _column_of, _text_of, packed, unpacked
+from phmrun.metrics.translation import bleu_counts, chrf_counts, nltk_counts
 from phmrun.registry import METRICS
-from phmrun.results.items import RunItems, to_json
+from phmrun.results.items import RunItems, items_of, to_json
+from phmrun.results.verification import Link, verify_run
 
 
 @given(arrays(np.int64, st.integers(0, 300), elements=st.integers(0, 2**20)))
@@ -69,6 +75,53 @@ def test_parts_of_translations_have_items_too(tmp_path):
     whole = metric_of("test/bleu").measure(items.counts.sum(0, keepdims=True))
     assert whole[0] == pytest.approx(bleu(outputs, references, resamples=0).value)
     assert RunItems().of([run.path], "test/bleu-long") == []  # own files have no parts
+
+
+@pytest.mark.parametrize(
+    ("task", "changes"),
+    [
+        ("sva", {}),
+        ("parse", {}),
+        ("nmt", {}),
+        ("style", {"decoding": {"sentence_bleu": True, "sentence_bleu_nltk": True}}),
+        ("lm", {"decoding": {"characters": True}}),
+    ],
+)
+def test_every_score_is_computed_again_from_few_bytes(task, changes, tmp_path):
+    run = run_of(run_experiment(configured(task, tmp_path / "corpus", changes), tmp_path / "runs"))
+    scores = {
+        name
+        for name in run.metrics()
+        if name.startswith("test/") and "-of-" not in name and not name.endswith("per_second")
+    }
+    items = items_of(run)
+    assert items.keys() == scores
+    links = {link.name: link for link in verify_run(run)}
+    assert links["scores"] == Link(
+        "scores", "intact", f"{len(scores)} of {counted(len(scores), 'score')} recomputed, equal"
+    )
+
+
+def test_equal_counts_are_kept_once_and_found_by_each_name(tmp_path):
+    run = run_of(run_experiment(configured("parse", tmp_path / "corpus"), tmp_path / "runs"))
+    items = items_of(run)
+    assert items["test/las"] == {"same": "test/uas"}
+    whole = RunItems().of([run.path], "test/las")[0].counts
+    (run.path / ITEMS).write_text(json.dumps(items))
+    assert np.array_equal(RunItems().of([run.path], "test/las")[0].counts, whole)
+    (run.path / ITEMS).write_text(json.dumps({"test/las": {"same": "test/nothing"}}))
+    assert RunItems().of([run.path], "test/las") == []
+
+
+def test_counts_of_a_thousand_translations_take_few_bytes():
+    draw = np.random.default_rng(0)
+    words = np.array([f"word{number}" for number in range(300)])
+    references = [" ".join(draw.choice(words, draw.integers(5, 20))) for _ in range(1000)]
+    outputs = [" ".join(word for word in line.split() if draw.random() < 0.8) for line in references]
+    counts = [function(outputs, references) for function in (bleu_counts, chrf_counts, nltk_counts)]
+    texts = [packed(Items(values, "")) for values in counts]
+    assert len(json.dumps(texts)) < 30_000
+    assert all(np.array_equal(unpacked(text).counts, values) for text, values in zip(texts, counts, strict=True))
 
 
 def test_version_of_a_metric_that_names_the_task_is_in_the_signature(tmp_path, monkeypatch):

@@ -1,26 +1,28 @@
-"""BLEU counts of the translations of a finished run, per sentence."""
+"""Counts of the translations of a finished run, per sentence."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from phmrun.config import load_run_config
 from phmrun.engine.experiment import build_data
 from phmrun.ledger import Run
+from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.items import Items, checksum
-from phmrun.metrics.translation import bleu_counts
 from phmrun.text.lines import read_parallel
 
 
-def read_items(run: Run, split: str, part: str) -> Items | None:
-    """Return the BLEU counts of each translation of a split.
+def read_items(
+    run: Run, split: str, part: str, counted: Callable[[Sequence[str], Sequence[str]], Counts]
+) -> Items | None:
+    """Return the counts of each translation of a split.
 
     Predictions come from the run, references from its data. Only items of ``part`` count; "" is the whole split. The
-    checksum is that of these references.
+    checksum is that of these references. ``counted`` returns the counts of outputs and references.
 
     Returns:
         The counts; None if the data have no parts for this split.
     """
-    outputs = (run.predictions / f"{split}.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    outputs = read_outputs(run, split)
     data = build_data(load_run_config(run.config_path))
     references = [target for _, target in read_parallel(*data.files[split])]
     if part:
@@ -30,4 +32,13 @@ def read_items(run: Run, split: str, part: str) -> Items | None:
         names = parts[split].read_text(encoding="utf-8").split("\n")[: len(outputs)]
         kept = [row for row, name in enumerate(names) if name == part]
         outputs, references = [outputs[row] for row in kept], [references[row] for row in kept]
-    return Items(bleu_counts(outputs, references), checksum(references))
+    return Items(counted(outputs, references), checksum(references))
+
+
+def read_outputs(run: Run, split: str) -> list[str]:
+    """Return the stored translations of a split.
+
+    Raises:
+        OSError: There are none.
+    """
+    return (run.predictions / f"{split}.txt").read_text(encoding="utf-8").split("\n")[:-1]

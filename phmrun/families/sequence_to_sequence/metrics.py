@@ -1,17 +1,44 @@
 """Metrics and baselines of sequence-to-sequence tasks."""
 
+from functools import partial
+from typing import Any
+
 from phmrun.metric import Baseline, Deferred, Metric
+
+_MATHEMATICS = "phmrun.metrics.translation"
+_FLOORS = ("copy", "dictionary")
+
+
+def _counts(name: str) -> Any:
+    """Return the reader of a run's items, with a function of `phmrun.metrics.translation` that counts."""
+    reader = Deferred("phmrun.families.sequence_to_sequence.items:read_items")
+    return partial(reader, counted=Deferred(f"{_MATHEMATICS}:{name}"))
+
 
 BLEU = Metric(
     "bleu",
     "BLEU",
     margin=0.5,
-    measure=Deferred("phmrun.metrics.translation:bleu_of"),
-    read_items=Deferred("phmrun.families.sequence_to_sequence.items:read_items"),
-    floors=("copy", "dictionary"),
+    measure=Deferred(f"{_MATHEMATICS}:bleu_of"),
+    read_items=_counts("bleu_counts"),
+    floors=_FLOORS,
 )
-CHRF = Metric("chrf", "chrF", floors=("copy", "dictionary"))
-SENTENCE_BLEU = Metric("sentence-bleu", "sentence BLEU", hub_name="")
-SENTENCE_BLEU_NLTK = Metric("sentence-bleu-nltk", "sentence BLEU by NLTK", hub_name="")
+CHRF = Metric(
+    "chrf", "chrF", measure=Deferred(f"{_MATHEMATICS}:chrf_of"), read_items=_counts("chrf_counts"), floors=_FLOORS
+)
+SENTENCE_BLEU = Metric(
+    "sentence-bleu",
+    "sentence BLEU",
+    of_items=Deferred(f"{_MATHEMATICS}:sentence_bleu_of"),
+    read_items=_counts("bleu_counts"),
+    hub_name="",
+)
+SENTENCE_BLEU_NLTK = Metric(
+    "sentence-bleu-nltk",
+    "sentence BLEU by NLTK",
+    of_items=Deferred(f"{_MATHEMATICS}:sentence_bleu_nltk_of"),
+    read_items=_counts("nltk_counts"),
+    hub_name="",
+)
 OF_TEXT = (BLEU, CHRF, SENTENCE_BLEU, SENTENCE_BLEU_NLTK)
 COPY = Baseline("copy", "the source, copied")

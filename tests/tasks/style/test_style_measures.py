@@ -2,7 +2,7 @@
 
 import pytest
 
-from phmrun.tasks.style.measures import measures, unchanged
+from phmrun.tasks.style.measures import measures
 
 PAIRS = [
     ("you are here", "thou art here"),
@@ -13,6 +13,7 @@ PAIRS = [
 
 
 def test_unchanged_sentences_by_their_words():
+    unchanged = measures(lambda: PAIRS)["unchanged"]
     score = unchanged(["a b", "c", "d", "e"], [" a  b ", "C", "d e", "e"])
     assert (score.value, score.n) == (50.0, 4)
     assert score.ci[0] < 50 < score.ci[1]
