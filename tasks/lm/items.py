@@ -35,8 +35,9 @@ def read_items(run: Run, split: str, part: str) -> Items | None:
     for text, line in zip(lines, stored, strict=True):
         millibits = np.rint(1000 * np.array(line.split(), dtype=np.float64))
         if part:
-            known = np.array([*data.vocabulary.encode(text), data.vocabulary.end]) != data.vocabulary.unknown
-            millibits = millibits[known]
+            vocabulary = data.vocabulary
+            scored = np.array([*vocabulary.encode(text), vocabulary.end]) != vocabulary.unknown
+            millibits = millibits[scored]
         rows.append((millibits.sum(), len(millibits), len(text.encode("utf-8")) + 1, len(text) + 1))
     return Items(np.array(rows, dtype=np.float64), checksum(lines))
 
