@@ -63,8 +63,8 @@ class Plan:
         """Return the child's config, with ``layer`` and exceptions in ``maps``.
 
         All else is the parent's, except ``training``. If ``layer`` does not fit every map inside the blocks, the
-        config's layer is dense instead, and each map that has another structure gets an entry. Maps of embedding and
-        output always get one.
+        config's layer is dense instead. Each map that has another structure gets an entry. Maps of embedding and output
+        always get one.
 
         Args:
             parent: Config of the parent, with the user's changes.

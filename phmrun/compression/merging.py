@@ -13,9 +13,10 @@ from phmrun.layers.network import made_for, set_structure, structures_of
 
 @torch.no_grad()
 def merge_updates(trained: TrainedModel) -> TrainedModel:
-    """Return a run with its updates merged into dense matrices; the run itself if it has none.
+    """Return a run with its updates merged into dense matrices.
 
-    The weights must be loaded. The module is changed in place; the config is that of :func:`without_updates`.
+    A run without updates is returned itself. The weights must be loaded. The module is changed in place; the config is
+    that of :func:`without_updates`.
     """
     network = trained.module.network
     updates = {name: structure for name, structure in structures_of(network).items() if structure.adapter}

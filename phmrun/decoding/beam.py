@@ -69,9 +69,9 @@ def beam_search(
     nbest: int = 1,
     penalty: Penalty = "gnmt",
 ) -> list[list[Hypothesis]]:
-    """Return the best outputs of a batch of sources; an empty list for an empty batch.
+    """Return the best outputs of a batch of sources.
 
-    Call it under ``torch.inference_mode``.
+    An empty batch gives an empty list. Call it under ``torch.inference_mode``.
 
     Args:
         decoder: Model.

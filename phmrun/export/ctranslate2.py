@@ -73,7 +73,8 @@ def export_to_ctranslate2(
 
     Args:
         trained: The opened run.
-        out: Directory to write; None for ``exports/ctranslate2`` in the run directory.
+        out: Directory to write besides ``exports/ctranslate2`` in the run directory, whose name ends with the
+            quantization if there is one; None for that alone.
         quantization: "none", "int8", "int8_float32", "bfloat16" or "float16".
         split: Split of the run's data to translate with both engines; None skips the comparison.
         **weights: Choice of weights: the arguments of ``TrainedModel.load``.

@@ -51,7 +51,10 @@ class Form:
 
     @property
     def suffix(self) -> str:
-        """End of a file's name, such as "-factored-int8"; empty for dense matrices in single precision."""
+        """End of a file's name, such as "-factored-int8".
+
+        Empty for dense matrices in single precision.
+        """
         return ("-factored" if self.factored else "") + ("" if self.precision == "none" else f"-{self.precision}")
 
 
@@ -162,7 +165,7 @@ def _export_parts(
 
 @torch.no_grad()
 def largest_difference(program: ExportGraph, run: Run) -> float:
-    """Return the largest difference between the outputs of the network and of ``run``.
+    """Return the largest difference between the network's and the ``run``'s outputs.
 
     Each difference is relative to the largest absolute value of the network's output. All examples are compared.
     Infinity if shapes differ.

@@ -148,9 +148,10 @@ def convert_layers(
 def attach_report(
     model: nn.Module, converted: Iterable[ConvertedLayer], before: int, but: Iterable[str] = ()
 ) -> ConversionReport:
-    """Build the report of a conversion, keep it in the model's attributes, and return it.
+    """Build the report of a conversion and attach it.
 
-    Layers of earlier conversions come first in it. An earlier report's count of parameters before conversion stays.
+    It is kept in the model's attributes and returned. Layers of earlier conversions come first in it. An earlier
+    report's count of parameters before conversion stays.
 
     Args:
         model: Converted model.
@@ -187,9 +188,10 @@ def _is_parametrized(module: nn.Module) -> bool:
 
 
 def is_conv1d(module: nn.Module) -> bool:
-    """Return True for ``Conv1D`` of transformers, a linear map with weight ``[in, out]``.
+    """Return True for ``Conv1D`` of transformers.
 
-    The package is not imported: the class is called ``Conv1D``, and its weight's shape is its attributes ``(nx, nf)``.
+    It is a linear map with weight ``[in, out]``. The package is not imported: the class is called ``Conv1D``, and its
+    weight's shape is its attributes ``(nx, nf)``.
     """
     weight, sizes = getattr(module, "weight", None), (getattr(module, "nx", None), getattr(module, "nf", None))
     return type(module).__name__ == "Conv1D" and isinstance(weight, Tensor) and tuple(weight.shape) == sizes
@@ -252,9 +254,9 @@ def _chosen(model: nn.Module, names: tuple[str, ...], but: tuple[str, ...]) -> d
 
 
 def _left(model: nn.Module, but: Iterable[str]) -> list[LeftLayer]:
-    """Return all modules with own parameters outside structured layers, each with the reason.
+    """Return all modules with own parameters outside structured layers.
 
-    They have their name, class, number of parameters, and True if one of these has two dimensions or more. The
+    Each has its name, class, reason, number of parameters, and True if one of these has two dimensions or more. The
     parameters of a parametrization count for its module.
     """
     inside = {part for module in model.modules() if isinstance(module, STRUCTURED) for part in _parts(module)}
@@ -279,8 +281,8 @@ def _parts(module: nn.Module) -> Iterable[nn.Module]:
 def _reason(module: nn.Module, but: Iterable[str], name: str) -> str:
     """Return why a module is left as it is, for the report.
 
-    A supported layer is excluded by ``but``, otherwise not selected. For others the first reason that applies: it has a
-    structure, a parametrized weight, a base class in ``KINDS``, an unsupported matrix of its own, or vectors only.
+    A supported layer is excluded by ``but``, otherwise not selected. For others it is the first of these: a structure,
+    a parametrized weight, a base class in ``KINDS``, an unsupported matrix of its own, vectors only.
     """
     if is_supported(module):
         return "excluded by `but`" if _matches(name, but) else "not selected by `names`"

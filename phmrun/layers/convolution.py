@@ -50,9 +50,9 @@ class Convolution(nn.Module):
 
     @torch.no_grad()
     def plain(self) -> nn.Module:
-        """Return torch's convolution with a copy of the dense filters, which gets no gradient.
+        """Return torch's convolution with a copy of the dense filters.
 
-        The bias is the same parameter.
+        The copy gets no gradient. The bias is the same parameter.
         """
         settings = {name: getattr(self, name) for name in SETTINGS}
         plain: nn.Conv1d | nn.Conv2d = self.kind(**settings, bias=self.bias is not None, device="meta")

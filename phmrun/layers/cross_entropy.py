@@ -57,9 +57,8 @@ class _LinearCrossEntropy(Function):
     ) -> tuple[Tensor, Tensor]:
         """Return loss and negative log-likelihood; save the gradients of the loss.
 
-        Gradients are computed only if an argument needs one. 512 positions share a buffer of logits at a time.
-
-        Under autocast, products are in its type; sums are in at least 32 bits.
+        Gradients are computed only if an argument needs one. 512 positions share a buffer of logits at a time. Under
+        autocast, products are in its type; sums are in at least 32 bits.
         """
         device, vocabulary = hidden.device.type, weight.shape[0]
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype

@@ -372,10 +372,9 @@ class DeFINE(nn.Module):
         return super().train(mode)
 
     def _current_table(self) -> Tensor:
-        """Return the cached table; compute it if it is missing or a parameter has changed.
+        """Return the cached table, computed if it is missing or outdated.
 
-        It is computed without autocast. A parameter has changed if another object has its place, or after a change in
-        place.
+        It is outdated if a parameter was replaced or changed in place. It is computed without autocast.
         """
         if self._table is None or any(
             place[name] is not parameter or _version(parameter) != version

@@ -100,9 +100,10 @@ def save(
 
 
 def steps_of(model: nn.Module) -> list[dict[str, Any]]:
-    """Return the steps of a converted model's recipe: structure, options and names of the layers.
+    """Return the steps of a converted model's recipe.
 
-    Layers with the same structure and options are one step; steps are in the order of their first layer.
+    They are structure, options and names of the layers. Layers with the same structure and options are one step; steps
+    are in the order of their first layer.
 
     Raises:
         PhmrunError: A converted layer has no structure any more.
@@ -179,9 +180,9 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
 
 
 def _shapes(model: nn.Module) -> dict[str, list[int]]:
-    """Return rows and columns of W for all structures that are attributes called ``structure``.
+    """Return rows and columns of W by the modules' names.
 
-    Keys are the names of their modules, such as maps and tables; a shared structure has several.
+    Listed are modules with an attribute ``structure``, such as maps and tables; a shared structure has several.
     """
     return {
         name.removesuffix(".structure"): [module.out_features, module.in_features]
@@ -191,11 +192,12 @@ def _shapes(model: nn.Module) -> dict[str, list[int]]:
 
 
 def to_int8(tensors: dict[str, Tensor]) -> dict[str, str]:
-    """Replace large tensors by 8-bit integers, in place, and add their scales as ``NAME.scale``.
+    """Replace large tensors by 8-bit integers, in place.
 
-    Scales broadcast to the integers. Vectors, integers and tensors with fewer than ``SMALLEST`` numbers stay. A scale
-    belongs to the numbers of the last dimension; if these are fewer than ``GROUP``, of further trailing dimensions, but
-    never of the first. Numbers are rounded to the nearest integer; the largest is 127 times its scale.
+    Their scales are added as ``NAME.scale``, and broadcast to the integers. Vectors, integers and tensors with fewer
+    than ``SMALLEST`` numbers stay. A scale belongs to the numbers of the last dimension; if these are fewer than
+    ``GROUP``, of further trailing dimensions, but never of the first. Numbers are rounded to the nearest integer; the
+    largest is 127 times its scale.
 
     Returns:
         Names of the scales, by tensor.

@@ -47,9 +47,9 @@ model = from_pretrained({kind}, "{name}")
 
 
 def save_pretrained(model: nn.Module, folder: str | Path, **options: Any) -> Path:
-    """Write a converted model of transformers as a folder: its ``save_pretrained``, and a README.
+    """Write a converted model of transformers as a folder.
 
-    Return the folder.
+    Its ``save_pretrained`` writes the model; a README is added. Return the folder.
 
     Args:
         model: Result of :func:`phmrun.layers.convert`.
@@ -186,9 +186,9 @@ def register() -> tuple[type[Any], type[Any]]:
 
 
 def _factors(model: nn.Module) -> dict[str, Tensor]:
-    """Return the state of a converted model by name, each tensor once, and one empty tensor.
+    """Return the state of a converted model by name.
 
-    The empty one has the name of the first converted layer's dense weight.
+    Each tensor occurs once. An additional empty one has the name of the first converted layer's dense weight.
 
     Raises:
         PhmrunError: A converted layer has no structure any more, or the model updates frozen weights.
@@ -208,7 +208,7 @@ def _factors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _tied_names(model: nn.Module) -> list[list[str]]:
-    """Return the names of each parameter that has several, as a list each.
+    """Return a list of names for each parameter with several.
 
     Parameters with one name are left out.
     """
@@ -232,9 +232,9 @@ def _tie(model: nn.Module, groups: list[list[str]]) -> None:
 
 
 def _untied(model: nn.Module, missing: list[str]) -> list[str]:
-    """Return those of the missing names whose tensor has no other name that is loaded.
+    """Return those of the missing names that no loaded tensor has.
 
-    Names that the model does not have stay, too.
+    A name is left out if its tensor has another name that is loaded. Names that the model does not have stay.
     """
     tensors = model.state_dict(keep_vars=True)
     loaded = {id(tensor) for name, tensor in tensors.items() if name not in missing}
@@ -274,11 +274,17 @@ def _convert(model: nn.Module, steps: list[dict[str, Any]]) -> None:
 
 
 def _stay_tied(*_: Any, **__: Any) -> None:
-    """Do nothing: in the place of ``tie_weights``, because layers that are tied share their structure."""
+    """Do nothing.
+
+    This replaces ``tie_weights``, because layers that are tied share their structure.
+    """
 
 
 def _fill_constants(structure: Structure) -> None:
-    """Replace buffers on the meta device that no state dict holds by those of a new structure, in place."""
+    """Replace a structure's constants on the meta device, in place.
+
+    They are the buffers that no state dict holds; a new structure gives them.
+    """
     stored = structure.state_dict()
     constants = {name for name, _ in structure.named_buffers(recurse=False) if name not in stored}
     if constants:

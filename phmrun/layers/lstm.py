@@ -221,7 +221,9 @@ class LSTM(nn.Module):
         return weights
 
     def plain(self) -> nn.Module:
-        """Return an equivalent for evaluation, with copies of the dense weights and no dropout.
+        """Return an equivalent for evaluation.
+
+        It has copies of the dense weights and no dropout.
 
         Returns:
             ``nn.LSTM`` for the standard cell, :class:`StartedLSTM` for "parser-v2", this module for "linear-output".

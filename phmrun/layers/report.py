@@ -147,5 +147,8 @@ def parameter_count(model: nn.Module) -> int:
 
 
 def trained_count(model: nn.Module) -> int:
-    """Return the number of a model's parameters with a gradient; tied ones count once."""
+    """Return the number of a model's parameters with a gradient.
+
+    Tied ones count once.
+    """
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)

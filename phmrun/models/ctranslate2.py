@@ -163,7 +163,10 @@ def specification_of(network: EncoderDecoder) -> Any:
 
 
 def digest_of(network: nn.Module) -> str:
-    """Return the SHA-256 of a network's weights with their names, shapes and types."""
+    """Return the SHA-256 of a network's state dict.
+
+    Names, shapes, types and bits count, in their order.
+    """
     digest = hashlib.sha256()
     for name, weight in network.state_dict().items():
         digest.update(f"{name} {tuple(weight.shape)} {weight.dtype} ".encode())

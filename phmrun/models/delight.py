@@ -58,8 +58,8 @@ def most_groups(width: int) -> int:
 def group_maps(start: int, widest: float, end: int, depth: int, max_groups: int) -> list[GroupMap]:
     """Return the N group linear maps of a transformation.
 
-    All except the first also read the ``start`` inputs. Widths run from ``start`` to ``widest`` in the middle, and to
-    ``end`` after the last map; they are rounded up to multiples of 8 and of the groups. Groups are 2, 4, … up to
+    All except the first also read the ``start`` inputs. Widths run from ``start`` to ``widest`` in the middle and back,
+    rounded up to multiples of 8 and of the groups. The last map has ``end`` outputs. Groups are 2, 4, … up to
     ``max_groups`` in the middle, then fewer again.
     """
     middle = math.ceil(depth / 2)
@@ -79,7 +79,7 @@ def group_maps(start: int, widest: float, end: int, depth: int, max_groups: int)
 def block_scales(blocks: int, depths: tuple[int, int], width_multiplier: float) -> list[tuple[int, float]]:
     """Return N and w of each block.
 
-    N grows evenly from the first to the last block, rounded down; w grows evenly by N_last / N_first - 1 in all, to
+    N grows evenly from the first to the last block, rounded down. w grows evenly by N_last / N_first - 1 in all, to
     three decimals. A single block has the values of the first.
 
     Args:

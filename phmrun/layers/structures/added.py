@@ -175,7 +175,9 @@ class Added(Structure):
             raise PhmrunError(what, hint=hint, code=ExitCode.DATA)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *arguments: Any, **keywords: Any) -> None:
-        """Load the buffers by torch's code, then restore W₀ if the state dict has ``origin``.
+        """Load the buffers by torch's code, then restore W₀.
+
+        It is restored only if the state dict has ``origin``.
 
         Raises:
             PhmrunError: (exit 3) W₀ has another checksum than ``origin``.

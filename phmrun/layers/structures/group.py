@@ -99,9 +99,9 @@ class Group(Structure):
         return (matrix.transpose(0, 1) if self.shuffle else matrix).reshape(self.out_features, self.in_features)
 
     def rows(self, index: Tensor) -> Tensor:
-        """Return rows of W without building it: rows of blocks, padded with zeros.
+        """Return rows of W without building it.
 
-        With ``shuffle``, row j·g + i of W is row j of block i.
+        They are rows of blocks, padded with zeros. With ``shuffle``, row j·g + i of W is row j of block i.
         """
         flat, (_, size, columns) = index.reshape(-1), self.block.shape
         group, place = (flat % self.groups, flat // self.groups) if self.shuffle else (flat // size, flat % size)
@@ -130,9 +130,9 @@ class Group(Structure):
 
 
 def apply_groups(inputs: Tensor, blocks: Tensor, *, shuffle: bool) -> Tensor:
-    """Return W x for blocks ``[g, k/g, d/g]``: ``[tokens, d] -> [tokens, k]``.
+    """Return W x for blocks ``[g, k/g, d/g]``.
 
-    With ``shuffle``, output j of group i moves to place j·g + i.
+    Shapes: ``[tokens, d] -> [tokens, k]``. With ``shuffle``, output j of group i moves to place j·g + i.
     """
     tokens, (groups, _, columns) = inputs.shape[0], blocks.shape
     split = inputs.reshape(tokens, groups, columns).transpose(0, 1)

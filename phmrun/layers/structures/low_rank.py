@@ -94,7 +94,10 @@ class LowRank(Structure):
         return PackedFactors(apply_low_rank, self.u, self.v)
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
-        """Return the fans (fan-out, fan-in) of V, (r, d), and of U, (k, r)."""
+        """Return the fans (fan-out, fan-in) of V and U.
+
+        V: (r, d), U: (k, r).
+        """
         return {"v": (self.rank, self.in_features), "u": (self.out_features, self.rank)}
 
     def token_multiplications(self) -> int:
@@ -107,5 +110,8 @@ class LowRank(Structure):
 
 
 def apply_low_rank(inputs: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """Return U (V x): ``[tokens, d] -> [tokens, k]`` with U ``[k, r]`` and V ``[r, d]``."""
+    """Return U (V x) for U ``[k, r]`` and V ``[r, d]``.
+
+    Shapes: ``[tokens, d] -> [tokens, k]``.
+    """
     return F.linear(F.linear(inputs, v), u)

@@ -67,7 +67,7 @@ class Monarch(Structure):
     ) -> str | None:
         """Return why ``blocks``, ``rank`` or ``budget`` is out of range, else None.
 
-        Valid are 0 to min(k, d) blocks, a rank of 0 to the smaller side of a block, and a budget above 0 and at most 1.
+        Valid are 0 to min(k, d) blocks, a rank of 0 to the smaller side of a block, and a budget in (0, 1].
         """
         most = min(out_features, in_features)
         if not 0 <= blocks <= most:
