@@ -1,107 +1,155 @@
-"""CPU seconds of a Transformer's training step by arithmetic: float32 by each library, bfloat16 by each optimizer.
+"""CPU seconds of a Transformer's training step: our structures, Hugging Face, ``nn.Transformer``, float32 and bfloat16.
 
-One thread, interleaved, medians; ratios to float32 as torch computes it. Run from a checkout::
+One thread, interleaved, medians. All systems have one Adam and the same random sentences. Run from a checkout::
 
     python -m benchmarks.arithmetic --layers 3 --width 256
-    python -m benchmarks.arithmetic --layers 6 --width 512
+    python -m benchmarks.arithmetic --layers 6 --width 512 --system dense --system hf --precision 32
 
-Where AMX would compute float32 products in bfloat16, ``--onednn`` limits oneDNN's instruction set, and bfloat16 is left
-out.
+``--onednn`` adds float32 products by oneDNN for every system. Where AMX would compute them in bfloat16, it limits
+oneDNN's instruction set; bfloat16 is then left out.
 """
 
 import argparse
 import os
 import statistics
 import time
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
+from phmrun.bench.hugging_face import HuggingFace
+from phmrun.cli import measuring
 from phmrun.engine.optimizers import build_optimizer
+from phmrun.engine.processes import keep_freed_memory
 from phmrun.kernels import onednn_products
 from phmrun.kernels.choice import LIMIT
 from phmrun.layers.cross_entropy import linear_cross_entropy
 from phmrun.ledger.environment import processor
-from phmrun.models.transformer import Transformer
+from phmrun.models.options import TransformerOptions
+from phmrun.models.transformer import SinusoidalPositions, Transformer
 
-VOCABULARY, SENTENCES, LENGTH = 8000, 64, 30
+VOCABULARY, LENGTH, SMOOTHING = 8000, 30, 0.1
+SYSTEMS = ("dense", "phm n=4", "phm n=8", "monarch", "blast", "low-rank", "nn.Transformer", "hf")
+PRECISIONS = ("32", "bf16-mixed", "onednn")
+Loss = Callable[[], Tensor]
 
 
-class Arithmetic(NamedTuple):
-    """Arithmetic of a step."""
+class TorchTransformer(nn.Module):
+    """``nn.Transformer`` with one table of embeddings, as in torch's tutorial on translation."""
 
-    onednn: bool = False
-    bf16: bool = False
-    fused: bool = True
+    def __init__(self, options: TransformerOptions) -> None:
+        super().__init__()
+        width, dropout = options.width, options.dropout
+        layers = options.encoder_layers, options.decoder_layers
+        rest = {"batch_first": True, "norm_first": True}
+        self.transformer = nn.Transformer(width, options.heads, *layers, options.feedforward, dropout, **rest)
+        self.table = nn.Embedding(VOCABULARY, width)
+        nn.init.normal_(self.table.weight, std=width**-0.5)
+        self.positions = SinusoidalPositions(width)
+        self.dropout = nn.Dropout(dropout)
+        self.scale = width**0.5
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Return logits ``[batch, target, vocabulary]``."""
+        vectors = [
+            self.dropout(self.table(side) * self.scale + self.positions(side.shape[1])) for side in (source, target)
+        ]
+        mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
+        return F.linear(self.transformer(*vectors, tgt_mask=mask, tgt_is_causal=True), self.table.weight)
+
+
+class Training:
+    """System with its optimizer and one batch of random sentences."""
+
+    def __init__(self, system: str, precision: str, layers: int, width: int, tokens: int) -> None:
+        torch.manual_seed(0)
+        shape = {"width": width, "feedforward": 4 * width, "heads": width // 64, "tie": "all"}
+        options = Transformer.options(**shape, encoder_layers=layers, decoder_layers=layers)
+        sentences = tokens // LENGTH
+        self.source, self.target, self.wanted = (torch.randint(4, VOCABULARY, (sentences, LENGTH)) for _ in range(3))
+        self.network, self.loss = self._built(system, options)
+        self.optimizer = build_optimizer(self.network)
+        self.precision = precision
+
+    def _built(self, system: str, options: TransformerOptions) -> tuple[nn.Module, Loss]:
+        """Return a system's network, and the function of its summed loss."""
+        if system == "nn.Transformer":
+            theirs = TorchTransformer(options)
+            return theirs, lambda: self._cross_entropy(theirs(self.source, self.target))
+        if system == "hf":
+            sizes = (VOCABULARY, VOCABULARY)
+            model = HuggingFace(options, *sizes, smoothing=SMOOTHING, alpha=0.0, device="cpu").model.train()
+            calls = {"input_ids": self.source, "decoder_input_ids": self.target, "use_cache": False}
+            return model, lambda: self._cross_entropy(model(**calls).logits)
+        name, values = measuring.name_and_options(system, "--system")
+        ours = Transformer(options, (VOCABULARY, VOCABULARY), {"layer": {"structure": name, **values}})
+
+        def loss() -> Tensor:
+            """Return the summed loss by the fused cross-entropy."""
+            hidden = ours(self.source, None, self.target).flatten(0, 1)
+            weight, bias = ours.output.weight, ours.output.bias
+            return linear_cross_entropy(hidden, weight, bias, self.wanted.flatten(), smoothing=SMOOTHING)[0]
+
+        return ours, loss
+
+    def _cross_entropy(self, logits: Tensor) -> Tensor:
+        """Return the summed loss of logits by torch's cross-entropy."""
+        wanted = self.wanted.flatten()
+        return F.cross_entropy(logits.flatten(0, 1), wanted, label_smoothing=SMOOTHING, reduction="sum")
 
     def applied(self) -> AbstractContextManager[object]:
         """Return a context with the library and the precision."""
         with ExitStack() as stack:
-            stack.enter_context(onednn_products(self.onednn))
-            stack.enter_context(torch.autocast("cpu", torch.bfloat16, enabled=self.bf16))
+            stack.enter_context(onednn_products(self.precision == "onednn"))
+            stack.enter_context(torch.autocast("cpu", torch.bfloat16, enabled=self.precision == "bf16-mixed"))
             return stack.pop_all()
-
-
-class Training:
-    """A Transformer with its optimizer and one batch of random sentences."""
-
-    def __init__(self, layers: int, width: int, arithmetic: Arithmetic) -> None:
-        torch.manual_seed(0)
-        shape = {"width": width, "feedforward": 4 * width, "heads": width // 64}
-        options = Transformer.options(**shape, encoder_layers=layers, decoder_layers=layers)
-        self.network = Transformer(options, (VOCABULARY, VOCABULARY), {})
-        self.optimizer = build_optimizer(self.network, fused=arithmetic.fused)
-        self.arithmetic = arithmetic
-        self.source, self.target, self.wanted = (torch.randint(4, VOCABULARY, (SENTENCES, LENGTH)) for _ in range(3))
-
-    def loss(self) -> Tensor:
-        """Return the mean smoothed cross-entropy of the batch."""
-        hidden = self.network(self.source, None, self.target).flatten(0, 1)
-        output = self.network.output
-        loss, _ = linear_cross_entropy(hidden, output.weight, output.bias, self.wanted.flatten(), smoothing=0.1)
-        return loss / self.wanted.numel()
 
     def step(self) -> float:
         """Train one step and return its CPU seconds."""
         began = time.process_time()
-        with self.arithmetic.applied():
-            self.loss().backward()  # type: ignore[no-untyped-call]
+        with self.applied():
+            (self.loss() / self.wanted.numel()).backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
         self.optimizer.zero_grad()
         return time.process_time() - began
 
 
-def main() -> None:
-    """Print a line for each arithmetic."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a line for each system and precision, with ratios within rounds to the first of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=3, help="Layers of the encoder and of the decoder.")
     parser.add_argument("--width", type=int, default=256, help="Width, a multiple of 64.")
-    parser.add_argument("--rounds", type=int, default=7, help="Measured steps of each arithmetic.")
+    parser.add_argument("--tokens", type=int, default=1920, help="Target tokens of a step.")
+    parser.add_argument("--rounds", type=int, default=5, help="Measured steps of each.")
+    parser.add_argument("--system", action="append", help=f"A structure, hf or nn.Transformer ({', '.join(SYSTEMS)}).")
+    parser.add_argument("--precision", action="append", choices=PRECISIONS[:2], help="Default: both.")
     parser.add_argument("--onednn", action="store_true", help="Compare libraries instead of precisions.")
-    arguments = parser.parse_args()
+    args = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    cases = {"float32": Arithmetic()}
-    if arguments.onednn:
+    keep_freed_memory()
+    precisions = args.precision or list(PRECISIONS[:2])
+    if args.onednn:
         os.environ.setdefault(LIMIT, "AVX512_CORE")
-        cases["float32 by oneDNN"] = Arithmetic(onednn=True)
-    else:
-        cases["bf16-mixed"] = Arithmetic(bf16=True)
-        cases["bf16-mixed, separate kernels of Adam"] = Arithmetic(bf16=True, fused=False)
-    runs = {name: Training(arguments.layers, arguments.width, case) for name, case in cases.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
-    for number in range(arguments.rounds + 1):
+        precisions = ["32", "onednn"]
+    sizes = args.layers, args.width, args.tokens
+    names = [(system, precision) for system in args.system or SYSTEMS for precision in precisions]
+    runs = {name: Training(*name, *sizes) for name in names}
+    seconds: dict[tuple[str, str], list[float]] = {name: [] for name in runs}
+    for number in range(args.rounds + 1):
         for name, run in runs.items():
             taken = run.step()
             if number:  # the first step sets things up
                 seconds[name].append(taken)
-    usual = statistics.median(seconds["float32"])
-    print(f"{processor()}, torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, one thread")
-    size = f"{arguments.layers}+{arguments.layers}×{arguments.width}"
-    for name, values in seconds.items():
+    print(f"{processor()}, torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, one thread,", end=" ")
+    print(f"load {os.getloadavg()[0]:.1f}; {sizes[0]}+{sizes[0]}×{sizes[1]}, {sizes[2]} tokens")
+    usual = seconds[names[0]]
+    for (system, precision), values in seconds.items():
         median = statistics.median(values)
-        print(f"{size}  {name}: {1000 * median:.0f} ms, {median / usual:.2f}")
+        ratio = statistics.median(mine / its for mine, its in zip(values, usual, strict=True))
+        print(f"{system:16}{precision:12}{1000 * median:6.0f} ms {sizes[2] / median:8.0f} tokens/s {ratio:6.2f}")
 
 
 if __name__ == "__main__":
