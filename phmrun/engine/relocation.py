@@ -3,13 +3,18 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from phmrun.config import Experiment
+from phmrun.config import Experiment, load_run_config
 from phmrun.config.section import is_hashed
+from phmrun.documents import yaml_text
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.ledger.environment import DataRecord, Source
+from phmrun.layers import options_of
+from phmrun.ledger import Run
+from phmrun.ledger.environment import DataRecord, Source, Split
+from phmrun.ledger.recorded_config import config_values
 
 
 def with_files_below(config: Experiment, record: DataRecord | None, roots: Sequence[Path]) -> Experiment:
@@ -27,10 +32,7 @@ def with_files_below(config: Experiment, record: DataRecord | None, roots: Seque
     data = config.data
     if data.name != "files":
         return config
-    by_size: dict[int, list[Path]] = {}
-    for path in _files_below(roots):
-        with suppress(OSError):
-            by_size.setdefault(path.stat().st_size, []).append(path)
+    by_size = _by_size(roots)
     changes: dict[str, Any] = {}
     for name in type(data).model_fields:
         value = getattr(data, name)
@@ -43,6 +45,41 @@ def with_files_below(config: Experiment, record: DataRecord | None, roots: Seque
         elif isinstance(value, tuple) and value and all(isinstance(item, Path) for item in value):
             changes[name] = tuple(_place_of(name, item, record, by_size) for item in value)
     return config.model_copy(update={"data": data.model_copy(update=changes)})
+
+
+def place_files(run: Run, roots: Sequence[Path]) -> None:
+    """Write the places of a restored run's own data files below ``roots`` into its config and record of data.
+
+    A run on a catalogued dataset stays unchanged.
+
+    Raises:
+        PhmrunError: (exit 3) A file on record is not below the folders.
+    """
+    config = load_run_config(run.config_path, options_of=options_of)
+    record, by_size = run.data() or DataRecord(), _by_size(roots)
+    before, after = (item.data.model_dump(mode="json") for item in (config, with_files_below(config, record, roots)))
+    if before != after:
+        splits = {
+            name: Split(tuple(replace(file, path=str(_located(file, by_size))) for file in split.files))
+            for name, split in record.splits.items()
+        }
+        run.write_data(replace(record, splits=splits))
+        values = config_values(run.config_path)
+        changed = {key: value for key, value in after.items() if value != before.get(key)}
+        run.write_config(yaml_text({**values, "data": {**values["data"], **changed}}))
+
+
+def _by_size(roots: Sequence[Path]) -> dict[int, list[Path]]:
+    """Return the readable files below folders, by their bytes.
+
+    Raises:
+        PhmrunError: (exit 3) A root does not exist.
+    """
+    by_size: dict[int, list[Path]] = {}
+    for path in _files_below(roots):
+        with suppress(OSError):
+            by_size.setdefault(path.stat().st_size, []).append(path)
+    return by_size
 
 
 def _files_below(roots: Sequence[Path]) -> Iterator[Path]:

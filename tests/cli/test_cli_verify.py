@@ -147,6 +147,22 @@ def test_runs_and_results_of_a_folder(phmrun, copied, tmp_path, monkeypatch):
     assert "broken at results file" in result.err
 
 
+def test_restored_results_find_their_data_by_checksum(phmrun, copied, trained, tmp_path):
+    runs, results = str(copied.path.parent), str(tmp_path / "results" / "mine")
+    assert phmrun("results", "add", copied.id, "--runs-dir", runs, "--to", results).code == 0
+    moved = tmp_path / "moved"
+    shutil.copytree(trained[0] / "corpus", moved)
+    (moved / "train.tsv").rename(moved / "renamed.tsv")
+    restored = ("results", "restore", str(tmp_path / "results"), "--runs-dir", str(tmp_path / "restored"))
+    assert phmrun(*restored, "--data-dir", str(moved)).code == 0
+    run = Run(tmp_path / "restored" / copied.id)
+    assert str(moved / "renamed.tsv") in run.config_path.read_text()
+    assert "raw data: 3 of 3 files on this machine, as recorded" in phmrun("verify", str(run.path)).out
+    result = phmrun(*restored, "--data-dir", str(tmp_path / "results"))
+    assert result.code == 3
+    assert "no file there is the run's renamed.tsv" in result.err
+
+
 def test_nothing_to_verify(phmrun, tmp_path):
     assert phmrun("verify", str(tmp_path / "nowhere")).code == 2
     assert phmrun("verify", str(tmp_path)).code == 3
