@@ -117,7 +117,7 @@ def compress(
         raise PhmrunError(
             f"{trained.run.id} has no data to calibrate and score with: its checkpoint was imported without any",
             where="--prefix",
-            hint=f"Run: phmrun compress {trained.run.id} {layers} --prefix corpus/ --set data.source=en --set "
+            hint=f"Run: phmrun compress {trained.run.reference} {layers} --prefix corpus/ --set data.source=en --set "
             "data.target=de (corpus/train.en, corpus/train.de …); --calibrate 0 --dry-run needs no data.",
             code=ExitCode.DATA,
         )

@@ -48,7 +48,8 @@ def report(
         raise PhmrunError(
             f"this is a run, but a report needs a sweep file; the run's own page is {run.card_path}",
             where=file,
-            hint=f"`phmrun runs show {file}` prints it, `phmrun table {file} OTHER…` compares it with others.",
+            hint=f"`phmrun runs show {run.reference}` prints it, "
+            f"`phmrun table {run.reference} OTHER…` compares it with others.",
         )
     selection, plan = view_of_sweep(
         file, runs_dir, Asked(seeds=seeds, max_seeds=max_seeds, horizons=horizons_of(horizons))

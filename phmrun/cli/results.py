@@ -77,7 +77,7 @@ def add(
         console.print_json({"files": written})
         return
     size = sum(path.stat().st_size for path in written)
-    console.stdout().print(f"{counted(len(written), 'result')} in {to}, {size / 1024:,.0f} KiB", markup=False)
+    console.stdout().print(f"{counted(len(runs), 'result')} in {to}, {size / 1024:,.0f} KiB", markup=False)
 
 
 def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:

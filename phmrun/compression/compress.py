@@ -136,7 +136,8 @@ def make_plan(
     tables = tables or {}
     if any(STRUCTURES.get(item.structure).adapter for item in (layer, *tables.values())):
         what = "updates of frozen weights are no compression"
-        raise PhmrunError(what, where=trained.run.id, hint=f"Update it: phmrun train … --extend {trained.run.id}")
+        hint = f"Update it: phmrun train … --extend {trained.run.reference}"
+        raise PhmrunError(what, where=trained.run.id, hint=hint)
     module = trained.module.eval()
     present = structures_of(module.network)
     dense = {

@@ -304,7 +304,8 @@ def _check_layer(merged: _Merged, name: str, default: LayerConfig, options_of: O
         options = {option.name: option for option in options_of(structure, table=issubclass(section, EmbeddingConfig))}
     except PhmrunError as error:
         origin_label = merged.origin.get(f"{name}.structure")
-        advice = advise(name, structure)
+        # An error without valid names has its own advice.
+        advice = advise(name, structure) or (error.hint if not error.valid else None)
         what = f"{error.what}; {advice}" if advice else f"{error.what}; one of your own needs --plugin FILE"
         close = [] if advice else nearest(structure, error.valid)
         merged.problems.append(Problem(f"{name}.structure", what, origin_label, error.valid, close))

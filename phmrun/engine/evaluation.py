@@ -144,7 +144,7 @@ def _check_number_of_files(run: Run, config: Experiment, files: Sequence[Path]) 
     raise PhmrunError(
         f"the task {config.task} is scored on {needed}",
         where=", ".join(map(str, files)),
-        hint=f"Run: phmrun eval {run.id} {options}",
+        hint=f"Run: phmrun eval {run.reference} {options}",
     )
 
 
@@ -174,7 +174,7 @@ def _scored(
             data = build(config, cache_dir())
         except PhmrunError as error:
             if config.data.name == NO_DATA:
-                hint = f"Run: phmrun eval {run.id} {_test_options(config)}"
+                hint = f"Run: phmrun eval {run.reference} {_test_options(config)}"
                 raise PhmrunError(error.what, where=error.where, hint=hint, code=error.code) from error
             if config.data.name != "files":
                 raise
@@ -182,7 +182,7 @@ def _scored(
                 error.what,
                 where=error.where,
                 valid=error.valid,
-                hint=f"If the test set has moved, name it: phmrun eval {run.id} {_test_options(config)}; "
+                hint=f"If the test set has moved, name it: phmrun eval {run.reference} {_test_options(config)}; "
                 "what has the same content has the same name. Or give the run's own `phmrun train …` once more "
                 "with the data's new place: it trains nothing and remembers them.",
                 code=error.code,
@@ -204,7 +204,7 @@ def _scored(
         raise PhmrunError(
             f"the data have changed since the run was trained: {split} ({present.mark}, recorded {recorded.mark})",
             where=where,
-            hint=f"Put the old file back, or score this one under a name of its own: phmrun eval {run.id} "
+            hint=f"Put the old file back, or score this one under a name of its own: phmrun eval {run.reference} "
             f"{_test_options(config)}.",
             code=ExitCode.DATA,
         )

@@ -483,5 +483,5 @@ def _close_unfinished(run: Run, fitted: "Fitted", mirror: Mirror) -> TrainResult
     run.set_state(State.INTERRUPTED, fitted.reason, step=fitted.step, seconds=fitted.seconds)
     mirror.finish()
     write_card(run)
-    LOG.info("not scored; to score it as it is: phmrun eval %s --runs-dir %s", run.id, run.path.parent)
+    LOG.info("not scored; to score it as it is: phmrun eval %s", run.reference)
     return TrainResult(run.id, run.path, {}, State.INTERRUPTED)

@@ -233,9 +233,12 @@ def _compared_weights(run: Run, again: Run) -> tuple[int, tuple[WeightDifference
 
     Checkpoints are ``last.ckpt`` and ``best.ckpt``. One that only one run has counts as one difference. If the first
     run has only checksums of its weights, these are compared.
+    A run that has lost all its checkpoints has no weights to compare.
     """
     if (run.path / WEIGHTS).is_file():
         return _compared_checksums(run, again)
+    if not any((run.checkpoints / name).is_file() for name in (LAST, BEST)):
+        return 0, ()
     count, differing = 0, []
     for name in (LAST, BEST):
         paths = [side.checkpoints / name for side in (run, again)]
@@ -302,10 +305,11 @@ def _parting(run: Run, again: Run) -> int | None:
 def _by_step(run: Run) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield each optimizer step of a run's history with its figures, in file order.
 
-    Figures are the entries by name whose names contain a slash.
+    Figures are the entries by name whose names contain a slash, except speeds.
     """
     for step, rows in itertools.groupby(run.history.rows(), key=itemgetter("step")):
-        yield step, {name: value for row in rows for name, value in row.items() if "/" in name}
+        figures = ((name, value) for row in rows for name, value in row.items() if "/" in name)
+        yield step, {name: value for name, value in figures if not name.endswith("_per_second")}
 
 
 def _explanations(run: Run, again: Run) -> Iterator[str]:

@@ -228,14 +228,14 @@ class TrainedModel:
         It names ``phmrun train`` with the run's config; for a run that is done, ``phmrun runs reproduce``.
         """
         run = self.run
-        command = ["phmrun", "train", self.config.task, "--config", str(run.config_path)]
-        command += ["--runs-dir", str(run.path.parent)]
+        config, runs_dir = (shlex.quote(str(path)) for path in (run.config_path, run.path.parent))
+        command = f"phmrun train {self.config.task} --config {config} --runs-dir {runs_dir}"
         if run.status.state is State.DONE:  # its record is complete, only the weights are gone
-            command = ["phmrun", "runs", "reproduce", run.id, "--runs-dir", str(run.path.parent)]
+            command = f"phmrun runs reproduce {run.reference}"
         return PhmrunError(
             f"there is no such checkpoint: {run.id} has none ({run.status.state})",
             where=str(run.checkpoints),
-            hint=f"Train it: {shlex.join(command)}",
+            hint=f"Train it: {command}",
             code=ExitCode.DATA,
         )
 
@@ -341,14 +341,14 @@ def open_run(run: Run) -> TrainedModel:
     require_same_mathematics(run, config)
     require_same_code(run, config)
     if (run.path / WEIGHTS).is_file():
-        again = f"`phmrun runs reproduce {run.id} --runs-dir {run.path.parent}` trains it anew."
+        again = f"`phmrun runs reproduce {run.reference}` trains it anew."
         raise PhmrunError(
             "the run has no weights: only its result is here", where=str(run.path), hint=again, code=ExitCode.DATA
         )
     task: Task = TASKS.get(config.task)
     if task.runner:
         what = f"a run of the task {task.name!r} has scores, and no network that phmrun can load"
-        raise PhmrunError(what, where=str(run.path), hint=f"`phmrun runs show {run.id}` shows its record.")
+        raise PhmrunError(what, where=str(run.path), hint=f"`phmrun runs show {run.reference}` shows its record.")
     if not run.vocabulary.is_dir():
         if (run.checkpoints / LAST).is_file():
             hint = "Put the folder back, or take it from an archive; training with --restart makes it anew."

@@ -89,7 +89,7 @@ def export_to_ctranslate2(
         raise PhmrunError(
             f"CTranslate2 exports translation models only; {trained.config.task} is not a sequence-to-sequence task",
             where=trained.run.id,
-            hint=f"phmrun export {trained.run.id} --format onnx",
+            hint=f"phmrun export {trained.run.reference} --format onnx",
         )
     library()
     decoding = {"engine": "ctranslate2", "quantization": quantization}

@@ -105,7 +105,7 @@ def export(
     label = trained.load(**weights)
     program = trained.module.export_graph()
     if kind != "safetensors" and program.untraceable:
-        hint = f"phmrun export {trained.run.id} --format safetensors writes the folded weights."
+        hint = f"phmrun export {trained.run.reference} --format safetensors writes the folded weights."
         raise PhmrunError(f"this network cannot be traced: {program.untraceable}", where=trained.run.id, hint=hint)
     form = Form(kind, factored, precision)
     if factored and (program.trained is None or (program.around is None and kind != "safetensors")):

@@ -364,8 +364,7 @@ def options_of(name: str, *, table: bool = False) -> tuple[Option, ...]:
     if name in EMBEDDINGS:
         raise PhmrunError(
             f"{name!r} makes the vectors of an embedding, not a weight matrix",
-            valid=STRUCTURES.names(),
-            hint=f"Use --embedding {name}.",
+            hint=f"use --embedding {name}",
         )
     if table:
         raise unknown("embedding", name, [*STRUCTURES.names(), *EMBEDDINGS.names()])

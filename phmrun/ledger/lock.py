@@ -21,6 +21,7 @@ import json
 import logging
 import os
 import secrets
+import shlex
 import socket
 import subprocess
 import threading
@@ -351,7 +352,7 @@ def _refusal(path: Path, purpose: str, holder: Holder) -> PhmrunError:
     """
     hint = "Wait until that process ends, or stop it."
     if holder.known_to_live() is None:  # on another machine, or unknown
-        hint += f" If its machine is gone: phmrun runs unlock {path.parent.name}"
+        hint += f" If its machine is gone: phmrun runs unlock {shlex.quote(str(path.parent))}"
     return PhmrunError(f"{purpose} is in use by process {holder.pid} on {holder.host}", hint=hint)
 
 

@@ -11,6 +11,7 @@ The canonical identity is kept as it was hashed. Rebuilt from the defaults of an
 
 import hashlib
 import json
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -279,7 +280,8 @@ class Manifest:
         return BrokenChain(
             f"the run's chain is broken at {link}: {why}",
             where=str(self.folder / link if "/" in link or "." in link else self.folder),
-            hint="`phmrun verify` names every link. Restore the file from a copy, or start the run over (--restart).",
+            hint=f"`phmrun verify {shlex.quote(str(self.folder))}` names every link. Restore the file from a "
+            "copy, or start the run over (--restart).",
             code=ExitCode.DATA,
         )
 

@@ -1,6 +1,7 @@
 """Run directory of an experiment: configuration, status, scores and other records."""
 
 import os
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -128,6 +129,15 @@ class Run:
         close = " or ".join(nearest(reference, names))
         hint = f"Did you mean {close}?" if close else "`phmrun runs list` shows all runs of a directory."
         raise PhmrunError(f"there is no run {reference!r} in {runs_dir}", hint=hint)
+
+    @property
+    def reference(self) -> str:
+        """Argument that names the run in a command.
+
+        It is the id in the default directory of runs (``PHMRUN_RUNS``, else ``runs``), otherwise the quoted path.
+        """
+        default = Path(os.environ.get("PHMRUN_RUNS") or "runs")
+        return self.id if self.path.parent == default else shlex.quote(str(self.path))
 
     @property
     def status(self) -> Status:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,9 +28,7 @@ class Twin(NamedTuple):
 
         If the versions differ, the twin cannot be continued; otherwise the old data or code must be put back.
         """
-        runs_dir = self.run.path.parent
-        where = "" if runs_dir == Path("runs") else f" --runs-dir {shlex.quote(str(runs_dir))}"
-        show = f"`phmrun runs show {self.run.id}{where}`"
+        show = f"`phmrun runs show {self.run.reference}`"
         state = f"{self.status.state} at step {self.status.step:,}"
         if self.difference.startswith("version"):
             rest = f"It is not continued by this release, and stays readable: {show}."

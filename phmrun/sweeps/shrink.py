@@ -235,7 +235,7 @@ class Search:
         # In whole percent, so that a header of a few hundred bytes does not decide.
         reached = round(shares[self.goal.by], 2) <= float(self.goal.share) and loss <= self.goal.within
         kept = (" --factored" if factored else "") + ("" if precision == "none" else f" --quantization {precision}")
-        command = f"phmrun export {runs[0].id} --runs-dir {runs[0].path.parent} --format {kind}{kept}"
+        command = f"phmrun export {runs[0].reference} --format {kind}{kept}"
         return Result(way, label, tuple(run.path for run in runs), served[0], shares, loss, reached, command)
 
     def _served(self, run: Run, item: Format) -> dict[str, Any]:

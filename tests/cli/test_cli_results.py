@@ -115,7 +115,7 @@ def test_a_wrong_folder_or_run_says_what_goes_on(phmrun, clone):
     assert phmrun("results", "restore", f"results/{SWEEP}", "--runs-dir", "runs").out == "1 run in runs\n"
     refused = phmrun("report", "latest", "--runs-dir", "runs")
     assert refused.code == ExitCode.USAGE
-    assert "README.md\n`phmrun runs show latest`" in refused.err
+    assert "README.md\n`phmrun runs show sva-" in refused.err
 
 
 def test_a_folder_without_questions_has_a_section_for_each_sweep(phmrun, clone):

@@ -399,7 +399,7 @@ def test_a_run_at_its_time_limit_is_scored_when_it_is_complete(tmp_path, monkeyp
                 stopped = run_experiment(config, tmp_path / "runs")
             assert (stopped.state, stopped.metrics, scored) == (State.INTERRUPTED, {}, [])
             assert run_of(stopped).status.step == step
-            assert f"phmrun eval {stopped.run_id} --runs-dir" in caplog.text
+            assert f"phmrun eval {stopped.run_dir}" in caplog.text
     done = run_experiment(config, tmp_path / "runs")
     assert (done.state, len(scored)) == (State.DONE, 1)
     assert done.metrics["test/accuracy"] == straight.metrics["test/accuracy"]

@@ -121,7 +121,7 @@ def test_options_of_embeddings_differ_as_documented():
 def test_embeddings_are_refused_as_layers():
     with pytest.raises(PhmrunError, match="'define' makes the vectors of an embedding") as caught:
         options_of("define")
-    assert caught.value.hint == "Use --embedding define."
+    assert caught.value.hint == "use --embedding define"
     with pytest.raises(PhmrunError, match="makes the vectors of an embedding"):
         build_structure("hgt", 8, 8)
     with pytest.raises(PhmrunError, match="no embedding 'defien'") as caught:

@@ -141,7 +141,7 @@ def test_elsewhere_an_old_lock_that_stands_still_is_dead(tmp_path: Path, foreign
     dead_lock(path, **foreign)
     with pytest.raises(PhmrunError) as refused:
         Lock(path, "the run x").acquire()
-    assert f"phmrun runs unlock {tmp_path.name}" in str(refused.value)
+    assert f"phmrun runs unlock {tmp_path}" in str(refused.value)
     age(path, STALE_AFTER + 1)
     with Lock(path, "the run x") as lock:
         assert lock.still_held()

@@ -32,7 +32,7 @@ def test_run_on_other_data_is_named_with_both_checksums(tmp_path):
     text = twin_of(tmp_path, IDENTITY | {"fingerprints": {"train.conllu": "b" * 64}}).warning()
     assert f"{run.id} (interrupted at step 30)" in text
     assert "train.conllu (checksum aaaaaaaaaaaa, now bbbbbbbbbbbb)" in text
-    assert f"`phmrun runs show {run.id} --runs-dir {tmp_path}`" in text
+    assert f"`phmrun runs show {tmp_path / run.id}`" in text
 
 
 @pytest.mark.parametrize("manifest", [True, False])
