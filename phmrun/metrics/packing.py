@@ -33,7 +33,7 @@ def unpacked(content: Mapping[str, Any]) -> Items:
     """Return the items written by :func:`packed`.
 
     Raises:
-        ValueError: They are damaged.
+        ValueError: A key is missing, or a column is damaged or has another number of counts than "items".
     """
     try:
         number = int(content["items"])
@@ -68,12 +68,15 @@ def _column_of(text: str, number: int) -> Counts:
     """Return the ``number`` counts of a text of :func:`_text_of`.
 
     Raises:
-        ValueError, zlib.error: The text is damaged.
+        ValueError, zlib.error: The text is damaged, or has another number of counts.
     """
     width, _, data = text.partition(":")
     bits, limit = int(width), number * 64 // 8 + 8
     if not 1 <= bits <= 63:
         raise ValueError("damaged items: no such width")
-    raw = zlib.decompressobj().decompress(base64.b64decode(data, validate=True), limit)
+    stream = zlib.decompressobj()
+    raw = stream.decompress(base64.b64decode(data, validate=True), limit)
+    if len(raw) != (bits * number + 7) // 8 or not stream.eof or stream.unused_data:
+        raise ValueError("damaged items: a column has another number of counts")
     spread = np.unpackbits(np.frombuffer(raw, dtype=np.uint8), count=bits * number).reshape(bits, number)
     return (spread.astype(np.int64) << np.arange(bits)[:, None]).sum(0).astype(np.float64)

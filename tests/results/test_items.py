@@ -45,6 +45,14 @@ def test_damaged_columns_are_refused(text):
         unpacked({"items": 3, "mark": "", "file": "", "columns": [text]})
 
 
+@pytest.mark.parametrize("change", [{"items": 2}, {"items": 900}, {"columns": ["6:"]}, {"columns": [3]}])
+def test_another_number_of_counts_is_damage(change):
+    written = packed(Items(np.arange(16.0).reshape(-1, 1), "words", "test"))
+    assert unpacked(written).counts.shape == (16, 1)
+    with pytest.raises(ValueError, match="damaged items"):
+        unpacked({**written, **change})
+
+
 def of_lengths(run, split, part):
     """Number of words in each prediction, a third-party score."""
     lines = (run.predictions / f"{split}.txt").read_text().splitlines()
