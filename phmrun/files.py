@@ -340,8 +340,8 @@ def disk_error(
 ) -> PhmrunError | None:
     """Return the user error for a disk error.
 
-    The disk is full, over its quota, read-only, not permitted, or failing; the result is ``None`` for errors of another
-    kind. Arguments are those of :func:`disk_errors`, with the exit code ``code``.
+    The disk is full, over its quota, read-only, not permitted, or failing, or a file is in the place of a folder; the
+    result is ``None`` for errors of another kind. Arguments are those of :func:`disk_errors`, with the exit code ``code``.
     """
     path = Path(str(error.filename)) if error.filename is not None else None
     again = hint or "Then give the same command again."
@@ -357,6 +357,8 @@ def disk_error(
     elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         what = "this cannot be written to: the disk is read-only" if error.errno == errno.EROFS else "no permission"
         advice = "Change that, or choose another place, such as --runs-dir."
+    elif error.errno == errno.ENOTDIR:
+        what, advice = "a file is in the place of a folder", "Choose another place, such as --runs-dir."
     elif error.errno == errno.EIO:
         what, advice = "the disk reports an error", again
     else:

@@ -82,10 +82,10 @@ def _chains(what: str, runs_dir: Path) -> Iterator[Chain]:
 
 
 def _of_results(folder: Path) -> Iterator[Chain]:
-    """Yield the checked links of each run of a folder of results, then of the page.
+    """Yield the checked links of each run of a folder of results, then of the pages made of it.
 
-    A damaged folder yields one broken link. A run's first link is its results file; absent links are left out. The page
-    is checked if ``RESULTS.md`` and ``questions.yaml`` exist.
+    A damaged folder yields one broken link. A run's first link is its results file; absent links are left out.
+    ``RESULTS.md`` and the sweeps' pages are checked if it and ``questions.yaml`` exist.
     """
     from phmrun.report.results_page import page_of
     from phmrun.results.long_table import restore_folder
@@ -102,10 +102,14 @@ def _of_results(folder: Path) -> Iterator[Chain]:
             yield run.id, [Link("results file", INTACT, "its checksum, its name"), *links]
     page = folder.parent / "RESULTS.md"
     if (folder / "questions.yaml").is_file() and page.is_file():
-        same = page.read_text(encoding="utf-8") == page_of(folder).text
-        command = f"phmrun results build {folder} --out {page}"
-        detail = "made of these results" if same else f"not what is made of these results; `{command}` makes it anew"
-        yield str(page), [Link("page", INTACT if same else BROKEN, detail)]
+        built = page_of(folder)
+        for path, text in {page: built.text, **built.pages}.items():
+            same = path.is_file() and path.read_text(encoding="utf-8") == text
+            command = f"phmrun results build {folder} --out {page}"
+            detail = (
+                "made of these results" if same else f"not what is made of these results; `{command}` makes it anew"
+            )
+            yield str(path), [Link("page", INTACT if same else BROKEN, detail)]
 
 
 def _print(chains: "list[Chain]") -> None:

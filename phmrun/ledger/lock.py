@@ -192,7 +192,8 @@ class Lock:
         while not stop.wait(HEARTBEAT):
             try:
                 if not _same_file(self.path, descriptor):
-                    _log.warning("%s: the lock was taken over by another process", self.path)
+                    if not stop.is_set():  # released just now
+                        _log.warning("%s: the lock was taken over by another process", self.path)
                     return
                 os.utime(descriptor)
             except OSError as error:
