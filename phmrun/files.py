@@ -341,7 +341,8 @@ def disk_error(
     """Return the user error for a disk error.
 
     The disk is full, over its quota, read-only, not permitted, or failing, or a file is in the place of a folder; the
-    result is ``None`` for errors of another kind. Arguments are those of :func:`disk_errors`, with the exit code ``code``.
+    result is ``None`` for errors of another kind. Arguments are those of :func:`disk_errors`; ``code`` is the exit
+    code.
     """
     path = Path(str(error.filename)) if error.filename is not None else None
     again = hint or "Then give the same command again."
