@@ -14,7 +14,7 @@ Stamp = tuple[str, int, int, int]
 def write_checksums(folder: Path) -> None:
     """Write the checksums of a complete folder into ``checksums.json``.
 
-    Every file below it is included.
+    All files below it are included, except those named ``checksums.json`` at any depth. An existing one is replaced.
     """
     write_json(folder / CHECKSUMS, {name: sha256_of(folder / name) for name in _names(folder)})
 
@@ -22,8 +22,10 @@ def write_checksums(folder: Path) -> None:
 def fault_in(folder: Path) -> str | None:
     """Return the first fault of a directory against its checksums.
 
-    The result is ``None`` if there is none. Missing and extra files come first, then changed ones, each in order of
-    names. A process hashes each file once: a file whose size and time of change are the same is not read again.
+    The result is ``None`` if there is none. A ``checksums.json`` that is missing, unreadable or damaged is the fault
+    returned, not an exception. Missing and extra files come next, together in order of names, then changed ones.
+    Files named ``checksums.json`` are not checked. A file with the same :func:`stamp_of` is not hashed again, see
+    :func:`checksum_once`.
     """
     try:
         expected = parse_json(read_regular(folder / CHECKSUMS))
@@ -41,7 +43,8 @@ def fault_in(folder: Path) -> str | None:
 def stamp_of(path: Path) -> Stamp:
     """Return the stamp that identifies a file's present content.
 
-    It is valid within a process.
+    It holds path, number in the file system (inode), size in bytes, and time of change in nanoseconds. It is valid
+    within a process.
 
     Raises:
         OSError: The file is missing.
@@ -52,11 +55,17 @@ def stamp_of(path: Path) -> Stamp:
 
 @lru_cache(maxsize=4096)
 def checksum_once(stamp: Stamp) -> str:
-    """Return the SHA-256 of the file with this stamp, computed once in a process."""
+    """Return the SHA-256 of the file with this stamp, computed once in a process.
+
+    Only the 4096 stamps used last are remembered.
+    """
     return sha256_of(Path(stamp[0]))
 
 
 def _names(folder: Path) -> list[str]:
-    """Return the sorted relative paths of all files below a folder, except ``checksums.json``."""
+    """Return the relative paths of all files below a folder, sorted.
+
+    Files named ``checksums.json`` are left out at any depth.
+    """
     paths = (path for path in folder.rglob("*") if path.is_file())
     return sorted(path.relative_to(folder).as_posix() for path in paths if path.name != CHECKSUMS)

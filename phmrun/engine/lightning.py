@@ -113,7 +113,8 @@ class LightningTraining(pl.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the states of task and teacher to a checkpoint, in place.
 
-        A teacher's is under the key "teacher".
+        A teacher's is under the key "teacher"; without a teacher there is no such key. Its module gets the task's
+        trainer as an attribute.
         """
         self.objective.on_save_checkpoint(checkpoint)
         if self.objective.teacher:
@@ -122,9 +123,10 @@ class LightningTraining(pl.LightningModule):
             self.objective.teacher.module.on_save_checkpoint(checkpoint[TEACHER])
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore the states of the task and of the teacher.
+        """Restore the states of the task, and of its teacher if it has one.
 
-        Without a teacher's state in the checkpoint, the teacher gets an empty one.
+        The teacher's module first gets the task's trainer as an attribute. Without a teacher's state in the checkpoint,
+        it restores an empty one.
         """
         self.objective.on_load_checkpoint(checkpoint)
         if self.objective.teacher:

@@ -83,7 +83,8 @@ def await_the_watch(error: RuntimeError) -> None:
 def leader_died() -> Callable[[], Death | None]:
     """Return a check for :func:`ending_with`: has the process that started this one ended?
 
-    The check returns a death with exit code 4 if so. It always returns None if phmrun did not start this process.
+    The leader's process id is in an environment variable. If the parent of this process is another one, the check
+    returns a death with exit code 4. Else, or without the variable (phmrun did not start this process), it is None.
     """
     leader = os.environ.get(_LEADER)
     what = "the first of the processes that train together has ended, and this one stops"

@@ -38,9 +38,9 @@ class LateGain:
 def validation_curve(figure: Figure, score: str) -> tuple[str, list[tuple[int, float]]]:
     """Return the name of a cell's validation score, and its curve.
 
-    The curve is the mean over runs, by step. The score is the validation of ``score`` if all runs have one, else the
-    loss. Shares are in percent. Steps that not all runs have are left out, as are runs without validations. Without a
-    common score, name and curve are empty.
+    The curve is the mean over runs, in the order of steps. The score is the validation of ``score`` if all runs have
+    one, else the loss. Shares are in percent. Values that are not finite, steps that not all runs have, and runs
+    without validations are left out. Without a common score, name and curve are empty.
     """
     name, curves = validations(figure, score)
     by_step = [{point.step: point.value for point in curve} for curve in curves]
@@ -51,13 +51,14 @@ def validation_curve(figure: Figure, score: str) -> tuple[str, list[tuple[int, f
 def late_gain(name: str, curve: Sequence[tuple[int, float]], margin: float | None) -> LateGain | None:
     """Return the gain of a validation curve in its last third.
 
-    It is the best value of the last third against the best before, at least 0. The limit is ``margin``; for a loss, or
-    without a margin, it is :data:`RELATIVE` of the best before. ``None`` if either part has no validation.
+    It is the best value of the last third against the best before, at least 0. The last third begins after two thirds
+    of the last validation's step. The limit is ``margin``; for a loss, or without a margin, it is 1 % of the absolute
+    value of the best before. ``None`` if either part has no validation.
 
     Args:
-        name: Name of the validation score; its metric decides whether lower is better.
-        curve: Steps and values.
-        margin: Margin of the score, in its unit; not used for a loss, which has another unit.
+        name: Name of the validation score. Its metric decides if lower is better; without a known one, higher is.
+        curve: Steps and values, in any order.
+        margin: Margin of the score, in its unit; not used for a loss, which has another unit. 0 counts as ``None``.
     """
     last = max((step for step, _ in curve), default=0)
     early = [value for step, value in curve if 3 * step <= 2 * last]

@@ -48,8 +48,8 @@ def calibration_dir(plan: Plan, runs_dir: Path) -> Path:
 def calibrations(plan: Plan, runs_dir: Path, make: Make) -> list[CellStatus]:
     """Return the calibration runs still to be run.
 
-    There is one per row, in the plan's order, unless its seconds per step are on record. Cells that cannot be run have
-    none. The list is empty without a budget.
+    There is one per row, in the plan's order, unless its seconds per step are on record. Their states are those in the
+    calibration folder. Cells that cannot be run have none. The list is empty without a budget.
     """
     budget = plan.sweep.file.budget
     if budget is None:
@@ -61,8 +61,9 @@ def calibrations(plan: Plan, runs_dir: Path, make: Make) -> list[CellStatus]:
 def paces_of(plan: Plan, runs_dir: Path, make: Make) -> dict[str, float]:
     """Return the seconds per step of the rows, by the id of the calibration run.
 
-    They are those of the sweep's calibrations, else those beside its file, else those of another sweep's calibration of
-    the same row. Rows without any are left out. The result is empty without a budget.
+    They are those of the sweep's calibrations, else those beside its file (``sweep.budget``), else those of the first
+    other sweep by name that calibrated the same run. Rows without any are left out. The result is empty without a
+    budget.
 
     Raises:
         PhmrunError: (exit 2) The record beside the sweep's file is damaged.
@@ -83,10 +84,10 @@ def paces_of(plan: Plan, runs_dir: Path, make: Make) -> dict[str, float]:
 
 
 def write_budget(folder: Path, plan: Plan, runs_dir: Path, make: Make) -> Path:
-    """Write the rows' seconds per step to a folder of small results, and return the path.
+    """Write the rows' seconds per step to ``sweep.budget`` in a folder.
 
-    Keys: time (seconds of training), seconds_per_step (by the id of the calibration run). Without a budget, the time is
-    ``None`` and the other empty.
+    Return the path. Keys: time (seconds of training), seconds_per_step (by the id of the calibration run). Without a
+    budget, the time is ``None`` and the other empty.
     """
     budget = plan.sweep.file.budget
     write_json(
@@ -99,8 +100,9 @@ def write_budget(folder: Path, plan: Plan, runs_dir: Path, make: Make) -> Path:
 def within_budget(plan: Plan, runs_dir: Path, make: Make) -> Plan:
     """Return the plan with the steps of each row that fit into its budget.
 
-    They are the budget's seconds / seconds per step, rounded, at least 1. Cells of a row without a calibration are
-    marked as searching. Without a budget the plan is unchanged, as are cells that cannot run.
+    They are the budget's seconds / seconds per step, rounded, at least 1. They become ``training.max_steps``, also in
+    ``at``; ``training.max_epochs`` becomes ``None``. Cells of a row without a calibration are marked as searching.
+    Without a budget the plan is unchanged, as are cells that cannot run.
     """
     budget = plan.sweep.file.budget
     if budget is None:
@@ -123,8 +125,9 @@ def within_budget(plan: Plan, runs_dir: Path, make: Make) -> Plan:
 def seconds_per_step(folder: Path, run_id: str | None, seconds: int) -> float | None:
     """Return the seconds per optimizer step of a calibration run.
 
-    They are measured between the first and the last row of its history, or over all steps if there are fewer than two
-    rows. The result is ``None`` if the run is missing, has failed, has no step, or was stopped before ``seconds``.
+    They are measured between the first and the last row with a time in its history, or over all steps if there are
+    fewer than two such rows. The result is ``None`` if the run is missing, has failed, has no step, or has trained less
+    than ``seconds``.
     """
     run = recorded_run(directory_of(folder, run_id)) if run_id else None
     status = run.status if run else None
@@ -136,13 +139,18 @@ def seconds_per_step(folder: Path, run_id: str | None, seconds: int) -> float | 
 
 
 def _rows(plan: Plan, time: float, make: Make) -> list[Cell]:
-    """Return a calibration run for each row of a plan that can be run; ``time`` is the budget in seconds."""
+    """Return the calibration run of each row of a plan, in its order.
+
+    Rows without a cell that can be run are left out. ``time`` is the budget in seconds.
+    """
     rows = {tuple(text for key, text in cell.labels.items() if key != SEED): cell for cell in plan.cells if cell.run_id}
     return [_calibration(plan, cell, seconds_of_calibration(time), make) for cell in rows.values()]
 
 
 def _beside(plan: Plan) -> dict[str, float]:
-    """Return the seconds per step beside the sweep's file, by calibration run; empty if there are none.
+    """Return the seconds per step on record beside the sweep's file.
+
+    They are by the id of the calibration run; empty if there are none.
 
     Raises:
         PhmrunError: (exit 2) The record is damaged.

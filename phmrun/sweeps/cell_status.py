@@ -66,7 +66,10 @@ class CellStatus:
 
     @property
     def diverged(self) -> bool:
-        """True if the cell failed because training stopped at NaN or infinity."""
+        """True if the cell failed because training stopped at NaN or infinity.
+
+        The reason of its run then contains " at optimizer step ".
+        """
         return self.state is CellState.FAILED and DIVERGED in self.reason
 
     @property
@@ -97,9 +100,9 @@ class CellStatus:
 def look(cell: Cell, runs_dir: Path) -> CellStatus:
     """Return the state of one cell, read from its run directory.
 
-    BLOCKED or INVALID without a run id, MISSING without a run or while its seed still searches. A run that is not done
-    is RUNNING if a living process holds its lock, or another planner holds its claim. Without such a process, a status
-    RUNNING counts as INTERRUPTED, and a missing status as QUEUED.
+    BLOCKED (data missing) or INVALID without a run id, MISSING without a run or while its seed still searches. A run
+    that is not done is RUNNING if a living process holds its lock, or another planner than this process its claim.
+    Without such a process, a status RUNNING counts as INTERRUPTED, and a missing or damaged status as QUEUED.
     """
     if cell.run_id is None:
         return CellStatus(cell, CellState.BLOCKED if cell.blocked else CellState.INVALID)
@@ -146,9 +149,9 @@ def tally(statuses: Iterable[CellStatus]) -> dict[CellState, int]:
 
 
 def orphans(statuses: Sequence[CellStatus]) -> int:
-    """Count the runs on this machine whose planner is gone.
+    """Count the running cells on this machine without a live planner.
 
-    They occupy slots that no live planner counts.
+    They occupy slots that no live planner counts. Machines are told apart by host name.
     """
     here = socket.gethostname()
     unclaimed = [status.holder for status in statuses if status.state is CellState.RUNNING and not status.claimed]
@@ -158,8 +161,8 @@ def orphans(statuses: Sequence[CellStatus]) -> int:
 class Estimate:
     """Estimate of training time, in seconds, from the cells that are done.
 
-    A cell takes the mean time of its other seeds. If none is done, the mean of its task's cells with the same number of
-    steps is used, then the mean of all cells of its task.
+    A cell takes the mean time of cells with the same settings except the seed. If none is done, the mean of its task's
+    cells with the same number of steps is used, then the mean of all cells of its task.
     """
 
     def __init__(self, statuses: Iterable[CellStatus]) -> None:
@@ -184,8 +187,9 @@ class Estimate:
     def left(self, status: CellStatus) -> float | None:
         """Return the seconds left for a cell.
 
-        The result is 0 if no work is left. A cell that has trained is estimated by its own pace, or, if ``max_steps``
-        is not set, by the time of similar cells minus its own; others by similar cells. ``None`` if there are none.
+        The result is 0 if no work is left; failed, blocked and invalid cells have none. A cell that has trained is
+        estimated by its own pace. Without ``max_steps`` or a step, it is the time of similar cells minus its own, at
+        least 0. Others are estimated by similar cells. ``None`` if there are none.
         """
         if status.state not in LEFT:
             return 0.0
@@ -198,9 +202,9 @@ class Estimate:
         return None if whole is None else max(0.0, whole - spent)
 
     def total(self, statuses: Iterable[CellStatus], slots: int) -> float | None:
-        """Return the seconds until all are done in parallel slots (at least one).
+        """Return the seconds until all are done in parallel slots.
 
-        ``None`` if that of any cell is unknown.
+        It is the sum of :meth:`left` over the slots, at least one. ``None`` if that of any cell is unknown.
         """
         left = [self.left(status) for status in statuses]
         estimates = [seconds for seconds in left if seconds is not None]

@@ -198,8 +198,8 @@ def json_schema() -> dict[str, Any]:
 def load_sweep(name: str) -> Sweep:
     """Load a sweep.
 
-    A paper's table becomes a sweep over its cells. The sweep is named after the file, with six digits of its path's
-    checksum. Paths are resolved by :func:`_placed`.
+    A paper's table becomes a sweep over its cells. The sweep is named after the file, with six digits of the SHA-256 of
+    its absolute path (of its name if packaged). Paths are resolved by :func:`_placed`.
 
     Args:
         name: Path of a sweep's file or a paper's table, or the name of a packaged one.
@@ -251,9 +251,9 @@ def _validated(source: Source) -> SweepFile:
 def _placed(file: SweepFile, path: Path) -> SweepFile:
     """Return a sweep's file with paths resolved relative to its folder.
 
-    Paths are ``config``, ``plugins``, ``table``, and those below ``data``. Only names of files that exist there are
-    changed. A script's working directory becomes absolute, by default the folder. A packaged file is returned
-    unchanged.
+    Paths are ``config``, ``plugins``, ``table``, and those below ``data`` in ``base``, ``tasks``, ``include`` and
+    ``grid``. Only names that exist there are changed, see :func:`_beside`. A script's working directory becomes
+    absolute, by default the folder. A packaged file is returned unchanged.
     """
     if not path.is_file():
         return file  # a packaged file
@@ -295,7 +295,7 @@ def _files(value: Any, folder: Path) -> Any:
 def _beside(name: str, folder: Path) -> str:
     """Return a name as a path below a folder, if it exists.
 
-    It is a file, or the beginning of ``name.*`` files there; else, or if too long for a path, the name is unchanged.
+    It exists if it is a file there, or if files ``name.*`` are. Else, or if too long for a path, the name is unchanged.
     """
     path = folder / name
     try:

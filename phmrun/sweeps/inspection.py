@@ -38,8 +38,9 @@ Answer = TypeVar("Answer")
 def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> Inspect:
     """Return an inspector of experiments that caches networks and checksums.
 
-    It counts the parameters for the vocabulary of the data if they are here and small, else for the configured sizes.
-    It raises a `PhmrunError` if the network cannot be built, or (exit 3) if the data are missing and not on record.
+    It counts the parameters for the vocabulary of the data if they are on this machine and their training files have at
+    most 32 MiB, else for the configured sizes. It raises a `PhmrunError` (exit 2) if the network cannot be built, or
+    (exit 3) if the data are missing and not on record. Errors are cached, too.
 
     Args:
         plugins: Checksums of the user's plug-ins, by file.
@@ -50,7 +51,7 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
     def data_of(config: Experiment) -> tuple[dict[str, str], tuple[int, ...] | None]:
         """Return the checksums of data and plug-ins, and vocabulary sizes.
 
-        The sizes are ``None`` for large data.
+        The sizes are ``None`` if the training files have more than 32 MiB.
 
         Raises:
             PhmrunError: (exit 3) The training data are missing or malformed.
@@ -62,7 +63,7 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
     def inspect(config: Experiment) -> Inspected:
         """Return parameters, checksums, and True if the count is exact.
 
-        Missing data are replaced by recorded checksums, if there are any.
+        Missing or malformed data are replaced by recorded checksums, if there are any.
 
         Raises:
             PhmrunError: (exit 2) The network cannot be built; raised before an error of the data. (exit 3) The data are
@@ -96,7 +97,8 @@ _COUNTS: dict[str, Any] = {}
 def _once(answers: dict[str, Any], about: object, look: Callable[[], Answer]) -> Answer:
     """Return the cached answer for a key, or raise its cached error.
 
-    ``look`` is called for a new key only; its answer is added to ``answers``.
+    ``look`` is called for a new key only; its answer, or its PhmrunError, is added to ``answers``. The key is ``about``
+    as JSON.
     """
     key = json.dumps(about, sort_keys=True)
     if key not in answers:
@@ -112,7 +114,7 @@ def _once(answers: dict[str, Any], about: object, look: Callable[[], Answer]) ->
 def _learnt_sizes(data: DataModule) -> tuple[int, ...] | None:
     """Return the sizes of the vocabulary built from the data.
 
-    The result is ``None`` if the training files have more than :data:`SMALL` bytes.
+    The result is ``None`` if the training files have more than 32 MiB.
     """
     size = sum(path.stat().st_size for path in data.sources("train"))
     return data.vocabulary.sizes if size <= SMALL else None
@@ -158,8 +160,8 @@ def recorded_data(runs_dir: Path, options_of: OptionsOf) -> Recorded:
 def _learnt_from(run: RecordedRun, options_of: OptionsOf) -> tuple[str, str]:
     """Return the data settings and checksums of a run, as JSON texts.
 
-    Checksums of plug-ins and packages are left out; empty if there are no others. Cached until its config file changes.
-    Runs without checksums are read again, since they may have only just started.
+    Checksums of plug-ins and packages are left out; the second text is empty if there are no others. Cached until its
+    config file changes. Runs without checksums are read again, since they may have only just started.
     """
     config = run.path / CONFIG
     key = (config, config.stat().st_mtime_ns if config.is_file() else 0, options_of)

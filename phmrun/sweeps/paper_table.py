@@ -229,9 +229,10 @@ class PaperTable(Section):
         return [*(config_source(name) for name in row.config), self.source(where, row.set), *cell]
 
     def source(self, where: str, values: Mapping[str, Any]) -> Source:
-        """Return settings with a provenance for each of their keys.
+        """Return settings as a source, with a provenance for each of their keys.
 
-        It is their own, or else the table's default. Keys without either have none.
+        It is their own, or else the table's default. Keys without either have none. ``where`` names the source in
+        messages.
         """
         stated = values.get("provenance", {})
         texts = {
@@ -287,13 +288,15 @@ def load_table(name: str) -> PaperTable:
     """Load a table from a path or one of :func:`table_names`.
 
     Raises:
-        PhmrunError: (exit 2) The file is missing or malformed.
+        PhmrunError: (exit 2) The file is missing or malformed; names its first fault.
     """
     return validated(PaperTable, name)
 
 
 def validated(kind: type[File], name: str) -> File:
     """Read a file, and return its validated content.
+
+    ``name`` is a path, or the name of a packaged file.
 
     Raises:
         PhmrunError: (exit 2) The file is missing or malformed; names its first fault.

@@ -129,8 +129,9 @@ def plan(
         only: Values by key that select cells, see :func:`fits`; all cells if not given.
 
     Raises:
-        PhmrunError: (exit 2) The sweep has more than :data:`MOST_CELLS` cells, names an unknown task, has several seeds
-            but a command without ``{seed}``, or no cell is left. Its key ``baseline`` fits no cell, or all.
+        PhmrunError: (exit 2) The sweep has more than 100,000 cells, names an unknown task or a missing configuration
+            file, has several seeds but a command without ``{seed}``, or no cell is left. Its key ``baseline`` fits no
+            cell, or all; cells are counted before ``only``, without excluded ones.
     """
     file, numbers, only = sweep.file, sweep.seeds(seeds), only or {}
     count = prod(len(values) for values in file.grid.values()) + len(file.include)
@@ -179,19 +180,23 @@ def plan(
 
 
 def _pattern(values: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return values by key with each value as a list of alternatives."""
+    """Return values by key with each value as a list of alternatives.
+
+    A value that is a list stays as it is.
+    """
     return {key: value if isinstance(value, list) else [value] for key, value in values.items()}
 
 
 def _listed(pattern: Mapping[str, Sequence[Any]]) -> str:
-    """Return a pattern as text: "layer=phm n=4, lr=0.1"."""
+    """Return a pattern as text, each value with its key: "layer=dense, layer=phm n=4, lr=0.1"."""
     return ", ".join(f"{key}={label_of(value)}" for key, values in pattern.items() for value in values)
 
 
 def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: OptionsOf) -> Cell:
     """Return a cell with other values by dotted key.
 
-    It is resolved, named and checked again. Its ``at`` gains the values; its seed and baseline mark stay.
+    It is resolved, inspected and named again; invalid values become its fault. Its ``at`` gains the values, which may
+    change its labels. Its seed and baseline mark stay, other marks of tuning and paper are reset.
 
     Raises:
         ValueError: The cell has no valid configuration.
@@ -253,8 +258,8 @@ def _resolved(
     """Return a cell that is not inspected yet.
 
     Invalid settings become its fault, and it has no configuration. ``published`` are the sources of a paper's row
-    without the sweep's own; the cell departs from the paper if they resolve to another ``model.network``. Defaults are
-    left out of its origin.
+    without the sweep's own. The cell departs from the paper if they resolve to another ``model.network``; if they are
+    invalid, it does not. Defaults are left out of its origin.
 
     Raises:
         PhmrunError: (exit 2) The task is unknown.
@@ -276,9 +281,9 @@ def _resolved(
 def _at_horizons(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
     """Yield each cell without its seed, once per multiple of its length.
 
-    Multiples of ``max_steps`` and ``max_epochs`` are rounded, at least 1. Without multiples, cells are those of
-    :func:`_without_seeds`. The multiple is in ``at`` as ``horizon``. Nothing else changes at multiple 1, or without a
-    limit or configuration.
+    ``training.max_steps`` and ``max_epochs`` are multiplied if set, rounded, at least 1. The multiple is in ``at`` as
+    ``horizon``, a text. Nothing else changes at multiple 1, or without a limit or configuration. If the sweep has no
+    multiples, cells are those of :func:`_without_seeds`.
 
     Raises:
         PhmrunError: (exit 2) As :func:`_without_seeds`.
@@ -308,10 +313,11 @@ def _without_seeds(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
 
     Settings by rising precedence: the task's defaults, ``config``, ``base``, ``tasks``, the cell's. Among the cell's,
     presets come first, then keys with fewer dots. In a task ``script``, its keys and the first value of each tuned key
-    precede ``base``. Cells of a paper's table are those of :func:`_of_table`.
+    precede ``base``. Tasks vary slowest. Cells of a paper's table are those of :func:`_of_table`.
 
     Raises:
-        PhmrunError: (exit 2) A task is unknown, or a table has no column to fill.
+        PhmrunError: (exit 2) A task is unknown, a configuration file is missing or malformed, or a table has no column
+            to fill.
     """
     file = sweep.file
     files = [config_source(name) for name in file.config]
@@ -338,9 +344,10 @@ def _without_seeds(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
 def _combinations(sweep: Sweep, options_of: OptionsOf) -> Iterator[dict[str, Any]]:
     """Yield the values of each cell.
 
-    They are the grid's combinations, the last key varying fastest, then the included ones. An empty grid gives one
-    cell, unless there are included ones. An option varies only for the layers that have it: ``layer: [dense, phm]``
-    times ``layer.n: [2, 4]`` is dense, phm n=2, phm n=4. Combinations that become equal by this are yielded once.
+    They are the grid's combinations, the last key varying fastest, then the included ones as they are. An empty grid
+    gives one cell without values, unless there are included ones. An option varies only for the layers that have it:
+    ``layer: [dense, phm]`` times ``layer.n: [2, 4]`` is dense, phm n=2, phm n=4. Combinations that become equal by
+    this are yielded once.
     """
     file = sweep.file
     if file.grid or not file.include:
@@ -363,8 +370,9 @@ def _foreign_options(
 ) -> Iterator[tuple[str, Any, Sequence[str]]]:
     """Yield each layer key, each of its values, and the foreign options.
 
-    Foreign are the grid's keys of options that only other layers of the grid have; the list may be empty. A layer key
-    without options in the grid is skipped, as are unknown layers.
+    Layer keys are ``layer``, ``embedding`` and ``output``. Foreign are the grid's keys of options that only other
+    layers of the grid have, sorted; the list may be empty. A layer key without options in the grid is skipped, as are
+    unknown layers.
     """
     for key in LAYERS & grid.keys():
         if not any(name.startswith(f"{key}.") for name in grid):
@@ -387,10 +395,10 @@ def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source], options_o
 
     Columns of the same experiment are merged. Rows that are not trained are left out, as are those missing from the
     file's ``rows``, if it has any. ``at`` has the row, and the column if there are several. Settings by rising
-    precedence: table, column, row, cell, ``over``.
+    precedence: table, column, row, cell, ``over``. Rows vary slowest.
 
     Raises:
-        PhmrunError: (exit 2) No column is a score of ours.
+        PhmrunError: (exit 2) No column is a score of ours, the task is unknown, or a configuration file is missing.
     """
     file, task = sweep.file, str(table.task)
     where = str(file.table)
@@ -419,9 +427,9 @@ def is_trained(row: PaperRow) -> bool:
 
 
 def column_groups(table: PaperTable, asked: Sequence[str] = ()) -> dict[str, str]:
-    """Map each score column to the first column with the same settings.
+    """Map each score column to the first one with the same settings.
 
-    Columns without a score, or not asked for, are left out.
+    That may be the column itself. Columns without a score, or not asked for, are left out, also as first ones.
 
     Args:
         table: The table.
@@ -465,8 +473,9 @@ def read_selection(texts: Iterable[str]) -> dict[str, list[Any]]:
 def fits(at: Mapping[str, Any], config: Experiment | None, wanted: Selection) -> bool:
     """True if a cell has one of the wanted values at each wanted key.
 
-    A key is a grid key, ``row``, ``column``, or a dotted key of the configuration. A section with a name or a structure
-    also matches by that: ``layer=phm``, ``data=multi30k``.
+    A key is a grid key, ``row``, ``column``, or a dotted key of the configuration; no cell fits an unknown one. If both
+    ``at`` and ``config`` have the key, either may match. A section with a name or a structure also matches by that:
+    ``layer=phm``, ``data=multi30k``. Without wanted keys, every cell fits.
     """
     return all(
         any(_is(there, value) for there in _there(at, config, key) for value in values)
@@ -492,10 +501,10 @@ def _there(at: Mapping[str, Any], config: Experiment | None, key: str) -> list[A
 
 
 def _is(there: Any, wanted: Any) -> bool:
-    """True if a value equals the wanted one, possibly as text.
+    """True if a value equals the wanted one, itself or as text.
 
-    A layer, or a section with ``structure``, also equals its structure's name and its label; another section equals its
-    ``name`` only.
+    A layer, or a mapping with ``structure``, also equals its structure's name and its label, unless ``wanted`` is a
+    mapping. Another section equals its ``name`` only.
     """
     if isinstance(there, LayerConfig):
         there = {"structure": there.structure, **there.options}

@@ -33,7 +33,8 @@ def planned(
 ) -> Plan:
     """Return the plan of a sweep's file.
 
-    Networks are counted and data inspected.
+    Networks are counted and data inspected; their errors become the cells' faults. Nothing is tuned or budgeted yet,
+    see :func:`chosen`.
 
     Args:
         file: Path of the sweep's file.
@@ -60,8 +61,9 @@ def planned(
 def recorded_cell(cell: Cell, ledger: Path | None) -> Cell:
     """Return the cell, or a copy with the run id of an earlier version.
 
-    The copy is returned if the cell has no run in ``ledger``, but an earlier version of its settings has. ``departs``
-    then names the changed versions. Without ``ledger`` or a run id, the cell is returned.
+    The copy is returned if the cell has no run in ``ledger``, but the same settings with earlier versions of layers or
+    mathematics have; newer versions go first. ``departs`` then names the changed versions. Without ``ledger`` or a run
+    id, the cell is returned.
     """
     if ledger is None or cell.config is None or cell.run_id is None or _has_run(cell, ledger):
         return cell
@@ -166,6 +168,9 @@ def recorded_plan(
 
     Data may be missing. Without ``seeds``, all seeds that have a run are added to the file's, except in a sweep with
     replicates. ``horizons`` are multiples of the length of training; the file's if empty.
+
+    Raises:
+        PhmrunError: (exit 2) As :func:`planned`.
     """
     plan_so_far = chosen(planned(file, only, seeds, ledger=runs_dir, horizons=horizons), runs_dir)
     return (
@@ -179,7 +184,8 @@ def with_recorded_seeds(made: Plan, runs_dir: Path, only: Sequence[str] | None =
     """Return the plan with all further seeds that have a run.
 
     Every row gets each seed that any row has a run of, ascending after its own. A selection of seeds in ``only`` limits
-    them. The plan is unchanged if there are none.
+    them; its other keys are ignored here. The plan is unchanged if there are none. Else its cells are in the order of
+    rows.
     """
     rows: dict[tuple[str, ...], list[Cell]] = {}
     for cell in made.cells:

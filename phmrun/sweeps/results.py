@@ -56,8 +56,8 @@ class View:
     def differences(self, margin: float | None = None) -> Differences:
         """Return comparisons with the dense cells, by row and column.
 
-        They are the decisions of the looks if there are any (``margin`` is then ignored), else one test of all runs.
-        Cells of other training lengths are left out.
+        They are the decisions of the looks in a sequential sweep (``margin`` is then ignored), else one test of all
+        runs. Cells whose baselines were all trained for another length are left out.
         """
         if self.looked is None:
             return differences(self.table, margin)
@@ -67,7 +67,8 @@ class View:
     def by_task(self, asked: Asked) -> list["View"]:
         """Return a view for each task.
 
-        It is this view alone if there is one task, a paper's shape, a sequential design, or scores are asked for.
+        Tasks are in the order of their first cells. It is this view alone if there is one task, a paper's shape, a
+        sequential design, or ``asked`` names scores.
         """
         tasks = list(dict.fromkeys(entry.label("task") for entry in self.results.entries))
         if len(tasks) < 2 or self.looked is not None or self.results.paper or asked.scores:

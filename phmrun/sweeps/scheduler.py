@@ -68,9 +68,10 @@ class Scheduler:
         self._looked = 0.0
 
     def run(self) -> None:
-        """Run until each cell is done, has failed, or was stopped.
+        """Run until each cell is done, has failed, or was tried once.
 
-        It ends at the deadline, too. At the end, all remaining processes are interrupted, and the cells released.
+        It ends at the deadline, too, or once ``limit`` runs were started and have ended. At the end, all remaining
+        processes are interrupted, and the cells released. Failed runs raise nothing.
 
         Raises:
             KeyboardInterrupt: The user interrupted. All runs are interrupted, too, with a note; the same call resumes
@@ -94,8 +95,8 @@ class Scheduler:
     def _step(self) -> bool:
         """Handle ended runs, and start new ones if there is room.
 
-        Every :data:`LOOK` seconds, runs of others are looked at: ended ones are reported, unfinished ones are queued
-        again. Runs on this machine whose planner is gone take up room, too.
+        Every 2 seconds, runs of others are looked at: done and failed ones are reported, unfinished ones that nobody
+        runs are queued again, first. Runs on this machine whose planner is gone take up room, too.
 
         Returns:
             True if runs are left here or elsewhere, or pending cells within the limit; ``False`` at the deadline.
@@ -194,7 +195,7 @@ class Scheduler:
         self.watch(Event(status, time.monotonic() - began, ended.code, log))
 
     def _record(self, ended: Ended) -> None:
-        """Write FAILED for a process that failed before its training.
+        """Write FAILED for a run whose process failed without doing so.
 
         The reason is the exit code with the last line of its log. Nothing is written for other exit codes than 1–4, for
         a run that is neither queued nor interrupted, or if another process holds it.
@@ -224,8 +225,9 @@ class Cancelled:
 def cancel(workplace: Workplace, statuses: Sequence[CellStatus]) -> Cancelled:
     """Interrupt a sweep's planners on this machine, then its runs.
 
-    Wait for their end; those that go on get stronger signals. Runs can be resumed. Runs on other machines go on, and
-    are named in the result.
+    Wait for their end; those that go on get stronger signals: planners SIGINT (60 s) and SIGTERM (5 s), runs those of
+    :data:`GRACE`. Runs can be resumed. Runs that still go on, such as those on other machines, are named in the
+    result. Its ``planners`` counts those that have ended.
     """
     before = [status for status in statuses if status.state is CellState.RUNNING]
     # Planners first: they interrupt their own runs, and would start the next ones in the place of any that ended.
@@ -250,8 +252,8 @@ def cancel(workplace: Workplace, statuses: Sequence[CellStatus]) -> Cancelled:
 def _end(holders: Sequence[Holder], which: signal.Signals, seconds: float, *, group: bool) -> None:
     """Signal processes, and wait for their end.
 
-    With ``group``, the signal is for their process groups. ``seconds`` is the maximum time to wait. Processes of other
-    users are skipped.
+    With ``group``, the signal is for the process group of each process that leads one. ``seconds`` is the maximum time
+    to wait; some may go on then. Ended processes and those of other users get no signal.
     """
     for holder in holders:
         # it may have ended, or belong to another user; the caller checks again
@@ -271,5 +273,5 @@ def _is_here(holder: Holder) -> bool:
 
 
 def _lives(holder: Holder) -> bool:
-    """True if a process is alive, or may be."""
+    """True if a process is alive, or may be, see :meth:`Holder.lives`."""
     return holder.lives(0.0)

@@ -38,8 +38,8 @@ class Interval:
     def suggest(self, trial: Any) -> float:
         """Return the value that an Optuna trial suggests within the range.
 
-        It is an integer if the bounds are. The scale is logarithmic if the upper bound is at least ten times the lower,
-        positive one.
+        It is an integer if the bounds are, else a float that is not rounded yet. The scale is logarithmic if the upper
+        bound is at least ten times the lower, positive one.
         """
         logarithmic = 0 < self.low * 10 <= self.high
         if isinstance(self.low, int):
@@ -47,9 +47,9 @@ class Interval:
         return float(trial.suggest_float(self.key, self.low, self.high, log=logarithmic))
 
     def rounded(self, value: Any) -> float:
-        """Return a value with :data:`DIGITS` significant digits, within the range.
+        """Return a value with three significant digits, within the range.
 
-        For a range of integers, it becomes an integer.
+        For a range of integers, its fraction is cut off instead.
         """
         if isinstance(self.low, int):
             return int(value)
@@ -78,10 +78,11 @@ Variation = Interval | Choice
 def read_variation(text: str) -> Variation:
     """Parse ``KEY=LOW..HIGH`` or ``KEY=A,B,C``.
 
-    The first is an interval, of integers if both ends are; the second a choice of YAML values.
+    The first is an interval, of integers if both ends are; the second a choice of YAML values, one or more.
 
     Raises:
-        PhmrunError: (exit 2) The text has another form, or the range is empty or not of numbers.
+        PhmrunError: (exit 2) The text has another form, an end is no number, ``LOW`` is not below ``HIGH``, or a value
+            is not YAML.
     """
     key, equals, values = (part.strip() for part in text.partition("="))
     if not (equals and key and values):
@@ -166,9 +167,10 @@ class Search:
         self._study.sampler = optuna.samplers.TPESampler(seed=cell.config.seed + begun, constant_liar=True)
 
     def next(self, count: int, trials: int) -> list[Trial]:
-        """Return at most ``count`` trials to run now, interrupted ones first.
+        """Return at most ``count`` trials to run now, unsettled ones first.
 
-        New trials are recorded in the journal. None are added once ``trials`` have been started.
+        Unsettled are those on record without an end, such as interrupted ones. New trials are recorded in the journal.
+        None are added once ``trials`` have been started.
 
         Args:
             count: Trials to run now.
@@ -186,8 +188,8 @@ class Search:
     def settle(self, trial: Trial, status: CellStatus) -> bool:
         """Record the score of a trial.
 
-        Return ``False``, and record nothing, if its run has not ended; else ``True``. A trial that is not done, or has
-        no validation score, is recorded as failed. One that is on record stays unchanged.
+        Return ``False``, and record nothing, if its run has not ended; else ``True``. A failed, invalid or blocked
+        trial, or one without a validation score, is recorded as failed. An end that is on record stays unchanged.
         """
         if status.state not in (CellState.DONE, CellState.FAILED, CellState.INVALID, CellState.BLOCKED):
             return False

@@ -58,7 +58,7 @@ class Known:
         family: Label of its family.
         row: The row.
         comparison: Its comparison with the dense row.
-        scores: Scores of its counted seeds, up to the first missing one.
+        scores: Scores of its counted seeds, up to the first missing one; NaN if diverged.
     """
 
     family: str
@@ -115,14 +115,17 @@ class Terms:
 
 
 def planned_seeds(terms: Terms, sweep: Sweep) -> int:
-    """Return the seeds of each row in a sequential sweep's plan; with replicates, a pilot is added to the maximum."""
+    """Return the number of seeds of each row in a sequential sweep's plan.
+
+    It is the maximum; with replicates, one more for the pilot.
+    """
     return terms.max_seeds + int(sweep.file.replicates)
 
 
 def planned_looks(most: int) -> tuple[int, ...]:
-    """Return the seeds at each look.
+    """Return the number of seeds at each look, ascending.
 
-    The first is at :data:`FIRST` (or all, if fewer), then steps of two, then all.
+    The first look is at 5 seeds, or at ``most`` if fewer. Others follow in steps of two; the last is at ``most``.
     """
     return (*range(min(FIRST, most), most, 2), most)
 
@@ -130,7 +133,7 @@ def planned_looks(most: int) -> tuple[int, ...]:
 def reached(looks: Sequence[int], *counts: int) -> int:
     """Return the last look that all these counts reach.
 
-    The result is 0 before the first.
+    A look is a number of seeds; the result is 0 before the first.
     """
     return max((look for look in looks if look <= min(counts)), default=0)
 
@@ -138,7 +141,8 @@ def reached(looks: Sequence[int], *counts: int) -> int:
 def kept_terms(folder: Path, file: str | None = None) -> Terms | None:
     """Return the recorded terms.
 
-    They are in the sweep's folder, else beside its file. The result is ``None`` if there are none.
+    They are in ``design.json`` in the sweep's folder, else in ``sweep.design`` beside the sweep's ``file``, if given.
+    The result is ``None`` if there are none.
 
     Raises:
         PhmrunError: (exit 2) The record is damaged.
@@ -157,10 +161,10 @@ def kept_terms(folder: Path, file: str | None = None) -> Terms | None:
 
 
 def write_design(folder: Path, terms: Terms, statuses: Sequence[CellStatus]) -> Path:
-    """Write a sweep's design to a folder, and return the path.
+    """Write a sweep's design to ``sweep.design`` in a folder, and return the path.
 
-    The folder holds small results, and the design travels with them. Keys: max_seeds, margin, level, looks, rows (the
-    most of any family).
+    The folder holds small results, and the design travels with them. Keys: max_seeds, margin, level, looks (numbers of
+    counted seeds), rows (the most of any family, without its dense row).
     """
     dropped = int(any(status.cell.chose_settings for status in statuses))
     question = terms.question(main_score(statuses), dropped)
@@ -175,8 +179,15 @@ def terms_of(
 ) -> Terms | None:
     """Return the recorded terms of a sweep, else the requested ones.
 
-    ``None`` if none are recorded and ``max_seeds`` is not given: the sweep is not sequential. A request of ``None``
-    agrees with any record. Nothing is written.
+    ``None`` if none are recorded and ``max_seeds`` is None: the sweep is not sequential. A request of ``None`` agrees
+    with any record. Nothing is written.
+
+    Args:
+        folder: The sweep's folder.
+        max_seeds: Requested maximum of seeds of a row.
+        margin: Requested margin.
+        seeds: Number of seeds set by the user; must be None if terms are recorded, and is not used otherwise.
+        file: The sweep's file; a design may lie beside it.
 
     Raises:
         PhmrunError: (exit 2) The request differs from the record, the record is damaged, or ``seeds`` is set although
@@ -199,7 +210,7 @@ def fix_terms(folder: Path, asked: Terms, file: str | None = None) -> None:
     They are written to ``design.json`` in the sweep's folder, unless the same are on record. Keys: max_seeds, margin.
 
     Raises:
-        PhmrunError: (exit 2) Other terms are on record.
+        PhmrunError: (exit 2) Other terms are on record, or the record is damaged.
     """
     kept = kept_terms(folder, file)
     if kept is None:
@@ -225,8 +236,8 @@ def families(statuses: Iterable[CellStatus]) -> list[Family]:
     """Group the rows of a sweep by task, data and length of training.
 
     Groups and their rows are in the order of their first cells. A row has cells that differ in the seed only, sorted
-    by it. The first dense row of a group is its baseline, ``None``
-    without one.
+    by it. The first dense row of a group is its baseline, ``None`` without one; further dense rows stay among the
+    others.
     """
     rows: dict[str, dict[tuple[tuple[str, str], ...], list[CellStatus]]] = {}
     for status in statuses:
@@ -250,8 +261,8 @@ def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
     """Return the state of each row compared with a dense row.
 
     Rows are in the order of :func:`families`; those of a family are judged together. Seeds that chose settings are not
-    counted. One is open if it is not decided, and a planned look is still to come. Rows of a family without a dense row
-    are left out.
+    counted. A row is open if it is not decided, and it or the dense row has not reached the last look. Rows of a family
+    without a dense row are left out, as are the dense rows themselves.
     """
     score, compared = main_score(statuses), []
     for family in families(statuses):
@@ -279,8 +290,9 @@ def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
 def wanted(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
     """Return the unfinished cells up to the next look.
 
-    They are of open rows, each up to its next look, and of their baselines, up to the furthest. Baselines come first.
-    Families without a baseline have none. Diverged cells are not among them.
+    They are of open rows, each up to its next look, and of their baselines, up to the furthest. In each family, the
+    baseline's come first. Families without a baseline have none. Cells of any state but done are unfinished, also
+    failed ones; diverged ones are left out.
     """
     chosen: list[CellStatus] = []
     for family in families(statuses):
@@ -302,9 +314,9 @@ def wanted(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
 def replayed(table: ResultTable, statuses: Sequence[CellStatus], terms: Terms) -> dict[tuple[int, int], RowComparison]:
     """Return the sequential comparisons by row and column of a table.
 
-    A cell has that of its first run; only columns of the main score have them. The dense cell's gain at the end of
-    training, its budget, validations at equal time, and turns between lengths are added. ``statuses`` are all cells of
-    the sweep, since rows outside the table share the level, too.
+    A cell of the table has that of its first run; only columns of the main score have them, and no dense cell. The
+    dense cell's gain at the end of training, its budget, validations at equal time, and turns between lengths are
+    added. ``statuses`` are all cells of the sweep, since rows outside the table share the level, too.
     """
     score, compared = main_score(statuses), {}
     by_run = {
@@ -326,7 +338,7 @@ def replayed(table: ResultTable, statuses: Sequence[CellStatus], terms: Terms) -
 def without_spared(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
     """Return the cells without those that no look needs.
 
-    Only cells that have not started are left out.
+    Only missing and queued cells are left out; the others stay, whether needed or not.
     """
     needed = {id(status) for status in wanted(statuses, terms)}
     return [status for status in statuses if status.state not in NOT_BEGUN or id(status) in needed]

@@ -51,12 +51,12 @@ class Goal:
     """Goal of a search.
 
     Attributes:
-        share: Largest cost, relative to the run's float32 safetensors file (folded), parameters or latency.
+        share: Largest cost (0–1), relative to the run's float32 safetensors file (folded), parameters or latency.
         by: Cost.
         within: Largest loss of the score, in its units.
         steps: Optimizer steps of each trained candidate.
         seeds: Number of seeds of each trained candidate.
-        every: True to try all ways; False to stop at the first that reaches the goal.
+        every: True to try all ways; False to stop at the first result that reaches the goal.
         split: Split on which candidates are scored.
     """
 
@@ -78,7 +78,7 @@ class Result:
         label: Name for tables.
         runs: Directories of its runs, one per seed; the run itself for a rounding.
         served: Measurements of the first seed by ``phmrun export --compare``.
-        shares: Bytes, parameters and latency relative to the run.
+        shares: "bytes", "parameters" and "latency" of the first seed, relative to the run.
         loss: Mean loss of the score against the run, in its units; below 0: the candidate is better.
         reached: True if it reaches the goal within the allowed loss.
         command: Command that writes the file.
@@ -130,9 +130,9 @@ class Search:
         return self.run.path.parent / ".sweeps" / f"shrink-{self.run.id}"
 
     def results(self) -> list[Result]:
-        """Try the ways in order of effort, and return all results.
+        """Try the ways in order of effort, and return the results.
 
-        The dense control is trained before the first trained candidate. Without ``goal.every``, nothing is tried after
+        They are in the order of :meth:`_tried`, the control among them. Without ``goal.every``, nothing is tried after
         a candidate that reaches the goal. Each result is given to ``progress`` when measured; verdicts are added at the
         end. The run's own measurements become ``base``.
         """
@@ -149,9 +149,10 @@ class Search:
         """Yield measured candidates in order of effort.
 
         These are roundings of the run (unless the goal is on parameters), the control, each structure, and a narrower
-        student if the network has a width. A structure or student that cannot be built is left out with a note.
-        Roundings are bfloat16 and int8, and CTranslate2's int8 if the task converts to it. Structures and student are
-        measured in full precision and, unless the goal is on parameters, in int8.
+        student if the network has a width. Roundings are bfloat16 and int8, and CTranslate2's int8 if the task converts
+        to it. Structures and student are measured in full precision and, unless the goal is on parameters, in int8.
+        They are tried at each share of :meth:`_shares_of_parameters`. One that cannot be built is left out with a note.
+        The student trains at the run's own highest rate only.
         """
         trained = open_run(self.run)
         factored = any(item.name != "dense" for item in structures_of(trained.module.network).values())
@@ -186,10 +187,10 @@ class Search:
                 note(f"without {label}: {error.what}")
 
     def _shares_of_parameters(self, factored: bool) -> list[Fraction]:
-        """Return the shares of the parameters that structures and students keep, the largest first.
+        """Return the shares of parameters that structures and students keep.
 
-        The last one is the goal's share. A goal on bytes that int8 of the run misses has another one, with which int8
-        reaches it; a twentieth is set aside for the scales of factors.
+        The last one is the goal's share. A goal on bytes that int8 of the run misses has another one before it, with
+        which int8 reaches the goal; a twentieth is set aside for the scales of factors.
 
         Args:
             factored: True if the run has structures, whose factors are kept.
@@ -202,10 +203,11 @@ class Search:
         return shares
 
     def _trained(self, make: Training, rates: tuple[float, ...]) -> list[Run]:
-        """Train a candidate with every seed, and return its runs; finished ones are read.
+        """Train a candidate with every seed, and return its runs, one per seed.
 
-        The first seed is trained with each of ``rates``, or with the first one only if the goal has no steps. The
-        others get the rate with the best validation, which is that of the returned first run.
+        The first seed is the run's own; the others count on from it. The first seed is trained with each of ``rates``,
+        or with the first one only if the goal has no steps. The others get the rate with the best validation, which is
+        that of the returned first run. Finished runs are not trained again.
         """
         config = open_run(self.run).config
         sign = 1 if metric_of(f"val/{config.training.monitor}").lower_is_better else -1
@@ -223,8 +225,8 @@ class Search:
         """Measure a format of a candidate's runs, and compare it with the goal.
 
         Sizes, latency and shares (bytes, parameters, latency) are those of the first run; the loss of score is that of
-        the mean over runs. The goal is reached if the loss is allowed and the share, in whole percent, not above the
-        goal's. The result's command exports the first run.
+        the mean over runs. The goal is reached if the loss is at most ``goal.within`` and the share, rounded to whole
+        percent, at most the goal's. The result's command exports the first run.
         """
         item = Format(kind, factored, precision)
         served = [self._served(run, item) for run in runs]
@@ -260,9 +262,9 @@ class Search:
     def _judged(self, results: list[Result]) -> list[Result]:
         """Add the verdicts of trained candidates against the dense control.
 
-        They are on the scores of the test set. Without the control or a trained candidate in full precision, the
-        results are unchanged. The margin is the goal's allowed loss. Scores of single items are resampled if all runs
-        have them.
+        They are on the scores of the test set, and only candidates in full precision have one. Without the control or
+        such a candidate, the results are unchanged. The margin is the goal's allowed loss; there is none if that is 0.
+        Scores of single items are resampled if all runs have them.
         """
         control = next((result for result in results if result.way == "control"), None)
         trained = [result for result in results if result.way in ("structure", "student") and "," not in result.label]
@@ -288,8 +290,8 @@ class Search:
 def recommended(results: list[Result], by: By) -> Result | None:
     """Return the result that reaches the goal with the least effort.
 
-    Ways are in the order of effort; within a way, the cheapest by ``by`` is taken. The result is ``None`` if none
-    reaches the goal; the control does not count.
+    Ways by rising effort are rounding, structure, student. Within a way, the result with the least share of ``by`` is
+    taken. The result is ``None`` if none reaches the goal; the control does not count.
     """
     reaching = [result for result in results if result.reached and result.way != "control"]
     order = ("rounding", "structure", "student")
@@ -297,10 +299,10 @@ def recommended(results: list[Result], by: By) -> Result | None:
 
 
 def compressed(run: Run, structure: str, share: Fraction) -> Training:
-    """Return the training of a run whose maps and tables have structures within a budget of the whole model.
+    """Return the further training of a run compressed by structures.
 
     The structures are fitted once, by the first training, and the fit is drawn from the run's seed. The run is the
-    teacher, if its task can be taught.
+    teacher, if its task can be taught. Training raises a PhmrunError if no plan fits the share.
 
     Args:
         run: The run.
@@ -349,7 +351,7 @@ def student(run: Run, share: Fraction) -> Training:
     """Return the training of a narrower network of the same kind from new weights.
 
     The run is the teacher, if its task can be taught. The width is the largest multiple of the heads, and of 8, whose
-    network has at most ``share`` of the parameters.
+    network has at most ``share`` of the run's parameters.
 
     Raises:
         PhmrunError: (exit 2, by the training) Even the narrowest such network is larger.
@@ -392,9 +394,9 @@ def _narrower(config: Experiment, sizes: tuple[int, ...], most: Fraction) -> Exp
 
 
 def _opened(run: Run, seed: int | None = None) -> tuple[TrainedModel, str, Experiment]:
-    """Open a run with its weights.
+    """Open a run and load its weights.
 
-    Return it, the weights' name, and its config with another seed; None: its own seed.
+    Return the run, the name of the weights, and its config with ``seed``; with its own seed if ``seed`` is None.
     """
     trained = open_run(run)
     weights = trained.load()

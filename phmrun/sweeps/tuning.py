@@ -52,14 +52,14 @@ class Tuned:
 
     @property
     def all_trials(self) -> list[CellStatus]:
-        """Trials of the row and of its replicates."""
+        """Trials of the row, then of its replicates, of any state."""
         return [status for row in (self, *self.replicates) for _, status in row.trials]
 
     @property
     def scores(self) -> list[float]:
-        """Best validation scores of its trials.
+        """Best validation score of each of its trials, in their order.
 
-        Trials without one are left out.
+        Trials without one are left out, as are those of replicates.
         """
         scores = [status.run.score(BEST) for _, status in self.trials if status.run]
         return [score for score in scores if score is not None]
@@ -68,7 +68,7 @@ class Tuned:
     def lower_is_better(self) -> bool:
         """True if a lower validation score is better.
 
-        It is False without a configuration.
+        It is that of the first cell's ``training.monitor``; False without a configuration.
         """
         config = self.cells[0].config
         return config is not None and metric_of(config.training.monitor).lower_is_better
@@ -77,10 +77,14 @@ class Tuned:
 def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make, *, replicates: bool = False) -> list[Tuned]:
     """Return the runnable rows of a plan, with their trials so far.
 
-    A row has cells that differ in the seed only; its first cell is tried. Once all trials have ended, spaces are
-    extended at edges, at most twice; with ``tune`` True, two rates beside the best are tried then. Trials that are not
-    done are the ones to run next. With ``replicates``, further seeds have trials of their own once every row has its
-    best values.
+    A row has cells that differ in the seed only; its first cell is tried. Cells without a run id are left out. Once
+    every row has its best values, spaces are extended at edges, at most twice. With ``tune`` True, two rates beside
+    the best are tried then. Trials that have not ended are the ones to run next. With ``replicates``, further seeds
+    have trials of their own once every row has its best values.
+
+    Raises:
+        PhmrunError: (exit 2) With ``tune`` True, a row has no learning rate. With ``replicates``, see
+            :func:`grid_of_three`.
     """
     by_row: dict[tuple[str, ...], list[Cell]] = {}
     for cell in plan.cells:
@@ -104,10 +108,12 @@ def grid_of_three(row: Tuned) -> tuple[str, list[float]]:
     """Return the key and three ascending values for a row's replicates.
 
     The values are the pilot's best and its neighbors among the values tried. If the best lies at an edge, a value
-    beyond it is added in geometric progression, for this row only.
+    beyond it is added in geometric progression, rounded to three digits, for this row only.
 
     Raises:
-        PhmrunError: (exit 2) The values are not positive numbers, or the pilot has no best one.
+        PhmrunError: (exit 2) The space has fewer than two values or one that is no positive number, or the pilot has no
+            best one.
+        ValueError: The space has not exactly one key.
     """
     (key,) = row.space
     if row.values is None or not _numbers(row.space[key]):
@@ -120,9 +126,9 @@ def grid_of_three(row: Tuned) -> tuple[str, list[float]]:
 
 
 def _replicates(row: Tuned, runs_dir: Path, make: Make) -> Iterator[Tuned]:
-    """Yield the row of each further seed.
+    """Yield the row of each further seed, which has one cell.
 
-    Its trials have the pilot's three values.
+    Its trials have the three values of :func:`grid_of_three`, which also has the errors.
     """
     key, grid = grid_of_three(row)
     for cell in row.cells[1:]:
@@ -132,8 +138,9 @@ def _replicates(row: Tuned, runs_dir: Path, make: Make) -> Iterator[Tuned]:
 def extended(rows: Sequence[Tuned]) -> list[Space] | None:
     """Return the rows' spaces, extended at edges with a best value.
 
-    An edge of any row extends the spaces of all rows by one value, in geometric progression, with three digits; numbers
-    are sorted. ``None`` if no row has its best value at an edge.
+    An edge is the least or greatest number of a row's space. If the best value of any row is there, the spaces of all
+    rows get one value beyond their own edge at that end. It continues the ratio of the two values next to it, rounded
+    to three digits. Numbers are sorted, ascending. ``None`` if no row has its best value at an edge.
     """
     spaces = [
         {key: sorted(values) if _numbers(values) else values for key, values in row.space.items()} for row in rows
@@ -151,8 +158,9 @@ def extended(rows: Sequence[Tuned]) -> list[Space] | None:
 def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
     """Return the plan with each row's best values.
 
-    Rows without a choice stay unchanged. Cells of replicates get the choice of their seed; the pilot's cell is left
-    out. A row's first cell is marked as having chosen the settings; all get the row's ``at_edge``.
+    Rows without a choice stay unchanged. Without replicates, cells gain the values in ``at``, and a row's first cell is
+    marked as having chosen the settings. With them, cells get the choice of their seed, and the pilot's cell is left
+    out. All get the row's ``at_edge``.
     """
     chosen = {cell.run_id: row for row in rows if row.values is not None for cell in row.cells}
     cells = []
@@ -172,8 +180,8 @@ def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
 def _replicate(row: Tuned, cell: Cell, make: Make) -> Iterator[Cell]:
     """Yield the cell of a replicate with its seed's choice.
 
-    Without a choice, it has the row's. The pilot's cell yields nothing. It is marked as searching until its trials have
-    ended.
+    Without a choice, it has the row's best values. It is marked as searching until its trials have ended. Its labels
+    stay those of the row. The pilot's cell yields nothing.
     """
     for chosen in row.replicates:
         if chosen.cells[0].run_id == cell.run_id:
@@ -200,9 +208,9 @@ def _around(cell: Cell) -> Space:
 
 
 def _beside(row: Tuned) -> list[Mapping[str, Any]]:
-    """Return the two learning rates half a step beside a row's best.
+    """Return the learning rates half a step below and above a row's best.
 
-    Each is a trial's values, ``{"training.optimizer.lr": …}``.
+    A step is half a power of ten; rates have three digits. Each is a trial's values, ``{"training.optimizer.lr": …}``.
     """
     best = (row.values or {})[RATE]
     return [{RATE: _rounded(best * STEP**power)} for power in (-0.5, 0.5)]
@@ -211,9 +219,9 @@ def _beside(row: Tuned) -> list[Mapping[str, Any]]:
 def _tried(row: Tuned, runs_dir: Path, make: Make, further: Sequence[Mapping[str, Any]] = ()) -> Tuned:
     """Return a row with its trials and best values.
 
-    Trials are all combinations of its space, and ``further``. Best values are those of the best validation score. They
-    are ``None`` until all trials are done, failed or invalid, or if none has a score. ``at_edge`` names the keys of
-    numbers whose best value is not inside the space.
+    Trials are all combinations of its space, then ``further``. Best values are those of the best validation score, the
+    first if several have it. They are ``None`` until all trials are done, failed or invalid, or if none has a score.
+    ``at_edge`` names the keys of numbers whose best value is not strictly between the least and greatest of the space.
     """
     combinations = [dict(zip(row.space, values, strict=True)) for values in product(*row.space.values())]
     trials = [(values, look(make(row.cells[0], values), runs_dir)) for values in [*combinations, *further]]

@@ -74,7 +74,8 @@ class Tracker:
     def left(self) -> float | None:
         """Return the seconds left; ``None`` if unknown.
 
-        They include the measured overhead of start-up and evaluation. Interrupted cells do not count.
+        They are for missing, queued and running cells, and include the mean overhead of start-up and evaluation so
+        far. Interrupted cells do not count.
         """
         open_ones = [s for s in self.statuses.values() if s.state in (*NOT_BEGUN, CellState.RUNNING)]
         training = self.estimate.total(open_ones, self.slots)
@@ -115,7 +116,7 @@ def shown(tracker: Tracker, console: Console) -> Iterator[View]:
     def lines(event: Event | None) -> None:
         """Print one line per event.
 
-        Without events, a summary is printed every :data:`SUMMARY_EVERY` seconds.
+        Without events, a summary is printed every 30 seconds.
         """
         nonlocal looked
         if event is not None:
@@ -128,7 +129,7 @@ def shown(tracker: Tracker, console: Console) -> Iterator[View]:
     def table(event: Event | None) -> None:
         """Print events above a live table of the running cells.
 
-        Starts are not printed. The table is updated at each event, else every :data:`REFRESH` seconds.
+        Starts are not printed. The table is updated at each event, else every second.
         """
         nonlocal looked
         if event is not None:
@@ -187,8 +188,8 @@ def pace_of(run: RecordedRun | None) -> float | None:
 def _running(tracker: Tracker, statuses: Sequence[CellStatus]) -> Table:
     """Return the table of the running cells.
 
-    Columns: cell, step, share, pace, time left; what is unknown is empty. At most :data:`MOST_SHOWN` are shown, then
-    the number of others.
+    Columns: cell, step, share, pace, time left; what is unknown is empty. At most 12 cells are shown, then the number
+    of others.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("running", "step", "", "units/s", "left"):

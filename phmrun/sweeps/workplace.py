@@ -52,8 +52,9 @@ class Workplace:
     def job(self, cell: Cell, threads: int = 0) -> Job:
         """Return the job of a cell.
 
-        Its configuration is written, and its run directory created. An existing run is left unchanged. The command is
-        ``phmrun train`` with the configuration and the sweep's plug-ins.
+        Its configuration is written into the sweep's folder, and its run created. An existing run is left unchanged,
+        but a missing config or status is written into it. The command is ``phmrun train`` with the configuration and
+        the sweep's plug-ins.
 
         Args:
             cell: A cell that can be run.
@@ -61,6 +62,7 @@ class Workplace:
 
         Raises:
             ValueError: The cell cannot be run.
+            PhmrunError: (exit 3) The run directory cannot be created.
         """
         if cell.config is None or cell.run_id is None:
             raise ValueError(f"the cell {cell.label} cannot be run")
@@ -76,13 +78,16 @@ class Workplace:
         return Job(cell.run_id, tuple(command), self.log(cell.run_id))
 
     def log(self, run_id: str) -> Path:
-        """Return the path of the output of a run's process."""
+        """Return the path of the file with the output of a run's process.
+
+        It is ``output.log`` in the run's directory. It may not exist.
+        """
         return directory_of(self.runs_dir, run_id) / LOG
 
     def claim(self, cell: Cell) -> Lock:
         """Return the planner's lock on a cell.
 
-        It is not acquired yet. Creates its run directory if missing.
+        It is the file ``.claim`` in the run directory, which is created if missing. The lock is not acquired yet.
         """
         path = directory_of(self.runs_dir, str(cell.run_id))
         path.mkdir(parents=True, exist_ok=True)
@@ -91,7 +96,8 @@ class Workplace:
     def registration(self) -> Lock:
         """Return the lock that registers this planner.
 
-        ``phmrun sweep cancel`` reads it. It is not acquired yet. Creates its folder if missing.
+        ``phmrun sweep cancel`` reads it. Its file is ``planners/HOST-PID`` in the sweep's folder; missing folders are
+        created. It is not acquired yet.
         """
         folder = self.path / "planners"
         folder.mkdir(parents=True, exist_ok=True)
@@ -100,7 +106,7 @@ class Workplace:
     def planners(self) -> list[Holder]:
         """Return the live planners of this sweep, on any machine.
 
-        They are in the order of host name and process id, as text.
+        They are in the order of ``HOST-PID`` as text. Registrations without a live holder are left out.
         """
         holders = [living_holder(path) for path in sorted((self.path / "planners").glob("*"))]
         return [holder for holder in holders if holder is not None]

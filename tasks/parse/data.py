@@ -216,8 +216,8 @@ class TreebankData(BucketedData[TreebankVocabulary]):
         Read the other splits to find errors early.
 
         Raises:
-            PhmrunError: (exit 3) A file is malformed, no training sentence is left, or a sentence of another split is
-                too long to be scored in this machine's memory.
+            PhmrunError: (exit 3) A file is malformed, or no training sentence is left. A sentence of any split except
+                "train" is too long to be scored in this machine's memory.
         """
         _ = self._encoded
         for split in self.files.keys() - {TRAIN}:
@@ -258,7 +258,10 @@ class TreebankData(BucketedData[TreebankVocabulary]):
         return self._encoded[TRAIN].lengths
 
     def inputs(self, split: str) -> Iterator[str]:
-        """Yield the sentences of a split as CoNLL-U, each without its last line end."""
+        """Yield the sentences of a split as CoNLL-U, each without its last LF.
+
+        Sentences of files with CR LF line ends keep the last CR.
+        """
         return (sentence.text.removesuffix("\n") for sentence in self.sentences(split))
 
 

@@ -44,7 +44,7 @@ class Executor(Protocol):
     def stop(self) -> None:
         """Interrupt all jobs of this executor.
 
-        Wait until they have ended or survived all signals.
+        Wait until they have ended or survived all signals. :meth:`poll` still returns them afterwards.
         """
 
 

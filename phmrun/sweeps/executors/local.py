@@ -62,7 +62,7 @@ class LocalExecutor:
     def stop(self) -> None:
         """Interrupt all jobs, then send stronger signals, until they have ended.
 
-        Waits at most the seconds of :data:`GRACE` after each signal.
+        After SIGINT, it waits at most 30 seconds, after SIGTERM and SIGKILL 10 seconds each.
         """
         processes = [process for _, process in self._running.values()]
         for which, seconds in GRACE:

@@ -28,7 +28,7 @@ class RayExecutor:
         address: Address of the cluster; ``RAY_ADDRESS`` if not given, else a new cluster on this machine.
         cpus: CPUs of each job.
         gpus: GPUs of each job, possibly a fraction.
-        jobs: Jobs at a time; as many as the cluster has room for if not given.
+        jobs: Jobs at a time, but no more than the cluster has room for; that many if None or 0.
 
     Raises:
         PhmrunError: Ray is not installed, or the cluster is unreachable or too small for one job.
@@ -78,8 +78,8 @@ class RayExecutor:
     def stop(self) -> None:
         """Cancel all tasks, and wait for them.
 
-        This interrupts their runs. The wait takes at most :data:`WAIT` seconds. A task is canceled again until it ends,
-        since an interrupt can be lost on a busy machine.
+        This interrupts their runs. The wait takes about 50 seconds at most. A task is canceled again every 5 seconds
+        until it ends, since an interrupt can be lost on a busy machine.
         """
         left, deadline = list(self._running), time.monotonic() + WAIT
         while left and time.monotonic() < deadline:
@@ -103,7 +103,8 @@ class RayExecutor:
 def carry_out(job: Job) -> int:
     """Run a job on the task's machine, and return its exit code.
 
-    The job is a child process. If the task is canceled, the child is ended by the signals of :data:`GRACE`.
+    The job is a child process. If the task is canceled, the child gets SIGINT, after 30 seconds SIGTERM, after 10 more
+    SIGKILL.
 
     Raises:
         KeyboardInterrupt: The task was canceled, and the child survived all signals.
@@ -128,7 +129,7 @@ def carry_out(job: Job) -> int:
 
 
 def _has_ended(child: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Wait at most ``seconds`` for a process; return True if it ended.
+    """Wait at most ``seconds`` for a process; return True if it has ended.
 
     Further interrupts are ignored meanwhile.
     """

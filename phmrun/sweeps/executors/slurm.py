@@ -67,8 +67,8 @@ class Slurm:
     def write(self, jobs: Sequence[Job]) -> Path:
         """Write the script of one array job, and return the script's path.
 
-        It is in a new numbered folder, with lists of the job's commands and runs beside it. Each command appends its
-        output to the job's log.
+        It is ``array.sh`` in a new numbered folder, with lists of the job's commands and runs beside it. Each command
+        appends its output to the job's log. Tasks get SIGUSR1 120 seconds before their time limit.
 
         Raises:
             PhmrunError: (exit 2) An option has a line end or another unprintable character.
@@ -115,7 +115,7 @@ class Slurm:
         return job
 
     def queued(self) -> set[str]:
-        """Return the runs of this sweep in SLURM's queue.
+        """Return the ids of this sweep's runs that SLURM lists, waiting or running.
 
         The result is empty without SLURM.
         """
@@ -143,9 +143,9 @@ def cancel_jobs(folder: Path) -> list[str]:
 
 
 def _tasks(job: str) -> list[int]:
-    """Return the tasks of an array job that SLURM lists.
+    """Return the numbers of an array job's tasks that SLURM lists, from 0.
 
-    The result is empty if it lists none or is missing.
+    The result is empty if it lists none, fails, or is missing.
     """
     try:
         listed = subprocess.run(
