@@ -20,7 +20,6 @@
 Labels are translated to common names (``LABELS``); runs of white space in sentences become one space.
 """
 
-import csv
 import json
 import re
 import shlex
@@ -31,9 +30,20 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from phmrun.documents import parse_json, require_unicode
+from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.text.lines import malformed, numbered_lines
+from phmrun.text.pair_rows import (
+    SAMPLES,
+    Row,
+    cells_of,
+    first_line,
+    is_json_object,
+    json_array_rows,
+    json_line_rows,
+    quoted_table_rows,
+    table_rows,
+)
 
 THREE_WAY = ("entailment", "neutral", "contradiction")
 LABELS: Mapping[str, tuple[str, ...]] = {
@@ -56,13 +66,10 @@ SYNONYMS: Mapping[str, Mapping[str, str]] = {
 NO_LABEL = "-"
 MOST_CLASSES = 20
 """Largest number of labels that are taken for classes in a message."""
-SAMPLES = "`phmrun data formats nli` prints a sample of each format."
 COLUMNS = ("premise", "hypothesis", "label")
 """Columns of a user's file."""
 _OWN_NAMES = (("premise", "sentence1"), ("hypothesis", "sentence2"), ("label", "gold_label"))
 _NAMES = {name for names in _OWN_NAMES for name in names}
-WHOLE_FILE = 1 << 30
-"""Longest line of a JSON array in bytes; such an array is often a single line."""
 
 
 class Pair(NamedTuple):
@@ -71,10 +78,6 @@ class Pair(NamedTuple):
     premise: str
     hypothesis: str
     label: str
-
-
-Row = tuple[int, Sequence[Any]]
-"""Line number, and raw premise, hypothesis and label."""
 
 
 class PairReader(Iterator[Pair]):
@@ -235,7 +238,7 @@ def _snli(path: Path) -> Iterator[Row]:
 
     The columns are sentence1, sentence2 and gold_label. A first line that is a JSON object means JSON lines.
     """
-    read = _json_lines if _is_json(_first_line(path)) else _table
+    read = json_line_rows if is_json_object(first_line(path)) else table_rows
     yield from read(path, ("sentence1", "sentence2", "gold_label"))
 
 
@@ -244,7 +247,7 @@ def _scitail(path: Path) -> Iterator[Row]:
 
     The first line decides.
     """
-    yield from _snli(path) if _is_json(_first_line(path)) else _cells(path, 3)
+    yield from _snli(path) if is_json_object(first_line(path)) else cells_of(path, 3)
 
 
 def _dnli(path: Path) -> Iterator[Row]:
@@ -252,7 +255,7 @@ def _dnli(path: Path) -> Iterator[Row]:
 
     It is an array if the first line begins with "[". The keys are sentence1, sentence2 and label.
     """
-    read = _json_array if _first_line(path).lstrip().startswith("[") else _json_lines
+    read = json_array_rows if first_line(path).lstrip().startswith("[") else json_line_rows
     yield from read(path, ("sentence1", "sentence2", "label"))
 
 
@@ -262,10 +265,10 @@ def _quora(path: Path) -> Iterator[Row]:
     A header that begins with "id" tells the release; the division has four columns without quoting: label, question,
     question, id.
     """
-    if _first_line(path).lstrip().startswith("id\t"):
-        yield from _quoted_table(path, ("question1", "question2", "is_duplicate"))
+    if first_line(path).lstrip().startswith("id\t"):
+        yield from quoted_table_rows(path, ("question1", "question2", "is_duplicate"))
     else:
-        yield from ((number, (cells[1], cells[2], cells[0])) for number, cells in _cells(path, 4))
+        yield from ((number, (cells[1], cells[2], cells[0])) for number, cells in cells_of(path, 4))
 
 
 def _sick(path: Path) -> Iterator[Row]:
@@ -275,7 +278,7 @@ def _sick(path: Path) -> Iterator[Row]:
     """
     _, header = next(iter(numbered_lines(path)))
     label = "entailment_judgment" if "entailment_judgment" in header.split("\t") else "entailment_label"
-    yield from _table(path, ("sentence_A", "sentence_B", label))
+    yield from table_rows(path, ("sentence_A", "sentence_B", label))
 
 
 def _own(path: Path) -> Iterator[Row]:
@@ -287,16 +290,16 @@ def _own(path: Path) -> Iterator[Row]:
         PhmrunError: (exit 3) A line has another form.
     """
     first = next((line for _, line in numbered_lines(path) if line.strip()), "")
-    if _is_json(first):
+    if is_json_object(first):
         try:
             record = parse_json(first)
         except (ValueError, RecursionError):
             record = {}  # the line reader reports the fault
-        yield from _json_lines(path, _fields(record if isinstance(record, dict) else {}))
+        yield from json_line_rows(path, _fields(record if isinstance(record, dict) else {}))
         return
     header = first.split("\t")
     if len(set(header) & _NAMES) >= 2:
-        yield from _table(path, _fields(header))
+        yield from table_rows(path, _fields(header))
         return
     for number, line in numbered_lines(path):
         cells = line.split("\t")
@@ -326,173 +329,3 @@ _ROWS: Mapping[str, Callable[[Path], Iterator[Row]]] = {
     "sick": _sick,
     "tsv": _own,
 }
-
-
-def _is_json(line: str) -> bool:
-    """True if a line begins a JSON object.
-
-    A line with tabs is columns, even if it begins with a brace. The brace may follow spaces.
-    """
-    return line.lstrip().startswith("{") and "\t" not in line
-
-
-def _first_line(path: Path) -> str:
-    """Return the first line that is not blank.
-
-    Raises:
-        PhmrunError: (exit 3) All lines are blank.
-    """
-    for _, line in numbered_lines(path, longest=WHOLE_FILE):
-        if line.strip():
-            return line
-    raise malformed("the file has only empty lines", str(path))
-
-
-def _cells(path: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield line number and cells of tab-separated lines without quoting.
-
-    Raises:
-        PhmrunError: (exit 3) A line has another number of cells than ``columns``.
-    """
-    for number, line in numbered_lines(path):
-        cells = line.split("\t")
-        if len(cells) != columns:
-            raise malformed(f"the line has {len(cells)} columns instead of {columns}", f"{path}:{number}")
-        yield number, cells
-
-
-def _table(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
-    """Yield the rows of a tab-separated table.
-
-    There is no quoting; the header names the columns. A row has the cells of the columns ``fields``, in this order.
-    Cells to the right of these may be missing.
-
-    Raises:
-        PhmrunError: (exit 3) A column is missing, or a line has too few or too many cells.
-    """
-    lines = numbered_lines(path)
-    number, line = next(lines)
-    header = line.split("\t")
-    places = _places(header, fields, f"{path}:{number}")
-    needed = max(places) + 1
-    for number, line in lines:
-        cells = line.split("\t")
-        # Annotators' labels at the end of a line may be missing, but extra cells are a fault.
-        if not needed <= len(cells) <= len(header):
-            what = f"the line has {len(cells)} columns where the header has {len(header)}"
-            raise malformed(what, f"{path}:{number}")
-        yield number, [cells[place] for place in places]
-
-
-def _quoted_table(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
-    """Yield the rows of a tab-separated table with quoting.
-
-    Quoted fields may contain line breaks. In a truncated file an unclosed quotation swallows the last column; the
-    number of columns reveals it. A row has the cells of the columns ``fields``, and the number of its last line.
-
-    Raises:
-        PhmrunError: (exit 3) A column is missing, or a row is malformed.
-    """
-    rows = csv.reader((f"{line}\n" for _, line in numbered_lines(path)), delimiter="\t")
-    try:
-        header = next(rows)
-        places = _places(header, fields, f"{path}:1")
-        for row in rows:
-            if len(row) != len(header):
-                what = f"the row has {len(row)} columns where the header has {len(header)}"
-                raise malformed(what, f"{path}:{rows.line_num}")
-            yield rows.line_num, [row[place] for place in places]
-    except csv.Error as error:
-        raise malformed(f"not a table: {error}", f"{path}:{rows.line_num}") from error
-
-
-def _places(header: Sequence[str], fields: tuple[str, str, str], where: str) -> list[int]:
-    """Return the positions of the required columns in a header.
-
-    Raises:
-        PhmrunError: (exit 3) One is missing.
-    """
-    missing = [field for field in fields if field not in header]
-    if missing:
-        what = f"the header has no column {' or '.join(map(repr, missing))}, only {', '.join(map(repr, header))}"
-        raise malformed(what, where, SAMPLES)
-    return [header.index(field) for field in fields]
-
-
-def _json_lines(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
-    """Yield the rows of one JSON object a line.
-
-    A row has the values of the keys ``fields``; other keys are ignored.
-
-    Raises:
-        PhmrunError: (exit 3) A line is no JSON object with these keys.
-    """
-    for number, line in numbered_lines(path):
-        try:
-            record = parse_json(line)
-        except (ValueError, RecursionError) as error:
-            raise malformed(f"not JSON: {error}", f"{path}:{number}") from error
-        yield number, _values(record, fields, f"{path}:{number}")
-
-
-def _json_array(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
-    """Yield the rows of one array of objects, parsed object by object.
-
-    Memory holds the text only. A row's number is the line on which its object begins.
-
-    Raises:
-        PhmrunError: (exit 3) The text is no array of objects with these keys.
-    """
-    text = "\n".join(line for _, line in numbered_lines(path, longest=WHOLE_FILE))
-    decode = json.JSONDecoder().raw_decode
-    number, counted = 1, 0
-    at = text.index("[") + 1
-    separator: str | None = None  # character before the next object; None before the first
-    while True:
-        at = _skip_blank(text, at)
-        # Counted from the last position: counting from the beginning for each object would be quadratic.
-        number, counted = number + text.count("\n", counted, at), at
-        where = f"{path}:{number}"
-        if text.startswith("]", at):
-            if separator == ",":
-                raise malformed("not JSON: no object follows the last comma", where)
-            if text[at + 1 :].strip():
-                raise malformed("not JSON: text follows the end of the array", where)
-            return
-        if separator not in (",", None):
-            raise malformed("not JSON: a comma or the end of the array is missing", where)
-        try:
-            begin, (record, at) = at, decode(text, at)
-            require_unicode(record, text[begin:at])
-        except (ValueError, RecursionError) as error:
-            raise malformed(f"not JSON: {error}", where) from error
-        yield number, _values(record, fields, where)
-        at = _skip_blank(text, at)
-        separator = text[at : at + 1]
-        at += separator == ","
-
-
-def _skip_blank(text: str, at: int) -> int:
-    """Return the position of the next character that is no white space.
-
-    The search begins at ``at``.
-    """
-    while text[at : at + 1].isspace():
-        at += 1
-    return at
-
-
-def _values(record: Any, fields: tuple[str, str, str], where: str) -> list[Any]:
-    """Return the required values of one JSON object.
-
-    They are in the order of ``fields``, unchanged.
-
-    Raises:
-        PhmrunError: (exit 3) It is no object, or a key is missing.
-    """
-    if not isinstance(record, dict):
-        raise malformed(f"expected a JSON object, not {type(record).__name__}", where)
-    missing = [field for field in fields if field not in record]
-    if missing:
-        raise malformed(f"the object has no {' and no '.join(map(repr, missing))}", where, SAMPLES)
-    return [record[field] for field in fields]
