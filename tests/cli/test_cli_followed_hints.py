@@ -486,6 +486,7 @@ NOT_FOLLOWED = {
             "Set data.vocabulary.joint=true",
             "add --plugin X",
             "allow more loss with --within",
+            "--engine ctranslate2 is faster here",
             "phmrun export X --format safetensors",
             "Export without --factored",
             "`phmrun export RUN --format onnx`",
