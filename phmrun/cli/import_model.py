@@ -7,6 +7,7 @@ import typer
 
 from phmrun.cli import console
 from phmrun.cli.options import Json, RunsDirectory
+from phmrun.escaping import one_line
 
 if TYPE_CHECKING:
     from phmrun.importing.verification import Verification
@@ -62,7 +63,8 @@ def import_model(
         facts |= {"model_type": imported.kind, "parameters": imported.parameters}
         console.print_json(facts if compared is None else {**facts, "verify": compared.to_json()})
         return
-    text = f"run {imported.run.id} · {imported.kind} · {imported.parameters:,} parameters · {imported.run.path}"
+    path = one_line(str(imported.run.path))
+    text = f"run {imported.run.id} · {imported.kind} · {imported.parameters:,} parameters · {path}"
     console.stdout().print(text, markup=False, soft_wrap=True)
     if compared:
         _show(compared)

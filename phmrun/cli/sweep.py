@@ -131,7 +131,8 @@ def run(
     of an executor have no effect on others. Exit code 5 if a run failed or the data of a cell are missing.
 
     Args:
-        plan: Show the cells, their progress and the remaining time; run nothing. Exit code 2 for invalid cells.
+        plan: Show the cells, their progress and the remaining time; run nothing. Exit code 2 if a cell is
+            invalid, 3 if data are missing.
         until_decided: Add seeds only to rows whose difference from dense is not yet decided, by a group-sequential
             test.
         max_seeds: With --until-decided: maximum number of seeds per row.
@@ -173,6 +174,8 @@ def run(
         sweep_output.show(sweep_plan, statuses, jobs or 1, as_json)
         if any(status.state is CellState.INVALID for status in statuses):
             raise typer.Exit(ExitCode.USAGE)
+        if any(status.state is CellState.BLOCKED for status in statuses):
+            raise typer.Exit(ExitCode.DATA)
         return
     from phmrun.sweeps.cell_status import survey
     from phmrun.sweeps.executors.slurm import Slurm

@@ -12,7 +12,7 @@ from pydantic import (
 from phmrun.config.keys import Clock, seconds_of
 from phmrun.config.names import Registered
 from phmrun.config.section import Section, Unhashed
-from phmrun.registry import LOSSES, OPTIMIZERS, SCHEDULES
+from phmrun.registry import LOSSES, METRICS, OPTIMIZERS, SCHEDULES
 
 
 class BatchConfig(Section):
@@ -188,6 +188,19 @@ class TrainingConfig(Section):
     def max_seconds(self) -> int | None:
         """Time limit in seconds; None: no limit."""
         return seconds_of(self.max_time)
+
+    def require_monitor(self, task: str, *scores: str) -> None:
+        """Check that ``monitor`` is one of a task's validation scores.
+
+        Raises:
+            ValueError: It is none. A metric of a plug-in is refused, too: it is measured from stored predictions.
+        """
+        if self.monitor in scores:
+            return
+        why = f"training.monitor={self.monitor} is not among the validation scores of {task}: {', '.join(scores)}"
+        if self.monitor in METRICS and task in METRICS.get(self.monitor).tasks:
+            why += "; this metric is measured on stored predictions, which a validation does not write"
+        raise ValueError(why)
 
 
 class ClassTrainingConfig(TrainingConfig):

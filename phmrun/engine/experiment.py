@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -40,7 +41,7 @@ from phmrun.ledger.mirrors import write_mirror
 from phmrun.ledger.outcome import clear, has_begun, is_leader, log_file, outcome_kept, set_outcome
 from phmrun.ledger.segment import Segment
 from phmrun.ledger.twins import find_twin
-from phmrun.ledger.wandb_mirror import Mirror
+from phmrun.ledger.wandb_mirror import Mirror, wandb_mode
 from phmrun.progress import waiting
 from phmrun.registry import TASKS, plugin_marks
 
@@ -410,7 +411,8 @@ def _begin(
         one_line(str(run.path)),
     )
     values = semantic_values(config)
-    with waiting("opening the W&B mirror"):
+    mirrored = wandb_mode(config.logging.wandb) != "disabled"
+    with waiting("opening the W&B mirror") if mirrored else nullcontext():
         mirror = Mirror(
             run,
             config.logging.wandb,

@@ -236,8 +236,7 @@ class LanguageModelExperiment(Experiment):
         Raises:
             ValueError: The monitored score is not the loss, or several continuations are not sampled.
         """
-        if self.training.monitor != "loss":
-            raise ValueError(f"training.monitor={self.training.monitor} is not among the scores of lm: loss")
+        self.training.require_monitor(self.task, "loss")
         if self.decoding.nbest > 1 and self.decoding.choice == "greedy":
             raise ValueError("decoding.nbest needs decoding.choice=sample: greedy continuations are all the same")
         return self

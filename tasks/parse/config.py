@@ -243,8 +243,5 @@ class ParsingExperiment(Experiment):
         Raises:
             ValueError: It is another one.
         """
-        if self.training.monitor not in ("loss", "uas", "las"):
-            raise ValueError(
-                f"training.monitor={self.training.monitor} is not among the scores of parse: loss, uas, las"
-            )
+        self.training.require_monitor(self.task, "loss", "uas", "las")
         return self

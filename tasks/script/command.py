@@ -3,13 +3,15 @@
 import json
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from phmrun.errors import PhmrunError, nearest
-from phmrun.tasks.script.config import ScriptExperiment
+from phmrun.errors import ExitCode, PhmrunError, nearest
+from phmrun.files import no_file
+from phmrun.tasks.script.config import SCRIPTS, ScriptExperiment
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.-]*)(?:\|([^{}]*))?\}")
 """Key, and a default after ``|``. Other braces are ordinary characters."""
@@ -87,6 +89,26 @@ def check(config: ScriptExperiment) -> None:
             where="command",
             hint=f"Add {{{unused[0]}}} to the command, or remove {unused[0]} from the settings.",
         )
+
+
+def require_program(config: ScriptExperiment) -> None:
+    """Check that program and script of a command exist on this machine.
+
+    The script is the first argument, if it ends like a script. A shell's command is not checked.
+
+    Raises:
+        PhmrunError: (exit 3) One of them does not exist.
+    """
+    if config.shell:
+        return
+    program, *arguments = words_of(config, Path("run"))
+    path = config.folder / program
+    if not (path.is_file() if "/" in program else shutil.which(program)):
+        raise PhmrunError(f"there is no program {program!r}", where="command", code=ExitCode.DATA)
+    for script in arguments[:1]:
+        if script.endswith(SCRIPTS) and not (path := config.folder / script).is_file():
+            hint = f"Paths are below {config.folder}."
+            raise PhmrunError(f"the script {no_file(path)}", where=str(path), hint=hint, code=ExitCode.DATA)
 
 
 def _words(command: str) -> list[str]:

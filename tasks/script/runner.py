@@ -11,7 +11,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import last_lines
 from phmrun.ledger import Run, State
 from phmrun.registry import plugin_marks
-from phmrun.tasks.script.command import check, scores_path, words_of
+from phmrun.tasks.script.command import check, require_program, scores_path, words_of
 from phmrun.tasks.script.config import ScriptExperiment
 from phmrun.tasks.script.process import BoundedLog, End, execute
 from phmrun.tasks.script.recording import Recording, input_checksums, recording
@@ -29,9 +29,11 @@ class ScriptRunner:
         """Return the checksums of the script's input files, by "input PATH".
 
         Raises:
-            PhmrunError: (exit 2) Command and settings do not fit. (exit 3) An input file is missing.
+            PhmrunError: (exit 2) Command and settings do not fit. (exit 3) Program, script or an input file is
+                missing.
         """
         check(config)
+        require_program(config)
         return input_checksums(config)
 
     def run(

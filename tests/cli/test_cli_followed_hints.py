@@ -333,7 +333,9 @@ HINTS = [
         fill={"FILE|RUN…": "{sva}", "DIR/NAME": "results/own"},
     ),
     Hint("--margin needs --until-decided", "sweep sweep.yaml --margin 1 --plan", r"needs (--until-decided)"),
-    Hint("phmrun sweep X X --seeds 5", "claims phm", r"(phmrun sweep \S.*? --seeds 5)", also="--plan"),
+    Hint(
+        "phmrun sweep X X --seeds 5", "claims phm", r"(phmrun sweep \S.*? --seeds 5)", also="--plan", code=3
+    ),  # without the data
     # parts of one's own
     Hint("Next: X --plugin X", "new structure tiled", r"Next: (.*)"),
     Hint("Next: X --plugin X", "new metric second", r"Next: (.*)", also="--config sva.yaml"),

@@ -87,8 +87,5 @@ class ClassificationExperiment(Experiment):
         Raises:
             ValueError: It is another score.
         """
-        if self.training.monitor not in ("loss", "accuracy"):
-            raise ValueError(
-                f"training.monitor={self.training.monitor} is not among the scores of {self.task}: loss, accuracy"
-            )
+        self.training.require_monitor(self.task, "loss", "accuracy")
         return self

@@ -198,8 +198,5 @@ class SequenceToSequenceExperiment(Experiment):
             raise ValueError("data.vocabulary.target_size goes with two vocabularies, data.vocabulary.joint=false")
         if self.decoding.nbest > self.decoding.beam:
             raise ValueError(f"decoding.nbest={self.decoding.nbest} is more than decoding.beam={self.decoding.beam}")
-        if self.training.monitor not in ("loss", "bleu"):
-            raise ValueError(
-                f"training.monitor={self.training.monitor} is not among the scores of {self.task}: loss, bleu"
-            )
+        self.training.require_monitor(self.task, "loss", "bleu")
         return self

@@ -66,7 +66,7 @@ def test_stretches_of_scoring_are_those_of_training_unless_it_is_said():
 
 
 def test_settings_that_lm_has_not_are_refused():
-    refused({"training": {"monitor": "accuracy"}}, "not among the scores of lm: loss")
+    refused({"training": {"monitor": "accuracy"}}, "not among the validation scores of lm: loss")
     refused({"training": {"label_smoothing": 0.1}}, "label_smoothing: 0.1 is out of range")
     refused({"decoding": {"nbest": 2}}, "choice=sample")
     refused({"batch": {"unit": "tokens"}}, "streams")

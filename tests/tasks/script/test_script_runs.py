@@ -9,7 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
+from phmrun.cli.app import main
 from phmrun.config import Source, nested, resolve
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
@@ -119,9 +121,10 @@ def test_items_give_the_value_and_verdicts_over_items():
 
 
 def test_missing_programs_and_inputs_are_named():
-    with pytest.raises(PhmrunError, match="cannot be started: No such file") as failed:
-        run("", command="no-such-program {run}")
-    assert failed.value.where == "no-such-program"
+    for command, message in (("no-such-program", "there is no program 'no-such"), ("python t.py", "script does not")):
+        with pytest.raises(PhmrunError, match=message) as failed:
+            run("", command=f"{command} {{run}}")
+        assert failed.value.code == 3
     with pytest.raises(PhmrunError, match="the input does not exist") as failed:
         run("", inputs=["data.npz"])
     assert (failed.value.code, failed.value.where) == (3, str(Path("data.npz").absolute()))
@@ -256,3 +259,19 @@ def test_another_process_cannot_run_it_at_the_same_time():
     finally:
         phmrun.terminate()
         phmrun.communicate()
+
+
+@pytest.mark.parametrize(
+    ("typo", "message"),
+    [
+        ({"command": "no-such-program {seed}"}, "there is no program 'no-such-program'"),
+        ({"command": "python trian.py {seed}"}, "trian.py: the script does not exist"),
+        ({"command": "python -V {seed}", "inputs": ["trian.tsv"]}, "trian.tsv: the input does not exist"),
+    ],
+)
+def test_the_plan_of_a_sweep_names_missing_files(typo, message, capfd):
+    Path("sweep.yaml").write_text(yaml.safe_dump({"task": "script", "seeds": 2, **typo}))
+    with pytest.raises(SystemExit) as end:
+        main(["sweep", "sweep.yaml", "--plan"])
+    assert end.value.code == 3
+    assert message in capfd.readouterr().err
