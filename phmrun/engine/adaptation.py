@@ -96,8 +96,8 @@ def code_marks(config: Experiment) -> dict[str, str]:
 def with_base_vocabulary(config: Experiment) -> Experiment:
     """Return a config whose data use the vocabulary of the base run.
 
-    The config itself is returned without a base run, if the task's vocabulary cannot be read from a folder, or if a
-    folder is set.
+    The folder is ``vocabulary`` of the base run. The config is returned unchanged if it names no base run, has a folder
+    already, or if its task's vocabulary cannot be read from a folder.
     """
     data: Any = config.data
     words: Any = getattr(data, "vocabulary", None)
@@ -108,7 +108,7 @@ def with_base_vocabulary(config: Experiment) -> Experiment:
 
 
 def base_run(config: Experiment, runs_dir: Path) -> Run:
-    """Return the base run of a config.
+    """Return the base run of a config that names one.
 
     It is the folder ``adapts``, else the folder of its name in ``runs_dir``. A run has a ``config.yaml``.
 
@@ -167,7 +167,8 @@ def _take_over(module: TrainingModule, theirs: TrainingModule) -> list[str]:
     """Copy the base run's weights into the module, in place.
 
     Its matrices become W₀ of the updates with ``base="frozen"``; all other weights outside the updates are copied by
-    name. Return the names of weights that the base run lacks, or has in another shape; these are not copied.
+    name. Updates with another base are only checked. Return the names of updates and weights that the base run lacks,
+    or has in another shape; these are not copied.
     """
     updates, matrices = _updates(module), structures_of(theirs.network)
     state, weights = module.network.state_dict(), theirs.network.state_dict()

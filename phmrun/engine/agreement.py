@@ -73,9 +73,9 @@ class Agreement:
 def agreement(run: Run, again: Run, *, identical: bool) -> Agreement:
     """Return the verdict on a run and its repetition.
 
-    Histories and main scores are compared. The outcome is "rounding" if no loss differs, and the scores differ by at
-    most 10⁻³ (relative or absolute). It is "noise" if the scores differ by no more than the noise. Otherwise it is
-    "different": if the noise is unknown, too, or a run has no main score.
+    Histories and main scores are compared. The outcome is "rounding" if no common loss differs by more than a relative
+    10⁻³, and the scores differ by at most 10⁻³ (relative or absolute). It is "noise" if the scores differ by no more
+    than the noise. Otherwise it is "different": if the noise is unknown, too, or a run has no main score.
 
     Args:
         run: Original run.
@@ -99,10 +99,11 @@ def agreement(run: Run, again: Run, *, identical: bool) -> Agreement:
 
 
 def _common_course(run: Run, again: Run) -> tuple[int | None, bool]:
-    """Return the last step with equal losses, and True if they differ afterwards.
+    """Return the last step with equal losses; True if a later one differs.
 
     Losses are the figures whose names end in "loss", equal up to a relative 10⁻³. The search ends at the first step
-    that differs. Steps and losses that only one run has are skipped; None if no step agrees.
+    that differs. Steps and losses that only one run has are skipped. The step is None if the first common one differs,
+    or there is none.
     """
     other = {row["step"]: row for row in again.history.rows() if "step" in row}
     until = None

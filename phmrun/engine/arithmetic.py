@@ -21,8 +21,8 @@ def set_threads(threads: int = 0, segments: Sequence[Mapping[str, Any]] = ()) ->
     """Set torch's number of CPU threads, and return it.
 
     A number set by the user comes first, then torch's own if ``OMP_NUM_THREADS`` is set. Then come the number of the
-    run's last process, and that of free cores. Threads that wait for a busy core take up to four times as long as one
-    alone.
+    run's last process, and that of free cores (at most torch's own). Threads that wait for a busy core take up to four
+    times as long as one alone.
 
     Args:
         threads: Number set by the user; 0: none.
@@ -36,9 +36,9 @@ def set_threads(threads: int = 0, segments: Sequence[Mapping[str, Any]] = ()) ->
 
 
 def _free_threads() -> int:
-    """Return the number of cores that are not busy, from 1 to torch's default.
+    """Return the number of usable cores that are not busy.
 
-    A number below torch's default is logged.
+    It is at least 1, and at most torch's number of threads; a smaller one than that is logged.
     """
     usual, busy = torch.get_num_threads(), busy_cores()
     free = max(1, min(usual, usable_cores() - busy))

@@ -17,7 +17,7 @@ class Averaging(Callback):
     mean over all steps is validated and saved as the best checkpoint. Training goes on with the weights themselves.
 
     Args:
-        patience: Number of latest validations that do not count.
+        patience: Number of latest validations that do not count; 0: all count.
     """
 
     def __init__(self, patience: int) -> None:
@@ -68,7 +68,8 @@ class Averaging(Callback):
     def applied(self, module: pl.LightningModule) -> Iterator[None]:
         """Replace the weights by their mean within the block.
 
-        They are restored afterwards, after an error, too. Does nothing if there is no mean, or no step in it.
+        They are restored afterwards, after an error, too. Does nothing if there is no mean, or no step in it. Untrained
+        parameters stay.
         """
         if self.mean is None or not self.steps:
             yield

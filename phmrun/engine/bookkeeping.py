@@ -27,9 +27,9 @@ LOG = logging.getLogger("phmrun.engine")
 def keep_data(run: Run, config_yaml: str, data: DataModule, marks: Mapping[str, str]) -> None:
     """Write the config and the record of the data's files.
 
-    If the config is the same and there is a record, the record stays. Otherwise new splits are added, and paths of
-    splits with unchanged content are updated. Splits whose content has changed keep their record; those without files
-    are left out.
+    If the config is the same and there is a record, the record stays as it is. Otherwise new splits are added, and
+    paths of splits with unchanged content are updated. Splits whose content has changed keep their record; those
+    without files are left out.
 
     Args:
         run: Run to write into.
@@ -72,7 +72,7 @@ def scores_of_training(run: Run, fitted: "Fitted", training: TrainingConfig) -> 
 def tell_validation(row: Mapping[str, Any]) -> None:
     """Log the scores of a validation.
 
-    Shares are in percent with 2 decimals, other figures have 4. Rows without "val/…" figures are ignored.
+    Shares are in percent with 2 decimals, other figures have 4. Without "val/…" figures in the row, nothing is logged.
     """
     scores = {name: value for name, value in row.items() if name.startswith("val/")}
     if scores:

@@ -17,9 +17,9 @@ from phmrun.layers.lstm import LSTM
 def input_covariances(module: TrainingModule, batches: Sequence[Any]) -> dict[str, Tensor]:
     """Return second moments E[x xᵀ] of each linear map's inputs, by name.
 
-    Matrices are float32 ``[in_features, in_features]``, summed in float64. Runs all batches in eval mode.
-    A joint query–key–value map in cross-attention reads target and source vectors; its moments average over both. LSTM
-    gates read the inputs, and the outputs of the previous step. Maps that no batch reaches are missing.
+    Matrices are float32 ``[in_features, in_features]``, summed in float64. Runs all batches, and leaves the module in
+    eval mode. A joint query–key–value map in cross-attention reads target and source vectors; its moments average over
+    both. LSTM gates read the inputs, and the outputs of the previous step. Maps that no batch reaches are missing.
     """
     sums: dict[str, Tensor] = {}
     counts: dict[str, int] = {}
@@ -75,6 +75,9 @@ def mean_loss(module: TrainingModule, batches: Sequence[Any]) -> float:
     """Return the mean negative log-likelihood per unit over the batches, in nats.
 
     It is the sum of all losses by the sum of all units. Leaves the module in eval mode. Label smoothing does not count.
+
+    Raises:
+        ZeroDivisionError: There are no batches.
     """
     module.eval()
     losses = [module.loss(batch) for batch in batches]

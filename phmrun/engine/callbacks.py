@@ -50,7 +50,7 @@ class Stopping(Callback):
     def listening(self) -> Iterator[None]:
         """Handle SIGINT and SIGTERM within the block.
 
-        Then restore the earlier handlers. Outside the main thread, do nothing.
+        At the end restore the earlier handlers, after an error, too. Outside the main thread, do nothing.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -102,7 +102,8 @@ class TimeLimit(Callback):
     """Stop of training after a time limit, at the end of a step.
 
     Args:
-        seconds: Limit, counted from the start of this process's training; ``None``: no limit.
+        seconds: Limit, counted from the start of this process's training; ``None``: no limit. Time of earlier processes
+            of the run does not count.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -118,8 +119,8 @@ class TimeLimit(Callback):
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
         """Stop after an optimizer step at the limit.
 
-        The longest time of all processes counts, as of the previous step if there are several. At the last step
-        training ends anyway, and ``reached`` stays False.
+        The longest time of all processes counts, as of the previous step if there are several. ``reached`` becomes
+        True. At the last step training ends anyway, and ``reached`` stays False.
         """
         if self.seconds is None or not window_completed(trainer):
             return
@@ -176,6 +177,9 @@ class Validation(Callback):
         """Validate after a completed optimizer step if a validation is due.
 
         That is every ``every`` steps, and at the last step. A training loss that is not finite stops training first.
+
+        Raises:
+            PhmrunError: (exit 4) A loss is not finite, or the monitored score is NaN.
         """
         step = trainer.global_step
         if window_completed(trainer) and (step % self.every == 0 or step == trainer.max_steps):
@@ -185,8 +189,8 @@ class Validation(Callback):
     def validate(self, trainer: pl.Trainer, module: Any) -> None:
         """Score the model, save the best weights, and stop if patience has ended.
 
-        The weights' mean is scored if averaging has started. A validation that starts it is logged. Patience ends after
-        ``patience`` validations without a better score; 0 is no limit.
+        If averaging has started, the weights' mean is scored and saved; the weights are then restored. A validation
+        that starts it is logged. Patience ends after ``patience`` validations without a better score; 0 is no limit.
 
         Raises:
             PhmrunError: (exit 4) The loss is not finite, or the monitored score is NaN.
@@ -203,8 +207,8 @@ class Validation(Callback):
         """Record the scores, save better weights, and return the monitored score.
 
         The history's row has "step", "time" in seconds, and scores as "val/NAME". Scores of decoding are computed only
-        if the monitored one is not among those of the loss. Updates ``best``, ``best_step`` and ``waited``. The first
-        process saves.
+        if the monitored one is not among those of the loss. Updates ``best``, ``best_step`` and ``waited``. An equal
+        score is not better. Only the first process saves.
 
         Raises:
             PhmrunError: (exit 4) The loss is not finite, or the monitored score is NaN; recorded before.
@@ -270,8 +274,9 @@ class PeriodicCheckpoints(Callback):
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
         """Save after a completed optimizer step if a checkpoint is due.
 
-        That is every ``every`` steps, after ``seconds`` in any process, and when training stops. Weights for averaging
-        are kept every ``every`` steps, and at an end that is no interruption. This callback must be the last one.
+        That is every ``every`` steps, ``seconds`` after the last checkpoint by any process's clock (late by a step with
+        several processes), and when training stops. Weights for averaging are kept every ``every`` steps, and at an end
+        that is no interruption. This callback must be the last one.
         """
         if not window_completed(trainer):
             return
@@ -286,8 +291,9 @@ class PeriodicCheckpoints(Callback):
     def save(self, trainer: pl.Trainer, regular: bool) -> None:
         """Write ``last.ckpt``, and the weights for averaging at a ``regular`` step.
 
-        The latter are written only if ``keep`` is at least 2. Older weights than the ``keep`` latest are deleted. All
-        processes must call it, because Lightning gathers their states.
+        The latter are written only if ``keep`` is at least 2. Older weights than the ``keep`` latest are deleted.
+        ``before_writing`` is called first, and the clock starts anew. All processes must call it, because Lightning
+        gathers their states.
 
         Raises:
             PhmrunError: The weights are not finite or the disk is full (exit 4), or the run was taken over (exit 2).
@@ -303,7 +309,7 @@ class PeriodicCheckpoints(Callback):
 
 
 def save_weights(path: Path, trainer: pl.Trainer) -> None:
-    """Write the module's ``state_dict`` and the optimizer step to ``path``.
+    """Write "state_dict" and "global_step" to ``path``, atomically.
 
     Raises:
         PhmrunError: (exit 4) The disk is full.
@@ -313,10 +319,10 @@ def save_weights(path: Path, trainer: pl.Trainer) -> None:
 
 
 def require_numbers(trainer: pl.Trainer) -> None:
-    """Check that all weights are finite.
+    """Check that all parameters are finite; buffers are not checked.
 
     Raises:
-        PhmrunError: (exit 4) Training has diverged; names the parameter.
+        PhmrunError: (exit 4) Training has diverged; names the first such parameter.
     """
     named = [
         (name, weight.detach())

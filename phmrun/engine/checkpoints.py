@@ -38,7 +38,7 @@ _LONGEST_LIST = 64
 def write_checkpoint(path: Path, content: dict[str, Any], before_renaming: Callable[[], None] | None = None) -> None:
     """Write a checkpoint atomically, in torch's format.
 
-    Its archive has a CRC-32 of each tensor.
+    Its archive has a CRC-32 of each tensor. A missing directory is created.
 
     Args:
         path: Path of the file.
@@ -93,14 +93,14 @@ def save_start(directory: Path, module: nn.Module) -> None:
 
 
 def step_checkpoints(directory: Path) -> list[Path]:
-    """Return the paths of weights that are kept for averaging, oldest first."""
+    """Return the files ``step-*.ckpt`` of a directory, oldest first."""
     return sorted(directory.glob("step-*.ckpt"))
 
 
 def remove_after(directory: Path, step: int) -> None:
-    """Remove the weights kept for averaging of later steps than ``step``.
+    """Remove the files ``step-<n>.ckpt`` of later steps than ``step``.
 
-    Temporary files of interrupted writes are removed, too.
+    Temporary files of interrupted writes (``.*.tmp``) are removed, too.
     """
     for path in step_checkpoints(directory):
         if int(path.stem.removeprefix("step-")) > step:
@@ -113,7 +113,7 @@ def adopt(other: Path, directory: Path) -> None:
     """Copy another run's checkpoints from the directory ``other`` to ``directory``.
 
     They are weights for averaging, ``best.ckpt`` if there is one, and ``last.ckpt``, which is copied last. Each copy is
-    atomic.
+    atomic, and replaces a file of the same name.
 
     Raises:
         PhmrunError: (exit 3) The other run's last checkpoint is missing or damaged.
@@ -128,7 +128,8 @@ def adopt(other: Path, directory: Path) -> None:
 def load_checkpoint(path: Path) -> dict[str, Any]:
     """Load a checkpoint on the CPU, without executing code.
 
-    The checksums of its archive are checked. Tensors are mapped from the file.
+    The checksums of its archive are checked. Tensors are mapped from the file, so it must not change while they are
+    used.
 
     Raises:
         PhmrunError: (exit 3) The file is missing, damaged, or no dictionary.
@@ -153,7 +154,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def _unreadable(path: Path, reason: str) -> PhmrunError:
-    """Return the error (exit 3) for a checkpoint that cannot be read."""
+    """Return the error (exit 3) for a checkpoint that cannot be read for ``reason``."""
     return PhmrunError(
         f"the checkpoint cannot be read: {reason}",
         where=str(path),
@@ -166,7 +167,8 @@ def layout(content: Any, place: str = "") -> dict[str, str]:
     """Return the kind of each value of a checkpoint by its path.
 
     A path has the keys and positions joined by slashes. A kind is "dict", "list" (also of tuples), "tensor", or a
-    type's name. Elements of lists longer than 64 are left out.
+    type's name. A list of more than 64 elements is entered without them. Paths begin with ``place``; a value that is no
+    container gives an empty result.
     """
     if not isinstance(content, Mapping | list | tuple):
         return {}
@@ -204,7 +206,8 @@ def weights_of(checkpoint: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
     """Return the weights of a checkpoint by name: its ``state_dict``.
 
     Raises:
-        PhmrunError: (exit 3) The checkpoint has no weights, or other things among them.
+        PhmrunError: (exit 3) "state_dict" is missing or empty, or has a name that is no text or a value that is no
+            tensor.
     """
     weights = checkpoint.get("state_dict")
     if (
@@ -219,7 +222,10 @@ def weights_of(checkpoint: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
 
 
 def checksum_of(weights: Mapping[str, Tensor]) -> str:
-    """Return the SHA-256 of weights: names, types, shapes and bits, in order of names."""
+    """Return the SHA-256 (hex) of weights on the CPU.
+
+    It covers names, types, shapes and bits, in order of names.
+    """
     digest = hashlib.sha256()
     for name, weight in sorted(weights.items()):
         digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
@@ -228,7 +234,7 @@ def checksum_of(weights: Mapping[str, Tensor]) -> str:
 
 
 def weights_checksum(path: Path) -> str:
-    """Return the SHA-256 of a checkpoint's weights: names, types, shapes and bits.
+    """Return the SHA-256 of a checkpoint's weights: see :func:`checksum_of`.
 
     Raises:
         PhmrunError: (exit 3) The file is missing or damaged, or has no weights.
@@ -257,7 +263,8 @@ def load_weights(module: nn.Module, weights: Mapping[str, Tensor], path: Path) -
 def averaged_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
     """Return the mean of several checkpoints' weights by name, in their own types.
 
-    It is summed in double precision. Integers are those of the last checkpoint.
+    It is summed in double precision. Integers are those of the last checkpoint. Checkpoints should have the same names:
+    every sum is divided by the number of all.
 
     Raises:
         PhmrunError: (exit 3) There are no checkpoints, one is damaged, or shapes differ.

@@ -31,6 +31,9 @@ def code_of(config: Experiment) -> Code:
 
     Keys are "kind name", such as "metric bleu", in sorted order. Values have place, distribution, version and SHA-256.
     Names that no registry has are left out.
+
+    Raises:
+        PhmrunError: A source file cannot be read or parsed.
     """
     code: Code = {}
     for registry, name in _names(config):
@@ -59,7 +62,7 @@ def _names(section: Section) -> Iterator[tuple[Registry, str]]:
     """Yield registry and name of each object that a section names.
 
     They are the task, the network if a registry has it, structures, those inside them (option ``of``), and values of
-    registered keys. Sections inside are searched, too, also those in tuples.
+    registered keys. Sections inside are searched, too, also those in tuples. A name may occur several times.
     """
     if isinstance(section, Experiment):
         yield TASKS, section.task
@@ -132,7 +135,7 @@ def _place(value: Any) -> str:
 def _checksum(module: str) -> str:
     """Return the SHA-256 of a module's syntax tree; cached.
 
-    Comments and docstrings do not count. Without a source, it is that of the name.
+    Comments and docstrings do not count. If the module has no ``.py`` file, it is that of the name.
     """
     file = getattr(sys.modules.get(module), "__file__", None)
     path = Path(file) if file and file.endswith(".py") else _source_file(module)
@@ -143,7 +146,7 @@ def _checksum(module: str) -> str:
 def _package_checksum(top: str) -> str:
     """Return the SHA-256 of the syntax trees of a package's modules; cached.
 
-    It covers the relative paths of all ``.py`` files. Without a source, it is that of the name.
+    It covers the relative paths of all ``.py`` files. If the package has no ``.py`` file, it is that of the name.
     """
     path = _source_file(top)
     if path is None:
@@ -189,6 +192,6 @@ def _tree(path: Path) -> str:
 def _version(top: str) -> str:
     """Return the version of an imported package.
 
-    It is the package's ``__version__``, or "" if there is none. The result is cached.
+    It is the package's ``__version__``; "" if there is none or the package is not imported. The result is cached.
     """
     return str(getattr(sys.modules.get(top), "__version__", ""))

@@ -75,7 +75,8 @@ class _WithoutDraws(TorchFunctionMode):
 def network_without_weights(config: Experiment, sizes: tuple[int, ...] | None) -> nn.Module:
     """Return the network of an experiment on the meta device.
 
-    ``sizes`` of None are those of the config. With a base run, its weights are frozen.
+    ``sizes`` of None are those of the config. If the config names a base run, all weights except the updates are
+    frozen.
     """
     with torch.device("meta"), _WithoutDraws():
         network = build_module(config, *(sizes or config.sizes)).network
@@ -177,7 +178,7 @@ def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
 def _dense(structure: Structure) -> int:
     """Return the entries of a structure's matrix: out_features · in_features.
 
-    It is 0 for an update, because the structure inside has its own entry.
+    It is 0 for a structure that updates frozen weights, because the structure inside has its own entry.
     """
     return 0 if structure.adapter else structure.out_features * structure.in_features
 

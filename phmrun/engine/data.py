@@ -75,19 +75,20 @@ class DataModule(Generic[V]):
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
     def require(self, split: str) -> None:
-        """Check that a split has data.
+        """Check that ``files`` has a split.
 
         Raises:
-            PhmrunError: (exit 3) It has none.
+            PhmrunError: (exit 3) It does not.
         """
         if split not in self.files:
             hint = "Name your own files, as in --train FILE --dev FILE, or a dataset: `phmrun data list`."
             raise PhmrunError(f"there are no {split} data", where="data", hint=hint, code=ExitCode.DATA)
 
     def sources(self, split: str) -> Sequence[Path]:
-        """Return the files of a split: its entry or entries that are paths.
+        """Return the paths in a split's entry of ``files``.
 
-        A module whose ``files`` are not paths overrides it.
+        The entry is a path, or a list or tuple; other values in it are left out. A module whose ``files`` are not paths
+        overrides it.
 
         Raises:
             KeyError: There is no such split.
@@ -116,7 +117,7 @@ class DataModule(Generic[V]):
 
     @property
     def prepared_path(self) -> Path | None:
-        """Directory of the prepared data, or None if the task keeps none.
+        """Directory of the prepared data; None if ``prepared`` is not implemented.
 
         Prepares the data if they are not yet.
         """
@@ -192,7 +193,8 @@ class Batching:
 
     Args:
         unit: Unit of ``size``: "tokens" or "sentences".
-        size: Maximum tokens (with padding, of the longer side), or items, per micro-batch.
+        size: Maximum tokens (with padding, of the longer side), or items, per micro-batch. End tokens count; an item
+            that is longer alone is a batch of its own.
         accumulate: Micro-batches per optimizer step and process.
         seed: Random seed of the batch order.
         workers: Additional processes that load training batches.
@@ -237,7 +239,7 @@ class BucketedData(DataModule[V]):
         raise NotImplementedError
 
     def lengths(self, split: str) -> tuple[ArrayLike, ...]:
-        """Return the tokens of each item, ``[items]``, for one or two sides.
+        """Return the tokens of each item, ``[items]``, without end token, for one or two sides.
 
         Raises:
             NotImplementedError: In this class.
@@ -253,10 +255,10 @@ class BucketedData(DataModule[V]):
 
     @cached_property
     def plan(self) -> BatchPlan:
-        """Batches of the training split.
+        """Division of the training split into batches; computed once.
 
-        Lengths are those of the first and last side, which may be the same one. With the order "file", items stay in
-        their order.
+        It is made from the lengths of the first and last side, which may be the same one. With the order "file", items
+        stay in their order, in every epoch.
         """
         weights = self.weights()
         first, *_, last = self.lengths("train") * 2
@@ -266,7 +268,7 @@ class BucketedData(DataModule[V]):
         )
 
     def _stream(self, start: int = 0, rank: int = 0, world: int = 1) -> BatchStream:
-        """Return the endless stream of training batches of a process, after ``start`` micro-batches."""
+        """Return the endless stream of training batches of a process, after ``start`` micro-batches of all."""
         seed, accumulate = self.batching.seed, self.batching.accumulate
         return BatchStream(self.plan, seed=seed, start=start, accumulate=accumulate, rank=rank, world=world)
 
@@ -284,7 +286,8 @@ class BucketedData(DataModule[V]):
     def validation_batches(self) -> DataLoader[Any]:
         """Return this process's validation batches, longest items first.
 
-        Items are those of the split "dev". Each item occurs once over all processes.
+        Items are those of the split "dev". Each item occurs once over all processes. They are loaded in this process,
+        and their ``window_units`` is 1.
         """
         rank, world = self.share
         unit, size = self.batching.unit, self.batching.size
@@ -327,8 +330,8 @@ DOUBTFUL = 0.5
 def doubts(config: Experiment, data: DataModule[Any]) -> Iterator[str]:
     """Yield warnings about prepared data.
 
-    One is for each split "dev" or "test" of the user's own files that has a training file; with ``data.hold_out``, only
-    "test" counts. Those of :func:`odd_figures` follow.
+    First, each split "dev" or "test" that shares a file (by resolved path) with the training data, if the data are the
+    user's own files. With ``data.hold_out``, only "test" is checked. Those of :func:`odd_figures` follow.
     """
     if config.data.name == "files":
         learnt = {path.resolve() for path in data.sources("train")}
@@ -341,7 +344,8 @@ def doubts(config: Experiment, data: DataModule[Any]) -> Iterator[str]:
 def odd_figures(statistics: Mapping[str, Any]) -> Iterator[str]:
     """Yield warnings about figures of data: many unknown words, labels without items.
 
-    Unknown words count outside the training data, from a share of 50 % on; labels in the training data.
+    Each split except "train" has one for each side with at least 50 % unknown words. "train" has one for each label
+    without items.
 
     Args:
         statistics: Counts by split, as a run's ``parameters.json`` has them.
@@ -362,8 +366,8 @@ def odd_figures(statistics: Mapping[str, Any]) -> Iterator[str]:
 def _unknown(counts: Mapping[str, Any], side: str = "") -> Iterator[tuple[str, float]]:
     """Yield (side, share of unknown words) of nested counts.
 
-    The share is the entry "unknown_rate" at any depth; counts without it yield nothing. The side is the name of the
-    innermost counts, ``side`` at the top.
+    The share is the entry "unknown_rate" at any depth; counts without it yield nothing. The side is the key under which
+    these counts are; ``side`` for ``counts`` itself.
     """
     if "unknown_rate" in counts:
         yield side, counts["unknown_rate"]

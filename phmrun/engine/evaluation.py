@@ -62,7 +62,8 @@ def evaluate_run(
         ``test-beam1/bleu``. ``test/sentences_per_second`` is the speed.
 
     Raises:
-        PhmrunError: There is no such split, a file is missing, the data have changed, or the checkpoint cannot be used.
+        PhmrunError: There is no such split, or another number of files than the task reads (exit 2); a file is missing,
+            or the data have changed (exit 3); the checkpoint cannot be used (exit 2 or 3).
     """
     run, config = trained.run, trained.config
     training = data is not None
@@ -103,8 +104,8 @@ def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collecti
     """Return the scores of metrics that the predictor does not compute, by name.
 
     They are computed from the summed counts of the items in the file of predictions. Metrics without such counts are
-    left out, as are those in ``scores``. A version above 1 is in the signature, since it is in the run id only if the
-    task itself lists the metric.
+    left out, as are those in ``scores``. A metric without a value scores 0. A version above 1 is in the signature,
+    since it is in the run id only if the task itself lists the metric.
     """
     added = {}
     for metric in metrics_of(task):
@@ -130,12 +131,12 @@ def _test_options(config: Experiment) -> str:
 
 
 def _check_number_of_files(run: Run, config: Experiment, files: Sequence[Path]) -> None:
-    """Check that there are as many test files as the task reads.
+    """Check that a task reads this number of test files.
 
     Parallel text has two files, other data one.
 
     Raises:
-        PhmrunError: There are not.
+        PhmrunError: (exit 2) It does not.
     """
     options = _test_options(config)
     if len(files) == options.count("FILE"):

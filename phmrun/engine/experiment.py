@@ -88,7 +88,8 @@ class TrainResult:
 def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None, parent: Run | None = None) -> DryRun:
     """Prepare the data and count the parameters, without training.
 
-    "Measured" learning rates are measured on the first batches. No run directory is written.
+    "Measured" learning rates are measured on the first batches. No run directory is written. Doubts about the data are
+    logged.
 
     Args:
         config: Resolved config.
@@ -96,7 +97,8 @@ def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None, pa
         parent: Run to extend or adapt.
 
     Raises:
-        PhmrunError: The data are missing or malformed (exit 3), or the model cannot be built (exit 2).
+        PhmrunError: The data are missing or malformed (exit 3), the model cannot be built, or ``score_on`` names a
+            split that the data lack (exit 2).
     """
     config, parent = with_base(config, parent)
     data = build_data(config)
@@ -155,8 +157,8 @@ def train(
         origin: Source of each value by dotted key; written into the run's ``config.yaml``.
         runs_dir: Directory of all runs.
         plugins: SHA-256 of the user's plug-in files, by file.
-        restart: Delete the run's files and train from the start. It is called before a run that has optimizer steps
-            is deleted, and may raise to prevent it. None: continue.
+        restart: Delete the run's files and train from the start. It is called before a run that has optimizer steps is
+            deleted, and may raise to prevent it. None: continue.
         extend: Reference of a run whose last checkpoint becomes this run's first. If a layer is ``added``, the run's
             weights are frozen instead, and steps are counted from 0; unless that run has frozen weights itself.
         derivation: Another run to start or learn from.
@@ -168,6 +170,8 @@ def train(
     Raises:
         PhmrunError: The data are missing (exit 3), the loss is not finite or memory ran out (exit 4), or another
             process holds the run (exit 2).
+        Interrupted: A signal has stopped training; the run can be continued.
+        SystemExit: (0) This is not the first process of the training.
     """
     from phmrun.engine.fit import check_hardware, quiet_lightning
 
@@ -223,7 +227,7 @@ def train(
 def build_data(config: Experiment) -> DataModule:
     """Return the task's data module for a config, not yet prepared.
 
-    With a base run, the data have its vocabulary if the task can read one from a folder.
+    With a base run (``adapts``), the data have its vocabulary if the task can read one from a folder.
     """
     config = with_base_vocabulary(config)
     task: Task = TASKS.get(config.task)
@@ -266,7 +270,8 @@ def _train(
     """Train and score a run whose lock this process holds.
 
     The weights come from the run's last checkpoint, else from ``parent``'s, else from ``derivation``, else from the
-    seed. Base weights of an adaptation are loaded besides. ``segment`` is the entry of this process, None in followers.
+    seed. Base weights of an adaptation are loaded besides. ``segment`` is the entry of this process, None in all
+    processes but the first.
 
     Raises:
         SystemExit: This is not the first process; only that one scores.
@@ -362,8 +367,8 @@ def _prepare(config: Experiment, data: DataModule) -> None:
 def measure_rates(module: TrainingModule, data: DataModule, config: Experiment) -> dict[str, float]:
     """Return multipliers of learning rates by parameter, measured on the first four batches.
 
-    With ``training.optimizer.balance`` the factors are rescaled first, in place. If that changed any, they are measured
-    again.
+    With ``training.optimizer.balance`` the module's factors are then rescaled in place. If that changed any, they are
+    measured again.
     """
     optimizer = config.training.optimizer
     batches = list(islice(data.train_dataloader(), BATCHES))
@@ -439,8 +444,8 @@ def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mi
 
     At a time limit, nothing is scored, and the state is interrupted; otherwise it becomes done. The splits of
     ``score_on`` are scored, then the test set (or "dev"), because samples of the last split are kept. An error while
-    scoring sets the state interrupted. The log says why training ended, and where the run is mirrored. A mirror that
-    fails is only a warning.
+    scoring sets the state interrupted and is raised. The log says why training ended, and where the run is mirrored. A
+    mirror that fails is only a warning.
 
     Raises:
         Interrupted: A signal has stopped training. The state is set to interrupted first.

@@ -65,7 +65,7 @@ class Fitted:
         step: Optimizer steps so far.
         seconds: Seconds of training, summed over all continuations.
         best: Best monitored score; ``None`` without a validation.
-        best_step: Optimizer step of the best score.
+        best_step: Optimizer step of the best score; 0 without a validation.
         complete: True if nothing is left to train.
         reason: Reason of the end in a phrase.
         signal: Number of the signal that was received; ``None`` if there was none.
@@ -124,7 +124,8 @@ def fit(
     """Train to the last step, or until patience, time limit or a signal.
 
     Logs a warning if bf16-mixed is slow on this processor. If no step is left (last step or patience reached), it
-    returns at once, without training. Weights for averaging of later steps than the checkpoint are removed.
+    returns at once, without training. The first signal ends training after the present step; the result has its number.
+    Weights for averaging of later steps than the checkpoint are removed.
 
     Args:
         module: Module to train, in place; a checkpoint replaces its weights.
@@ -135,7 +136,7 @@ def fit(
         start: Directory of another run's checkpoints, copied if ``directory`` has none.
         record: Called with each history row.
         lines_every: Seconds between progress lines.
-        resumed: Called before training with the step of the checkpoint, 0 without one.
+        resumed: Called with the step of the checkpoint, 0 without one, before training; also if no step is left.
         before_writing: Called before each checkpoint; may raise to prevent it.
         died: Called when another process of this training has died, before this one exits.
 
@@ -208,7 +209,7 @@ def _load_progress(last: Path, module: TrainingModule, data: DataModule, meter: 
     A missing ``best.ckpt`` is a warning in the log.
 
     Returns:
-        True if training continues; False if the checkpoint has only initial weights. They are loaded all the same.
+        True if training continues; False if the checkpoint has only initial weights. These are loaded in both cases.
 
     Raises:
         PhmrunError: (exit 3) The checkpoint is damaged, incomplete, or of a network with other names or shapes.
@@ -294,7 +295,7 @@ def check_hardware(training: TrainingConfig, hardware: HardwareConfig) -> None:
     Lightning's trainer is built for this.
 
     Raises:
-        PhmrunError: (exit 2) It does not; the message contains Lightning's.
+        PhmrunError: (exit 2) It does not have them; the message contains Lightning's.
     """
     try:
         build_trainer(training, hardware, [], Path(), 1)

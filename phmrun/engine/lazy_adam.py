@@ -90,9 +90,9 @@ class LazyAdam(Optimizer):
 
 
 def table_groups(network: nn.Module) -> list[dict[str, Any]]:
-    """Return two parameter groups: other parameters, then dense embedding tables.
+    """Return two groups of parameters, the second the dense embedding tables.
 
-    Keys: "params", and "lazy", which is True for the tables.
+    Keys: "params", and "lazy", which is True for the tables. Frozen parameters are included.
 
     An empty group is left out.
     """

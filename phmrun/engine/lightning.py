@@ -26,7 +26,7 @@ UNUSED = {"matplotlib", "scipy", "transformers"}
 
 @contextmanager
 def _unused_not_found() -> Iterator[None]:
-    """Hide Matplotlib, SciPy and transformers from torchmetrics within the block.
+    """Hide Matplotlib, SciPy and transformers from version checks within the block.
 
     Do nothing if torchmetrics checks for packages by other functions, or if ``PHMRUN_HIDE_UNUSED`` is 0.
     """
@@ -99,11 +99,14 @@ class LightningTraining(pl.LightningModule):
             super().__setattr__(name, value)
 
     def training_step(self, batch: Batch, batch_index: int) -> dict[str, Any]:
-        """Return the loss of a batch: see :meth:`TrainingModule.training_step`."""
+        """Return "loss", "nll" and "units" of a batch.
+
+        See :meth:`TrainingModule.training_step`.
+        """
         return self.objective.training_step(batch, batch_index)
 
     def configure_optimizers(self) -> Any:
-        """Return the optimizer and its schedule."""
+        """Return the optimizer and schedule of the task's module."""
         return self.objective.configure_optimizers()
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
@@ -140,7 +143,7 @@ class LightningTraining(pl.LightningModule):
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Load weights into the task's module, in place.
 
-        Return what torch returns.
+        Return torch's lists of missing and unexpected names.
         """
         return self.objective.load_state_dict(state_dict, strict, assign)
 
@@ -168,5 +171,8 @@ class Unprofiled(PassThroughProfiler):
 
 
 def window_completed(trainer: pl.Trainer) -> bool:
-    """Return True if the last processed batch completed an optimizer step."""
+    """Return True if the last batch ended an accumulation window.
+
+    An optimizer step has then been taken.
+    """
     return trainer.fit_loop.epoch_loop.batch_progress.total.ready % trainer.accumulate_grad_batches == 0

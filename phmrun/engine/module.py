@@ -41,7 +41,8 @@ class Prediction(NamedTuple):
 class Teacher:
     """Trained module from which another one learns (distillation).
 
-    It is not a submodule of the student. Checkpoints contain its state of earlier batches, not its weights.
+    It is not a submodule of the student. Its network is in eval mode; the module itself stays in train mode, for the
+    states of training batches. Checkpoints contain its state of earlier batches, not its weights.
 
     Args:
         module: Trained module; its weights are frozen in place.
@@ -66,6 +67,9 @@ class Teacher:
             loss: Task's own loss, summed.
             predictions: Predictions of the student.
             batch: Batch for the teacher.
+
+        Raises:
+            ValueError: Student and teacher have different numbers of predictions.
         """
         if self.module.device != loss.device:
             self.module.to(loss.device)
@@ -78,7 +82,7 @@ class Teacher:
 
 
 def divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """Return Σ T²·KL(softmax(teacher / T) ‖ softmax(student / T)) over rows.
+    """Return Σ T²·KL(softmax(teacher / T) ‖ softmax(student / T)) over rows, in float32.
 
     Args:
         student: Logits ``[units, classes]``.
@@ -207,11 +211,12 @@ class TrainingModule(nn.Module):
         raise PhmrunError("the networks of this task cannot be exported")
 
     def training_step(self, batch: Batch, batch_index: int) -> dict[str, Any]:
-        """Return ``loss``, ``nll`` and ``units`` of a batch.
+        """Return "loss", "nll" and "units" of a batch.
 
-        The loss is the batch's share of the window's mean loss, with distillation if there is a teacher. It is
-        multiplied by the numbers of micro-batches and processes, because Lightning divides by them. Structures that
-        change during training first get the progress, (step + 1) / max_steps, if there is a maximum.
+        "nll" (detached) and "units" are those of :class:`Loss`. "loss" is the batch's share of the window's mean loss,
+        with distillation if there is a teacher. It is multiplied by the numbers of micro-batches and processes, because
+        Lightning divides by them. Structures that change during training first get the progress, (step + 1) /
+        max_steps, if there is a maximum.
         """
         # Structures that change during training get its progress as a function of the step alone.
         for structure in self._changing if self.trainer.max_steps > 0 else ():
@@ -239,8 +244,8 @@ class TrainingModule(nn.Module):
     def configure_optimizers(self) -> Any:
         """Return the optimizer and its schedule per optimizer step, in Lightning's form.
 
-        The optimizer is fused unless the precision is "16-mixed". With "bf16-mixed", its own handling of scaled
-        gradients is switched off.
+        The optimizer is fused if it supports that, unless the precision is "16-mixed". Measured rates are those of
+        ``measured``. With "bf16-mixed", its own handling of scaled gradients is switched off.
         """
         precision = str(self.trainer.precision)
         # Only 16-mixed scales gradients, and Lightning cannot clip scaled gradients of a fused optimizer.
@@ -261,10 +266,13 @@ class TrainingModule(nn.Module):
     def validate(self, batches: Iterable[Any]) -> dict[str, float]:
         """Return mean validation scores over the units of ``batches`` and all processes.
 
-        The module is in eval mode meanwhile; its mode is restored.
+        The module is in eval mode meanwhile; its mode is restored, except after an error.
 
         Returns:
             ``loss`` (negative log-likelihood in nats), and the share of hit units (0 to 1) by name.
+
+        Raises:
+            ZeroDivisionError: The batches of all processes have no units.
         """
         training, device = self.training, self.device
         self.eval()
@@ -284,7 +292,7 @@ class TrainingModule(nn.Module):
 
 
 def seed_everything(seed: int) -> None:
-    """Seed the global generators of torch, NumPy and Python.
+    """Seed the global generators of torch (GPUs included), NumPy and Python.
 
     NumPy's seed is ``seed`` modulo 2³².
     """

@@ -60,7 +60,7 @@ def rounded(value: float) -> float:
 
 
 def factors_of(structure: Structure) -> dict[str, nn.Parameter]:
-    """Return a structure's own trained parameters by name.
+    """Return a structure's own trainable parameters by name.
 
     Temporary ones and those of structures inside are left out.
     """
@@ -71,8 +71,8 @@ def factors_of(structure: Structure) -> dict[str, nn.Parameter]:
 def movements(module: TrainingModule, batches: Sequence[Any], optimizer: str) -> dict[str, Movement]:
     """Return the movement of each factor of a network by the parameter's name.
 
-    Module and random state stay unchanged. Dropout is off. Dense matrices, and maps that the loss does not reach, are
-    left out.
+    Works on a copy; module and random state stay unchanged. Dropout is off. Dense matrices, and maps that the loss does
+    not reach, are left out. Temporary and frozen parameters are no factors.
 
     Args:
         module: Network and loss, on the device of the batches.
@@ -116,11 +116,11 @@ def first_steps(
     """Yield each factor with m_f / m_D, once for each of its maps.
 
     The gradient of a shared factor is the sum over its maps; a factor without one gives 0. Factors are changed for a
-    moment, and restored.
+    moment, and restored. Maps whose dense step moves nothing are left out.
 
     Args:
         maps: Structures by name, in float64.
-        gradients: ∂L/∂W by name; maps without one, or with zeros, are left out.
+        gradients: ∂L/∂W by name; maps without one are left out.
         covariances: C by name; the identity if it is missing, as for tables whose rows are looked up.
         optimizer: Name of the optimizer.
     """

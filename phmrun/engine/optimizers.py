@@ -62,7 +62,11 @@ class Kind:
     groups: Callable[[nn.Module], list[dict[str, Any]]] | None = None
 
     def load(self) -> Callable[..., Optimizer]:
-        """Import and return the optimizer."""
+        """Return the optimizer, imported if it is given as ``module:name``.
+
+        Raises:
+            ModuleNotFoundError: Its package is not installed.
+        """
         loaded: Callable[..., Optimizer] = load(self.optimizer) if isinstance(self.optimizer, str) else self.optimizer
         return loaded
 
@@ -175,7 +179,7 @@ def build_optimizer(
 
 
 def optimizer_from(config: OptimizerConfig) -> OptimizerBuilder:
-    """Return the builder of a config's optimizer."""
+    """Return :func:`build_optimizer` with a config's settings."""
     return partial(
         build_optimizer,
         name=config.name,
@@ -213,10 +217,10 @@ def _multipliers(rates: str, measured: Mapping[str, float] | None) -> Mapping[st
 def rates(
     network: nn.Module, optimizer: str, *, measured: Mapping[str, float] | None = None, map_rate: float = 1.0
 ) -> Iterator[tuple[Rate, nn.Parameter]]:
-    """Yield the rate of each trainable parameter with it, in order, shared ones once.
+    """Yield each trainable parameter with its rate, in the network's order.
 
-    Decay is 1; if the optimizer's weight decay is decoupled, it is 1 / (N · rate) for one of N factors, N = 1 for other
-    parameters.
+    Shared parameters occur once. Decay is 1; if the optimizer's weight decay is decoupled, it is 1 / (N · rate) for one
+    of N factors, N = 1 for other parameters.
 
     Args:
         network: The network.
@@ -253,9 +257,10 @@ def parameter_groups(
     measured: Mapping[str, float] | None = None,
     map_rate: float = 1.0,
 ) -> list[dict[str, Any]]:
-    """Return parameter groups of equal rate and decay, with the rate as ``lr``.
+    """Return groups of the trainable parameters with equal rate and decay.
 
-    ``weight_decay`` is multiplied by each group's factor of decay. Other arguments are those of :func:`rates`.
+    Keys: "params", "lr" (the rate) and "weight_decay". The given ``weight_decay`` is multiplied by each group's factor
+    of decay. Other arguments are those of :func:`rates`.
     """
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for rate, parameter in rates(network, optimizer, measured=measured, map_rate=map_rate):

@@ -45,7 +45,7 @@ def ending_with(
     """Exit this process during the block if another process of the training dies.
 
     It would wait for the other otherwise, for up to half an hour. A thread checks every 0.25 seconds, logs an error and
-    calls ``os._exit``, because the main thread may be blocked inside a library.
+    calls ``os._exit`` with the death's code, because the main thread may be blocked inside a library.
 
     Args:
         death: Returns the death of a process, ``None`` if all are alive.
@@ -74,7 +74,8 @@ def ending_with(
 def await_the_watch(error: RuntimeError) -> None:
     """Wait 10 seconds if the error is a lost connection to another process.
 
-    :func:`ending_with` then ends this process. For other errors, return at once.
+    Such errors are those of torch.distributed, and those whose text names "gloo". :func:`ending_with` then ends this
+    process. For other errors, return at once.
     """
     if isinstance(error, dist.DistError) or "gloo" in str(error):
         time.sleep(40 * LOOK_EVERY)
@@ -83,7 +84,7 @@ def await_the_watch(error: RuntimeError) -> None:
 def leader_died() -> Callable[[], Death | None]:
     """Return a check for :func:`ending_with`: has the process that started this one ended?
 
-    The leader's process id is in an environment variable. If the parent of this process is another one, the check
+    The leader's process id is in ``PHMRUN_LEADER``. If the parent of this process is another one, the check
     returns a death with exit code 4. Else, or without the variable (phmrun did not start this process), it is None.
     """
     leader = os.environ.get(_LEADER)
@@ -94,12 +95,13 @@ def leader_died() -> Callable[[], Death | None]:
 def follower_died(launched: Callable[[], list["subprocess.Popen[bytes]"]]) -> Callable[[], Death | None]:
     """Return a check for :func:`ending_with`: has a process that this one started failed?
 
-    The death has the exit code of the first such process, or 4 if a signal ended it. An end with code 0 is no failure.
-    Sets an environment variable by which the started processes know their leader.
+    The death is that of the first such process in the order of their start. It has the process's exit code, or 4 if a
+    signal ended it. An end with code 0 is no failure. Sets the environment variable ``PHMRUN_LEADER``, by which the
+    started processes know their leader.
 
     Args:
-        launched: Returns Lightning's list of started processes. The list is emptied, because Lightning's own watch
-            would kill this process silently.
+        launched: Returns Lightning's list of started processes. Each check empties the list, because Lightning's own
+            watch would kill this process silently.
     """
     os.environ[_LEADER] = str(os.getpid())
     followers: list[subprocess.Popen[bytes]] = []
@@ -131,7 +133,7 @@ def is_distributed() -> bool:
 
 
 def rank() -> int:
-    """Return the rank of this process, from 0; 0 if it is alone."""
+    """Return the rank of this process, 0 if it is alone."""
     return dist.get_rank() if is_distributed() else 0
 
 
@@ -193,9 +195,10 @@ _MOST = 2**31 - 1
 def keep_freed_memory() -> bool:
     """Make glibc keep freed memory for the rest of the process.
 
-    Return True if it does, False without glibc. By default, glibc returns large freed blocks to the system, which
-    clears each page of the next block. That takes up to 40 % of the CPU time of a training step with tensors of tens of
-    megabytes. Peak memory is unchanged. Only the first call has an effect; later ones return its result.
+    Return True if glibc accepts the settings, False if not or without glibc. By default, glibc returns large freed
+    blocks to the system, which clears each page of the next block. That takes up to 40 % of the CPU time of a training
+    step with tensors of tens of megabytes. Peak memory is unchanged. Only the first call has an effect; later ones
+    return its result.
     """
     try:
         set_option = ctypes.CDLL(None).mallopt

@@ -72,7 +72,7 @@ class TrainingProgress(Callback):
         self._bar: Progress | None = None
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Start the clock; on a terminal, show the bar.
+        """Start the clock, and show the bar on a terminal.
 
         Only the first process shows it, and only if stderr is a terminal.
         """
@@ -87,7 +87,8 @@ class TrainingProgress(Callback):
         """Update the bar twice a second, or log a line every ``every`` seconds.
 
         Only after completed optimizer steps and in the first process; the last step is always shown. The loss is
-        smoothed by 0.98 per step, on a GPU per shown step. The speed is that since the last display.
+        smoothed by 0.98 per step, on a GPU per shown step. The speed is that since the last display: this process's
+        units times the number of processes.
         """
         self._units += outputs["units"] * trainer.world_size
         now = time.monotonic()
@@ -120,14 +121,17 @@ class TrainingProgress(Callback):
         self.on_train_end(trainer, module)
 
     def _left(self, now: float, trainer: pl.Trainer) -> str:
-        """Return the remaining time at this process's average speed, as h:mm:ss."""
+        """Return the remaining time as h:mm:ss.
+
+        It assumes the mean speed since this process began to train.
+        """
         began, first = self._began
         seconds = int((now - began) / max(trainer.global_step - first, 1) * (self.total - trainer.global_step))
         return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
 def reads_are_free(module: pl.LightningModule) -> bool:
-    """Return True on a CPU.
+    """Return True if the module is on a CPU.
 
     A read from a GPU waits for all queued work.
     """
@@ -155,7 +159,7 @@ class Meter(Callback):
     def state_dict(self) -> dict[str, Any]:
         """Return the sums since the last row, "nll" and "units", and "seconds" of training.
 
-        Sums are lists over processes. Pending losses are added first.
+        Sums are lists by rank. Pending losses are added first.
 
         Raises:
             PhmrunError: (exit 4) A loss is not finite.
@@ -167,7 +171,8 @@ class Meter(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore this process's sums.
 
-        If the number of processes has changed, the first one gets all sums, the others 0. Each gets the seconds.
+        If the number of processes has changed, the first one gets all sums, the others 0. A sum that is a number, as in
+        earlier releases, is one process's. Each gets the seconds.
         """
         kept = [state_dict["nll"], state_dict["units"]]
         nll, units = (sums if isinstance(sums, list) else [sums] for sums in kept)  # a number in earlier releases
@@ -201,10 +206,10 @@ class Meter(Callback):
             self._write(trainer)
 
     def settle(self) -> None:
-        """Add the pending losses to the sums.
+        """Read the pending losses, and add them and their units to the sums.
 
         Raises:
-            PhmrunError: (exit 4) A loss is not finite.
+            PhmrunError: (exit 4) A loss is not finite; names the optimizer step.
         """
         if not self.pending:
             return
@@ -217,14 +222,15 @@ class Meter(Callback):
         self.pending.clear()
 
     def elapsed(self) -> float:
-        """Return the seconds of training, summed over all continuations."""
+        """Return the seconds of training, summed over all processes that continued it in turn."""
         return self.seconds + time.monotonic() - self._since
 
     def _write(self, trainer: pl.Trainer) -> None:
-        """Record a row with the mean loss since the last, and reset the sums.
+        """Record a row with the mean loss since the last row; reset the sums.
 
-        The mean is over all processes. Keys: "step", "time" (seconds), "train/loss", "train/lr" and
-        "train/units_per_second". The last is estimated as this process's pace times the number of processes.
+        The mean is per unit over all processes, in nats. Keys: "step", "time" (seconds, 3 decimals), "train/loss",
+        "train/lr" and "train/units_per_second". The last (1 decimal) is estimated as this process's pace times the
+        number of processes.
         """
         totals = torch.tensor([self.nll, float(self.units)], dtype=torch.float64, device=trainer.strategy.root_device)
         totals = trainer.strategy.reduce(totals, reduce_op="sum")

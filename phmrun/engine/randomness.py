@@ -26,14 +26,15 @@ class Randomness(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep this process's states for the first batch.
 
-        A process without saved states keeps its present ones.
+        A single state, as in earlier releases, is the first process's. A process without saved states keeps its present
+        ones.
         """
         states = state_dict["states"]
         states = states if isinstance(states, list) else [states]
         self._restored = states[rank()] if rank() < len(states) else None
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, index: int) -> None:
-        """Restore the states before the first batch, once."""
+        """Restore the loaded states before the first batch, once; nothing if none are loaded."""
         if self._restored is not None:
             set_random_states(self._restored)
             self._restored = None

@@ -18,16 +18,16 @@ from phmrun.ledger.recorded_config import config_values
 
 
 def with_files_below(config: Experiment, record: DataRecord | None, roots: Sequence[Path]) -> Experiment:
-    """Return a copy of a config whose own data files are below ``roots``.
+    """Return a copy of a config with its own data files found below ``roots``.
 
-    They are those with the recorded checksums.
+    Files are found by the recorded checksums.
 
     A file may have another name, but must have the recorded size. Prefixes need files of the recorded names in one
     folder. A config of a catalogued dataset is returned unchanged. Without a record (runs of early releases), files are
     found by name; prefixes and files that are not there stay unchanged. The run id must then be compared.
 
     Raises:
-        PhmrunError: (exit 3) A file on record is not below the folders.
+        PhmrunError: (exit 3) A file is not on record or not below the folders, or a folder does not exist.
     """
     data = config.data
     if data.name != "files":
@@ -48,12 +48,13 @@ def with_files_below(config: Experiment, record: DataRecord | None, roots: Seque
 
 
 def place_files(run: Run, roots: Sequence[Path]) -> None:
-    """Write the places of a restored run's own data files below ``roots`` into its config and record of data.
+    """Write new places of a run's own data files into its records.
 
-    A run on a catalogued dataset stays unchanged.
+    The files are found below ``roots`` by checksum. Their paths go into the config and the record of data. A run on a
+    catalogued dataset, or one whose paths are the same, stays unchanged.
 
     Raises:
-        PhmrunError: (exit 3) A file on record is not below the folders.
+        PhmrunError: (exit 3) A file is not on record or not below the folders, or a folder does not exist.
     """
     config = load_run_config(run.config_path, options_of=options_of)
     record, by_size = run.data() or DataRecord(), _by_size(roots)
@@ -70,7 +71,9 @@ def place_files(run: Run, roots: Sequence[Path]) -> None:
 
 
 def _by_size(roots: Sequence[Path]) -> dict[int, list[Path]]:
-    """Return the readable files below folders, by their bytes.
+    """Return the files below folders, by their size in bytes.
+
+    Files whose size cannot be read are left out.
 
     Raises:
         PhmrunError: (exit 3) A root does not exist.
@@ -84,6 +87,8 @@ def _by_size(roots: Sequence[Path]) -> dict[int, list[Path]]:
 
 def _files_below(roots: Sequence[Path]) -> Iterator[Path]:
     """Yield all files below folders at any depth, and ``roots`` that are files.
+
+    Names are sorted within a folder; folders come in the order of the file system.
 
     Raises:
         PhmrunError: (exit 3) A root does not exist.

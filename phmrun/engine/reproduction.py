@@ -47,7 +47,7 @@ class WeightDifference(NamedTuple):
 class ScoreDifference(NamedTuple):
     """Score that differs between two runs.
 
-    ``None`` stands for a missing value.
+    ``None`` stands for a missing value; NaN is a value.
     """
 
     name: str
@@ -86,7 +86,10 @@ class Reproduction:
 
     @property
     def identical(self) -> bool:
-        """True if all weights (bit by bit) and compared scores are equal."""
+        """True if no weights (bit by bit) and no compared scores differ.
+
+        True, too, if there is nothing to compare.
+        """
         return not self.weights and not self.scores
 
 
@@ -142,8 +145,9 @@ def reproduce(
 def compare(run: Run, again: Run) -> Reproduction:
     """Return the comparison of two runs of one experiment, tensor by tensor.
 
-    Scores are compared, too, except those that the repetition lacks, those of other files, and speeds. Explanations are
-    collected only if something differs.
+    Scores are compared, too, except those that the repetition lacks, those of other files (``file-…``), and
+    ``…/sentences_per_second``. A score that only the repetition has differs. Explanations are collected only if
+    something differs.
     """
     tensors, weights = _compared_weights(run, again)
     before, after = run.metrics(), again.metrics()
@@ -273,7 +277,7 @@ def _compared_checksums(run: Run, again: Run) -> tuple[int, tuple[WeightDifferen
 def _largest_difference(one: Tensor | None, other: Tensor | None) -> float | None:
     """Return the largest absolute difference of two tensors.
 
-    None if their bits are equal; NaN if one is missing, or shapes or types differ.
+    None if their bits are equal; NaN if one is missing, if shapes or types differ, or if a difference is NaN.
     """
     if one is None or other is None or one.shape != other.shape or one.dtype != other.dtype:
         return math.nan
@@ -282,14 +286,14 @@ def _largest_difference(one: Tensor | None, other: Tensor | None) -> float | Non
 
 
 def _same(one: float | None, other: float | None) -> bool:
-    """Return True if two numbers are equal, both None, or both NaN."""
+    """Return True if both are equal, None, or NaN."""
     return one == other or (one is not None and other is not None and math.isnan(one) and math.isnan(other))
 
 
 def _parting(run: Run, again: Run) -> int | None:
     """Return the first step at which a figure of both histories differs.
 
-    None if none does. Steps and figures that only one has do not count.
+    None if none does. Steps and figures that only one has do not count. Steps must ascend.
     """
     others = _by_step(again)
     end: tuple[float, dict[str, Any]] = (math.inf, {})

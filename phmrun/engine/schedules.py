@@ -45,7 +45,7 @@ class Settings:
 
     @property
     def peak(self) -> float:
-        """Highest learning rate; 0 if ``lr`` is not set."""
+        """Peak learning rate ``lr``; 0 if it is not set."""
         return self.lr or 0.0
 
     @property
@@ -54,7 +54,7 @@ class Settings:
         return max(self.warmup, 1)
 
     def warmed(self, step: int) -> float:
-        """Return the peak after the warm-up, and a linear rise to it before."""
+        """Return the peak after the warm-up, peak · step / warm-up before."""
         return self.peak * min(step / self.rise, 1.0)
 
     def done(self, step: int) -> float:
@@ -65,7 +65,7 @@ class Settings:
         return min(max(step - self.warmup, 0) / max(self.total - self.warmup, 1), 1.0)
 
     def falling(self, step: int, left: float) -> float:
-        """Return the rate if the share ``left`` of the fall remains.
+        """Return the rate if the share ``left`` (0 to 1) of the fall remains.
 
         It is :meth:`warmed` · (floor + (1 - floor) · left).
         """
@@ -99,7 +99,7 @@ def steps(settings: Settings) -> Schedule:
 
 
 def exponential(settings: Settings) -> Schedule:
-    """Schedule lr · decay^(step / period), times the linear warm-up."""
+    """Schedule lr · decay^(step / period), times a linear warm-up. The step counts from the start of training."""
     return lambda step: settings.warmed(step) * settings.decay ** (step / settings.period)
 
 
@@ -138,7 +138,10 @@ def build_schedule(name: str = "noam", **settings: object) -> Schedule:
 def schedule_from(training: TrainingConfig, width: int) -> Schedule:
     """Return the schedule of a config, for a network of this width.
 
-    Without ``max_steps``, the total is 1.
+    The total is ``max_steps``; 1 if that is not set or 0. ``max_epochs`` does not count.
+
+    Raises:
+        PhmrunError: (exit 2) There is no such schedule.
     """
     return build_schedule(
         **training.schedule.model_dump(), width=width, lr=training.optimizer.lr, total=training.max_steps or 1

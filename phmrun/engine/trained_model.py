@@ -91,7 +91,10 @@ class Predictor(Protocol):
     prompt: str
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
-        """Yield the answers to lines in order, batch by batch."""
+        """Yield the answers to lines in order, batch by batch.
+
+        One answer for each line.
+        """
 
     def evaluate(self, data: DataModule, split: str) -> Evaluation:
         """Predict and score a prepared split of the data."""
@@ -116,19 +119,21 @@ class TrainedModel:
     def load(self, checkpoint: str | None = None, average: int | None = None) -> str:
         """Load weights into the module, in place.
 
+        Files in the run directory are first checked against its manifest.
+
         Args:
             checkpoint: "best", "last" or a file. Default: the mean of the config's ``training.average`` last
                 checkpoints, or the best checkpoint (the last one without a validation) if that is 0. A short training
                 has fewer to average, or only its last checkpoint.
-            average: Number of last checkpoints to average; 0: none. Default: the config's, if ``checkpoint`` is not
-                set either.
+            average: Number of last checkpoints to average, before ``checkpoint``; 0: none. Default: the config's, if
+                ``checkpoint`` is not set either.
 
         Returns:
             Name of the weights for a score's signature: "best@4000", "average5".
 
         Raises:
-            PhmrunError: The run keeps fewer checkpoints than ``average`` (exit 2), or a checkpoint is missing,
-                damaged, or of another network (exit 3).
+            PhmrunError: The run keeps fewer checkpoints than ``average`` (exit 2), or a checkpoint is missing, damaged,
+                or of another network (exit 3).
         """
         usual = average is None and checkpoint is None
         count = self.config.training.average if usual else average or 0
@@ -172,8 +177,8 @@ class TrainedModel:
             device: "auto", "cpu", "cuda" …
 
         Raises:
-            PhmrunError: The task's decoding has no such key or value, the checkpoint cannot be used, or the device is
-                not on this machine.
+            PhmrunError: The task's decoding has no such key or value, or the device is not on this machine (exit 2);
+                the checkpoint cannot be used (exit 2 or 3).
         """
         config = with_decoding(self.config, decoding or {})
         weights = self.load(checkpoint, average)
@@ -243,13 +248,12 @@ class TrainedModel:
 def config_of(run: Run) -> Experiment:
     """Return the config of a run.
 
-    If it names a layer that is not loaded, the error names the run's first plug-in file.
-
     The run directory has the source of its plug-ins, but their code is never executed from there: the run may come from
     a third party.
 
     Raises:
-        PhmrunError: The config is missing or damaged, or names a layer that is not loaded.
+        PhmrunError: The config is missing, damaged, or names a layer that is not loaded. If the run has plug-ins, each
+            of these errors names the first (exit 2).
     """
     try:
         return load_run_config(run.config_path, options_of=options_of)
