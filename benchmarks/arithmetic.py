@@ -72,6 +72,10 @@ class Training:
         self.source, self.target, self.wanted = (torch.randint(4, VOCABULARY, (sentences, LENGTH)) for _ in range(3))
         self.network, self.loss = self._built(system, options)
         self.optimizer = build_optimizer(self.network)
+        for group in (
+            self.optimizer.param_groups
+        ):  # the default of 1 is meant for a schedule; and divergence leaves denormal numbers
+            group["lr"] = 1e-4
         self.precision = precision
 
     def _built(self, system: str, options: TransformerOptions) -> tuple[nn.Module, Loss]:

@@ -21,6 +21,7 @@ from phmrun.bench.machine import last_level_cache, waiter
 from phmrun.bench.modules import MODULE_KINDS, ORDERS, Batch, Case, Form, Inputs, ModuleKind, Shape, cases, frozen
 from phmrun.bench.timing import MEASUREMENT, Result, Timing, interleave, ratios
 from phmrun.errors import PhmrunError
+from phmrun.layers import Linear
 from phmrun.progress import progress
 
 BEYOND_CACHE = 1.25  # total size of cold copies / last-level cache
@@ -44,6 +45,7 @@ class Measured(Result):
     seconds: dict[str, float]  # median seconds per call: of the reference, and of each form of ours
     ratios: dict[str, float]  # our time / the reference's, by form
     auto: Form  # form used in training, or in inference for this batch
+    gflops: dict[str, float]  # 10⁹ floating-point operations per second by form, in training of linear maps; else empty
 
 
 class Survey(NamedTuple):
@@ -187,8 +189,33 @@ def measure(
                         {name: timing.median for name, timing in timings.items()},
                         ratios(timings, kind.reference),
                         auto if auto in timings else "dense",
+                        _gflops(module, math.prod(batch), timings, kind.reference) if mode == "training" else {},
                     )
                     advance(1)
+
+
+def _gflops(module: nn.Module, tokens: int, timings: Mapping[str, Timing], reference: str) -> dict[str, float]:
+    """Return 10⁹ floating-point operations per second of a training step, by name.
+
+    Multiplications of a ``Linear``'s structure and of the dense map, with additions, forward and for both gradients.
+    Empty for other modules.
+    """
+    if not isinstance(module, Linear):
+        return {}
+    dense = tokens * module.out_features * module.in_features
+    ours = module.structure.multiplications(tokens, module.application)
+    counts = {name: dense if name == reference else ours for name in timings}
+    return {name: 6 * count / timings[name].median / 1e9 for name, count in counts.items()}
+
+
+def best_gflops(device: torch.device | str, dtype: torch.dtype) -> float:
+    """Return 10⁹ floating-point operations per second of a product of two 2048 × 2048 matrices.
+
+    The best of three, by the clock of :func:`interleave`.
+    """
+    matrix = torch.randn(2048, 2048, device=device, dtype=dtype)
+    timing = interleave({"product": lambda: matrix @ matrix}, rounds=3, settle=waiter(device))["product"]
+    return float(2 * 2048**3 / min(timing.seconds) / 1e9)
 
 
 def _settings(

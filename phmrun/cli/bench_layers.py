@@ -96,7 +96,7 @@ def bench_layers(
     for reason in plan.left_out:
         console.stderr().print(f"left out: {reason}", markup=False, soft_wrap=True)
     machine.warn_if_busy()
-    facts = {**machine.facts(), "device": place, "precision": precision}
+    facts = {**machine.facts(), "device": place, "precision": precision, "gflops": layers.best_gflops(place, dtype)}
     memory = list(lookup_memory(plan.tables, device=place))
     measurements = list(
         layers.measure(plan.candidates, batches=batches, training=training, rounds=repeats, device=place, dtype=dtype)
@@ -106,6 +106,7 @@ def bench_layers(
         console.print_json({**report, "memory": [row.to_json() for row in memory]} if memory else report)
         return
     measuring.print_machine(facts)
+    console.stdout().print(f"largest product: {facts['gflops']:,.0f} GFLOP/s", markup=False)
     for name, group in groupby(measurements, key=lambda row: row.module):
         print_module(name, list(group))
     if memory:
@@ -124,8 +125,8 @@ def _batch(text: str, flag: str) -> tuple[int, ...]:
 def print_module(name: str, rows: Sequence["Measured"]) -> None:
     """Print a kind of module: a table of training, one of inference.
 
-    Each has the time of the torch module, and ratios to it: in training, of the form that phmrun chooses; in inference,
-    of each form.
+    Each has the time of the torch module, and ratios to it: in training, of the form that phmrun chooses, with GFLOP/s
+    of linear maps; in inference, of each form.
     """
     reference = rows[0].reference
     forms = [form for form in ("dense", "factored", "unfolded") if any(form in row.ratios for row in rows)]
@@ -134,12 +135,14 @@ def print_module(name: str, rows: Sequence["Measured"]) -> None:
         sizes, batch = f"{row.in_features} → {row.out_features}", " × ".join(f"{side:,}" for side in row.batch)
         time = measuring.duration(row.seconds[reference])
         if row.mode == "training":
-            training.append((row.layer, sizes, batch, time, row.ratios[row.auto], row.auto))
+            speeds = [f"{row.gflops[name]:,.0f}" if row.gflops else "" for name in (reference, row.auto)]
+            training.append((row.layer, sizes, batch, time, row.ratios[row.auto], row.auto, *speeds))
         else:
             ratios = [row.ratios.get(form) for form in forms]
             inference.append((row.layer, sizes, batch, row.weights, time, *ratios, row.auto))
     columns = ("layer", "sizes", "batch")
-    console.print_table((*columns, reference, "ratio", "form"), training, title=f"\n{name}: training step")
+    heads = (*columns, reference, "ratio", "form", f"GFLOP/s: {reference}", "layer")
+    console.print_table(heads, training, title=f"\n{name}: training step")
     console.print_table((*columns, "weights", reference, *forms, "auto"), inference, title=f"\n{name}: inference")
 
 

@@ -3,6 +3,7 @@
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, TypeGuard, Union, get_args, get_origin
 
 from pydantic import (
@@ -105,6 +106,7 @@ class Section(BaseModel):
         return value
 
 
+@cache
 def former_name(section: type[Section], name: str) -> str:
     """Return the former name of a renamed key.
 
@@ -119,6 +121,7 @@ def is_section(annotation: Any) -> TypeGuard[type[Section]]:
     return isinstance(annotation, type) and issubclass(annotation, Section)
 
 
+@cache
 def is_hashed(section: type[Section], name: str) -> bool:
     """Return True if a key is part of the run id.
 

@@ -104,6 +104,18 @@ def test_figures_of_each_candidate(rows):
         assert all(figure > 0 for figure in (*row.ratios.values(), *row.seconds.values()))
 
 
+def test_operations_per_second_of_training_are_those_of_the_structure():
+    chosen, _ = cases(LINEAR, [("low-rank", {"rank": 4})], (), [SHAPE])
+    (row,) = (row for row in measure(chosen, training=[(8,)], batches=[(1,)], rounds=1, at_least=0.0, cache=1)
+              if row.mode == "training")  # fmt: skip
+    operations = {"nn.Linear": 6 * 8 * 16 * 32, row.auto: 6 * 8 * 4 * (16 + 32)}
+    assert row.gflops == {name: pytest.approx(count / row.seconds[name] / 1e9) for name, count in operations.items()}
+
+
+def test_only_training_of_linear_maps_has_operations_per_second(rows):
+    assert [row.mode for row in rows if row.gflops] == ["training", "training"]
+
+
 def test_the_choice_of_auto_is_told(rows):
     chosen = {(row.layer, *row.batch): row.auto for row in rows if row.mode == "inference"}
     assert chosen == {

@@ -28,7 +28,7 @@ def test_layers_json(phmrun):
     assert len(report["rows"]) == 2 * (1 + 2 * 2)
     assert report["rows"][0].keys() == {
         "module", "layer", "in_features", "out_features", "mode", "weights", "batch", "reference", "seconds", "ratios",
-        "auto",
+        "auto", "gflops",
     }  # fmt: skip
     assert "memory" not in report
     assert {row["layer"] for row in report["rows"]} == {"phm n=2", "phm n=4"}
