@@ -167,8 +167,8 @@ class Answer:
             begin: Beginning of the row's name; the first such row counts.
 
         Returns:
-            A dash without such a row or without its comparison; "withdrawn" for a withdrawn verdict; only the verdict's
-            words if there is no difference to show.
+            A dash ("–") without such a row or without its comparison; "withdrawn" for a withdrawn verdict; only the
+            verdict's words if there is no difference to show.
         """
         row = next((place for place in range(len(self._table.rows)) if self._name(place).startswith(begin)), None)
         if row is None:
@@ -187,7 +187,8 @@ class Answer:
     def kinds(self) -> list[str]:
         """Return the verdicts in words, by row and score.
 
-        There is one for each compared row in each column of scores; "withdrawn" for each withdrawn row comes last.
+        There is one for each compared row in each column of scores, sorted by row, then column; "withdrawn" for each
+        withdrawn row comes last.
         """
         decided = [verdict_words(comparison) for _, comparison in sorted(self._differences.items())]
         return decided + ["withdrawn"] * len(self._withdrawn)
@@ -195,8 +196,8 @@ class Answer:
     def page(self, question: str, about: str) -> str:
         """Return the sweep's page as Markdown.
 
-        Its parts: the question and, unless empty, ``about``; table, picture, verdicts, notes, environments, runs with
-        commands.
+        Its parts: the question and, unless empty, ``about``, then those of :meth:`_parts`. The picture is a link to
+        :attr:`picture`, which is not written here.
         """
         opening: list[Part] = [Text(f"Question: {question}"), *([Text(about)] if about else [])]
         return to_markdown(Document(self.title, [*opening, *self._parts()], []))
@@ -230,7 +231,7 @@ class Answer:
     def _runs(self) -> Listing:
         """Return the table of finished runs, with the commands that reproduce them.
 
-        Runs without a status are left out; a run without main score has an empty one.
+        Runs without a status are left out; the score of a run without a main score is ``None``.
         """
         rows = []
         for status in self._done:

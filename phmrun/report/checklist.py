@@ -73,7 +73,7 @@ def fill(name: str, plan: Plan, statuses: Sequence[CellStatus], tuned: Sequence[
 def document(name: str, plan: Plan, items: Sequence[Filled]) -> Document:
     """Return the filled checklist as a page.
 
-    Empty answers become :data:`BLANK`. The opening has the number of filled items.
+    Empty answers become "✎ to be filled in by the authors". The opening has the number of filled items.
     """
     filled = sum(bool(item.answer) for item in items)
     rows = [(item.number, item.question, item.answer or BLANK) for item in items]
@@ -85,7 +85,7 @@ def document(name: str, plan: Plan, items: Sequence[Filled]) -> Document:
 def _lines(lines: Iterable[str]) -> str:
     """Join distinct nonempty lines with "; ".
 
-    At most :data:`_MOST` are joined; a count of the others follows.
+    At most 12 are joined, in order; "and N more" follows for the others.
     """
     distinct = list(dict.fromkeys(line for line in lines if line))
     more = f"; and {len(distinct) - _MOST} more" if len(distinct) > _MOST else ""
@@ -133,8 +133,8 @@ def _of_settings(
     """Return the records of the settings, as texts by name.
 
     Keys: search, settings, trials, spread. ``search`` has the grid, and each tuned row's trials, values and choice; it
-    says so if nothing was tuned. ``settings`` has those of all cells, then each cell's others. ``trials`` has the
-    numbers of trials and of finished seeds by row. ``spread`` is empty unless a row has several seeds.
+    says so if nothing was tuned. ``settings`` has those that all cells share, then each cell's others. ``trials`` has
+    the numbers of trials and of finished seeds by row. ``spread`` is empty unless a row has several finished seeds.
     """
     search = []
     for key, values in plan.sweep.file.grid.items():

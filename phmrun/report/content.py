@@ -40,8 +40,11 @@ def write_report(
         statuses: States of its cells.
         table: Its results.
         differences: Comparisons with the dense cells.
-        path: The HTML file; the other files are named after it. A missing directory is created. Existing files are
-            replaced.
+        path: The HTML file; the other files are beside it and named after it. A missing directory is created. Existing
+            files are replaced.
+
+    Raises:
+        PhmrunError: (exit 3) A run's history differs from its manifest.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # First, since the HTML page embeds the pictures from their files.
@@ -74,7 +77,7 @@ def write_report(
 def _pareto(table: ResultTable, path: Path) -> Iterable[Picture]:
     """Draw score against parameters for each column with at least two networks.
 
-    Writes an SVG file beside ``path`` for each picture, and yields it.
+    A network is a row with both. Writes an SVG file beside ``path`` for each picture, and yields it.
     """
     for place, heading in enumerate(table.headings):
         points = points_of(table, place)
@@ -88,9 +91,9 @@ def _pareto(table: ResultTable, path: Path) -> Iterable[Picture]:
 def _curves(statuses: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
     """Draw training curves, one picture per task.
 
-    They are those of finished cells' first seeds. At most :data:`MOST_CURVES` cells of a task are drawn, over optimizer
-    steps. A task is skipped if its histories have no common score, or one of an early release is damaged. Writes an SVG
-    file beside ``path`` for each picture, and yields it.
+    They are those of finished cells' first finished seeds. At most 12 cells of a task are drawn, over optimizer steps.
+    A task is skipped if its histories have no common score, or one of an early release is damaged. Writes an SVG file
+    beside ``path`` for each picture, and yields it.
 
     Raises:
         PhmrunError: (exit 3) A history differs from its manifest.
@@ -187,7 +190,7 @@ def environments(statuses: Sequence[CellStatus]) -> list[Part]:
 
 
 def _by_row(cells: Sequence[Cell]) -> str:
-    """Return cells by row with their seeds.
+    """Return a text with the cells by row and their seeds.
 
     As in "phm n=2: seeds 1, 2; phm n=4: seed 1". A row without seeds is its name alone.
     """

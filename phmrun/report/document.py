@@ -165,8 +165,8 @@ def _html(part: Part) -> str:
 def _markdown(part: Part) -> str:
     """Return a part as Markdown.
 
-    A picture is a link to its file, or to its ``link``. Links become a list. A table with a title is collapsed in a
-    ``<details>`` element; a title precedes code.
+    A picture is a link to its ``link``, or to its file name if that is empty. Links become a list, notes a paragraph
+    like others. A table with a title is collapsed in a ``<details>`` element; a title precedes code.
     """
     if isinstance(part, Text):
         return _marked(part.text)

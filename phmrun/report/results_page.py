@@ -74,7 +74,9 @@ def page_of(folder: Path) -> Page:
     """Return the page of a folder of results, with its sweeps' pages.
 
     All measured numbers come from the folder's files: `questions.yaml`, and one folder per sweep with its `sweep.yaml`
-    and a file per run. Nothing is written there. Pages and pictures are returned by the path that they belong to.
+    and a file per run. Nothing is written there. Pages and pictures are returned by the path to write them to: the
+    sweep's ``README.md``, ``effects.svg`` if a difference has an interval, and ``sizes.svg`` if it is drawn for the
+    matrix.
 
     Raises:
         PhmrunError: (exit 3) A file is missing or damaged, the matrix names a sweep that no question has, or a sweep
@@ -114,11 +116,12 @@ def page_of(folder: Path) -> Page:
 def _load_questions(folder: Path) -> Questions:
     """Read ``questions.yaml`` of a folder.
 
-    Without that file, each sweep of the folder is a section, in alphabetical order, and a note says so.
+    Without that file, each sweep of the folder is a section, in alphabetical order, and a note says so. A section's
+    question is the sweep's title, else its folder's name.
 
     Raises:
-        PhmrunError: (exit 3) The file cannot be read, or a value is not valid; names the first such key. (exit 2) It is
-            not YAML.
+        PhmrunError: (exit 3) The file cannot be read, or is missing without any sweep, or a value is not valid; names
+            the first such key. (exit 2) It is not YAML.
     """
     path = folder / QUESTIONS
     if not path.exists() and (sweeps := sorted(folder.glob(f"*/{SWEEP}"))):
@@ -228,6 +231,6 @@ def _question(question: Question, answers: Mapping[str, Answer], folder: Path) -
 
 
 def save_pictures(page: Page) -> None:
-    """Write the pictures of a page to their paths."""
+    """Write the pictures of a page to their paths, in place of existing files."""
     for path, figure in page.pictures.items():
         save_figure(figure, path)

@@ -31,9 +31,9 @@ def differences(
     """Compare a table's cells with their dense cells.
 
     The comparisons with one dense cell are simultaneous. The baseline of a cell is the first dense cell of its column,
-    or of its row if the column has none. Both need the same score and data. Cells with other test items than their
-    baseline or another length of training are left out, as are cells without runs. Verdicts that turn between lengths
-    are marked. Shows progress on stderr.
+    else of its row, with the same score, data and length of training. Cells without a baseline, with other test items
+    than it, or without runs are left out, as are the baselines. Verdicts that turn between lengths are marked. Shows
+    progress on stderr.
 
     Args:
         table: The table.
@@ -65,8 +65,8 @@ def compare_cells(
 ) -> dict[Place, RowComparison]:
     """Compare cells with one dense cell, simultaneously.
 
-    Cells scored on other items are left out. Intervals over items are added if they are known, as are validations at
-    equal time, and the dense cell's gain of validation in the last third of training.
+    Cells scored on other items are left out, and do not count for the level. Intervals over items are added if they
+    are known, as are validations at equal time, and the dense cell's gain of validation in the last third of training.
 
     Args:
         figures: Cells by place.
@@ -116,8 +116,8 @@ def scored(figure: Figure, score: str) -> Scored:
     """Return the scores of a cell's counted seeds, sorted by seed.
 
     Seeds that chose its settings are left out and counted in ``dropped``. A diverged run, or one past the divergence
-    floor, is NaN and has no path among the runs; other runs without a score are left out. ``choices`` is the largest of
-    its experiments.
+    floor, is NaN and has no path among the runs; other runs without a score are left out. Of several experiments with
+    one seed, the last counts. ``choices`` is the largest of its experiments.
     """
     values: dict[str, tuple[float, Path | None]] = {}
     dropped = 0
@@ -141,9 +141,9 @@ def scored(figure: Figure, score: str) -> Scored:
 
 
 def floor_scores(entries: Sequence[HasRun], score: str) -> dict[str, list[float]]:
-    """Return the floors' scores in the runs of a row, by name.
+    """Return the floors' scores in the runs of a row, by the floors' full names.
 
-    A constant floor has a single value; a floor that no run has is left out.
+    A floor with the same value in all runs is constant, and has a single value; one that no run has is left out.
     """
     floors: dict[str, list[float]] = {}
     for name in floors_of(score):
@@ -155,9 +155,9 @@ def floor_scores(entries: Sequence[HasRun], score: str) -> dict[str, list[float]
 
 
 def best_floor(floors: Mapping[str, Sequence[float]], *, lower_is_better: bool) -> tuple[str, float] | None:
-    """Return the name behind "-of-" and the mean of the best floor.
+    """Return the best floor: its name behind "-of-", and its mean score.
 
-    The result is ``None`` without floors.
+    The best is the smallest if lower is better. The result is ``None`` without floors.
     """
     means = {name.partition(OF)[2]: fmean(values) for name, values in floors.items()}
     if not means:

@@ -51,7 +51,7 @@ class Cost:
 def cost_of(entries: Iterable[HasRun], name: str) -> float | None:
     """Return the mean of a cost over the runs that have it on record.
 
-    The result is ``None`` if none has.
+    ``name`` is a key of :data:`COSTS`. The result is ``None`` if no run has it.
     """
     amounts = [value for entry in entries if entry.run and (value := COSTS[name].of(entry.run)) is not None]
     return fmean(amounts) if amounts else None
@@ -70,7 +70,7 @@ def require_cost(name: str, where: str) -> str:
     """Return a name unchanged if it is one of :data:`COSTS`.
 
     Raises:
-        PhmrunError: (exit 2) It is none of them.
+        PhmrunError: (exit 2) It is none of them. ``where`` names the option in the message.
     """
     if name not in COSTS:
         raise unknown("cost", name, list(COSTS), where=where)
@@ -97,8 +97,8 @@ def points_of(table: ResultTable, column: int, cost: str = "parameters") -> list
 def frontier(points: Sequence[Point], *, lower: bool = False) -> list[Point]:
     """Return the Pareto-optimal points, by ascending size.
 
-    No other point is at most as large and better, or smaller and as good. Of equal points, one is kept. ``lower``:
-    lower scores are better.
+    No other point is at most as large and better, or smaller and as good. Of equal points, the first is kept.
+    ``lower``: lower scores are better.
     """
     sign = -1 if lower else 1
     kept: list[Point] = []
@@ -150,7 +150,8 @@ def _step_time(run: RecordedRun) -> float | None:
 def _served(field: str) -> Callable[[RecordedRun], float | None]:
     """Return a reader of a measurement by ``phmrun export --compare``.
 
-    It reads that of the smaller file in single precision, folded or with factors; ``None`` if neither is on record.
+    The reader returns that of the smaller safetensors file in single precision, folded or with factors; ``None`` if
+    neither is on record. ``field`` is the key of the measurement.
     """
 
     def read(run: RecordedRun) -> float | None:

@@ -152,7 +152,8 @@ def entry_of_run(run: RecordedRun, options_of: OptionsOf | None = None) -> Entry
 
     A config that this release rejects is used as written, with all its values except the seed as settings; an
     unreadable one gives an empty entry. Without ``options_of``, options of a structure that are at their defaults count
-    as settings. With it, a run whose id does not follow from its config gets the setting :data:`MADE`.
+    as settings. With it, a run whose id does not follow from its config gets the setting ``made``. One without
+    checksums gets it if its layers or mathematics have changed since the first release.
     """
     try:
         config = _config(run, options_of)
@@ -187,8 +188,7 @@ def recorded_marks(run: RecordedRun) -> dict[str, str]:
     """Return the recorded checksums of a run's data and plug-ins.
 
     Keys: those of the run's record, and "plugin FILE" for each of the run's copies of plug-ins, which are hashed now.
-    The result is empty if no checksums are on record, as for
-    early releases, or if they cannot be read.
+    The result is empty if no checksums are on record, as for early releases, or if they cannot be read.
     """
     try:
         marks = run.run.fingerprints()
@@ -203,10 +203,10 @@ def recorded_marks(run: RecordedRun) -> dict[str, str]:
 def _config(run: RecordedRun, options_of: OptionsOf | None) -> Experiment:
     """Load a run's configuration.
 
-    If that fails, load it without the check of layer options.
+    If that fails and ``options_of`` is given, load it without the check of layer options.
 
     Raises:
-        PhmrunError: The configuration is invalid in another way.
+        PhmrunError: The configuration is invalid in another way, or without ``options_of`` in any way.
     """
     try:
         return load_run_config(run.path / CONFIG, options_of=options_of)
@@ -243,7 +243,7 @@ def telling_keys(entries: Sequence[Entry], keys: Sequence[str]) -> list[str]:
 def require_seeds(entries: Sequence[Entry], where: str) -> None:
     """Check that experiments differ in their seed, and in nothing else.
 
-    Experiments without a run or seed are not compared by seed.
+    Experiments without a run or seed are not compared by seed. One run may belong to several experiments.
 
     Raises:
         PhmrunError: (exit 2) They differ in other settings (named), or two runs have the same seed.

@@ -22,7 +22,8 @@ def with_turns(table: ResultTable, compared: Mapping[Place, RowComparison]) -> d
     """Return the comparisons with their turns between lengths of training.
 
     Rows that differ only in their length are one system. Its verdict turns if the difference is significant at one
-    length and has the other sign at another; both name the other's length. Without a key of length, nothing is marked.
+    length and has the other sign at another; both name the other's length. Keys of length are ``horizon``,
+    ``training.max_steps`` and ``training.max_epochs``; without one, nothing is marked.
     """
     lengths = [place for place, key in enumerate(table.keys) if key in LENGTHS]
     marked = dict(compared)

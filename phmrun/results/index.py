@@ -41,8 +41,9 @@ class RunIndex:
     def entries(self, runs: Iterable[RecordedRun], make: Callable[[RecordedRun], Entry]) -> tuple[Entry, ...]:
         """Return the entry of each run, in order; update the index.
 
-        An entry is from the index if the run's files are unchanged, else by ``make``. The runs of entries are marked as
-        checked: their files agree with their manifests. An index that cannot be written is left as it is.
+        An entry is from the index if the run's files are unchanged, else by ``make``. All runs are marked as checked:
+        their files agree with their manifests. The index then has these runs only, without those changed just now. An
+        index that cannot be written is left as it is.
 
         Raises:
             PhmrunError: (exit 3) A run that is not in the index differs from its manifest.

@@ -35,7 +35,7 @@ class RunItems:
         The result is empty if those of any run cannot be read. Counts have the smallest type that holds them.
 
         Raises:
-            PhmrunError: (exit 3) Predictions differ from a run's manifest.
+            PhmrunError: (exit 3) ``items.json`` or the predictions differ from a run's manifest.
         """
         for path in runs:
             if (path, score) not in self._read:
@@ -59,6 +59,9 @@ def items_of(run: Run) -> dict[str, dict[str, Any]]:
 
     Scores of training, validation and other files are left out, and those that are no function of items or cannot be
     read. Counts that equal those of an earlier score are ``{"same": NAME}``.
+
+    Raises:
+        ValueError, PhmrunError: As :func:`to_json`.
     """
     names = [name for name in run.metrics() if not name.startswith(("train/", "validation/", OTHER_FILE))]
     items = {name: to_json(run, name) for name in names if find_metric(name) is not None}
@@ -72,11 +75,11 @@ def items_of(run: Run) -> dict[str, dict[str, Any]]:
 def to_json(run: Run, score: str) -> dict[str, Any] | None:
     """Return the items' counts of a score as JSON.
 
-    ``None`` if the score is no function of items, or the counts cannot be read.
+    ``None`` if the score is no function of items or a baseline's, or the counts cannot be read.
 
     Raises:
         ValueError: A count is no natural number.
-        PhmrunError: (exit 3) Predictions differ from the run's manifest.
+        PhmrunError: (exit 3) ``items.json`` or the predictions differ from the run's manifest.
     """
     metric = metric_of(score)
     additive = metric.measure is not None or metric.of_items is not None
@@ -87,8 +90,8 @@ def to_json(run: Run, score: str) -> dict[str, Any] | None:
 def _counts(path: Path, score: str) -> Items | None:
     """Return the items' counts of a run.
 
-    They are from ``items.json`` if it exists, else from predictions. The result is ``None`` if they are missing or
-    damaged, or for a baseline or a metric without counts.
+    They are from ``items.json`` if it exists, else from the predictions of the score's split. The result is ``None`` if
+    they are missing or damaged. Predictions have none for a baseline or a metric without counts.
 
     Raises:
         PhmrunError: (exit 3) ``items.json`` or the predictions differ from the run's manifest.

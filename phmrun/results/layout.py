@@ -50,15 +50,17 @@ def lay_out(
     """Return the table for readers.
 
     It has texts of all cells, notes, and the verdicts' table. Costs stand once per row, or per column if the networks
-    of a row differ. Baselines are the last rows.
+    of a row differ. Baselines are the last rows. A score is "–" if not all scores of its cell have a value. Marks:
+    ‡ reduced settings, † unfinished runs, "(edge)" tuned values at an edge, and those of verdicts.
 
     Args:
         table: The results.
-        how: Aggregation over seeds: "mean±std", "mean", "median", "best", "worst" or "all".
+        how: Aggregation over seeds, see :func:`_shown`: "mean±std", "mean", "median", "best", "worst" or "all".
         differences: Comparisons with the dense cells, by row and column.
         paper: True to show the published values beside ours.
         costs: Names of :data:`phmrun.results.costs.COSTS` to show beside the parameters.
-        front: Cost that orders the rows (unknown ones last) and marks the Pareto front.
+        front: Cost that orders the rows, ascending, unknown ones last. A further column per score says "yes" for rows
+            on the Pareto front.
     """
     shown = list(dict.fromkeys(name for name in [*costs, *filter(None, [front])] if name != "parameters"))
     headings = ["parameters", *(COSTS[name].heading for name in shown)]
@@ -104,9 +106,9 @@ def lay_out(
 def _verdicts(table: ResultTable, differences: Differences) -> tuple[list[str], list[list[str]]]:
     """Return headings and rows of the verdicts' table.
 
-    Rows are sorted by row and column of the table. A row has its name, the score if there are several columns, the
-    verdict's cells, the shares of collapsed seeds if any comparison has some, and costs. Both lists are empty without
-    comparisons.
+    Rows are sorted by row and column of the table. A row has its name, the column's name if there are several columns,
+    the verdict's cells, the shares of collapsed seeds if any comparison has some, and costs. Both lists are empty
+    without comparisons.
     """
     several = len(table.headings) > 1
     names = list(VERDICT_COSTS)
@@ -158,8 +160,8 @@ def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, A
     They are in the order of rows, columns, scores. Keys: those of the table's rows; column, score, mean, std, values,
     interval_of_mean, interval_of_one_run, seeds, planned, parameters, multiplications, training_seconds,
     seconds_per_step, at_edge, published, printed, delta, comparable, reduced, validation (of compared cells);
-    :data:`~phmrun.results.verdicts.FACTS`; not_compared, states, steps, signatures, runs. Numbers are not rounded;
-    missing ones are ``None``.
+    those of :func:`~phmrun.results.verdicts.facts`; not_compared, states, steps, signatures, runs. Numbers are not
+    rounded; missing ones are ``None``. Intervals are of 95 %. ``parameters`` is the least count of the row's networks.
     """
     cells, reasons = [], withheld(table)
     for number, labels in enumerate(table.rows):
@@ -213,8 +215,8 @@ def _curve(figure: Figure, score: str) -> dict[str, Any]:
 def _shown(numbers: Numbers, how: str) -> str:
     """Return a score over seeds as text.
 
-    ``how`` "all": the values with spaces; "mean±std": "mean ± deviation", without the latter for a single value; else
-    the aggregate, "–" without values. Numbers have two decimals.
+    ``how`` "all": the values with spaces; "mean±std": "mean ± deviation", without the latter for a single value, and
+    "0.00" without values; else the aggregate, "–" without values. Numbers have two decimals.
     """
     if how == "all":
         return " ".join(rounded(value) for value in numbers.values)
@@ -228,7 +230,7 @@ def _shown(numbers: Numbers, how: str) -> str:
 def _delta(figure: Figure) -> str:
     """Return our mean minus the published value, with sign: "+0.31".
 
-    "–" if either is missing; in brackets if the two are not comparable.
+    "–" if either is missing; several scores are joined by " / ". In round brackets if the two are not comparable.
     """
     deltas = [numbers.delta for numbers in figure.numbers]
     if not any(delta is not None for delta in deltas):
@@ -238,9 +240,9 @@ def _delta(figure: Figure) -> str:
 
 
 def _parameters(counts: tuple[int, ...]) -> Any:
-    """Return a parameter count, or "least–greatest" for several.
+    """Return a parameter count, or the text "least–greatest" for several.
 
-    The result is ``None`` if there are none.
+    ``counts`` ascend; without any, the result is ``None``.
     """
     if not counts:
         return None
@@ -250,8 +252,8 @@ def _parameters(counts: tuple[int, ...]) -> Any:
 def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterable[str]:
     """Yield the notes below a table, each only if it applies.
 
-    They are on reduced settings, unfinished runs, settings that the paper does not state (``paper``), verdicts, tuning,
-    the deviation, cells not compared, diverged seeds, incomparable scores, and signatures.
+    In this order: reduced settings, unfinished runs, settings that the paper does not state (only with ``paper``),
+    verdicts, tuning, the deviation, cells not compared, diverged seeds, incomparable scores, and signatures.
     """
     if table.reduced:
         yield f"{REDUCED} reduced settings: {table.reduced}"

@@ -65,8 +65,9 @@ class Results:
         """Load the results of a folder, or of runs.
 
         The folder has runs, of any state, or small results. A folder without runs is read as small results, which are
-        restored into a temporary directory. Without ``options_of``, options of a structure that are at their defaults
-        count as settings. An index is read and updated.
+        restored into a temporary directory. Keys are "layer", and "task" and "data" if they differ between runs.
+        Without ``options_of``, options of a structure that are at their defaults count as settings. An index is read
+        and updated.
 
         Raises:
             PhmrunError: (exit 3) There is no such folder, or a small result is damaged.
@@ -91,9 +92,10 @@ class Results:
         return len(self.entries)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield one row for each run and numeric score.
+        """Yield one row for each run and numeric score, as a dictionary.
 
-        Experiments without a run are skipped.
+        Keys: run, task, data, layer, seed, those of :attr:`keys`, state, step, score, value, signature. Experiments
+        without a run are skipped.
         """
         for entry in self.entries:
             run = entry.run
@@ -158,7 +160,7 @@ class Results:
             baseline: Values by key of the baseline; the dense network if not given.
             test: Values by key of the experiments to compare; all others if not given.
             score: Name of a score; the main one if not given.
-            margin: δ in units of the score; the metric's default if not given.
+            margin: δ in units of the score; the metric's default if not given; 0 tests for differences only.
 
         Returns:
             Comparisons, those with one baseline cell together, in the order of rows, then columns. Cells without a
@@ -229,8 +231,9 @@ def done(runs: Iterable[RecordedRun]) -> list[RecordedRun]:
 def restore_folder(folder: Path, runs_dir: Path, *, durable: bool = True) -> list[Run]:
     """Create a run directory for each small result below a folder.
 
-    Return the runs, in the order of their files' paths. The folder is one of sweeps (``*/*.json``), or one sweep's own
-    (``*.json``). Copies of a run are merged. See :func:`phmrun.ledger.record.restore`.
+    Return the runs, each once, in the order of their files' paths. The folder is one of sweeps (``*/*.json``), or
+    without such files one sweep's own (``*.json``). Copies of a run are merged. See
+    :func:`phmrun.ledger.record.restore`.
 
     Raises:
         PhmrunError: (exit 3) There is no result, or one is damaged.

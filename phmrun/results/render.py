@@ -37,9 +37,9 @@ def cell(value: Any) -> str:
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table in Markdown.
+    """Return a table in Markdown, its cells as texts of :func:`cell`.
 
-    Columns with any number are right-aligned.
+    Columns with any number are right-aligned; numbers within texts do not count.
     """
     ruler = ["---:" if numbers else ":---" for numbers in _right_aligned(rows, len(columns))]
     lines = [[*map(markdown, columns)], ruler, *([markdown(cell(value)) for value in row] for row in rows)]
@@ -49,7 +49,8 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str
 def latex_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return a table in LaTeX, with booktabs rules.
 
-    Columns with any number are right-aligned. A minus before a digit is a mathematical one.
+    Columns with any number are right-aligned; numbers within texts do not count. A minus before a digit is a
+    mathematical one.
     """
     frame = "".join("r" if numbers else "l" for numbers in _right_aligned(rows, len(columns)))
     above, *lines = [
@@ -63,8 +64,8 @@ def latex_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 def number_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return a table in LaTeX, its numbers aligned at the point by siunitx.
 
-    A cell such as "60.50 ± 0.71*" is a number, too. A column of numbers may have empty cells and "–"; one with other
-    cells is right-aligned text.
+    A cell such as "60.50 ± 0.71*" is a number, too. A column of numbers may have empty cells and "–". One with other
+    cells is text, right-aligned if any of its cells is a number.
     """
     texts = [[cell(value) for value in row] for row in rows]
     frames, written = [], [[f"{{{latex(name)}}}" for name in columns], *([] for _ in texts)]
@@ -122,7 +123,7 @@ def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 def csv_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return comma-separated values with bare numbers; missing values are empty.
 
-    Texts are protected from being read as formulas.
+    The first line has the columns. Texts are protected from being read as formulas.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -189,9 +190,9 @@ def csv_cells(cells: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _flat(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a cell's values by column: "interval_low", "states_key".
+    """Return a cell's values by column: "interval_low", "looks_level".
 
-    Lists are joined by spaces. An interval that is ``None`` becomes two empty columns.
+    Lists are joined by spaces. Keys that begin with "interval" have two ends; if ``None``, both columns are ``None``.
     """
     values: dict[str, Any] = {}
     for name, value in cell.items():
@@ -214,5 +215,5 @@ def escaped(text: str) -> str:
 
 
 def _right_aligned(rows: Sequence[Sequence[Any]], columns: int) -> list[bool]:
-    """Return for each column if any of its rows holds a number."""
+    """Return a list with True for each column in which any cell is a number."""
     return [any(is_number(row[place]) for row in rows) for place in range(columns)]

@@ -56,6 +56,9 @@ class Numbers:
         """Return the "mean", "median", "best" or "worst" value.
 
         The best is the smallest if lower is better. The result is ``None`` without values.
+
+        Raises:
+            KeyError: There is no such aggregate.
         """
         opposite = {"best": "worst", "worst": "best"} if self.lower_is_better else {}
         return AGGREGATES[opposite.get(how, how)](self.values) if self.values else None
@@ -139,8 +142,8 @@ def tabulate(
     """Return the table of experiments.
 
     Each cell holds the seeds of one experiment. Rows are those of a paper in its order, if any, then others in the
-    order of their first experiments. The checksums of all runs are checked first. A row whose network departs from the
-    paper's says so in its last label. A paper's table with the built-in corpus is marked as reduced.
+    order of their first experiments. The checksums of all runs are checked first. A row whose experiments depart from
+    the paper's network says so in its last label. A paper's table with the built-in corpus is marked as reduced.
 
     Args:
         entries: The experiments.
@@ -200,7 +203,7 @@ def _figure(heading: Heading, entries: Iterable[Entry], row: str, reduced: str) 
     """Return the cell of a row's experiments under a heading.
 
     Experiments that share a run count once. Scores are multiplied by the paper column's factor. The cell is comparable
-    if the paper states a signature, all of ours have its parts, and neither settings nor data are reduced.
+    if the paper states a signature, all of ours (if any) have its parts, and neither settings nor data are reduced.
 
     Raises:
         PhmrunError: (exit 2) The experiments are not seeds of one.
@@ -269,6 +272,6 @@ def parameters_of(entries: Iterable[Entry]) -> tuple[int, ...]:
 def rounded(value: float) -> str:
     """Return a score with two decimals.
 
-    The result is "nan" or "inf" if it is not finite.
+    The result is "nan", "inf" or "-inf" if it is not finite.
     """
     return f"{value:.2f}" if math.isfinite(value) else str(value)

@@ -41,8 +41,9 @@ class EqualTime:
 def validations(figure: Figure, score: str) -> tuple[str, list[list[Validation]]]:
     """Return the name of a cell's validation score, and its curve in each run.
 
-    The score is the validation of ``score`` if all runs have one, else the loss. Runs without validations are left out,
-    as are values that are not finite. Without a common score, name and list are empty.
+    The score is the validation of ``score`` if all runs have one, else the loss. Runs without validations are left out
+    first, as are values that are not finite, and a history's rows from a damaged one on. Without a common score, name
+    and list are empty.
     """
     histories: list[dict[str, list[Validation]]] = []
     for entry in figure.entries:

@@ -55,8 +55,9 @@ def verdict_words(comparison: RowComparison) -> str:
 def verdict_cells(comparison: RowComparison) -> list[str]:
     """Return the six cells of a verdict below :data:`HEADINGS`.
 
-    They are the difference, "low to high", p-value with two digits, detectable difference, seeds (of both if they
-    differ), and the verdict in words. Without a difference, all but the last are empty.
+    They are the difference, "low to high", p-value with two significant digits, detectable difference, seeds ("5, 4"
+    for row and dense if they differ), and the verdict in words. Other numbers have two decimals. Without a difference,
+    all cells except the last are empty.
     """
     judgement = comparison.judgement
     shown = judgement.difference
@@ -71,7 +72,7 @@ def verdict_cells(comparison: RowComparison) -> list[str]:
 def collapsed_cell(comparison: RowComparison) -> str:
     """Return the shares of collapsed seeds of row and reference.
 
-    Fisher's p-value follows them: "2 of 6, 0 of 6; 0.45". Without collapsed seeds, it is left out.
+    Fisher's p-value follows them: "2 of 6, 0 of 6; 0.45". Without collapsed seeds, the p-value is left out.
     """
     judgement = comparison.judgement
     shares = (f"{lost} of {all_of}" for lost, all_of in zip(judgement.collapsed, judgement.seeds, strict=True))
@@ -98,8 +99,8 @@ def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) ->
     """Return the notes below verdicts.
 
     They are estimand, rows that ended before their budget of time, level, marks, gain of the dense cell at the end of
-    training (if it matters), and remarks on rows. ``names`` are the rows' names. The result is empty without
-    comparisons.
+    training (if it matters), and remarks on rows. ``names`` are the names of the table's rows, in its order. The result
+    is empty without comparisons.
     """
     if not comparisons:
         return []
@@ -141,7 +142,8 @@ def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) ->
 def _remarks(comparison: RowComparison) -> list[str]:
     """Return further facts of a row, if any.
 
-    They are turns between lengths, reason, interval over items, validations at equal time, and seeds needed.
+    In this order: turns between lengths, reason (with the floor, if it is about one, and Fisher's p-value), interval
+    over items, validations at equal time, and seeds needed.
     """
     judgement, remarks = comparison.judgement, []
     if comparison.turns:
@@ -162,10 +164,12 @@ def _remarks(comparison: RowComparison) -> list[str]:
 
 
 def facts(comparison: RowComparison | None) -> dict[str, Any]:
-    """Return a comparison for JSON, with all keys of :data:`FACTS`.
+    """Return a comparison for JSON.
 
-    Each is ``None`` without a comparison. Intervals and pairs are lists. ``looks`` has the keys at, looked_at, open,
-    level, rows; ``None`` without planned looks.
+    Keys: verdict, better, difference, interval, p, margin, detectable, interval_over_items, looks, reason, collapsed,
+    compared_seeds, p_collapsed, trained, floor, seeds_needed, estimand, late_gain, equal_time, turns. Each is ``None``
+    without a comparison. Intervals and pairs (row, dense) are lists. ``looks`` has the keys at, looked_at, open, level,
+    rows; ``None`` without planned looks. ``looked_at`` is 0 without a difference.
     """
     if comparison is None:
         return dict.fromkeys(FACTS)

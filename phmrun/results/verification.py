@@ -42,8 +42,8 @@ class Link(NamedTuple):
 def verify_run(run: Run) -> Iterator[Link]:
     """Yield the links of a chain, up to the first broken one.
 
-    In this order: manifest, raw data, prepared data, config and id, weights, predictions, record, scores. A
-    `PhmrunError` of a check becomes a broken link.
+    In this order: manifest, raw data, prepared data, config and id, weights, predictions, record, scores. Absent links
+    do not end it. A `PhmrunError` of a check becomes a broken link.
     """
     checks: dict[str, Callable[[Run, Record | None], Link | str]] = {
         "manifest": _manifest,
@@ -80,7 +80,7 @@ def _broken(detail: str) -> Link:
 
 
 def _manifest(run: Run, record: Record | None) -> Link | str:
-    """Return the number of files on record, as text.
+    """Return the number of files on record, as the text of an intact link.
 
     The link is absent for a release without manifests.
     """
@@ -216,8 +216,9 @@ def _record(run: Run, _: Record | None) -> Link | str:
 def _scores(run: Run, record: Record | None) -> Link | str:
     """Compare each additive score with the one recomputed from its items.
 
-    The link is broken if one differs by more than :data:`TOLERANCE`, and absent if none could be recomputed. Scores of
-    training, validation, baselines and other files are left out, as are those without counts.
+    The link is broken if the difference is above 1e-9, or the metric's rounding if that is greater, times the greater
+    of 1 and the value. It is absent if no score could be recomputed. Scores of training, validation, baselines and
+    other files are left out, as are splits with "-" in their name. Scores without counts are not compared.
     """
     items, again, kept = RunItems(), 0, 0
     for name, score in run.metrics().items():

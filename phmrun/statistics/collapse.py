@@ -28,7 +28,8 @@ _LEAST = 1e-300
 def collapsed(scores: Sequence[float], *, lower_is_better: bool = False) -> list[int]:
     """Return the indices of the collapsed seeds, ascending.
 
-    They are judged by the module's rule. Scores that are not finite always count.
+    They are the most seeds that the module's rule flags. Scores that are not finite always count, and are not among the
+    rule's n.
     """
     broken = [place for place, score in enumerate(scores) if not math.isfinite(score)]
     gains = [(-score if lower_is_better else score, place) for place, score in enumerate(scores) if place not in broken]

@@ -58,7 +58,7 @@ class ItemVariance:
 def variance_of_means(system: Sequence[Array], reference: Sequence[Array]) -> ItemVariance:
     """Return the variance over items of mean scores.
 
-    A score is the mean of item values. A single item has the variance 0.
+    A score is the mean of item values. The variance over a single item counts as 0.
 
     Args:
         system: Item values ``[items]`` of each seed.
@@ -91,7 +91,7 @@ def resampled_variance(
         system: Counts ``[items, kinds]`` of each seed, natural numbers of any type.
         reference: The same of the reference.
         measure: Corpus scores ``[sets]`` from sums of counts ``[sets, kinds]``.
-        draws: Number of resamples.
+        draws: Number of resamples, at least 2; 1,000 by default.
 
     Raises:
         ValueError: The runs have different numbers of items.
@@ -120,7 +120,7 @@ def resampled_variance(
 def _scores(weights: Array, side: Sequence[NDArray[Any]], measure: Measure) -> Array:
     """Return the scores ``[sets, runs]`` of resampled test sets.
 
-    Sums of natural numbers are exact in any order, and come from a product of matrices.
+    Counts are summed by a product of matrices, whose sums of natural numbers are exact in any order.
 
     Args:
         weights: Number of times that each set has each item, ``[sets, items]``.

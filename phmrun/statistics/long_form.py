@@ -94,10 +94,12 @@ def rows_of_table(table: Any) -> list[Row]:
 
 
 def _files(path: Path) -> list[Path]:
-    """Return a path that is no folder, or the harness files below one, sorted.
+    """Return the files that a path stands for, sorted.
+
+    They are the harness files below a folder, at any depth; any other path is returned alone, even if missing.
 
     Raises:
-        PhmrunError: (exit 3) The folder has none.
+        PhmrunError: (exit 3) The folder has no harness file.
     """
     if not path.is_dir():
         return [path]
@@ -171,8 +173,9 @@ def _rows_of(records: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Row]:
 def _samples(records: Iterable[tuple[str, Mapping[str, Any]]], path: Path, system: str) -> list[Row]:
     """Return the rows of a harness file, without seeds and trials.
 
-    A metric is called TASK/METRIC, or "TASK/METRIC,FILTER" if the file has several filters. Rows are in the order of
-    lines, then of a line's metrics. Values that are no numbers are left out.
+    A metric is called TASK/METRIC, or "TASK/METRIC,FILTER" if the file has several filters. An item is
+    "doc_id:doc_hash". Rows are in the order of lines, then of a line's metrics. Values that are no numbers are left
+    out.
 
     Raises:
         PhmrunError: (exit 3) A line has no doc_id or metrics.
@@ -222,10 +225,10 @@ def _text(value: Any) -> str:
 def choose_metric(rows: Sequence[Row], metric: str, option: str = "--metric") -> list[Row]:
     """Return the rows of one metric, in their order.
 
-    METRIC also matches a single TASK/METRIC.
+    A metric of exactly that name goes first. Else, METRIC matches TASK/METRIC if there is one such task.
 
     Raises:
-        PhmrunError: (exit 2) No metric, or more than one, matches.
+        PhmrunError: (exit 2) No metric, or more than one, matches. ``option`` names the option in the message.
     """
     names = sorted({row.metric for row in rows})
     if metric not in names:

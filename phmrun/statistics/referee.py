@@ -142,7 +142,7 @@ def decide(
         trivial: A trivial system that a trained one must beat, such as the majority class.
         margin: Largest difference that counts as none, in units of the metric; not given or 0: test for differences
             only.
-        lower_is_better: Direction of the metric.
+        lower_is_better: Direction of the metric, and of ``choose_by``.
         looks: Seeds at each planned look, fixed before the first; empty: a single look.
         over: "seeds", "items" or "both"; by default seeds, or items if the rows have items but no seeds.
         choose_by: Validation metric by which each seed chooses among its trials.
@@ -209,7 +209,8 @@ def _chosen(rows: Sequence[Row], metric: str, choose_by: str | None, *, lower_is
     """Return the rows of the metric, of each seed's best trial.
 
     The best trial has the best mean of ``choose_by``, the first of equal ones; trials that are not finite come last.
-    Its name becomes "TRIAL of COUNT". Without several trials, all rows of the metric are returned.
+    ``lower_is_better`` is the direction of ``choose_by``, too. Its name becomes "TRIAL of COUNT". If no seed has
+    several trials, all rows of the metric are returned unchanged.
 
     Raises:
         PhmrunError: (exit 3) A seed has several trials without ``choose_by``, or a trial has no validation score. (exit

@@ -110,7 +110,7 @@ def judge(
     """Judge every system by the scores of its seeds.
 
     Scores are in the order of the seeds. Each verdict is the one at the first deciding look; without one, that of all
-    scores. The judgements are by name, in the order of ``systems``.
+    scores. The level is shared by all systems. The judgements are by name, in the order of ``systems``.
 
     Args:
         systems: Scores by system; NaN marks a diverged seed.
@@ -164,7 +164,8 @@ def beats_floors(scores: Sequence[float], floors: Sequence[Sequence[float]], *, 
 def _beats(scores: Sequence[float], floor: Sequence[float], *, lower_is_better: bool) -> bool:
     """True if the 95 % interval of the gain over a floor lies above 0.
 
-    With a single score, its gain alone decides. A floor with several values adds their variance.
+    With a single score, its gain alone decides. A floor with several values adds their variance; a single value is a
+    constant. The interval is that of one system at one look.
     """
     gain = fmean(scores) - fmean(floor)
     gain = -gain if lower_is_better else gain

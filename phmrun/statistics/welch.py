@@ -108,7 +108,7 @@ def error_and_freedom(
     Args:
         parts: Variances of means, each with its degrees of freedom.
         smallest: Least degrees of freedom of the groups.
-        caution: Weight of ``smallest`` against Satterthwaite's degrees of freedom.
+        caution: Weight (0–1) of ``smallest`` against Satterthwaite's degrees of freedom, averaged as inverses.
     """
     total = sum(part for part, _ in parts)
     if not total:
@@ -177,10 +177,10 @@ def noncentrality(critical: float, freedom: float, power: float = POWER) -> floa
 
 
 def detectable_errors(critical: float, freedom: float) -> float:
-    """Return the difference, in estimated standard errors, that verdicts find with a power of 80 %.
+    """Return the smallest detectable difference, in estimated standard errors.
 
-    The estimate of a deviation is too small by 1 / (4·freedom) on average. A flagged seed withholds the verdict. The
-    noncentrality, at the power 0.8 / 0.975, is corrected for both.
+    Verdicts find it with a power of 80 %. The estimate of a deviation is too small by 1 / (4·freedom) on average. A
+    flagged seed withholds the verdict. The noncentrality, at the power 0.8 / 0.975, is corrected for both.
     """
     return noncentrality(critical, freedom, POWER / NOT_FLAGGED) * (1 + 1 / (4 * freedom))
 
@@ -188,8 +188,9 @@ def detectable_errors(critical: float, freedom: float) -> float:
 def seeds_needed(system: Sequence[float], reference: Sequence[float], target: float, design: Design) -> int | None:
     """Return the seeds per system that detect ``target``.
 
-    The power is 80 %, at the spread so far and the level of the last look. The result is at least 2. ``None`` if more
-    than :data:`MOST_SEEDS` are needed, ``target`` is not positive, or there is no spread.
+    The power is 80 %, at the spread so far and the level of the last look. ``target`` is a difference in units of the
+    score. The result is at least 2. ``None`` if more than 1,000 are needed, ``target`` is not positive, or there is no
+    spread.
     """
     spreads = [variance(side) for side in (system, reference)]
     if target <= 0 or not sum(spreads):

@@ -40,9 +40,10 @@ WIDTHS = {"column": 3.25, "page": 6.75}
 
 
 def resized(figure: Figure, width: str) -> None:
-    """Give a figure one of the :data:`WIDTHS`, in place.
+    """Give a figure the width of a "column" or "page", in place.
 
-    Text keeps its size. The height shrinks with the width, to two thirds at most; it never grows.
+    These are 3.25 and 6.75 inches. Text keeps its size. The height shrinks in proportion, but to no less than two
+    thirds; it never grows.
 
     Raises:
         PhmrunError: (exit 2) There is no such width.
@@ -56,11 +57,11 @@ def resized(figure: Figure, width: str) -> None:
 def save_figure(figure: Figure, path: Path, *, text: bool = False) -> None:
     """Write a figure atomically.
 
-    The suffix, in any case, decides the format; 160 dpi, without dates. With ``text``, letters of an SVG are text
-    in a font of the reader's, in place of outlines.
+    The suffix, in upper or lower case, decides the format; 160 dpi, without dates. With ``text``, letters of an SVG
+    are text in a font of the reader's, in place of outlines. An existing file is replaced.
 
     Raises:
-        PhmrunError: (exit 2) The suffix is none of :data:`ENDINGS`.
+        PhmrunError: (exit 2) The suffix is none of ``.png``, ``.svg``, ``.pdf``.
     """
     ending = path.suffix.lower()
     if ending not in ENDINGS:

@@ -49,7 +49,7 @@ def correlation_map(tables: Iterator[Tensor]) -> NDArray[np.float64]:
 def correlation_panels(network: nn.Module) -> list[Panel]:
     """Return the maps of a network's embeddings.
 
-    A deep one has a map per layer. Sets the network to evaluation mode.
+    A deep one (DeFINE) has a map per layer, see :func:`_deep`. Sets the network to evaluation mode.
 
     Raises:
         PhmrunError: (exit 2) The network has no embedding.
@@ -67,7 +67,7 @@ def correlation_panels(network: nn.Module) -> list[Panel]:
 
 
 def draw_correlation(panels: list[Panel], title: str) -> Figure:
-    """Return a figure of the maps with a color bar.
+    """Return a figure of at least one map, with a color bar.
 
     At most three are side by side, with lines between groups. Titles have the number of dimensions; colors range from 0
     to 1.

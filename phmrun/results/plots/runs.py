@@ -36,7 +36,7 @@ TRAINING, PREDICTION = "train/units_per_second", "test/sentences_per_second"
 def heading(runs: Sequence[Run]) -> str:
     """Return the tasks and data of the runs: "nmt on multi30k: phm n=8".
 
-    The network follows if all runs have the same.
+    Several tasks or data are joined by commas. The network follows if all runs have the same.
     """
     tasks, data = (
         ", ".join(dict.fromkeys(str(run.status.about.get(key, "")) for run in runs)) for key in ("task", "data")
@@ -54,8 +54,8 @@ def labels(runs: Sequence[Run]) -> list[str]:
     """Return a label per run: its network, then settings that differ.
 
     The network is left out if all have the same and settings differ. Settings of layer, embedding and output are left
-    out, and all if a configuration cannot be loaded. A key is shortened to its last part if that is unambiguous. Equal
-    labels are numbered; long ones are wrapped at 60 characters.
+    out, and all settings if any configuration cannot be loaded. A key is shortened to its last part if that is
+    unambiguous. Equal labels are numbered: "dense (2)". Long ones are wrapped at 60 characters.
     """
     networks = [_network(run) for run in runs]
     try:
@@ -96,10 +96,11 @@ class Curve(NamedTuple):
 def choose_score(runs: Sequence[Run], asked: str | None) -> str:
     """Return the asked score.
 
-    If none is asked, return the first of :data:`USUAL` that all runs have.
+    If it is None, return the first that all runs have of val/perplexity, val/bleu, val/accuracy, val/las, val/loss,
+    train/loss.
 
     Raises:
-        PhmrunError: (exit 2) Not all runs have the score, or they have none of :data:`USUAL` in common.
+        PhmrunError: (exit 2) Not all runs have the asked score, or they have none of these in common.
     """
     for name in USUAL if asked is None else (asked,):
         if all(any(name in row for row in run.history.rows(name)) for run in runs):
@@ -112,8 +113,8 @@ def choose_score(runs: Sequence[Run], asked: str | None) -> str:
 def curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
     """Return the course of a score in each run, in order.
 
-    Rows of the history without the score are left out. Shares are in percent; the axis is optimizer steps, epochs or
-    minutes.
+    Rows of the history without the score are left out. Shares are in percent; the axis is optimizer steps, epochs
+    (fractions included) or minutes.
 
     Raises:
         PhmrunError: (exit 2) The axis is epochs, and a run has no number of steps per epoch on record.
@@ -134,7 +135,8 @@ def curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
 def seeds_of(runs: Sequence[Run]) -> list[list[Run]]:
     """Group runs that differ in their seeds alone.
 
-    Groups are in order of appearance, runs by ascending seed. A run whose settings cannot be read is alone.
+    Groups are in order of appearance, the runs in a group by ascending seed; one without a seed counts as 0. A run
+    whose settings cannot be read is alone.
     """
     groups: dict[str, list[Run]] = {}
     for run in sorted(runs, key=lambda run: run.status.about.get("seed") or 0):
@@ -173,9 +175,9 @@ def mean_curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
 def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str = "", log: bool = False) -> Figure:
     """Return a figure with one line per run or group of seeds.
 
-    The scale is logarithmic if ``log``. A curve with a single point is a marker. A band of one standard deviation lies
-    around a mean. Up to :data:`DIRECT` lines are labeled at their ends, more, or a label of more than :data:`BESIDE`
-    characters, in a legend below.
+    The scale of the score is logarithmic if ``log``. A curve with a single point is a marker. A band of one standard
+    deviation lies around a mean. Up to 8 lines are labeled at their ends. More lines, or any label with a line of more
+    than 24 characters, get a legend below.
     """
     figure = new_figure(7.0, 4.2)
     axes = figure.subplots()
@@ -254,7 +256,8 @@ def pace_of(run: Run, label: str) -> Pace:
 def draw_speed(paces: Sequence[Pace], heading: str = "") -> Figure:
     """Return a figure with bars of training and prediction speed per run.
 
-    Missing speeds are labeled "not recorded". Bars of training are on the left, of prediction on the right.
+    Missing speeds are labeled "not recorded". Bars of training are on the left, of prediction on the right; the first
+    run is at the top.
     """
     lines = sum(1 + pace.label.count("\n") for pace in paces)
     figure = new_figure(9.0, 1.3 + 0.3 * lines)

@@ -35,8 +35,9 @@ def draw_pareto(
     The axis of costs is logarithmic if the largest is at least three times the smallest, else linear. Each point has a
     color and marker, its spread (if known), and an entry in the legend below; a line joins the Pareto front. On a
     logarithmic axis, sizes whose labels do not overlap are labeled; if these are more than six, the axis has its usual
-    labels. Baselines are dashed lines across the figure, by the name in the legend; one farther from the points than
-    twice their span is not drawn, and the legend names it with its score. Points of one score leave none out.
+    labels. ``size`` is that axis's label. Baselines are dashed lines across the figure, by the name in the legend. One
+    farther from the points than twice the span of their scores is not drawn, and the legend names it with its score.
+    If all points have the same score, every baseline is drawn.
     """
     columns = 2 if max((len(words(point.label)) for point in points), default=0) <= LONGEST else 1
     figure = new_figure(7.0, 4.2 + 0.2 * math.ceil((len(points) + len(baselines)) / columns))
@@ -76,7 +77,7 @@ def draw_pareto(
 def legible(sizes: Sequence[float], least: float = 0.05) -> list[float]:
     """Return the sizes to label on a logarithmic axis.
 
-    They are distinct, ascending, and do not overlap. Of two that would overlap, the smaller is kept.
+    They are distinct, ascending, and their labels do not overlap. Of two that would overlap, the smaller is kept.
 
     Args:
         sizes: Sizes, at least one, above 0.
@@ -92,9 +93,9 @@ def legible(sizes: Sequence[float], least: float = 0.05) -> list[float]:
 
 
 def short(value: float) -> str:
-    """Return a count with a unit: ``7.6M``.
+    """Return a count with three digits and a unit: ``7.6M``.
 
-    Counts below 1,000 have none.
+    Units are K, M and B (10⁹). Counts below 1,000 have none, and up to six digits.
     """
     for unit, name in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
         if value >= unit:
@@ -107,8 +108,12 @@ def draw_effects(
 ) -> Figure:
     """Return a figure of each row's difference from dense with its interval.
 
-    Points of significantly different rows are filled. Baselines, the difference of a trivial system from dense by its
-    name, are crosses in rows below; one more than twice as far from 0 as any interval is a triangle at that distance.
+    Points of rows whose verdict is "different" are filled. Baselines, the difference of a trivial system from dense by
+    its name, are crosses in rows below. One more than twice as far from 0 as the farthest end of an interval is a
+    triangle at that distance.
+
+    Raises:
+        ValueError: There are no effects.
     """
     names = [f"{effect.label} ({effect.seeds}\u00a0seeds)" for effect in effects]
     names += [f"{name}: {value:+.2f}" for name, value in baselines.items()]
