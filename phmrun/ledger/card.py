@@ -37,7 +37,10 @@ _OUTCOMES = {
 
 
 def write_card(run: Run) -> Path:
-    """Write the run's page (``README.md``) atomically, and return its path."""
+    """Write the run's page (``README.md``), and return its path.
+
+    It is written atomically, without the run's lock, and is not in the manifest.
+    """
     write_text(run.card_path, card(RecordedRun(run)))
     return run.card_path
 
@@ -46,8 +49,9 @@ def card(run: RecordedRun) -> str:
     """Return a run's page as Markdown.
 
     Sections: scores, size, samples, use, cost of serving, provenance of the settings, configuration, files. Those
-    without content are left out; a damaged configuration has no provenance. Lock, page, and files that phmrun does not
-    know are not listed. The title is the run's id; a line on task, data, seed and state follows.
+    without content are left out; a damaged configuration has no provenance. Values of damaged files are missing. Lock,
+    page, and files that phmrun does not know are not listed. The title is the run's id; a line on task, data, seed and
+    state follows.
     """
     from phmrun.config.experiment import provenance_values
     from phmrun.config.provenance import grouped
@@ -93,7 +97,7 @@ def card(run: RecordedRun) -> str:
 def duration(seconds: float) -> str:
     """Format seconds as ``42 s``, ``12 min`` or ``3 h 20 min``.
 
-    Seconds are used below 120 s, minutes below 120 min.
+    Whole seconds are used below 120 s, minutes (rounded) below 120 min.
     """
     if seconds < 120:
         return f"{seconds:.0f} s"
@@ -104,7 +108,7 @@ def duration(seconds: float) -> str:
 def number(value: Any) -> str:
     """Format a value for a table's cell.
 
-    Integers have separators of thousands. Floats have two decimals and separators; below 1 in absolute value, four
+    Integers have commas between thousands. Floats have two decimals and commas; below 1 in absolute value, at most four
     significant digits. ``None`` gives an empty text; booleans and texts are returned as text.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -115,7 +119,8 @@ def number(value: Any) -> str:
 def is_number(value: Any) -> bool:
     """True if a value is a number or the text of one.
 
-    Booleans are numbers here. A text may have an error and a mark: ``31.20 ± 0.41*``.
+    Booleans are numbers here. A text may have an error, marks and parentheses: ``31.20 ± 0.41*``. An exponent is not
+    accepted.
     """
     return isinstance(value, int | float) or (isinstance(value, str) and _NUMBER.fullmatch(value) is not None)
 
@@ -125,8 +130,9 @@ def score_row(name: str, score: Any) -> tuple[str, str, str, str]:
 
     A float value with a sample size has two decimals; others are those of :func:`number`.
 
-    The notes are the sample size with its unit (or the unit alone), the 95 % interval, and further figures except
-    lists. A score that is a bare number has empty notes and an empty signature.
+    The notes are the sample size with its unit (or the unit alone), the 95 % interval, and further figures (also those
+    below "extras") except lists. An interval that is no pair of numbers is left out. A score that is a bare number has
+    empty notes and an empty signature.
     """
     if not isinstance(score, Mapping):
         return name, number(score), "", ""
@@ -171,7 +177,7 @@ def _opening(status: Status | None) -> list[str]:
 def _serving(bench: Mapping[str, Any]) -> list[str]:
     """Return the lines of a table of the measured export formats.
 
-    A note on the machine follows. The list is empty if no format is on record.
+    A note on the machine of the first format follows. The list is empty if no format is on record.
     """
     rows = [entry for name, entry in bench.items() if name.startswith(SERVING) and isinstance(entry, Mapping)]
     if not rows:
@@ -203,9 +209,10 @@ SERVING_COLUMNS = (
 def serving_row(entry: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the cells of a measured format for a table.
 
-    They are label, parameters, MB on disk and in memory, ms with batch 1 and 32, score with metric, changed sentences.
+    They are those of :data:`SERVING_COLUMNS`: label, parameters, MB (10⁶ bytes) on disk and in memory, ms with batch 1
+    and 32, score with metric, changed sentences.
 
-    Figures have two decimals, ``–`` if they were not measured.
+    Figures have two decimals, ``–`` if they were not measured; a missing count of parameters is 0.
     """
 
     def shown(name: str, scale: float = 1.0) -> str:
@@ -230,7 +237,7 @@ def shared(text: str) -> str:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
-    """Return the lines of a Markdown table, empty if there are no rows."""
+    """Return the lines of a Markdown table; empty without rows."""
     body = [f"| {' | '.join(_cell(value) for value in row)} |" for row in rows]
     if not body:
         return []
@@ -248,7 +255,7 @@ def _cell(value: Any) -> str:
 def write_hub_card(run: Run, folder: Path) -> Path:
     """Write a Hugging Face model card as ``README.md`` into a folder.
 
-    Return its path.
+    Return its path. An existing file is replaced.
     """
     write_text(path := folder / "README.md", hub_card(run))
     return path
@@ -259,7 +266,7 @@ def hub_card(run: Run) -> str:
 
     It is YAML metadata with a ``model-index``, then the run's page. Results are the scores whose metric has a
     ``result_name``, each with its signature. Scores of training, validation, other files and baselines are left out, as
-    are those without a number. Scores of unregistered metrics are left out with a logged warning.
+    are those without a number. Scores of unregistered metrics are left out with one logged warning for all.
 
     Raises:
         PhmrunError: (exit 3) The status or the scores are damaged.

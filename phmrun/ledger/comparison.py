@@ -30,7 +30,8 @@ class ScoreRow(NamedTuple):
     Attributes:
         name: Name of the score: "test/bleu".
         values: Value in each run; ``None`` if a run does not have the score.
-        alike: True if all signatures are equal, except for the optimizer step of the weights.
+        alike: True if all signatures are equal, except for the optimizer step of the weights. Runs without the score,
+            and bare numbers, do not count.
     """
 
     name: str
@@ -55,7 +56,11 @@ def configurations(runs: Sequence[Run]) -> list[SettingDifference]:
 def scores(runs: Sequence[Run]) -> list[ScoreRow]:
     """Return the scores that at least one run has.
 
-    They are in order of first appearance. A score that is a number in no run is left out.
+    They are in order of first appearance. A score that is a number in no run is left out; one that is a number in some
+    has ``None`` for the others.
+
+    Raises:
+        PhmrunError: (exit 3) The scores of a run are damaged.
     """
     metrics = [run.metrics() for run in runs]
     names = dict.fromkeys(name for scores in metrics for name in scores)
@@ -78,7 +83,7 @@ def curves(runs: Sequence[Run], figure: str) -> list[tuple[int, list[float | Non
 
     Returns:
         A pair of step and values for each step that any run has, ascending; ``None`` if a run has no value at that
-        step. Shares are in percent.
+        step. Shares are in percent. If a step occurs twice in a history, its last row counts.
 
     Raises:
         PhmrunError: (exit 2) No run has the figure; names the existing ones.
@@ -93,7 +98,7 @@ def curves(runs: Sequence[Run], figure: str) -> list[tuple[int, list[float | Non
 
 
 def figures(runs: Sequence[Run]) -> list[str]:
-    """Return the names of validation figures ("val/…").
+    """Return the names of all validation figures ("val/…") of runs.
 
     They are in order of first appearance.
     """

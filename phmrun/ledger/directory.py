@@ -19,8 +19,8 @@ RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,240}-[0-9a-f]{12}")
 def directory_of(runs_dir: Path, run_id: str) -> Path:
     """Return the directory of a run id.
 
-    Until release 0.2, run ids did not name the structures of embedding and output. An existing directory with such an
-    id and the same twelve digits is returned instead.
+    Until release 0.2, run ids did not name the structures of embedding and output. If the id names one of these and has
+    no directory, the first run (by name) with the same twelve digits is returned instead.
 
     Raises:
         PhmrunError: (exit 3) The id is not a valid name, or leads out of ``runs_dir``.
@@ -47,7 +47,8 @@ def is_run(path: Path) -> bool:
 def latest(paths: Sequence[Path]) -> Path:
     """Return the run directory that ended last, done or interrupted.
 
-    Directories without a readable status are skipped. Ties are broken by the time of the status file's last change.
+    Directories without a readable status are skipped, as are failed, queued and running runs. Ties are broken by the
+    time of the status file's last change.
 
     Raises:
         PhmrunError: (exit 2) No run is done or interrupted.
@@ -64,8 +65,8 @@ def latest(paths: Sequence[Path]) -> Path:
 def newer_running(path: Path) -> list[str]:
     """Return the names of running runs updated since a run ended.
 
-    They are in its directory of runs, in order of names; the same second counts. Every running run counts if the run
-    has not ended.
+    They are in its directory of runs, in order of names; the same second counts. Every running run counts, also the run
+    itself, if the run has not ended or its status cannot be read.
 
     Args:
         path: Directory of the run.

@@ -63,7 +63,8 @@ def usable_cores() -> int:
 def command() -> list[str]:
     """Return the command line without secrets.
 
-    Passwords, tokens and keys are replaced by ``***``. The program is its file name, or ``python`` if unknown.
+    Values of options such as ``--api-key=…`` (also token, secret, password), and logins in addresses, are replaced by
+    ``***``. The program is its file name, or ``python`` if unknown.
     """
     program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
     return [program, *(_SECRET.sub(lambda match: f"{match[1] or ''}***", word) for word in sys.argv[1:])]
@@ -73,8 +74,8 @@ def command() -> list[str]:
 def packages() -> dict[str, str]:
     """Return the versions of phmrun and its installed dependencies; cached.
 
-    Dependencies are the requirements of phmrun (extras included), torch and Lightning. Missing packages are left out.
-    Names are sorted without regard to case.
+    Dependencies are the direct requirements of phmrun (extras included, except "dev"), torch and Lightning. Missing
+    packages are left out. Names are sorted without regard to case.
     """
     names = dict.fromkeys(["phmrun", *_required("phmrun"), *_required("torch"), *_required("pytorch-lightning")])
     versions = {}
@@ -87,9 +88,9 @@ def packages() -> dict[str, str]:
 def code(keep: Path) -> dict[str, Any]:
     """Return phmrun's commit and uncommitted changes.
 
-    The result is empty if phmrun does not run from a checkout, or git fails. Else it has ``commit`` and, with changes
-    of tracked Python and YAML files, ``diff_sha256``. A diff of at most 1 MiB is written to the directory ``keep`` as
-    ``code-<12 digits of its SHA-256>.diff``, which ``diff`` names.
+    The result is empty if phmrun does not run from a checkout, or git fails. Else it has ``commit`` and, if tracked
+    Python or YAML files have changed, ``diff_sha256``. A diff of at most 1 MiB is also written to the directory
+    ``keep`` as ``code-<12 digits of its SHA-256>.diff``, which ``diff`` names.
     """
     root = Path(__file__).resolve().parents[2]
 
@@ -148,10 +149,10 @@ def cpu() -> dict[str, Any]:
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """List the facts that differ between two entries.
 
-    Compared are versions, code, system, processor, accelerators, threads, kernels, settings and flags. A line is
-    "threads: 1, then 2". ``None`` counts as missing, and a missing fact differs from a value. Facts below ``cpu`` and
-    ``arithmetic`` are compared only if both entries have them. Older entries have torch's kernels and no TF32 by
-    default.
+    Compared are versions, code (without the diff's name), system, processor, arithmetic, accelerators, threads,
+    kernels, settings and flags, each nested fact by its dotted key. A line is "threads: 1, then 2". ``None`` counts as
+    missing, and a missing fact differs from a value. Facts below ``cpu`` and ``arithmetic`` are compared only if both
+    entries have them. Older entries have torch's kernels and no TF32 by default.
     """
     named = [flat({name: entry.get(name) for name in COMPARED}) for entry in (one, other)]
     # The diff's file name does not count; an unknown fact is treated as missing.
@@ -171,8 +172,8 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 def process_lines(segments: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield a line for each process of a run.
 
-    It has steps, state, start and environment. A second line lists the environment's changes since the previous
-    process, if any.
+    It has number (from 1), steps, state, start and environment. A second line lists the environment's changes since the
+    previous process, if any.
     """
     for number, entry in enumerate(segments):
         steps = f"steps {entry.get('first_step', 0):,} to {entry.get('last_step', 0):,}"
@@ -187,8 +188,8 @@ def summary(entry: Mapping[str, Any]) -> str:
 
     Versions are those of phmrun, torch, Lightning and Python.
 
-    The machine is its accelerators, else its processor. The commit has ten digits, and is left out if it is not on
-    record; uncommitted changes are named.
+    Missing versions of packages are left out. The machine is its accelerators, else its processor. The commit has ten
+    digits, and is left out if it is not on record; uncommitted changes are named.
     """
     packages, code, threads = entry.get("packages") or {}, entry.get("code") or {}, entry.get("threads")
     parts = [f"{name} {packages[name]}" for name in ("phmrun", "torch", "pytorch-lightning") if name in packages]
@@ -202,8 +203,8 @@ def summary(entry: Mapping[str, Any]) -> str:
 def _required(name: str) -> list[str]:
     """Return the names of a package's requirements.
 
-    Those of its development are left out. Optional requirements are included for phmrun only. The list is empty if the
-    package is not installed.
+    Those of extras that begin with "dev" are left out. Optional requirements are included for phmrun only. The list is
+    empty if the package is not installed.
     """
     try:
         wanted = importlib.metadata.requires(name) or []
@@ -220,7 +221,7 @@ class Source:
     Attributes:
         path: Absolute path at the time of recording.
         sha256: Checksum of the content, decompressed if it is gzip.
-        bytes: Size on disk.
+        bytes: Size on disk in bytes, compressed if it is gzip.
     """
 
     path: str
@@ -269,7 +270,7 @@ class Split:
     def sha256(self) -> str:
         """Checksum of the split.
 
-        It is the checksum of its only file, or of its files' checksums, one a line.
+        It is the checksum of its only file. Otherwise it is the SHA-256 of its files' checksums in order, one a line.
         """
         sums = [file.sha256 for file in self.files]
         return sums[0] if len(sums) == 1 else hashlib.sha256("".join(f"{line}\n" for line in sums).encode()).hexdigest()
@@ -293,9 +294,10 @@ class DataRecord:
     fingerprints: Mapping[str, str] = field(default_factory=dict)
 
     def name_of(self, split: Split) -> str | None:
-        """Return the name of the split with this content, preferring "test".
+        """Return the name of the recorded split with this content.
 
-        Checksums are compared, not paths. The result is ``None`` if no split has the content.
+        Checksums are compared, not paths. Of several, it is "test", else the first. The result is ``None`` if no split
+        has the content.
         """
         names = [name for name, candidate in self.splits.items() if candidate.sha256 == split.sha256]
         return "test" if "test" in names else next(iter(names), None)
@@ -303,7 +305,7 @@ class DataRecord:
     def to_json(self) -> dict[str, Any]:
         """Return the record as a JSON object.
 
-        Keys: "fingerprints", and "splits" with checksum and files of each.
+        Keys: "fingerprints", and "splits" with "sha256" and "files" of each.
         """
         splits = {name: {"sha256": split.sha256, **asdict(split)} for name, split in self.splits.items()}
         return {"fingerprints": dict(self.fingerprints), "splits": splits}

@@ -39,7 +39,7 @@ def in_shown_units(row: Mapping[str, Any]) -> Row:
 def is_share(name: str) -> bool:
     """True if a figure such as "val/accuracy" is a share of 1.
 
-    Its name after the last slash must be that of a registered metric whose values are shares.
+    The part after the last slash must be the full name of a registered metric whose values are shares.
     """
     metric = find_metric(name)
     return metric is not None and metric.is_share and metric.name == name.rpartition("/")[2]
@@ -48,13 +48,13 @@ def is_share(name: str) -> bool:
 def best_validation(monitor: str, value: float, step: int) -> dict[str, Any]:
     """Return the score "validation/best" of a monitored metric.
 
-    Keys: ``value`` (shares in percent), ``unit`` ("%" or empty), ``step``.
+    Keys: ``value`` (shares in percent), ``unit`` ("%" for shares, else empty), ``step``.
     """
     return {"value": shown(monitor, value), "unit": "%" if is_share(monitor) else "", "step": step}
 
 
 def in_test_units(metrics: dict[str, Any], config: Path) -> dict[str, Any]:
-    """Return scores with the best validation in the present unit.
+    """Return scores with the best validation in percent if a share.
 
     Until release 0.2 it was a share of 1 without a unit. The run's ``config.yaml`` names the monitored metric. Scores
     are returned unchanged if the best validation is missing or has a unit, or the metric's name cannot be read.
@@ -89,8 +89,8 @@ class History:
     def append(self, row: Mapping[str, Any]) -> None:
         """Append a row by a single write.
 
-        The file and its directory are created if missing. A torn last line is removed first. A kill leaves whole rows
-        and at most one torn last line.
+        The file and its directory are created if missing. A torn last line is removed first. ``before_writing`` is
+        called before and after the file is opened. A kill leaves whole rows and at most one torn last line.
 
         Raises:
             OSError: The row cannot be written, for example on a full disk; the file's whole rows are unchanged.
@@ -128,7 +128,8 @@ class History:
         One at a time is in memory. A torn last line is left out, as is a last line that is not a row.
 
         Args:
-            figures: Name, or beginning of names; only rows with such a figure are parsed and yielded. Default: all.
+            figures: Name, or beginning of names; only rows with such a figure are yielded, and others may be skipped
+                unparsed. Default: all.
 
         Raises:
             PhmrunError: (exit 3) A parsed line other than the last is not a row.
@@ -138,7 +139,7 @@ class History:
                 yield row
 
     def names(self) -> list[str]:
-        """Return the names of all figures.
+        """Return the names of all figures of the history.
 
         Figures are keys with a slash, in order of first appearance.
         """
@@ -172,7 +173,7 @@ class History:
         """Return the number of whole rows.
 
         The result is 0 if the file is missing. Lines except the last are checked by their first and last character
-        only. A last line that is not a row is not counted.
+        only. A torn last line is not counted, nor is a last line that is not a row.
 
         Raises:
             PhmrunError: (exit 3) A line other than the last is not a row.
@@ -188,7 +189,7 @@ class History:
         return number - (number > 0 and _row_of(last) is None)
 
     def cut(self, step: int) -> int:
-        """Remove the rows after an optimizer step, atomically.
+        """Remove the rows of steps after ``step``, atomically.
 
         A torn last line is removed, too. A run that continues from a checkpoint writes these rows again. The file is
         replaced even if nothing is removed.

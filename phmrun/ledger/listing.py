@@ -46,7 +46,10 @@ _LISTED: ContextVar[dict[Path, list[RecordedRun]] | None] = ContextVar("listed",
 
 @contextmanager
 def unchanged() -> Iterator[None]:
-    """Context in which no run changes: :func:`list_runs` reads each directory once."""
+    """Context in which :func:`list_runs` reads each directory once.
+
+    Runs that change or appear within it are not noticed.
+    """
     token = _LISTED.set({})
     try:
         yield
@@ -69,7 +72,7 @@ def select(
     Args:
         runs: Runs to filter.
         task: Name of the task.
-        layer: Words of the network's label in any order: ``phm``, ``n=8``, ``phm n=8``.
+        layer: Words of the network's label in any order, all of which must occur: ``phm``, ``n=8``, ``phm n=8``.
         data: Name of the data.
         state: A state of :class:`State`, or ``damaged``.
 
@@ -91,10 +94,11 @@ def select(
 
 
 def sort(runs: Iterable[RecordedRun], key: str) -> list[RecordedRun]:
-    """Return sorted runs.
+    """Return runs sorted by a column or score.
 
     Columns are name, state, task, data, layer, seed, parameters, step, seconds, updated, started and ended. Ties are in
-    order of the id, which ``-`` reverses, too. Without runs, any key is accepted.
+    order of the id, which ``-`` reverses, too. Numbers are compared as numbers, texts as texts. Without runs, any key
+    is accepted.
 
     Args:
         runs: Runs to sort.
@@ -128,7 +132,7 @@ def score_names(runs: Sequence[RecordedRun]) -> list[str]:
 def _status_column(key: str) -> Callable[[RecordedRun], Any]:
     """Return a function that reads a field of a run's status.
 
-    The result is ``None`` without a status.
+    The function returns ``None`` without a status.
     """
     return lambda run: getattr(run.status, key, None)
 

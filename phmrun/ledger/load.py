@@ -18,8 +18,8 @@ IDLE = (3, 4)
 def busy_cores(seconds: float = LOOK) -> int:
     """Return the number of usable cores that other processes keep busy.
 
-    It is rounded. This process sleeps for ``seconds`` (0.25) meanwhile. Without ``/proc/stat`` the number is 0, at
-    once.
+    It is the rounded sum of the cores' busy shares, by all processes. This process sleeps for ``seconds`` (0.25)
+    meanwhile. Without ``/proc/stat`` the number is 0, at once.
     """
     before = core_ticks()
     if not before:
@@ -31,7 +31,7 @@ def busy_cores(seconds: float = LOOK) -> int:
 
 
 def usable() -> set[int]:
-    """Return the numbers of the cores that this process may use.
+    """Return the core numbers that this process may use.
 
     They are all cores if the system does not tell, and core 0 alone if their number is unknown.
     """
@@ -43,7 +43,8 @@ def usable() -> set[int]:
 def core_ticks() -> dict[int, list[int]]:
     """Return the clock ticks of each core from ``/proc/stat``.
 
-    They are the first eight kinds, in the file's order.
+    Each core has eight numbers since the system's start, in the file's order of kinds. Only cores that are online are
+    listed.
 
     The result is empty without it.
     """

@@ -112,7 +112,7 @@ class Lock:
         """Create the lock file, and start to write heartbeats.
 
         A stale file is replaced. Heartbeats are written by a thread. A living holder is waited for, at most ``wait``
-        seconds.
+        seconds; a dead one's lock is taken over.
 
         Raises:
             PhmrunError: (exit 2) A living process still holds the lock.
@@ -131,7 +131,7 @@ class Lock:
     def release(self) -> None:
         """Stop the heartbeats and remove the lock file.
 
-        A file that another process took over is left alone. Nothing is done if the lock is not held, or in a forked
+        A file that another process took over is left in place. Nothing is done if the lock is not held, or in a forked
         copy of the holder.
         """
         if self._descriptor is None or self._owner != os.getpid():
@@ -150,14 +150,14 @@ class Lock:
     def lost(self) -> bool:
         """True if this process's lock was taken over or removed.
 
-        ``False`` if it was never acquired, or in a forked copy of the holder.
+        ``False`` if it is not held (never acquired, or released), or in a forked copy of the holder.
         """
         return self._descriptor is not None and self._owner == os.getpid() and not self.still_held()
 
     def require(self) -> None:
         """Check that the lock was not lost.
 
-        It is called before each write. A lock that was never acquired passes.
+        It is called before each write. A lock that is not held passes, as does a forked copy of the holder.
 
         Raises:
             PhmrunError: (exit 2) The lock was taken over or removed.
@@ -187,7 +187,7 @@ class Lock:
         """Touch the lock file every 10 seconds until ``stop`` is set.
 
         The file is touched through its descriptor, so never another holder's. A takeover ends the loop with a logged
-        warning; an error of writing is only logged.
+        warning. After an error of writing, which is logged, the loop goes on.
         """
         while not stop.wait(HEARTBEAT):
             try:
@@ -203,8 +203,8 @@ class Lock:
 def living_holder(path: Path) -> Holder | None:
     """Return the living holder of a lock file.
 
-    The result is ``None`` if there is none. A holder on another machine is judged by the file's age alone: below 120 s
-    it lives. Changes nothing.
+    The result is ``None`` if there is no lock file, or its holder is dead. A holder on another machine is judged by the
+    file's age alone: below 120 s it lives. Changes nothing.
     """
     lock_file = _read(path) if path.is_file() else None
     silent = max(0.0, time.time() - lock_file.touched) if lock_file else 0.0
@@ -212,9 +212,10 @@ def living_holder(path: Path) -> Holder | None:
 
 
 def unlock(path: Path, purpose: str) -> Holder | None:
-    """Remove the lock of a dead process, whatever the date of the file.
+    """Remove the lock of a dead process, whatever the file's date.
 
-    A holder of another machine is first watched for heartbeats (25 s).
+    A holder that the operating system cannot judge (another machine or container) is first watched for heartbeats (25
+    s).
 
     Returns:
         The former holder; ``None`` if there was no lock.
@@ -238,7 +239,7 @@ def _take(path: Path, mine: Holder, *, forced: bool = False) -> int | Holder:
     Args:
         path: Path of the lock file.
         mine: Holder to write into it.
-        forced: Judge a lock of another machine by watching alone, whatever its age.
+        forced: Watch a holder that the operating system cannot judge, even if its lock is young.
 
     Returns:
         Open descriptor of the new file, or the living holder of the lock or of a claim on it.
@@ -279,8 +280,8 @@ def _is_alive(path: Path, lock_file: "_LockFile", forced: bool) -> bool:
     """True if the holder of a lock is presumed alive.
 
     The operating system decides if it can. Else a lock younger than 120 s is alive, unless ``forced``. An older one is
-    watched for up to 25 s, and is alive if the same holder changes it meanwhile. It is dead at once if it vanishes or
-    another takes it.
+    watched for up to 25 s, and is alive if the same holder changes it meanwhile. It is dead at once if the file
+    vanishes or gets another holder.
     """
     alive = lock_file.holder.known_to_live()
     if alive is not None:
@@ -322,8 +323,9 @@ class _LockFile(NamedTuple):
 def _read(path: Path) -> _LockFile | None:
     """Read a lock file; ``None`` if it is missing.
 
-    A file without a readable holder was created just now, or its process died in doing so. It is read again for about
-    half a second; then its holder is an unknown process with id 0, which is judged by the file's age.
+    A file without a readable holder was created just now, or its process died before it wrote the holder. It is read
+    again for about half a second, unless it is older than 120 s; then its holder is an unknown process with id 0, which
+    is judged by the file's age.
     """
     for _ in range(50):
         try:

@@ -43,7 +43,7 @@ class Record:
 
     Attributes:
         identity: Canonical identity; the run id ends with digits of its checksum.
-        files: Accepted SHA-256 sums by path in the run; ``None`` stands for a missing file.
+        files: Accepted SHA-256 sums by path in the run; a sum of ``None`` accepts a missing file.
         code: Code in use, by kind and name.
         prepared: Name of the prepared data in the cache, and the SHA-256 of their list of checksums.
     """
@@ -56,7 +56,8 @@ class Record:
     def to_json(self) -> dict[str, Any]:
         """Return the record as a JSON object with its own checksum.
 
-        A single accepted sum is a text (or ``None``), several are a list.
+        Keys: "format", "identity", "code", "prepared", "files" and "sha256", the checksum of the others. A single
+        accepted sum of a file is a text (or ``None``), several are a list.
         """
         files = {name: sums[0] if len(sums) == 1 else list(sums) for name, sums in self.files.items()}
         about = {"identity": self.identity, "code": dict(self.code), "prepared": self.prepared}
@@ -112,7 +113,7 @@ class Manifest:
             raise self._broken(MANIFEST, f"the file is damaged: {error}") from error
 
     def begin(self, identity: str, code: Mapping[str, Any]) -> None:
-        """Write the record of a run that is about to train.
+        """Write the record of a run that is about to train, creating it if missing.
 
         It has identity, code, and the checksum of ``config.yaml``. An identity on record is kept, code on record only
         if ``code`` is empty. Checksums of other files are dropped.
@@ -122,7 +123,7 @@ class Manifest:
         self._write(replace(record, identity=identity, files=self._now(("config.yaml",), ()), code=code))
 
     def open(self) -> None:
-        """Remove all files except ``config.yaml`` from the record.
+        """Remove all files except ``config.yaml`` from the record; hash that anew.
 
         Nothing is done without a record.
         """
@@ -133,7 +134,7 @@ class Manifest:
         """Enter the prepared data and files that training does not change.
 
         The files are config, data, parameters, import and base run, and those of vocabulary and plug-ins. They replace
-        all files on record. Nothing is done without a record.
+        all files on record; missing ones are left out. Nothing is done without a record.
 
         Args:
             prepared: Directory of the prepared data in the cache; ``None`` if they are not cached.
@@ -150,9 +151,10 @@ class Manifest:
             self._write(replace(record, files=self._now(FIXED, FIXED_FOLDERS), prepared=now))
 
     def settle(self, status: bytes) -> None:
-        """Enter all present files, and a status to be written.
+        """Replace the files on record by all present ones and a status.
 
-        ``status`` is the content of that file; the present one stays accepted, too. Nothing is done without a record.
+        ``status`` is the content of the status file that is written next; the present one stays accepted, too. Nothing
+        is done without a record.
         """
         if record := self.read():
             files = self._now(FILES, FOLDERS)
@@ -162,8 +164,8 @@ class Manifest:
     def expect(self, path: Path, content: bytes) -> None:
         """Enter a file to be written, beside its present checksum.
 
-        A missing file is accepted as missing. During training, only files that are already on record are entered.
-        Nothing is done without a record.
+        A file that is missing now is also accepted as missing. During training (the status is not on record), only
+        files that are already on record are entered. Nothing is done without a record.
         """
         record, name = self.read(), self._name(path)
         if record is None or ("status.json" not in record.files and name not in record.files):
@@ -174,8 +176,8 @@ class Manifest:
     def check(self, path: Path, content: bytes | None = None, record: Record | None = None) -> None:
         """Check a file of the run against its checksum.
 
-        Files that are not on record pass, and all files without a record. After a mismatch, manifest and file are read
-        once more.
+        Files that are not on record pass; without a manifest, every file does. After a mismatch, manifest and file are
+        read once more.
 
         Args:
             path: Path of the file.
@@ -223,7 +225,7 @@ class Manifest:
                     self.check(self.folder / name)
 
     def names(self) -> list[str]:
-        """Return the paths of all present files that a manifest enters.
+        """Return the paths of all present files that a manifest covers.
 
         They are relative to the run.
         """
@@ -232,8 +234,9 @@ class Manifest:
     def _accepts(self, record: Record, path: Path, content: bytes | None) -> bool:
         """True if a file has an accepted checksum.
 
-        A file that is not on record is accepted. A missing file passes if ``None`` is accepted. ``content`` is read
-        from the file if ``None``; the checksum of a file above 1 MiB may then be cached.
+        A file that is not on record is accepted. A missing file passes if ``None`` is accepted. If ``content`` is
+        ``None``, the file is read; the checksum of a file above 1 MiB is then computed once in a process, while its
+        size and times stay.
 
         Raises:
             PhmrunError: (exit 3) The file cannot be read.
@@ -276,7 +279,7 @@ class Manifest:
         write_json(self.path, record.to_json())
 
     def _broken(self, link: str, why: str) -> BrokenChain:
-        """Return the error (exit 3) for a broken link of the chain."""
+        """Return the error (exit 3) for a file or fact that fails its check."""
         return BrokenChain(
             f"the run's chain is broken at {link}: {why}",
             where=str(self.folder / link if "/" in link or "." in link else self.folder),
@@ -289,8 +292,8 @@ class Manifest:
 def changed_code(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> list[str]:
     """List the code that differs between two records, by name.
 
-    Checksum or distribution differ. An entry is "layer low-rank (mine 1.0, now mine 1.1)", or "… (mine 1.0, changed
-    since)" for the same release. Code of only one record is left out.
+    It differs if its checksum or distribution does. An entry is "layer low-rank (mine 1.0, now mine 1.1)", or "… (mine
+    1.0, changed since)" for the same release. Code of only one record is left out.
     """
     changed = []
     for name in sorted(before.keys() & now.keys()):

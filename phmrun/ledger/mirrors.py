@@ -38,7 +38,7 @@ def write_mirror(run: Run, name: str) -> Path:
     """Write a mirror of a run for another program.
 
     It has history, scores and config. ``name`` is "tensorboard", "mlflow" or "trackio". It replaces the run's folder of
-    that name; after an error, the previous mirror is kept.
+    that name; after an error of writing, the previous mirror is kept.
 
     Returns:
         Folder of the mirror.
@@ -68,7 +68,13 @@ def write_mirror(run: Run, name: str) -> Path:
 
 
 def _tensorboard(run: Run, folder: Path, figures: Figures) -> None:
-    """Write event files for ``tensorboard --logdir`` into ``folder``, without the config."""
+    """Write event files for ``tensorboard --logdir`` into ``folder``.
+
+    They have history and scores, not the config.
+
+    Raises:
+        ImportError: tensorboard cannot be imported.
+    """
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
@@ -86,6 +92,9 @@ def _mlflow(run: Run, folder: Path, figures: Figures) -> None:
     Runs of one task and data share an experiment. Names that MLflow does not accept are left out. Config values are cut
     to 500 characters. The run is FINISHED if it is done, else KILLED. Sets environment variables of MLflow, and leaves
     them set.
+
+    Raises:
+        ImportError: mlflow cannot be imported.
     """
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = os.environ["DO_NOT_TRACK"] = "true"
@@ -112,8 +121,8 @@ def _mlflow(run: Run, folder: Path, figures: Figures) -> None:
 def _file_names(names: Iterable[str]) -> set[str]:
     """Return the names that MLflow accepts as file names.
 
-    They have at most 201 letters, digits, spaces and ``_-./``. Left out are names that lead out of the store, those
-    with a hidden part, and those that are a folder of another name.
+    They have at most 201 letters, digits, spaces and ``_-./``, and do not begin with a slash. Left out are names that
+    lead out of the store, those with a hidden part, and those that are a folder of another name (``a`` beside ``a/b``).
     """
     plain = {name for name in names if re.fullmatch(r"[\w. -][\w./ -]{,200}", name)}
     folders = {str(folder) for name in plain for folder in PurePosixPath(name).parents}
@@ -180,8 +189,8 @@ MIRRORS: dict[str, Callable[[Run, Path, Figures], None]] = {
 def _figures(run: Run) -> Iterator[tuple[int, float, dict[str, float]]]:
     """Yield (step, Unix time in seconds, figures by name).
 
-    There is one for each row of the history, then one for the scores. Figures are the values whose keys contain a
-    slash, in the units of listings; rows without any are skipped. The scores have the last row's step and time. Time
+    There is one for each row of the history, then one for the scores. Figures are the numbers whose keys contain a
+    slash, with shares in percent; rows without any are skipped. The scores have the last row's step and time. Time
     begins at 0 if the run's start is unknown.
     """
     started = run.status.started
@@ -198,7 +207,10 @@ def _figures(run: Run) -> Iterator[tuple[int, float, dict[str, float]]]:
 
 
 def _title(run: Run) -> str:
-    """Return "phmrun-<task>-<data>" with hyphens for special characters, at most 200 characters."""
+    """Return "phmrun-<task>-<data>" cut to 200 characters.
+
+    Runs of characters other than letters, digits, hyphens and underscores become a hyphen.
+    """
     about = run.status.about
     return re.sub(r"[^A-Za-z0-9_-]+", "-", f"phmrun-{about.get('task')}-{about.get('data')}")[:200]
 

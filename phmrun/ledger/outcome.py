@@ -30,9 +30,9 @@ def is_leader() -> bool:
 def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> Iterator[None]:
     """Write the state and its reason into the status if the block raises.
 
-    The exception is raised again. Interrupts ("by SIGTERM", else "by the user") and broken pipes give ``interrupted``.
-    A `PhmrunError` gives the state ``failed`` with its message, another error also with its type. A run that is no
-    longer ``running`` is left unchanged.
+    The exception is raised again. Interrupts ("by SIGTERM", else "by the user") and broken pipes give the state
+    ``interrupted``. A `PhmrunError` gives the state of the argument ``failed``, with its message; another error also
+    with its type. ``SystemExit`` changes nothing. A run that is no longer ``running`` is left unchanged.
 
     Args:
         run: Run in training.
@@ -59,7 +59,7 @@ def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> It
 def set_outcome(run: Run, state: State, reason: str) -> None:
     """Write the state of a running run.
 
-    Nothing is written by processes other than the leader, or if the run is in another state. A failure is logged, not
+    Nothing is written by processes other than the leader, or if the run is not running. A failure is logged, not
     raised.
     """
     try:
@@ -88,7 +88,7 @@ def log_file(run: Run) -> Iterator[None]:
 
     An error that ends the block is appended, too, with its traceback unless it is a `PhmrunError` or an interrupt; it
     is raised again. Nothing is written on processes other than the leader, or once another process has taken the run
-    over.
+    over. A file that cannot be written is closed with one warning.
     """
     if not is_leader():
         yield
@@ -121,7 +121,7 @@ def has_begun(run: Run) -> bool:
 
 
 def clear(run: Run, config_yaml: str) -> None:
-    """Empty a run directory except for its lock, and create the run again.
+    """Delete all of a run except its lock, and create it again.
 
     Args:
         run: Run to clear.

@@ -53,7 +53,8 @@ def archive(runs: Sequence[Run], path: Path, *, checkpoints: bool = True) -> int
 
     ``tar -xzf`` restores their directories. Locks, W&B mirrors, and hidden files directly in a run are left out.
     Absolute paths become relative to the data directory, or names alone; the archived manifest has the checksums of the
-    archived files. A run is locked while it is packed, if its directory is writable.
+    archived files. A run is locked while it is packed, if its directory is writable. A symbolic link is packed as a
+    link.
 
     Args:
         runs: Runs with different names.
@@ -98,7 +99,8 @@ def _portable_texts(run: Run) -> dict[str, bytes]:
     """Return a run's files that hold absolute paths, without these paths.
 
     These are contents by name: data, environment, config, page and log, and a manifest with their new checksums. A
-    run's own directory becomes its id. Files that are missing or cannot be read are left out.
+    run's own directory becomes its id. Missing files are left out. After an unreadable file, the later ones of its
+    group (data and environment; config, page and log) are left out, too.
 
     Raises:
         PhmrunError: (exit 3) The manifest is damaged.
@@ -130,7 +132,10 @@ def _portable_texts(run: Run) -> dict[str, bytes]:
 
 
 def _absolute_paths(value: Any) -> Iterator[str]:
-    """Yield the absolute paths in a JSON value, at any depth."""
+    """Yield the texts in a JSON value that are absolute paths.
+
+    Mappings (values, not keys) and lists are searched at any depth.
+    """
     if isinstance(value, Mapping | list):
         for item in value.values() if isinstance(value, Mapping) else value:
             yield from _absolute_paths(item)
@@ -192,7 +197,7 @@ def write_record(record: Mapping[str, Any], folder: Path) -> Path:
     """Write a record as ``<run-id>.json`` into a folder.
 
     Return its path. The last line is a checksum of the text before it. Equal records give equal bytes. A missing folder
-    is created.
+    is created; an existing file is replaced.
     """
     path = folder / f"{record['run']}.json"
     folder.mkdir(parents=True, exist_ok=True)
@@ -206,8 +211,8 @@ def write_record(record: Mapping[str, Any], folder: Path) -> Path:
 def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> list[Run]:
     """Restore run directories from records, each atomically.
 
-    All records are read and checked before the first directory is created. Runs that have a status are left unchanged;
-    a directory without one is replaced.
+    All records are read and checked before the first directory is created. Runs that have a status are left unchanged,
+    even if they differ from the record; a directory without one is replaced.
 
     Args:
         paths: Files of records.
@@ -218,8 +223,8 @@ def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> l
         One run per path, in order.
 
     Raises:
-        PhmrunError: (exit 3) A file is not a record or not named after its run, or a run's place has a symbolic link
-            or weights without a status.
+        PhmrunError: (exit 3) A file is not a record or not named after its run, or a run's place has a symbolic link or
+            weights without a status.
     """
     records = [_read_record(path) for path in paths]
     runs = [Run(directory_of(runs_dir, name)) for name, _ in records]
@@ -272,7 +277,7 @@ def _read_record(path: Path) -> tuple[str, dict[str, str]]:
 def _texts(record: Mapping[str, Any]) -> dict[str, str]:
     """Return the texts of a run's files by name.
 
-    They are rebuilt from a record, with a manifest of them.
+    They are rebuilt from a record, with a manifest of all of them.
     """
     files = [
         {"path": str(file), "sha256": str(digest), "bytes": int(size)} for file, digest, size in record["data"]["files"]
@@ -329,8 +334,8 @@ def _write_runs(runs: Sequence[tuple[Run, Mapping[str, str]]], runs_dir: Path, d
 def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows with a validation, and some others.
 
-    At most 40 others are kept, evenly spaced from the first to the last. The copies are sorted by step; floats are
-    rounded to five significant digits.
+    Up to 40 others are all kept; of more, 40 evenly spaced from the first to the last. The copies are sorted by step;
+    floats are rounded to five significant digits.
     """
     kept = [row for row in rows if _is_validation(row)]
     others = [row for row in rows if not _is_validation(row)]
@@ -350,7 +355,7 @@ def _portable(value: Any) -> Any:
     """Return a copy of a JSON value without this machine's paths.
 
     An absolute path becomes relative to the data directory if it is below it, else its last name. In other texts, paths
-    below the data directory or the home are shortened.
+    below the data directory or the home are shortened. Keys stay.
     """
     if isinstance(value, Mapping):
         return {key: _portable(item) for key, item in value.items()}

@@ -14,7 +14,8 @@ BUDGET = "budget"  # option of structures whose other numbers may be 0: as large
 def about_config(config_yaml: str) -> dict[str, Any]:
     """Return task, data, layer, network and seed of a resolved config.
 
-    Missing keys are left out; a damaged config gives an empty dictionary.
+    Keys: "task", "data" (its name), "layer", "network" and "seed". Missing ones are left out; a damaged config gives an
+    empty dictionary.
     """
     try:
         config = parse_yaml(config_yaml, "config.yaml")
@@ -50,7 +51,9 @@ def config_values(path: Path) -> dict[str, Any]:
 
 
 def layer_label(layer: Any, *, words: bool = False) -> str | None:
-    """Return the label of a weight structure with its numeric options: ``phm n=8``.
+    """Return the label of a weight structure: ``phm n=8``.
+
+    Options that are numbers are named; others, and truth values, only with ``words``.
 
     Args:
         layer: Section of a config, or the name of a structure.
@@ -74,9 +77,10 @@ def layer_label(layer: Any, *, words: bool = False) -> str | None:
 
 
 def network_label(config: Mapping[str, Any]) -> str | None:
-    """Return the parts of a network that are not dense: ``phm n=8, output circulant``.
+    """Return the parts of a network that are not dense.
 
-    A dense network is ``dense``; the label is ``None`` if the config names no part.
+    An example is ``phm n=8, output circulant``. A dense network is ``dense``; the label is ``None`` if the config names
+    no part.
     """
     labels = {part: layer_label(config.get(part)) for part in ("layer", "embedding", "output")}
     if not any(labels.values()):

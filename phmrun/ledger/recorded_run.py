@@ -73,9 +73,9 @@ class RunFile:
 
 
 class RecordedRun:
-    """Run as it is recorded: each file is read once, when it is needed.
+    """Run as it is recorded; each file is read once, when needed.
 
-    The value of a damaged file is ``None``, empty or 0, and its error is kept, not raised.
+    The value of a damaged file is ``None``, empty or 0. Its error is kept, not raised.
 
     Attributes:
         run: Run that is read; nothing is written.
@@ -92,7 +92,10 @@ class RecordedRun:
         self._errors: dict[str, Exception] = {}
 
     def _readable(self, name: str, read: Callable[[], Any], otherwise: Any) -> Any:
-        """Return the result of ``read``; on an error, keep it under ``name`` and return ``otherwise``."""
+        """Return the result of ``read``, or ``otherwise`` after a reading error.
+
+        The error is kept under ``name``; it is a `PhmrunError`, or one of the system or of decoding.
+        """
         try:
             return read()
         except (PhmrunError, OSError, UnicodeDecodeError) as error:
@@ -123,7 +126,8 @@ class RecordedRun:
     def times(self) -> dict[str, Any]:
         """Measured times by name ("time/…"); empty if missing or damaged.
 
-        Each has seconds and a signature. Those of ``bench.json`` replace those of ``times.json``, of earlier releases.
+        Each entry is an object with seconds and a signature. Those of ``bench.json`` replace those of ``times.json``,
+        of earlier releases.
         """
         former: Any = None
         with suppress(OSError, ValueError):
@@ -139,12 +143,12 @@ class RecordedRun:
 
     @cached_property
     def history(self) -> list[dict[str, Any]]:
-        """Last five rows of the history; empty if it is damaged."""
+        """Last five rows of the history; empty if it is missing or damaged."""
         return self._readable("history", lambda: self.run.history.tail(ROWS_OF_HISTORY), [])
 
     @cached_property
     def history_rows(self) -> int:
-        """Number of rows of the history; 0 if it is damaged."""
+        """Number of rows of the history; 0 if it is missing or damaged."""
         return self._readable("number of rows", self.run.history.count, 0)
 
     @cached_property
@@ -167,9 +171,10 @@ class RecordedRun:
 
     @cached_property
     def entries(self) -> list[RunFile]:
-        """Entries of the directory: known files first, then others by name, without hidden ones.
+        """Entries of the directory: known files first, then others by name.
 
-        A file that vanishes during the reading counts 0 bytes.
+        Known files are in a fixed order, ``README.md`` first. Hidden entries are left out. A file that vanishes during
+        the reading counts 0 bytes.
         """
         return list(_entries(self.path))
 
@@ -198,7 +203,10 @@ class RecordedRun:
 
     @property
     def faults(self) -> list[str]:
-        """Errors of all damaged files, one line each; all files are read."""
+        """Errors of all damaged files, one line each.
+
+        All files that have a property here are read; checkpoints, predictions and log are not.
+        """
         for name, member in vars(RecordedRun).items():
             if isinstance(member, cached_property):
                 getattr(self, name)
@@ -207,8 +215,8 @@ class RecordedRun:
     def require_unbroken(self) -> None:
         """Check the run's identity and the checksums of its files.
 
-        Checkpoints, predictions, vocabulary and history are left out: tables do not read them. A run that is marked as
-        checked passes if the checksums of status and scores are right.
+        Checkpoints, predictions, vocabulary and history are left out: tables do not read them. If ``checked`` is True,
+        only status and scores are checked.
 
         Raises:
             PhmrunError: (exit 3) A checksum or the identity differs, or a file is missing; names the file.
@@ -260,8 +268,8 @@ class RecordedRun:
     def main_score(self) -> str | None:
         """Name of the first score of the test set.
 
-        If there is none, it is that of the first other split. Scores of training, validation and other files do not
-        count; ``None`` if there is no score.
+        If there is none, it is the first score of any other split. Order is that of the file. Scores of training,
+        validation and other files do not count; ``None`` if there is no score.
         """
         scored = (name for name in self.metrics if self.score(name) is not None)
         names = [name for name in scored if not name.startswith(("train/", "validation/", OTHER_FILE))]
@@ -270,7 +278,8 @@ class RecordedRun:
     def to_json(self) -> dict[str, Any]:
         """Return the run as one flat JSON object.
 
-        It has ``run_id``, ``run_dir``, the status's facts and fields, ``state``, ``damage`` and ``metrics``.
+        It has ``run_id``, ``run_dir``, the facts of ``about`` and the other fields of the status (neither if it cannot
+        be read), ``state``, ``damage`` and ``metrics``.
         """
         status = self.status.to_json() if self.status else {}
         place, content = (
@@ -283,8 +292,8 @@ class RecordedRun:
 def score_value(score: Any) -> float | None:
     """Return the number of a score.
 
-    The result is ``None`` if it has none or is too large for a float. A score is a number, or an object with ``value``
-    and ``signature``. Booleans are no numbers.
+    The result is ``None`` if it has none, or an integer too large for a float. NaN is returned. A score is a number, or
+    an object with ``value`` and ``signature``. Booleans are no numbers.
     """
     value = score.get("value") if isinstance(score, dict) else score
     if not isinstance(value, int | float) or isinstance(value, bool):
@@ -311,7 +320,7 @@ def _storable(run: Run) -> dict[str, Any]:
 def _can_be_stored(scores: Mapping[str, Any]) -> bool:
     """True if scores can be stored as JSON.
 
-    All integers fit a float, and all texts are valid Unicode.
+    Their values, if integers, fit a float, and all texts are valid Unicode.
     """
     values = (score.get("value") if isinstance(score, dict) else score for score in scores.values())
     try:

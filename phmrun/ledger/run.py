@@ -73,7 +73,7 @@ class Run:
     def create(cls, runs_dir: Path, run_id: str, config_yaml: str) -> "Run":
         """Create a run, or open the existing one of that id unchanged.
 
-        A missing config or status is written, also into an existing directory.
+        A missing config or status is written, also into an existing directory. Missing parent directories are created.
 
         Args:
             runs_dir: Directory of runs.
@@ -100,8 +100,8 @@ class Run:
     def find(cls, runs_dir: Path, reference: str) -> "Run":
         """Find a run by reference.
 
-        A path goes before "latest", that before an id's beginning, and that before digits. Hidden directories are not
-        searched.
+        A path (in ``runs_dir``, then in the working directory) goes before "latest", that before an id's beginning, and
+        that before digits. An empty reference matches no run. Hidden directories are not searched.
 
         Args:
             runs_dir: Directory of runs.
@@ -109,7 +109,7 @@ class Run:
                 or "latest" for the run that ended last, done or interrupted.
 
         Raises:
-            PhmrunError: (exit 2) No run matches, or several do.
+            PhmrunError: (exit 2) No run matches, several do, or none has ended for "latest".
         """
         for path in (runs_dir / reference, Path(reference)):
             # An empty reference would match the directory of runs itself, and below, every run.
@@ -158,7 +158,10 @@ class Run:
             state: New state.
             reason: Cause of the state in a phrase; None clears the previous one.
             facts: ``step`` (optimizer steps) and ``seconds`` (of training, rounded to 1 ms) replace the previous
-                values; other facts are added to ``about``.
+                values; other facts are added to ``about``, and replace those of the same name.
+
+        Raises:
+            PhmrunError: (exit 2) This object's lock was lost; (exit 3) the present status cannot be read.
         """
         before = self._read_status()
         moment = now()
@@ -177,7 +180,8 @@ class Run:
     def begin(self, identity: str, code: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> list[str]:
         """Check the run's manifest, and write one if the run is not done.
 
-        The checkpoints of a run that is done are not checked.
+        The checkpoints of a run that is done are not checked. The manifest of a run that is not done then has its
+        config alone.
 
         Args:
             identity: Canonical identity of the run.
@@ -210,7 +214,7 @@ class Run:
         """Write a file of the run atomically, with its checksum in the manifest.
 
         Raises:
-            PhmrunError: (exit 2) This object's lock was lost.
+            PhmrunError: (exit 2) This object's lock was lost. (exit 3) A symbolic link leads out of the run.
         """
         with self._writing():
             self._replace(path, text)
@@ -219,6 +223,9 @@ class Run:
         """Write the resolved config if it differs from the stored one.
 
         Return True if it did.
+
+        Raises:
+            OSError: The run has no config.
         """
         if self.config_path.read_text(encoding="utf-8") == config_yaml:
             return False
@@ -226,7 +233,7 @@ class Run:
         return True
 
     def lock(self) -> Lock:
-        """Return a lock on the run, for a ``with`` block around all changes.
+        """Return a new lock on the run, for a ``with`` block around all changes.
 
         It becomes the lock that writes check. Entering the block takes over the lock of a dead process, and raises a
         `PhmrunError` (exit 2) if a living process holds it.
@@ -236,7 +243,7 @@ class Run:
 
     @property
     def may_write(self) -> bool:
-        """True unless this object's lock was taken over by another process."""
+        """True unless this object's lock was taken over or removed."""
         return self._lock is None or not self._lock.lost
 
     def unlock(self) -> Holder | None:
@@ -255,7 +262,7 @@ class Run:
         It passes if the object never took one.
 
         Raises:
-            PhmrunError: (exit 2) Another process has taken it over.
+            PhmrunError: (exit 2) It was taken over or removed.
         """
         if self._lock is not None:
             self._lock.require()
@@ -263,7 +270,7 @@ class Run:
     def metrics(self) -> dict[str, Any]:
         """Return the scores by name; empty before they are written.
 
-        The best validation of an early release is converted to percent.
+        A best validation that is a share, from release 0.2 or earlier, is converted to percent.
 
         Raises:
             PhmrunError: (exit 3) The file is damaged, or has a wrong checksum.
@@ -293,7 +300,7 @@ class Run:
     def write_parameters(self, parameters: Mapping[str, Any]) -> None:
         """Write the parameter counts into ``parameters.json``.
 
-        An integer ``total`` is also entered into the status for listings.
+        An integer ``total`` is also entered into the status, as "parameters", for listings.
         """
         self.write(self.parameters_path, json_text(plain(parameters)))
         total = parameters.get("total")
@@ -318,8 +325,8 @@ class Run:
     def fingerprints(self) -> dict[str, str]:
         """Return the checksums of data and plug-ins in the run id, by name.
 
-        They are those of ``data.json``; for runs of release 0.1, those beside the parameter counts. The result may be
-        empty for early releases.
+        They are those of ``data.json``; without that file (release 0.1), those beside the parameter counts. The result
+        is empty if neither has them.
         """
         record = self.data()
         marks = record.fingerprints if record else self.parameters().get("fingerprints", {})  # release 0.1
@@ -332,7 +339,7 @@ class Run:
     def environment(self) -> list[dict[str, Any]]:
         """Return the entries of ``environment.json``, oldest first.
 
-        The result is empty if it is missing.
+        The result is empty if the file or its key "segments" is missing.
 
         Raises:
             PhmrunError: (exit 3) The file is damaged, or has no list of objects.
@@ -343,7 +350,7 @@ class Run:
         return segments
 
     def write_environment(self, segments: Sequence[Mapping[str, Any]]) -> None:
-        """Write the entries of ``environment.json``, oldest first."""
+        """Replace the entries of ``environment.json``, oldest first."""
         self.write(self.environment_path, json_text(plain({"segments": list(segments)}, otherwise=str)))
 
     def bench(self) -> dict[str, Any]:
@@ -360,7 +367,7 @@ class Run:
         return measurements
 
     def add_bench(self, measurements: Mapping[str, Mapping[str, Any]]) -> None:
-        """Add measurements by name of phase or time to ``bench.json``.
+        """Add measurements by name to ``bench.json``.
 
         Those of the same name are replaced, others kept.
         """
@@ -377,7 +384,7 @@ class Run:
         return self._read_object(self.samples_path)
 
     def write_samples(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Write sample inputs and outputs, a row each.
+        """Replace the sample inputs and outputs, a row each.
 
         The card and the W&B mirror show them.
         """
@@ -386,7 +393,7 @@ class Run:
     def remove(self) -> None:
         """Delete the run directory.
 
-        It is first renamed to a hidden name beside it. If it is a symbolic link, only the link is deleted.
+        It is locked, and first renamed to a hidden name beside it. If it is a symbolic link, only the link is deleted.
 
         Raises:
             PhmrunError: (exit 2) The directory is not a run, or a living process holds it.
@@ -405,8 +412,8 @@ class Run:
     def own_folder(self, name: str) -> Path:
         """Return the path of a folder of the run, to write into.
 
-        It need not exist. The run may come from others: a symbolic link in it must not choose where this machine
-        writes.
+        It need not exist, and is not created. The run may come from others: a symbolic link in it must not choose where
+        this machine writes.
 
         Raises:
             PhmrunError: (exit 3) Any entry of the run directory is a symbolic link out of it.
@@ -419,9 +426,9 @@ class Run:
         return self.path / name
 
     def _writing(self) -> Lock:
-        """Return the lock on manifest and concurrently written files.
+        """Return a new lock on manifest and concurrently written files.
 
-        It waits up to 20 s for its holder.
+        It is not yet taken. Taking it waits up to 20 s for its holder, then raises.
 
         Raises:
             PhmrunError: (exit 3) An entry of the run directory is a symbolic link out of it.
@@ -461,8 +468,8 @@ class Run:
         """Read the stored status.
 
         Raises:
-            PhmrunError: (exit 3) The file is missing, damaged, or has a wrong checksum. (exit 2) This process holds the
-                run's lock, and it was lost or moved.
+            PhmrunError: (exit 3) The file is missing, damaged, or has a wrong checksum. (exit 2) It is missing, and
+                this object's lock was lost.
         """
         try:
             content = read_regular(self.status_path)

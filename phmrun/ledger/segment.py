@@ -33,9 +33,9 @@ class Segment:
         self.write()
 
     def resumed(self, step: int) -> list[str]:
-        """Record and write the step from which training continues.
+        """Write the step from which training continues.
 
-        If the environment of the earlier steps is unknown, they get an entry of state "unrecorded".
+        Step 0 is a new training. If the earlier steps have no entry, they get one of state "unrecorded".
 
         Returns:
             Differences between the previous environment and this one; empty at step 0.
@@ -48,7 +48,7 @@ class Segment:
         return differences(self.before[-1], self.entry) if step and self.before else []
 
     def progress(self, step: int) -> None:
-        """Record the last step.
+        """Record the last step of this process.
 
         The entry is written only if its last write was 30 seconds ago or more.
         """
@@ -57,7 +57,7 @@ class Segment:
             self.write()
 
     def end(self, state: str) -> None:
-        """Write the time of the end and the final state of the process."""
+        """Write the entry with the time of the end and a final state."""
         self.entry |= {"ended": now(), "state": state}
         self.write()
 
@@ -86,10 +86,11 @@ def physical_memory() -> int | None:
 
 
 def facts(run: Run) -> dict[str, Any]:
-    """Return the environment of this process, without facts of torch.
+    """Return the environment of this process, without torch's facts.
 
-    These are command, versions of Python and packages, code, system, host, processor, cores, and memory in bytes
-    (``None`` if unknown). A diff of uncommitted changes of the code is written into the run directory.
+    Keys: "command", "python", "packages", "code", "system", "host", "processor", "cpu", "cores", "usable_cores" and
+    "memory_bytes". Unknown memory or cores are ``None``. A diff of uncommitted changes of the code is written into the
+    run directory.
     """
     return {
         "command": command(),
@@ -120,7 +121,7 @@ def read_segments(run: Run) -> list[dict[str, Any]]:
 def _cpu_seconds() -> float:
     """Return this process's processor time in seconds.
 
-    Its ended children are included.
+    User and system time are added; children that have ended and were waited for are included.
     """
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in used)

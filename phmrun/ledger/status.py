@@ -38,11 +38,11 @@ class Status:
 
     Attributes:
         state: State of the run.
-        reason: Cause of the state.
+        reason: Cause of the state in a phrase; ``None`` if there is none.
         step: Optimizer steps so far.
         started: Time of the first start.
         updated: Time of writing.
-        ended: Time of the end.
+        ended: Time of the end; ``None`` if the run has not ended.
         host: Machine that wrote the status.
         pid: Process that wrote the status.
         seconds: Seconds of training, summed over all continuations.
@@ -64,7 +64,8 @@ class Status:
     def from_json(cls, content: Any) -> "Status":
         """Return the status of a JSON object.
 
-        Unknown keys are ignored; missing ones have their defaults, except the state.
+        Unknown keys are ignored; missing ones have their defaults, except the state. Host and process id are not
+        checked.
 
         Raises:
             ValueError: The state is missing or unknown, a value has a wrong type or is out of range, or a text is not
@@ -106,8 +107,8 @@ class Status:
 def as_found(status: Status, path: Path) -> Status:
     """Return the effective status.
 
-    A running status without a living holder of the lock becomes interrupted, ended at its last update. Others are
-    unchanged.
+    A running status without a living holder of the lock becomes interrupted, with the reason "its process died", ended
+    at its last update. Others are returned unchanged. Nothing is written.
     """
     if status.state is not State.RUNNING or living_holder(path / LOCK) is not None:
         return status

@@ -38,10 +38,11 @@ class Twin(NamedTuple):
 
 
 def find_twin(runs_dir: Path, run_id: str, identity: str, data: Collection[str]) -> Twin | None:
-    """Return the nearest twin of a new run, interrupted ones first, then those updated last.
+    """Return the nearest twin of a new run; ``None`` if there is none.
 
-    Only runs whose ids have the same task, data, network and seed are read. Derived runs (extended, taught, compressed)
-    are no twins, nor are runs without a status.
+    Interrupted ones are nearest, then failed, done and other ones; within a state, those updated last. Only runs whose
+    ids have the same task, data, network and seed are read. Derived runs (extended, taught, compressed) are no twins,
+    nor are runs with a missing or damaged status, or a damaged manifest.
 
     Args:
         runs_dir: Directory of runs.
@@ -80,7 +81,7 @@ def _difference(run: Run, digits: str, identity: str, data: Collection[str]) -> 
 
     It names changed versions of mathematics or of the configuration, else the changed fingerprints. It is empty if the
     run is no twin: its settings differ, a fingerprint other than of data and code does, or nothing differs. A run
-    without an identity is a twin only if its id is that of earlier versions.
+    without an identity on record is a twin only if its id is that of the same experiment with earlier versions.
 
     Raises:
         PhmrunError: (exit 3) The manifest is damaged.
@@ -104,12 +105,12 @@ def _difference(run: Run, digits: str, identity: str, data: Collection[str]) -> 
 
 
 def _settings(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an identity without fingerprints and versions."""
+    """Return a parsed identity without fingerprints and versions."""
     return {key: value for key, value in identity.items() if key not in ("fingerprints", "version", *VERSIONED)}
 
 
 def _changed(before: Mapping[str, str], now: Mapping[str, str], data: Collection[str]) -> Iterator[str | None]:
-    """Yield each changed fingerprint with the starts of its checksums.
+    """Yield each changed fingerprint with the starts of its checksums, by name.
 
     "train (checksum 0123456789ab, now none)"; ``None`` stands for one that is neither data nor code.
     """

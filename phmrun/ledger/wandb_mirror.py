@@ -123,7 +123,8 @@ class Mirror:
     def log(self, row: Mapping[str, Any]) -> None:
         """Log a row of the history, with shares in percent.
 
-        ``step`` becomes ``trainer/global_step``, ``time`` becomes ``trainer/seconds``; ``None`` values are left out.
+        ``step`` becomes ``trainer/global_step``, ``time`` becomes ``trainer/seconds``; ``None`` values are left out. A
+        row without ``step`` keeps the last step for tables.
         """
         names = {"step": STEP, "time": SECONDS}
         seen = in_shown_units(restored(plain(row)))
@@ -132,9 +133,9 @@ class Mirror:
         self._send(lambda segment: segment.log(figures))
 
     def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Log a table at the last logged step.
+        """Log a table at the last logged step, if there is one.
 
-        Each call writes a file.
+        Each call writes a file into the run directory.
         """
 
         def send(segment: Any) -> None:
@@ -147,7 +148,7 @@ class Mirror:
         self._send(send)
 
     def summary(self, values: Mapping[str, Any]) -> None:
-        """Set values of the whole run.
+        """Set values of the whole run; those of the same name are replaced.
 
         They are final scores, counts, and the model's description.
         """
@@ -156,7 +157,8 @@ class Mirror:
     def finish(self, exit_code: int = 0) -> None:
         """Close the segment; online, wait until the upload is complete.
 
-        ``exit_code`` is 0 if the run succeeded. W&B's service is stopped unless this process still uses it.
+        ``exit_code`` is 0 if the run succeeded. W&B's service is stopped unless another W&B run of this process is
+        open. The previous environment variables are restored.
         """
         if self.mode != "disabled":
             self._send(lambda segment: segment.finish(exit_code=exit_code))
@@ -165,7 +167,7 @@ class Mirror:
         self._surroundings.close()
 
     def _send(self, action: Callable[[Any], object]) -> None:
-        """Apply an action to the segment, if it is open.
+        """Call ``action`` with the segment, if it is open.
 
         The first failure closes the mirror with a logged warning; nothing is raised.
         """
@@ -189,7 +191,7 @@ def _init(run: Run, mode: Mode, config: Mapping[str, Any], whole: bool, options:
         options: Further arguments of ``wandb.init``; empty ones are left out.
 
     Raises:
-        PhmrunError: (exit 2) W&B raised an error.
+        PhmrunError: (exit 2) W&B raised an error; its service is then stopped.
     """
     import wandb
 
@@ -224,7 +226,7 @@ def _init(run: Run, mode: Mode, config: Mapping[str, Any], whole: bool, options:
 def _stop_service(exit_code: int) -> None:
     """Stop W&B's service process.
 
-    Wait until it has written the last records. Nothing is done while another W&B run of this process is open.
+    Wait until it has written the last records. Nothing is done while W&B's global run of this process is set.
     """
     import wandb
 
@@ -236,8 +238,9 @@ def _stop_service(exit_code: int) -> None:
 def _surroundings(directory: Path, mode: Mode) -> Iterator[None]:
     """Set W&B's environment variables.
 
-    Caches and staging areas are in the run; messages are off. The previous values are restored at exit. Online, W&B's
-    config directory is unchanged: it has the server's address.
+    Caches and staging areas are in ``directory`` (``wandb/`` of the run), which is created; messages are off. The
+    previous values are restored at exit. Offline, W&B's config directory is there, too; online it is unchanged, because
+    it has the server's address.
     """
     directory.mkdir(parents=True, exist_ok=True)
     base = directory.resolve()
@@ -284,9 +287,9 @@ class Synced:
 def sync(run: Run, mode: str = "online", *, project: str | None = None, entity: str | None = None) -> Synced:
     """Replay a run as one W&B run.
 
-    It has config, history, scores, parameter counts and samples. The W&B run has the run's id, so a second replay
-    replaces the first. Segments of training are kept. A lock prevents two concurrent replays if the run directory is
-    writable.
+    It has config (empty without a file), history, scores, parameter counts and samples. The W&B run has the run's id,
+    so a second replay replaces the first. Segments of training are kept. A lock prevents two concurrent replays if the
+    run directory is writable.
 
     Args:
         run: Run to replay; it may be training, unless it is mirrored online at the moment.
@@ -320,8 +323,8 @@ def sync(run: Run, mode: str = "online", *, project: str | None = None, entity: 
 def _labels_of(run: Run) -> dict[str, Any]:
     """Return the labels of the mirror of training, for a replay.
 
-    Keys: "mode", "project", "entity", "group", "job_type" and "tags". If they are missing or damaged, project, job type
-    (the task) and tags (words of the layer) come from the run's status alone.
+    Keys: "mode", "project", "entity", "group", "job_type" and "tags". If the file is missing or damaged, the result has
+    only "project" ("phmrun"), "job_type" (the task) and "tags" (words of the layer), from the run's status.
 
     Raises:
         PhmrunError: (exit 3) A symbolic link leads out of the run.
@@ -370,7 +373,7 @@ def _replay(
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Flatten nested values with "/" between names, after ``prefix``.
 
-    A key ``value`` below another gets the name of that one: a score's value has the score's name.
+    A key ``value`` below another gets the name of that one: a score's value has the score's name. Lists are values.
     """
     flat: dict[str, Any] = {}
     for key, value in values.items():

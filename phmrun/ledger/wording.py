@@ -11,7 +11,7 @@ FIGURES = {"gradient_norm": "norm of the gradient", "lr": "learning rate"}
 
 
 def title(score: str, task: str | None = None) -> str:
-    """Return a score's name in words with its unit.
+    """Return a score's name in words, with its unit in parentheses.
 
     "test/accuracy-of-copy" becomes "test accuracy of copy (%)". The splits val and dev are "validation", train is
     "training"; gradient_norm and lr have names of their own. The name of an unregistered metric has spaces for
@@ -60,7 +60,10 @@ def row_name(labels: Mapping[str, str]) -> str:
 
 
 def explained(scores: Sequence[str], task: str | None = None) -> list[str]:
-    """Return a line "name: rule" for each registered baseline among scores."""
+    """Return a line "name: rule" for each registered baseline among scores.
+
+    A baseline is what follows "-of-" in a score's name. Each has one line, in order of first appearance.
+    """
     names = dict.fromkeys(name.partition(OF)[2] for name in scores if OF in name)
     baselines = [find_baseline(name, task) for name in names]
     return [f"{baseline.name}: {baseline.meaning}" for baseline in baselines if baseline]
@@ -69,8 +72,9 @@ def explained(scores: Sequence[str], task: str | None = None) -> list[str]:
 def counts_in_words(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return counts, memory and data of ``parameters.json`` as table rows.
 
-    A row has words and a figure with its unit. The trained total is left out if it is the total, and a share of the
-    dense network if it is 100 %. Values of a wrong type are left out.
+    A row has words and a figure with its unit. Memory is in MB (10⁶ bytes). The trained total is left out if it is the
+    total, and a share of the dense network if it is 100 %. Values of a wrong type are left out, as is memory from 10¹⁸
+    bytes on.
     """
     total, dense = parameters.get("total"), parameters.get("dense_total")
     counts = {key: parameters[key] for key in _FACTS if isinstance(parameters.get(key), int)}
@@ -118,7 +122,7 @@ _FACTS = {
 def _share(count: Any, whole: Any) -> str:
     """Return a count in percent of another: "12.5%".
 
-    The result is empty if equal, not numbers, or ``whole`` is 0.
+    The result is empty if both are equal, one is no number, or ``whole`` is 0.
     """
     try:
         return f"{count / whole:.1%}" if count != whole else ""
@@ -138,8 +142,8 @@ def _mapping(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def _figures(facts: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
     """Return the numbers among facts as rows of words and figures.
 
-    Floats named "…rate…" are in percent, others have two decimals; nested facts have the words of all their keys. Other
-    values are left out.
+    Floats whose last key contains "rate" are in percent, others have two decimals. Integers have commas. Nested facts
+    have the words of all their keys, after ``before``. Other values are left out.
     """
     rows: list[tuple[str, str]] = []
     for key, value in facts.items():
