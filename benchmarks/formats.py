@@ -8,7 +8,7 @@ A run of each structure is trained for a few steps, with the same settings, and 
 """
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,16 @@ LAYERS: Mapping[str, Mapping[str, Any]] = {
 COLUMNS = ("network", "format", "bytes", "difference", "changed", "score", "MB", "ms, batch 1", "ms, batch 32")
 
 
-def measured(run: Run, split: str, *, decode: bool = True) -> list[dict[str, Any]]:
-    """Return the measurements of all installed formats of a run; those on record are not repeated.
+def measured(run: Run, split: str, *, only: Collection[str] = (), decode: bool = True) -> list[dict[str, Any]]:
+    """Return the measurements of a run's installed formats; those on record are not repeated.
 
-    Without ``decode``, they are bytes and differences only, and are not kept.
+    Args:
+        run: The run.
+        split: Split to decode and score.
+        only: Labels of formats beside the checkpoint; empty for all.
+        decode: False for bytes and differences only, which are not kept.
     """
-    formats = formats_of(open_run(run))
+    formats = [item for item in formats_of(open_run(run)) if not only or item.label in (*only, "checkpoint")]
     if not decode:
         return [item.to_json() for item in serve_all(run, formats, decode=False)]
     record = run.bench()
@@ -78,6 +82,7 @@ def main() -> None:
     options.add_argument("--config", nargs="+", default=["configs/nmt/demo.yaml"], help="configurations of the runs")
     options.add_argument("--steps", type=int, default=300, help="optimizer steps of each run")
     options.add_argument("--bytes", action="store_true", help="only bytes and differences: no decoding")
+    options.add_argument("--formats", nargs="+", default=(), help="labels, such as 'onnx factored int8'; default: all")
     options.add_argument("--split", default="test", help="split to decode and score")
     options.add_argument("--runs-dir", type=Path, default=Path("runs"), help="directory of the runs")
     options.add_argument("--runs", nargs="+", type=Path, help="directories of trained runs, in place of training")
@@ -86,7 +91,9 @@ def main() -> None:
     machine = start(args)
     results: dict[str, list[dict[str, Any]]] = {}
     for name, run in runs_of(args):
-        results[run.id if name in results else name] = measured(run, args.split, decode=not args.bytes)
+        results[run.id if name in results else name] = measured(
+            run, args.split, only=args.formats, decode=not args.bytes
+        )
     if args.json:
         console.print_json({"machine": machine, "results": results})
         return
