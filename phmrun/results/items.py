@@ -98,10 +98,11 @@ def _counts(path: Path, score: str) -> Items | None:
     """
     split, _, name = score.partition("/")
     manifest = Manifest(path)
-    for file in (path / ITEMS, *sorted((path / "predictions").glob(f"{split}.*"))):
+    recorded_items = (path / ITEMS).is_file()
+    for file in (path / ITEMS, *(() if recorded_items else sorted((path / "predictions").glob(f"{split}.*")))):
         manifest.check(file)
     try:
-        if (path / ITEMS).is_file():
+        if recorded_items:
             recorded = parse_json(read_regular(path / ITEMS))
             content = recorded.get(score)
             return content and unpacked(recorded[content["same"]] if "same" in content else content)
