@@ -23,7 +23,7 @@ from phmrun.engine.derivation import Derivation
 from phmrun.engine.experiment import train
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import TrainedModel, open_run
-from phmrun.errors import PhmrunError
+from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import write_json
 from phmrun.layers.network import structures_of
 from phmrun.ledger import Run
@@ -153,6 +153,9 @@ class Search:
         to it. Structures and student are measured in full precision and, unless the goal is on parameters, in int8.
         They are tried at each share of :meth:`_shares_of_parameters`. One that cannot be built is left out with a note.
         The student trains at the run's own highest rate only.
+
+        Raises:
+            PhmrunError: (exit 3, 4) A file is damaged, or the disk fails while a candidate is trained.
         """
         trained = open_run(self.run)
         factored = any(item.name != "dense" for item in structures_of(trained.module.network).values())
@@ -184,6 +187,9 @@ class Search:
                     name = label if precision == "none" else f"{label}, {precision}"
                     yield self._measured(way, name, runs, way == "structure", precision)
             except PhmrunError as error:
+                # A failing disk and damaged files say nothing of the candidate.
+                if error.code is ExitCode.DATA or isinstance(error.__cause__, OSError):
+                    raise
                 note(f"without {label}: {error.what}")
 
     def _shares_of_parameters(self, factored: bool) -> list[Fraction]:

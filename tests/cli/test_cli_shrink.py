@@ -1,5 +1,6 @@
 """Search for a smaller model: order of effort, goal, resume, page and recommendation."""
 
+import errno
 import json
 import shutil
 from fractions import Fraction
@@ -12,6 +13,8 @@ from tiny_experiments import configured, run_experiment, run_of
 from phmrun.bench.serving import Format, Served
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import open_run
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import disk_errors
 from phmrun.ledger import Run
 from phmrun.sweeps import shrink
 from phmrun.sweeps.shrink import Goal, Search, recommended
@@ -126,6 +129,19 @@ def test_an_interrupted_search_continues_to_the_same_result(run, measured, tmp_p
     assert weights["whole"].pop("chosen") == weights["halves"].pop("chosen")
     for name, state in weights["whole"].items():
         assert all(torch.equal(value, weights["halves"][name][key]) for key, value in state.items()), name
+
+
+def test_a_failing_disk_ends_the_search_instead_of_leaving_a_candidate_out(fresh, measured, monkeypatch):
+    def failing(config, **options):
+        if config.layer.structure != "dense":
+            with disk_errors(ExitCode.TRAINING):
+                raise OSError(errno.EIO, "Input/output error", "last.ckpt")
+        return trained(config, **options)
+
+    trained = shrink.train
+    monkeypatch.setattr(shrink, "train", failing)
+    with pytest.raises(PhmrunError, match="the disk reports an error"):
+        Search(fresh, Goal(Fraction(3, 5), by="parameters", steps=1)).results()
 
 
 def test_the_rate_with_the_best_validation_is_kept(fresh, measured, monkeypatch):
