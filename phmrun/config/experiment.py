@@ -77,7 +77,10 @@ class Experiment(Section):
 
     @classmethod
     def placed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a source's nested values in the places of this schema: here unchanged."""
+        """Return a source's nested values with keys moved to their sections.
+
+        Here they are returned unchanged; tasks whose schema moves keys override it.
+        """
         return values
 
     @property
@@ -102,7 +105,7 @@ class Experiment(Section):
     def provenance_values(self) -> dict[str, tuple[Any, str]]:
         """Return (value, provenance) by dotted key, for each entry of ``provenance``.
 
-        The value of a section is a mapping.
+        The value of a section is a mapping; that of a key that does not exist is None.
         """
         return provenance_values(self.model_dump(mode="json"))
 
@@ -126,7 +129,7 @@ def provenance_values(config: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
 def leaves(config: Section, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield each dotted key and its value, in schema order.
 
-    Options of a layer follow its fields. Fields that are not written are left out.
+    Options of a layer follow its fields. Fields that are left out of YAML are left out here, too. A list is one value.
     """
     for name, field in type(config).model_fields.items():
         if field.exclude:
@@ -169,7 +172,7 @@ def with_absolute_paths(config: Config) -> Config:
 
 
 def _absolute(value: Any, prefixes: bool) -> Any:
-    """Return a relative path as an existing one.
+    """Return a relative path as an existing absolute one.
 
     It is looked up below the current folder, then below the data directory. With ``prefixes``, a text counts as the
     beginning of paths, too. Anything else is returned unchanged, also a relative path that neither folder has.
@@ -199,7 +202,7 @@ def with_decoding(config: Experiment, overrides: Mapping[str, Any]) -> Experimen
     The section is validated again. Without overrides, the result is ``config`` itself.
 
     Raises:
-        PhmrunError: The task has no such key, or a value is invalid.
+        PhmrunError: (exit 2) The task has no such key, or a value is invalid.
     """
     if not overrides:
         return config
@@ -249,7 +252,7 @@ def _yaml_lines(values: Mapping[str, Any], prefix: str, comments: Mapping[str, s
 def _on_one_line(value: Any) -> str:
     """Return a value as YAML on one line.
 
-    Control characters are escaped.
+    A text with control characters is in double quotes, with escapes.
     """
     escape = isinstance(value, str) and not value.isprintable()  # line ends and the like
     style = '"' if escape else None

@@ -51,8 +51,9 @@ def run_id(config: Experiment, *, fingerprints: Mapping[str, str]) -> str:
     """Return the run id: ``task-data-network-seed-<12 hexadecimal digits>``.
 
     The network is named by its non-default structures, ``phm`` or ``output-circulant``; without any, by that of
-    ``layer``. The digits are the start of the SHA-256 of :func:`canonical_identity`. Devices, paths, logging, time
-    limits and options at their defaults do not change the id.
+    ``layer``. In task, data and network, characters other than letters, digits and ``._`` become hyphens; an empty part
+    is "x". The digits are the start of the SHA-256 of :func:`canonical_identity`. Devices, paths, logging, time limits
+    and options at their defaults do not change the id.
     """
     digits = digits_of(canonical_identity(config, fingerprints))
     built = {part: getattr(config, part).structure for part in ("layer", "embedding", "output")}
@@ -83,7 +84,11 @@ def canonical_identity(config: Experiment, fingerprints: Mapping[str, str]) -> s
 
 
 def canonical_json(identity: Mapping[str, Any]) -> str:
-    """Return an identity as canonical JSON: sorted keys, ASCII, no spaces."""
+    """Return an identity as canonical JSON: sorted keys, ASCII, no spaces.
+
+    Raises:
+        ValueError: A number is NaN or infinite.
+    """
     return json.dumps(identity, sort_keys=True, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
@@ -96,9 +101,10 @@ def without_versions(identity: str) -> str:
 
 
 def earlier_identities(identity: str) -> Iterator[str]:
-    """Yield the identities of the same experiment with earlier versions of its mathematics.
+    """Yield an experiment's identities with earlier versions of its mathematics.
 
-    All combinations of lower versions of layers and mathematics are yielded, newest first; ``identity`` itself is not.
+    All combinations of versions up to those of ``identity`` are yielded, highest first; ``identity`` itself is not.
+    Without versions, nothing is yielded.
     """
     content = json.loads(identity)
     raised = [(kind, name) for kind in VERSIONED for name in content.get(kind, {})]
@@ -117,7 +123,8 @@ def earlier_identities(identity: str) -> Iterator[str]:
 def changed_versions(before: str, now: str) -> list[str]:
     """Return the versions that differ between two canonical identities.
 
-    An entry is "model.network=lstm, version 1, now 2". A missing version is 1.
+    An entry is "model.network=lstm, version 1, now 2". A missing version is 1. Layers come first, then mathematics,
+    each by name.
     """
     versions = []
     for kind in VERSIONED:
@@ -128,14 +135,18 @@ def changed_versions(before: str, now: str) -> list[str]:
 
 
 def digits_of(identity: str) -> str:
-    """Return the 12 hexadecimal digits of a run id for its canonical identity."""
+    """Return the 12 hexadecimal digits of a canonical identity's run id.
+
+    They are the first ones of its SHA-256.
+    """
     return hashlib.sha256(identity.encode("utf-8")).hexdigest()[:12]
 
 
 def layer_versions(section: Section) -> dict[str, int]:
     """Return the versions of the changed layers in use, by structure name.
 
-    Subsections are included. A structure that has never changed has no version, and is left out.
+    Subsections are included, but not sections in lists (``maps``). A structure that has never changed has no version,
+    and is left out.
     """
     versions: dict[str, int] = {}
     if isinstance(section, LayerConfig) and section.structure in LAYER_VERSIONS:
@@ -146,9 +157,10 @@ def layer_versions(section: Section) -> dict[str, int]:
 
 
 def changed_mathematics(section: Section, prefix: str = "") -> dict[str, int]:
-    """Return the versions above 1 of the mathematics in use, subsections included.
+    """Return the versions above 1 of the mathematics in use.
 
-    Keys are dotted, after ``prefix``: ``{"model.network=transformer-xl": 2}``.
+    Subsections are included, but not sections in lists (``maps``). Keys are dotted, after ``prefix``:
+    ``{"model.network=transformer-xl": 2}``.
     """
     versions = {
         f"{prefix}{entry}": version
@@ -172,7 +184,8 @@ def metric_versions(task: str) -> dict[str, int]:
 def _is_in_use(section: Section, entry: str) -> bool:
     """Return True if an entry of ``versions`` applies to the section.
 
-    ``"key=value"`` applies if the key, or one of its elements, has this value; ``"key"`` if the key is truthy.
+    ``"key=value"`` applies if the key, or one of its elements, has this value; ``"key"`` if the key is on: not null,
+    false, 0 or empty.
     """
     key, compares, wanted = entry.partition("=")
     value = getattr(section, key)
@@ -182,7 +195,7 @@ def _is_in_use(section: Section, entry: str) -> bool:
 
 
 def _subsections(section: Section) -> Iterator[tuple[str, Section]]:
-    """Yield each field of a section that is a section, with its name."""
+    """Yield name and value of each field that is a section itself."""
     for name in type(section).model_fields:
         if isinstance(value := getattr(section, name), Section):
             yield name, value
@@ -193,7 +206,7 @@ def semantic_values(config: Experiment, *, former_names: bool = False) -> dict[s
 
     Args:
         config: A resolved configuration.
-        former_names: Use the former names of renamed keys, as run ids do.
+        former_names: Use the former names of renamed keys, as run ids do. Default: the present names.
     """
     return _different(config, None, "", former_names)
 
@@ -202,7 +215,7 @@ def semantic_values(config: Experiment, *, former_names: bool = False) -> dict[s
 def _default(section: type[Section], name: str) -> Any:
     """Return the default of a key.
 
-    It is cached, so do not modify it.
+    It is cached for all callers, so do not modify it.
     """
     return section.model_fields[name].get_default(call_default_factory=True)
 

@@ -48,7 +48,8 @@ def _add_foreign_options(schema: type[Experiment], document: dict[str, Any]) -> 
 
     These are networks of plug-ins and other packages.
 
-    Their descriptions begin with the name of the network. A key that the section has is left as it is.
+    Their descriptions begin with the name of the network. A key that the section has, by itself or by an earlier
+    network, is left as it is.
     """
     section: Any = schema.model_fields["model"].annotation
     for network, options in foreign_options(schema):

@@ -16,7 +16,8 @@ from phmrun.config.section import (
 def _as_a_clock(value: Any) -> Any:
     """Return a time limit as HH:MM:SS.
 
-    A number is minutes, fractions allowed, rounded to seconds. None and truth values become None.
+    A number is minutes, fractions allowed, rounded to seconds. None and truth values become None. A text has at most
+    six digits of hours, or eight of minutes.
 
     Raises:
         ValueError: It is in another form, or 0 seconds.
@@ -40,7 +41,7 @@ Clock = Annotated[str | None, BeforeValidator(_as_a_clock), Unhashed()]  # a tim
 
 
 def seconds_of(clock: str | None) -> int | None:
-    """Return the seconds of HH:MM:SS; None stays None."""
+    """Return the seconds of a text HH:MM:SS; None stays None."""
     if clock is None:
         return None
     hours, minutes, seconds = (int(part) for part in clock.split(":"))

@@ -36,7 +36,7 @@ class OptionsOf(Protocol):
     def __call__(self, name: str, *, table: bool = False) -> Sequence[Option]:
         """Return the options of a structure.
 
-        With ``table``, the name of an embedding is valid, too.
+        With ``table``, ``name`` may also be an embedding of several matrices.
 
         Raises:
             PhmrunError: The name is unknown.
@@ -77,6 +77,7 @@ def resolve(
 
     Raises:
         ConfigError: Keys are unknown or values invalid; it lists all of them.
+        PhmrunError: (exit 2) The options of a plug-in's network are no section.
     """
     sources = list(sources)
     schema = with_network_options(schema, sources)
@@ -112,8 +113,8 @@ def resolve(
 def with_network_options(schema: type[E], sources: Iterable[Source]) -> type[E]:
     """Return a schema whose section ``model`` also has a network's options.
 
-    The network is the one that the last source with ``model.network`` names. The schema is unchanged for phmrun's own
-    networks, and for those without :func:`foreign_options`.
+    The network is the one that the last source with ``model.network`` names. The schema is returned unchanged if no
+    source names a network, for phmrun's own networks, and for those without :func:`foreign_options`.
     """
     section: Any = schema.model_fields["model"].annotation
     models = [source.values["model"] for source in sources if isinstance(source.values.get("model"), Mapping)]
@@ -127,7 +128,7 @@ def foreign_options(schema: type[Experiment], name: str | None = None) -> Iterat
 
     They are the attribute ``options`` of its class.
 
-    Networks without further options are left out, and all but ``name`` if it is given.
+    Networks without further options are left out; with ``name``, all others, too.
 
     Raises:
         PhmrunError: (exit 2) The attribute ``options`` of a network is no section.
@@ -150,7 +151,7 @@ def foreign_options(schema: type[Experiment], name: str | None = None) -> Iterat
 def _with_options(schema: type[E], section: type[Section], options: type[Section]) -> type[E]:
     """Return a schema whose section ``model`` has the keys of both sections; cached.
 
-    The options' defaults take precedence.
+    For keys of both, the type and default of ``options`` hold.
     """
     both: Any = create_model(options.__name__, __base__=(options, section))
     model = Field(both(), description="Shape of the network.")
@@ -171,7 +172,8 @@ def load_run_config(
         options_of: Options of a structure by name; None: the layers' options are not checked.
 
     Raises:
-        PhmrunError: The file cannot be read, names no known task, or has invalid values (exit 3 if it is a directory).
+        PhmrunError: The file cannot be read, names no known task, or has invalid values (exit 2); it is a directory or
+            no regular file (exit 3).
     """
     if path.exists() and not path.is_file():
         raise PhmrunError("this is not a file", where=str(path), code=ExitCode.DATA)
@@ -285,9 +287,11 @@ class _Merged:
 def _check_layer(merged: _Merged, name: str, default: LayerConfig, options_of: OptionsOf) -> LayerConfig | None:
     """Return a layer's section with all options, defaults included.
 
-    Sections inside it are checked, too. The option ``freeze`` is left out at its default.
+    Sections inside it are checked, too. The option ``freeze`` is left out at its default. Unknown options are left out;
+    values of a wrong type stay.
 
-    None if its structure is invalid. Each error is added to ``merged.problems``, unless the schema reports it.
+    None if its structure is unknown or no text. Each error is added to ``merged.problems``, unless the schema reports
+    it.
 
     Args:
         merged: Values of all sources.
@@ -345,8 +349,9 @@ def _check_layer(merged: _Merged, name: str, default: LayerConfig, options_of: O
 def _option_value(key: str, option: Option, value: Any, origin_label: str | None, problems: list[Problem]) -> Any:
     """Return a value converted to its option's type.
 
-    A value that does not fit is returned unchanged, and a problem is added to ``problems``. Examples are a truth value
-    for a number, and an integer above 2³² − 1. ``origin_label`` is its origin. Options of custom types are not checked.
+    A value that does not fit is returned unchanged, and a problem is added to ``problems``. Truth values do not fit
+    numbers, and integers must not exceed 2³² − 1 in absolute value. ``origin_label`` is its origin. Options of custom
+    types are not checked.
     """
     problem = Problem(key, f"must be a number, not {str(value).lower()}", origin_label)
     if option.annotation not in (int, float) or not isinstance(value, bool):

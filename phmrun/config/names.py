@@ -41,7 +41,7 @@ class Registered:
         """Return the name if it is registered.
 
         Raises:
-            PydanticCustomError: It is not; of the kind :data:`UNREGISTERED`.
+            PydanticCustomError: It is not; the error's type is "unregistered".
         """
         if name not in self.registry:
             raise PydanticCustomError(UNREGISTERED, "is not registered")
@@ -51,6 +51,6 @@ class Registered:
 def registered_names(field: FieldInfo) -> Sequence[str]:
     """Return the names that a :class:`Registered` key may have.
 
-    Empty for any other key.
+    They include plug-ins. Empty for any other key.
     """
     return next((mark.registry.names() for mark in field.metadata if isinstance(mark, Registered)), ())

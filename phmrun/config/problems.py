@@ -34,7 +34,7 @@ class Problem:
     def __str__(self) -> str:
         """Return the problem in one line: key, error, suggestions, origin.
 
-        A second line lists valid values. What is empty is left out.
+        A second line lists valid values. Empty parts are left out; a long key or origin is shortened.
         """
         text = f"{cut(self.key)}: {self.what}"
         if self.suggestion:
@@ -57,7 +57,8 @@ class ConfigError(PhmrunError):
 def unknown_key(key: str, known: Iterable[str], source: str | None) -> Problem:
     """Return the problem of a dotted key that the schema lacks.
 
-    Similar keys are suggested. ``model.network`` and options of the command line have messages of their own.
+    Similar keys are suggested, and all of ``known`` are listed. ``model.network`` and options of the command line
+    except ``--set`` have messages of their own.
 
     Args:
         key: Dotted key.
@@ -122,7 +123,7 @@ def from_validation(error: ValidationError, schema: type[Section], origin: Mappi
 def _valid_values(section: type[Section], path: tuple[int | str, ...]) -> list[str]:
     """Return the valid values of a field, or bounds such as ``>= 1``.
 
-    Empty if the path leads to no single value of the schema, or the field has neither.
+    Empty if the path leads to a section or out of the schema, or if the field has neither.
     """
     for part in path:
         field = section.model_fields.get(str(part))
@@ -157,9 +158,10 @@ def choices(annotation: Any) -> list[str]:
 
 
 def _wording(kind: str, message: str, value: Any) -> str:
-    """Return the text of pydantic's error of this kind, with the value.
+    """Return the text of pydantic's error of this kind, with the invalid value.
 
-    An error of a validator keeps its own message. An unknown kind keeps pydantic's message, beginning in lower case.
+    A missing key has no value. An error of a validator keeps its own message, without the value. An unknown kind keeps
+    pydantic's message, beginning in lower case.
     """
     words = {
         **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "must be a whole number"),

@@ -23,7 +23,7 @@ _FORMS = {"said": re.compile(r"said \S.*"), "released": re.compile(r"released [\
 def kind_of(text: str) -> str:
     """Return the kind of a provenance: said, released or ours.
 
-    Empty if it has none, as in older runs.
+    It is the first word, up to a space, comma or colon. Empty if that is another word, as in older runs.
     """
     word = re.split(r"[ ,:]", text, maxsplit=1)[0]
     return word if word in KINDS else ""
@@ -32,7 +32,8 @@ def kind_of(text: str) -> str:
 def is_complete(text: str) -> bool:
     """Return True if a provenance has a kind and its details.
 
-    Details are a section after "said", a repository and a place in it after "released", a reason after "ours".
+    Details are a section after "said", a repository and a place in it after "released", a reason after "ours, ".
+    Without a kind, the result is False.
     """
     kind = kind_of(text)
     form = _FORMS.get(kind)
@@ -40,7 +41,7 @@ def is_complete(text: str) -> bool:
 
 
 def provenance_of(key: str, given: Mapping[str, str]) -> str | None:
-    """Return the provenance of a dotted key, or of its longest beginning.
+    """Return the provenance of a dotted key, else of its longest section.
 
     None if there is neither.
     """
@@ -61,7 +62,7 @@ def spread(given: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
 
 
 def grouped(values: Mapping[str, tuple[Any, str]]) -> list[tuple[str, str]]:
-    """Return rows of a provenance and the settings that have it.
+    """Return rows of a provenance text and the settings that have it.
 
     Settings are ``key = value``, separated by commas; a section is its key alone. Rows are sorted by kind: said,
     released, ours, none; within a kind, by first appearance.

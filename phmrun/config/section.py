@@ -55,7 +55,7 @@ class Section(BaseModel):
 
     @classmethod
     def model_json_schema(cls, *arguments: Any, **keywords: Any) -> dict[str, Any]:
-        """Return the JSON Schema, as pydantic does, with each key's description on one line."""
+        """Return pydantic's JSON Schema, with each key's description on one line."""
         document = super().model_json_schema(*arguments, **keywords)
         for section in (document, *document.get("$defs", {}).values()):
             for key in section.get("properties", {}).values():
@@ -111,13 +111,19 @@ def former_name(section: type[Section], name: str) -> str:
     """Return the former name of a renamed key.
 
     It is ``name`` if the key was never renamed.
+
+    Raises:
+        KeyError: The section has no such key.
     """
     marks = section.model_fields[name].metadata
     return next((mark.name for mark in marks if isinstance(mark, Formerly)), name)
 
 
 def is_section(annotation: Any) -> TypeGuard[type[Section]]:
-    """Return True if a field's annotation is a subclass of :class:`Section`."""
+    """Return True if an annotation is a subclass of :class:`Section`.
+
+    Unions, such as an optional section, are not.
+    """
     return isinstance(annotation, type) and issubclass(annotation, Section)
 
 
@@ -126,6 +132,9 @@ def is_hashed(section: type[Section], name: str) -> bool:
     """Return True if a key is part of the run id.
 
     That is so unless it is marked :class:`Unhashed`.
+
+    Raises:
+        KeyError: The section has no such key.
     """
     return not any(isinstance(mark, Unhashed) for mark in section.model_fields[name].metadata)
 

@@ -51,7 +51,7 @@ class LayerConfig(OpenSection):
     def with_defaults(self, defaults: dict[str, Any]) -> Self:
         """Return a copy in which options that are not set have these defaults.
 
-        ``option_defaults`` of the copy are ``defaults``.
+        Its fields stay; its ``option_defaults`` are ``defaults``.
         """
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         copy = type(self)(**fields, **{**defaults, **self.options})
@@ -125,8 +125,8 @@ class DataConfig(Section):
     def testing(self, *paths: Path) -> Self:
         """Return a copy whose only data are a user's test file.
 
-        The splits ``train`` and ``dev`` become None, ``hold_out`` 0. This class uses only the first path. Parallel text
-        overrides the method and takes two.
+        The splits ``train`` and ``dev`` become None, ``hold_out`` 0. This class uses the first path and ignores others.
+        Parallel text overrides the method and takes two. The copy is not validated.
         """
         return self.model_copy(update={"name": "files", "hold_out": 0.0, "train": None, "dev": None, "test": paths[0]})
 
@@ -135,7 +135,7 @@ class DataConfig(Section):
 
         Args:
             given: Keys that name a file.
-            needed: Keys that must name a file. With ``hold_out``, those that begin with "dev" must not.
+            needed: Keys that must name a file. With ``hold_out``, those that begin with "dev" must not name one.
 
         Raises:
             ValueError: A key is missing, or validation has both files and ``hold_out``.
@@ -226,12 +226,12 @@ class HardwareConfig(Section):
     @field_validator("devices")
     @classmethod
     def _at_least_one(cls, value: int | str) -> int | str:
-        """Check the number of devices, −1, a list, or "auto".
+        """Return the devices if they are a number, −1, a list, or "auto".
 
-        Return it unchanged.
+        Numbers are 1 to 1,024, −1 stands for all. They are not compared with the machine.
 
         Raises:
-            ValueError: It is in another form, 0, below −1, or above 1,024.
+            ValueError: They are in another form, 0, below −1, or above 1,024.
         """
         if value in (0, "") or (isinstance(value, int) and value < -1):
             raise ValueError("must be a number of devices from 1 on, -1 for all, a list or auto")

@@ -27,7 +27,7 @@ class Source(NamedTuple):
     def at(self, key: str) -> str:
         """Return ``label:line`` of a key.
 
-        It is the label alone if the line is unknown.
+        It is the label alone if the line is unknown. ``key`` is dotted.
         """
         return f"{self.label}:{self.lines[key]}" if key in self.lines else self.label
 
@@ -73,14 +73,14 @@ def read_source(path: Path) -> Source:
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
-    """Return the mapping in a YAML file; raises as :func:`read_source`."""
+    """Return the mapping in a YAML file: see :func:`read_source`."""
     return dict(read_source(path).values)
 
 
 def packaged_names() -> list[str]:
     """Return the sorted names of all packaged configuration files.
 
-    An example is ``configs/tasks/nmt.yaml``.
+    An example is ``configs/tasks/nmt.yaml``. They are all YAML files below ``configs``.
     """
     return sorted(_packaged())
 
@@ -103,7 +103,7 @@ def _packaged(folder: Traversable | None = None, name: str = "configs") -> dict[
 def task_defaults(task: str) -> Source:
     """Return the defaults of a task, from ``configs/tasks/TASK.yaml``.
 
-    The source is empty if there is no such file.
+    The source is empty if there is no such file. It is looked up in the package only.
     """
     name = f"configs/tasks/{task}.yaml"
     file = _packaged().get(name)
@@ -113,7 +113,7 @@ def task_defaults(task: str) -> Source:
 def config_source(name: str) -> Source:
     """Read a configuration file by its path or packaged name.
 
-    A path takes precedence. The name may lack ``configs/``.
+    An existing path takes precedence. A packaged name may lack ``configs/``, but not ``.yaml``.
 
     Raises:
         PhmrunError: There is no such file, or it is not a YAML mapping.
@@ -143,7 +143,7 @@ def config_source(name: str) -> Source:
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return nested mappings for dotted keys, in a new mapping.
 
-    ``{"a.b": 1}`` becomes ``{"a": {"b": 1}}``.
+    ``{"a.b": 1}`` becomes ``{"a": {"b": 1}}``. No key may be a section of another.
     """
     tree: dict[str, Any] = {}
     for dotted, value in values.items():

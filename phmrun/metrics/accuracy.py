@@ -16,7 +16,13 @@ Z = 1.959963984540054  # quantile of the normal distribution that leaves 2.5% ab
 
 
 class LabelPair(NamedTuple):
-    """Gold and predicted label of an item."""
+    """Gold and predicted label of an item.
+
+    Attributes:
+        gold: Gold label.
+        predicted: Predicted label.
+        part: Part of the test set that the item belongs to; empty: none.
+    """
 
     gold: str
     predicted: str
@@ -28,11 +34,11 @@ def accuracy(
 ) -> dict[str, Score]:
     """Compute accuracies in percent.
 
-    They have Wilson's interval and the recall of each label.
+    They have Wilson's 95 % interval and the recall of each gold label.
 
     Args:
-        counts: Number of items by outcome.
-        left_out: Number of items that are not scored, by reason; part of the first signature.
+        counts: Number of items by gold label, predicted label and part.
+        left_out: Number of items that are not scored, by reason; part of the signature over all items.
         ending: Suffix of the scores' names, before that of the part: "-of-copy".
 
     Returns:
@@ -100,10 +106,10 @@ def _gold(counts: Mapping[LabelPair, int]) -> Counter[str]:
 def _by_part(
     counts: Mapping[LabelPair, int], left_out: Mapping[str, int] | None
 ) -> Iterator[tuple[str, Mapping[LabelPair, int], str]]:
-    """Yield name suffix, outcomes, and signature of left-out items.
+    """Yield name suffix, counts, and signature of left-out items.
 
-    First for all items, then for each part. Suffix and signature of all items are "" and "|reason:count…"; those of a
-    part are "-part" and "".
+    First for all items, then for each part by name. Suffix and signature of all items are "" and "|reason:count…";
+    those of a part are "-part" and "".
 
     Raises:
         PhmrunError: (exit 3) There is no item.

@@ -19,7 +19,7 @@ def resampled(counts: Counts, resamples: int, seed: int = SEED) -> Counts:
     The sets depend on the number of sentences and the seed only.
 
     Args:
-        counts: Counts per sentence, ``[sentences, kinds]``.
+        counts: Counts per sentence, ``[sentences, kinds]``, of at least one sentence.
         resamples: Number of resampled test sets.
         seed: Random seed.
 
@@ -35,11 +35,11 @@ def resampled(counts: Counts, resamples: int, seed: int = SEED) -> Counts:
 
 
 def interval(sums: Counts, score: Callable[[Counts], Counts]) -> tuple[float, float]:
-    """Return the central 95 % of the scores of resampled test sets.
+    """Return the 2.5 and 97.5 % quantiles of resampled scores.
 
     Args:
         sums: Summed counts, ``[resamples, kinds]``.
-        score: Function of summed counts.
+        score: Function of summed counts: ``[resamples, kinds] -> [resamples]``.
     """
     low, high = np.percentile(score(sums), [2.5, 97.5])
     return float(low), float(high)

@@ -8,7 +8,13 @@ from phmrun.metrics.bootstrap import Counts
 
 
 class Items(NamedTuple):
-    """Per-item counts of a run's test set."""
+    """Per-item counts of a run's test set.
+
+    Attributes:
+        counts: Counts ``[items, kinds]``.
+        mark: Checksum of the references, gold labels or gold trees.
+        file: Checksum of the data file, if labels alone are ambiguous; empty: not recorded.
+    """
 
     counts: Counts  # ``[items, kinds]``
     mark: str  # checksum of the references, gold labels or gold trees
@@ -16,8 +22,8 @@ class Items(NamedTuple):
 
 
 def checksum(lines: Sequence[str]) -> str:
-    """Return the SHA-256 of the references joined by line breaks.
+    """Return the SHA-256 (hex) of lines joined by line breaks.
 
-    It identifies the scored items.
+    Lines are the references of the scored items, which it identifies.
     """
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

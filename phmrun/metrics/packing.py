@@ -15,7 +15,7 @@ def packed(items: Items) -> dict[str, Any]:
     """Return the items as a JSON object.
 
     Keys: "items" (their number), "mark", "file", and "columns", the counts as compressed texts. A text that begins with
-    "3-" has the differences of column 3 and this one.
+    "3-" has column 3 (from 0) minus this one. The shortest text of each column is taken.
 
     Raises:
         ValueError: A count is no natural number.

@@ -39,27 +39,30 @@ WORDS, HEADS, ARCS, LABELS, CONTENT, CONTENT_ARCS = range(6)
 
 
 def share(counts: Counts, of: int, among: int) -> Counts:
-    """Return 100 · counts[of] / max(counts[among], 1) of summed counts ``[…, kinds]``."""
+    """Return 100 · counts[of] / max(counts[among], 1), in percent.
+
+    ``counts`` are sums ``[…, kinds]``, the result is ``[…]``; ``of`` and ``among`` are columns.
+    """
     return 100 * counts[..., of] / np.maximum(counts[..., among], 1)
 
 
 def uas_of(counts: Counts) -> Counts:
-    """Return UAS in percent of summed counts ``[…, kinds]``."""
+    """Return UAS in percent, ``[…]``, from summed counts ``[…, kinds]``."""
     return share(counts, HEADS, WORDS)
 
 
 def las_of(counts: Counts) -> Counts:
-    """Return LAS in percent of summed counts ``[…, kinds]``."""
+    """Return LAS in percent, ``[…]``, from summed counts ``[…, kinds]``."""
     return share(counts, ARCS, WORDS)
 
 
 def clas_of(counts: Counts) -> Counts:
-    """Return CLAS in percent of summed counts ``[…, kinds]``."""
+    """Return CLAS in percent, ``[…]``, from summed counts ``[…, kinds]``."""
     return 2 * share(counts, CONTENT_ARCS, CONTENT)
 
 
 def label_accuracy_of(counts: Counts) -> Counts:
-    """Return the label accuracy in percent of summed counts ``[…, kinds]``."""
+    """Return the label accuracy in percent, ``[…]``, from summed counts ``[…, kinds]``."""
     return share(counts, LABELS, WORDS)
 
 
@@ -82,14 +85,14 @@ def attachment_scores(
     """Score parsed trees against gold trees.
 
     Scores: "uas", "las", "clas" and "label-accuracy", in percent. The trees have the same words. Sample sizes are
-    words.
+    scored words, for all four scores.
 
     Args:
         gold: Sentences with their gold trees.
         parsed: The same sentences with predicted trees.
         subtypes: Compare language-specific subtypes too: ``nmod:poss``, not only ``nmod``.
-        punctuation: Score words that consist of punctuation characters (Unicode's categories P).
-        resamples: Resampled test sets for the confidence intervals; 0: none.
+        punctuation: Score words that consist of punctuation characters (Unicode's categories P), too.
+        resamples: Resampled test sets for the confidence intervals; 0: none. Default: 1,000.
 
     Raises:
         PhmrunError: (exit 3) The sentences differ in their words, or there is no word to score.

@@ -32,7 +32,8 @@ class Score:
     def to_json(self) -> dict[str, Any]:
         """Return the score as a JSON object.
 
-        The name is left out, and ``ci``, ``extras``, ``warnings`` if they are empty.
+        Keys: "value", "signature", "ci", "n", "unit", "extras" and "warnings". "ci" is left out if it is None, "extras"
+        and "warnings" if they are empty. The name is left out.
         """
         result: dict[str, Any] = {"value": self.value, "signature": self.signature}
         if self.ci is not None:

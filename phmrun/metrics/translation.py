@@ -47,6 +47,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int
         hypotheses: Outputs, one per sentence.
         references: References in the same order.
         resamples: Resampled test sets of the interval; 0 or 1: no interval. There is none above 10,000 sentences.
+            Default: 1,000.
 
     Returns:
         The score. Extras: four n-gram precisions in percent, the brevity penalty, and the tokens of both sides.
@@ -70,8 +71,9 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int
 def chrf(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int = RESAMPLES) -> Score:
     """Compute corpus chrF2 in percent.
 
-    It counts character 6-grams, with twice the weight on recall. Arguments and errors are those of :func:`bleu`. If
-    only some resampled scores are 0, a warning replaces the interval.
+    It counts character 6-grams, with twice the weight on recall. Arguments and errors are those of :func:`bleu`. There
+    are no extras, and no warning about tokenized outputs. If only some resampled scores are 0, a warning replaces the
+    interval.
     """
     metric = CHRF()
     result, ci, warnings = _measure(metric, hypotheses, references, resamples)
@@ -83,7 +85,7 @@ def sentence_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score
     """Compute the mean of sacreBLEU's sentence scores in percent.
 
     Settings: 13a tokens, cased, exponential smoothing, effective order. Above 500 sentences, the extra ``first_500`` is
-    the mean of the first ones.
+    the mean of the first 500. There is no interval.
 
     Raises:
         PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
@@ -109,9 +111,10 @@ def sentence_bleu_nltk(hypotheses: Sequence[str], references: Sequence[str]) -> 
 
 
 def _method_4(counts: list[int]) -> float:
-    """Return the BLEU of a sentence with these counts of :func:`nltk_counts`, from 0 to 1.
+    """Return the BLEU of a sentence, from 0 to 1.
 
-    It is smoothed as :func:`sentence_bleu_nltk` says, and 0 for fewer than two words or none that matches.
+    ``counts`` is its row of :func:`nltk_counts`. The value is smoothed as :func:`sentence_bleu_nltk` says, and 0 for
+    fewer than two words or none that matches.
     """
     *matches, length, reference = counts
     if length < 2 or not matches[0]:
@@ -151,7 +154,8 @@ def bleu_counts(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
     """Count the statistics of corpus BLEU for each sentence, for resampling.
 
     Returns:
-        Matches and n-grams of each order, and the lengths of hypothesis and reference, ``[sentences, 10]``.
+        ``[sentences, 10]``: matches of orders 1 to 4, n-grams of orders 1 to 4 in the hypothesis, and the tokens of
+        hypothesis and reference.
 
     Raises:
         PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
@@ -179,7 +183,10 @@ def bleu_of(sums: Counts) -> Counts:
 
 
 def sentence_bleu_of(counts: Counts) -> float:
-    """Compute :func:`sentence_bleu` from the counts ``[sentences, 10]`` of :func:`bleu_counts`."""
+    """Compute :func:`sentence_bleu` in percent from :func:`bleu_counts`.
+
+    ``counts`` is ``[sentences, 10]``, with at least one sentence.
+    """
     values = []
     for row in counts.astype(int).tolist():
         matches, totals, (length, reference) = row[:ORDER], row[ORDER : 2 * ORDER], row[2 * ORDER :]
@@ -189,10 +196,10 @@ def sentence_bleu_of(counts: Counts) -> float:
 
 
 def nltk_counts(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
-    """Count what :func:`sentence_bleu_nltk` reads of each sentence.
+    """Count the statistics of :func:`sentence_bleu_nltk` for each sentence.
 
     Returns:
-        Matches of each order, and the words of hypothesis and reference, ``[sentences, 6]``.
+        ``[sentences, 6]``: clipped matches of orders 1 to 4, and the words of hypothesis and reference.
 
     Raises:
         PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
@@ -208,7 +215,10 @@ def nltk_counts(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
 
 
 def sentence_bleu_nltk_of(counts: Counts) -> float:
-    """Compute :func:`sentence_bleu_nltk` from the counts ``[sentences, 6]`` of :func:`nltk_counts`."""
+    """Compute :func:`sentence_bleu_nltk` in percent from :func:`nltk_counts`.
+
+    ``counts`` is ``[sentences, 6]``, with at least one sentence.
+    """
     return math.fsum(100 * _method_4(row) for row in counts.astype(int).tolist()) / len(counts)
 
 
@@ -216,7 +226,8 @@ def chrf_counts(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
     """Count the statistics of chrF for each sentence.
 
     Returns:
-        Character n-grams of hypothesis and reference, and matches, of each order from 1 to 6, ``[sentences, 18]``.
+        ``[sentences, 18]``: for each order from 1 to 6 the character n-grams of hypothesis and of reference, and the
+        matches.
 
     Raises:
         PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
@@ -250,7 +261,7 @@ def _measure(
     """Return sacreBLEU's score object, the confidence interval, and warnings.
 
     The interval is ``None`` for fewer than two resamples, above 10,000 sentences, or if sacreBLEU cannot compute it;
-    the last two add a warning. Empty outputs add a warning, too.
+    the last two add a warning. It is (0, 0) if every resampled score is 0. Empty outputs add a warning, too.
 
     Raises:
         PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
@@ -284,7 +295,7 @@ def _measure(
 def _logged_warnings() -> Iterator[list[str]]:
     """Collect sacreBLEU's logged warnings in a list.
 
-    They are not printed to stderr meanwhile.
+    They are not passed on to other loggers meanwhile. The list fills during the block.
     """
     messages: list[str] = []
     handler = logging.Handler(logging.WARNING)
