@@ -26,10 +26,11 @@ Cell = Literal["standard", "linear-output", "parser-v2"]
 class GateMaps(nn.Module):
     """Structured maps of one layer and direction.
 
-    There are 0, 1 or 2 bias vectors per gate.
+    There are 0, 1 or 2 bias vectors per gate (``bias_vectors``).
 
-    With ``doubled`` gates, i, f and o are σ(2·), and the initial state ``[2, hidden]`` (h and c) is learned. See
-    :class:`LSTM`.
+    With ``maps="gate"`` there is one map per gate and input, with "stacked" one of all gates per input. With
+    ``coupled`` there are the gates f, g and o only. With ``doubled`` gates, i, f and o are σ(2·), and the initial state
+    ``[2, hidden]`` (h and c) is learned; it excludes ``coupled``. See :class:`LSTM`.
     """
 
     def __init__(
@@ -142,7 +143,7 @@ class LSTM(nn.Module):
             because no kernel supports it.
         cell: "standard"; "linear-output": h_t = o ∘ c_t without σ and tanh, as printed by Zhang et al. 2021
             (section 3.1), run step by step; "parser-v2": gates σ(2·) and learned initial h and c (Dozat et al. 2017).
-            The last two are supported by :func:`outputs` only.
+            The last two are supported by :func:`outputs` only; "parser-v2" excludes ``coupled``.
         structure: Name of the structure of all maps.
         **options: Options of the structure.
 
@@ -184,6 +185,8 @@ class LSTM(nn.Module):
             raise PhmrunError(f"an LSTM has no maps {maps!r}", valid=("gate", "stacked"))
         if bias_vectors not in (1, 2):
             raise PhmrunError(f"an LSTM has 1 or 2 bias vectors per gate, not {bias_vectors}")
+        if coupled and cell == "parser-v2":
+            raise PhmrunError("an LSTM cell 'parser-v2' has four gates, so it cannot be coupled")
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
         self.dropout, self.input_dropout, self.weight_dropout = dropout, input_dropout, weight_dropout
@@ -210,7 +213,9 @@ class LSTM(nn.Module):
     def dense_weights(self) -> dict[str, Tensor]:
         """Return the dense weights under the names of ``nn.LSTM``'s parameters.
 
-        Without biases, these are missing. Weights are differentiable in the parameters; no dropout is applied.
+        They are computed at each call and differentiable in the parameters; no dropout is applied. All four gates have
+        rows, i, f and o of "parser-v2" times 2. ``bias_hh`` is zero with one bias vector per gate; without biases, both
+        are missing.
         """
         weights: dict[str, Tensor] = {}
         for number, cell in enumerate(self.cells):
@@ -223,10 +228,11 @@ class LSTM(nn.Module):
     def plain(self) -> nn.Module:
         """Return an equivalent for evaluation.
 
-        It has copies of the dense weights and no dropout.
+        It is in evaluation mode, with copies of the dense weights, which get no gradient, and without dropout.
 
         Returns:
-            ``nn.LSTM`` for the standard cell, :class:`StartedLSTM` for "parser-v2", this module for "linear-output".
+            ``nn.LSTM`` for the standard cell, :class:`StartedLSTM` for "parser-v2". For "linear-output" this module
+            itself, unchanged.
         """
         if self.cell == "linear-output":
             return self
@@ -274,8 +280,9 @@ class LSTM(nn.Module):
     def padded_states(self, inputs: Tensor, lengths: Tensor, *, cells: bool = False) -> tuple[Tensor, Tensor | None]:
         """Return :func:`outputs` and, on request, the last cell states.
 
-        Sequences are computed over their padding, too; outputs are zero there. Dropout applies in training only. The
-        observer is called for each cell, with the vectors that are no padding.
+        Inputs have the batch first, whatever ``batch_first`` is. Sequences are computed over their padding, too;
+        outputs are zero there. Dropout applies in training only. The observer is called for each cell, with the vectors
+        that are no padding.
 
         Args:
             inputs: ``[batch, length, input_size]``.
@@ -317,8 +324,8 @@ class LSTM(nn.Module):
     def _read(self, inputs: Tensor, state: State, built: GateWeights, cells: bool) -> tuple[Tensor, Tensor | None]:
         """Return the outputs of a cell, ``[batch, length, hidden]``, and its cell states.
 
-        Cell states are None unless hidden dropout or ``cells`` make it run step by step, and always for
-        "linear-output".
+        Cell states have the same shape. They are None unless hidden dropout or ``cells`` make it run step by step, and
+        always for "linear-output".
         """
         if self.cell == "linear-output":
             return linear_output(inputs, built), None
@@ -446,15 +453,15 @@ def _shifted(hidden: Tensor, initial: Tensor, time: int) -> Tensor:
 def _rows(vectors: Tensor, order: Tensor) -> Tensor:
     """Return vectors ``[batch, length, size]`` in the order of flattened positions.
 
-    ``order [batch · length]`` holds the positions; the shape stays.
+    Flattened, vector k of the result is vector ``order[k]`` of the input; ``order`` is ``[batch · length]``.
     """
     return vectors.flatten(0, 1).index_select(0, order).view_as(vectors)
 
 
 def packed_rows(batch_sizes: Tensor) -> Tensor:
-    """Return the sequence number of each vector of packed data.
+    """Return the sequence number of each vector of packed data, ``[vectors]``.
 
-    Step t has rows 0 … ``batch_sizes[t]`` - 1.
+    Those of step t are 0 … ``batch_sizes[t]`` - 1. ``batch_sizes`` is on the CPU.
     """
     starts = (batch_sizes.cumsum(0) - batch_sizes).repeat_interleave(batch_sizes)
     return torch.arange(len(starts)) - starts
@@ -464,8 +471,9 @@ def dropout_mask(like: Tensor, dropped: float) -> Tensor:
     """Return a dropout mask in the shape of ``like``.
 
     Entries are 0 at rate ``dropped``, otherwise 1 / (1 - dropped). Other devices than the CPU use ``F.dropout``. On a
-    CPU it draws a random number for each entry. Here one 64-bit number serves four entries: an entry is kept if its 16
-    bits are below a limit. The rate is accurate to 2⁻¹⁶.
+    CPU that draws a random number for each entry. Here one 64-bit number serves four entries: an entry is kept if its
+    16 bits are below a limit. The rate is rounded to multiples of 2⁻¹⁶, at most 1 - 2⁻¹⁶; the scale fits the rounded
+    rate.
     """
     if like.device.type != "cpu":
         return F.dropout(torch.ones_like(like), dropped)

@@ -341,6 +341,8 @@ def test_lstm_refuses_sizes_gate_maps_and_inputs_that_do_not_fit():
         LSTM(10, 9, structure="phm", n=4)
     with pytest.raises(PhmrunError, match="gate"):
         LSTM(10, 9, maps="joint")
+    with pytest.raises(PhmrunError, match="four gates"):
+        LSTM(3, 4, cell="parser-v2", coupled=True, structure="low-rank", rank=1)
     with pytest.raises(PhmrunError, match="three dimensions"):
         LSTM(3, 3)(torch.zeros(2, 3))
 
