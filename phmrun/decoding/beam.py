@@ -110,7 +110,7 @@ def _search(
     """Return the best outputs by beam search, for any beam.
 
     ``book`` holds settings and limits, and is filled in place. Finished sentences leave the batch when they are at
-    least ``LEAVING_PART`` of it.
+    least 1/8 of it (``LEAVING_PART``).
     """
     beam, device = book.beam, source.device
     state = decoder.start(source)
@@ -271,8 +271,14 @@ class _Book:
     """State of the search on the CPU, updated only when a hypothesis or sentence ends.
 
     Attributes:
-        thresholds: Log-probability that a live hypothesis of each row must exceed to affect the result.
-        history: Tokens and parents of every step, and the row of each sentence in them.
+        beam: Live hypotheses per sentence. This and the next four are arguments of :func:`beam_search`.
+        done: Number of finished rows that are still in the batch.
+        history: Tokens and parents ``[rows, beam]`` of every step, and the row of each sentence in them.
+        sentences: Number of the sentence in each row of the batch.
+        row_of: Row of each sentence in the batch.
+        thresholds: Log-probability that a live hypothesis of each row must exceed to affect the result. Infinity for a
+            closed row, minus infinity before ``nbest`` endings.
+        endings: Finished hypotheses of each sentence.
     """
 
     beam: int
@@ -303,9 +309,9 @@ class _Book:
     def record(self, step: int, facts: Mapping[int, _Facts]) -> None:
         """Record the hypotheses that end at this step, and raise the rows' thresholds.
 
-        Rows that are closed, and impossible endings, are ignored. A row is closed when it has ``beam`` endings. From
-        ``nbest`` on, its threshold is the log-probability that would equal the score of the worst kept ending at the
-        length limit.
+        Rows that are closed, and endings of probability 0, are ignored. A row is closed when it has ``beam`` endings.
+        Before, and with at least ``nbest`` endings, its threshold is the log-probability that gives the ``nbest``-th
+        best score at the length limit.
         """
         touched = set()
         ends = [(row, place) for row, sentence in facts.items() for place in true_rows(sentence.ends)]
@@ -328,10 +334,10 @@ class _Book:
             self._tensor = None
 
     def close(self, rows: list[bool], step: int) -> None:
-        """Finish the rows that are True, in place.
+        """Close the rows that are True, in place; closed ones are left alone.
 
-        A row without an ending gets its most probable prefix, with score minus infinity. Until rows are removed, their
-        hypotheses have no effect.
+        A row without an ending gets its most probable prefix, of ``step`` - 1 tokens, with score minus infinity. Later
+        hypotheses of a closed row have no effect.
         """
         for row, done in enumerate(rows):
             if not done or self.thresholds[row] == _CLOSED:
@@ -344,7 +350,10 @@ class _Book:
         self._tensor = None
 
     def keep(self, rows: list[int]) -> None:
-        """Remove all other rows from the batch, in place."""
+        """Keep only the rows with these numbers in the batch, in place.
+
+        They are renumbered in this order, and none of them counts as finished. The endings of all sentences stay.
+        """
         self.sentences = [self.sentences[row] for row in rows]
         self.thresholds = [self.thresholds[row] for row in rows]
         self.row_of = {sentence: row for row, sentence in enumerate(self.sentences)}
@@ -363,7 +372,7 @@ class _Book:
     def results(self) -> list[list[Hypothesis]]:
         """Return the best ``nbest`` hypotheses of every sentence, best first.
 
-        Ties go to the earlier step, then to the more probable hypothesis.
+        They are those that were recorded; ties go to the earlier step, then to the more probable hypothesis.
         """
         trails = [(tokens.tolist(), parents.tolist(), row_of) for tokens, parents, row_of in self.history]
         results = []

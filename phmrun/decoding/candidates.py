@@ -20,7 +20,8 @@ _NEVER = float("-inf")
 def log_probabilities(logits: Tensor, forbidden: Tensor) -> Tensor:
     """Return log-probabilities of logits, with forbidden tokens at minus infinity.
 
-    ``[..., vocabulary]``, a new tensor, at least in single precision. The other tokens are not normalized again.
+    ``[..., vocabulary]``, a new tensor, at least in single precision. ``forbidden`` holds token numbers; the other
+    tokens are not normalized again.
     """
     dtype = torch.promote_types(logits.dtype, torch.float32)
     return torch.log_softmax(logits, dim=-1, dtype=dtype).index_fill_(-1, forbidden, _NEVER)
@@ -101,10 +102,10 @@ def _largest(log_probs: Tensor, totals: Tensor, size: int) -> tuple[Tensor, Tens
 
 
 def _largest_by_blocks(log_probs: Tensor, totals: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return the same as ``_largest``, from the blocks with the largest maxima.
+    """Return the same as ``_largest``, from the blocks of 64 tokens with the largest maxima.
 
     Rounding is monotonic, so a block's maximum plus the total equals the maximum of its scores exactly. ``size`` blocks
-    are enough.
+    are enough. Of equal scores, others may be returned, in another order.
     """
     _, beam, vocabulary = log_probs.shape
     whole = vocabulary // _BLOCK

@@ -67,12 +67,13 @@ class CTranslate2Model:
     ) -> list[list[Hypothesis]]:
         """Return the best outputs of a batch of sources, best first.
 
-        The engine has a single length limit per batch, here the largest one. Sentences with an output as long as their
-        limit or longer are decoded again separately, one token shorter, because of the end token.
+        The engine has a single length limit per batch, here the largest one. It does not count the end token. Sentences
+        with an output as long as their limit or longer are therefore decoded again, separately and without
+        ``at_least``; their new limit is one token less, at least 1.
 
         Args:
             sources: Token numbers, without the end token.
-            limits: Largest number of tokens to generate for each source, the end token included.
+            limits: Largest number of tokens to generate for each source, the end token included; at least one source.
             beam: Live hypotheses per sentence.
             alpha: Exponent of the length penalty.
             nbest: Hypotheses to return per sentence.

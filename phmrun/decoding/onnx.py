@@ -47,7 +47,7 @@ class OnnxModel:
         )
 
     def start(self, source: Tensor) -> OnnxState:
-        """Encode ``source [batch, source]``; return a state with beam 1."""
+        """Encode ``source [batch, source]``; return a state with beam 1 and no target tokens."""
         tokens = source.numpy()
         keys, values = self.encoder.run(None, {"source": tokens})
         past = keys[:, :, :, :0]
@@ -70,7 +70,7 @@ class OnnxModel:
     def reorder(self, state: OnnxState, beams: Tensor) -> OnnxState:
         """Return the state in which the hypotheses continue ``beams``.
 
-        They are numbers within a sentence, ``[batch, new_beam]``.
+        They are numbers within a sentence, ``[batch, new_beam]``. The tensors are copied.
         """
         first = np.arange(len(beams))[:, None] * state.beam
         return _taken(state, (first + beams.numpy()).reshape(-1), beams.shape[1])

@@ -41,7 +41,7 @@ def translate(
 ) -> list[list[Hypothesis]]:
     """Translate all sources, in inference mode.
 
-    Batching does not change the results. An empty source has the empty output.
+    Batching does not change the results. An empty source has a single, empty output with score 0.
 
     Args:
         decoder: Model.
@@ -87,7 +87,8 @@ def by_length(
 ) -> list[list[Hypothesis]]:
     """Decode all sources in batches of similar length.
 
-    Return the results in the input order. An empty source has the empty output.
+    Return the results in the input order. Batches go from the longest source to the shortest. An empty source is not
+    decoded: it has a single, empty output with score 0.
 
     Args:
         sources: Source tokens of each sentence.

@@ -22,7 +22,8 @@ def spanning_trees(scores: Tensor, lengths: Tensor, *, single_root: bool = True)
     """Return the heads of the maximum spanning tree of each sentence, exactly.
 
     Position 0 is the root. Arcs with a score of minus infinity or NaN are impossible. If there is no tree without them,
-    the result contains as few as possible. Ties are broken independently of the batch.
+    the result contains as few as possible; with ``single_root``, the single root comes first. Ties are broken
+    independently of the batch.
 
     Args:
         scores: ``[batch, dependents, heads]``, both of the same length; entries beyond a sentence are ignored.
@@ -46,9 +47,9 @@ def spanning_trees(scores: Tensor, lengths: Tensor, *, single_root: bool = True)
 
 
 def _are_trees(heads: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
-    """Return ``[batch]``, True if the heads form a tree rooted at 0.
+    """Return ``[batch]``, True if the heads ``[batch, length]`` form a tree rooted at 0.
 
-    With ``single_root``, the root has exactly one child, too.
+    With ``single_root``, the root must have at most one child, too. Heads beyond ``lengths`` are 0 and ignored.
     """
     ancestors = heads
     for _ in range((heads.shape[1] - 2).bit_length()):  # each round doubles the steps toward the root
@@ -63,8 +64,8 @@ def _are_trees(heads: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
 def _best_tree(scores: NDArray[np.float64], single_root: bool) -> list[int]:
     """Return the heads of the best tree of a sentence.
 
-    ``[length, length] -> [length]``. With ``single_root``, the root has one child. Arcs that are not finite are avoided
-    (minus infinity, NaN) or preferred (infinity).
+    ``scores[i, j]`` is that of head j for word i, ``[length, length] -> [length]``. With ``single_root``, the root has
+    one child. Arcs that are not finite are avoided (minus infinity, NaN) or preferred (infinity) before all scores.
     """
     # Scores become complex numbers, which NumPy orders by real part, then by imaginary part. The real part has priority
     # over scores: -1 for an impossible arc. A large number in place of infinity would cost precision.

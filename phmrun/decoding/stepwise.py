@@ -31,8 +31,9 @@ def stepwise_search(
 ) -> list[list[Hypothesis]]:
     """Return the best outputs of a batch of sources, best first.
 
-    The arguments are those of :func:`beam_search`. An output at the length limit may lack the end token. At least two
-    tokens are decoded, whatever the limit. Padding is not excluded. Scores are logarithms of the product above.
+    The arguments are those of :func:`beam_search`. A sentence's outputs are those of the first step at which all end,
+    or at its length limit; there an output may lack the end token. At least two tokens are decoded, whatever the
+    limit. Padding and ``bos`` are not excluded. Scores are logarithms of the product above.
     """
     state = decoder.start(source)
     tokens = torch.full((source.shape[0], 1), bos, device=source.device)

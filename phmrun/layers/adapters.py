@@ -82,7 +82,7 @@ def start_at_zero(structure: Structure, std: float) -> None:
     device nothing is set to zero. ``std`` is the standard deviation of W before it is zero.
 
     Raises:
-        PhmrunError: No choice of trained parameters makes W zero.
+        PhmrunError: No choice of trained parameters makes W zero; they keep the drawn values.
     """
     structure.reset_parameters(std)
     if next(structure.parameters()).is_meta:
@@ -113,7 +113,7 @@ def _subsets(structure: Structure) -> Iterator[tuple[nn.Parameter, ...]]:
 
 
 def adapters_of(model: nn.Module) -> list[Structure]:
-    """Return the updates of frozen matrices in a model.
+    """Return the structures of a model that are updates of frozen matrices (``added``).
 
     A shared structure is listed once. Structures inside an update are not listed.
     """
@@ -135,9 +135,9 @@ def freeze_base(model: nn.Module) -> None:
 def merge(model: Model) -> Model:
     """Return a copy of a model with updates added to their matrices.
 
-    Layers with an update become plain ``torch.nn`` modules. Maps of other structures stay as they are. Tied matrices
-    stay tied. The merged matrices have no gradient. The training mode stays. The report of a conversion keeps the other
-    structures; without any, it is removed.
+    Layers with an update become plain ``torch.nn`` modules. Other layers stay as they are. Tied matrices stay tied. The
+    merged matrices have no gradient; parameters that were frozen stay so. The training mode stays. The report of a
+    conversion keeps the layers with other structures; without any, it is removed.
     """
     duplicate = copy.deepcopy(model)
     tables: dict[int, nn.Parameter] = {}

@@ -53,7 +53,8 @@ def plan_clusters(size: int, cutoffs: Sequence[int], width: int, div_value: floa
         div_value: Factor by which the vectors of each further cluster are narrower; widths are rounded down.
 
     Raises:
-        PhmrunError: The cut-offs do not increase or exceed the vocabulary, or a width would be less than 1.
+        PhmrunError: The cut-offs do not strictly increase between 0 and ``size``, both excluded. Or a width would be
+            less than 1, or ``div_value`` is not positive.
     """
     bounds = [0, *cutoffs, size]
     if any(low >= high for low, high in itertools.pairwise(bounds)):
@@ -105,7 +106,7 @@ class AdaptiveInput(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self, std: float | None = None) -> None:
-        """Draw the embedding vectors with standard deviation ``std``, and the projections.
+        """Draw the tables with standard deviation ``std``, and the projections, in place.
 
         The default is 1/√embedding_dim. Projections are drawn with 1/√(their inputs), which preserves the variance.
         """
@@ -115,7 +116,10 @@ class AdaptiveInput(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """Dense table ``[num_embeddings, embedding_dim]``."""
+        """Dense table ``[num_embeddings, embedding_dim]`` of projected vectors, by token number.
+
+        It is computed at each access, differentiably.
+        """
         pairs = zip(self.tables, self.projections, strict=True)
         return torch.cat([projection(table.weight) for table, projection in pairs])
 
@@ -210,7 +214,8 @@ class AdaptiveSoftmax(nn.Module):
     def reset_parameters(self, tied: bool = False, shares_projections: bool = False) -> None:
         """Draw the vectors of words and clusters with variance 1/in_features, in place.
 
-        Biases become zero. With ``tied``, tables stay; with ``shares_projections``, projections stay.
+        That is standard deviation 1/√in_features; projections have 1/√(their inputs). Biases become zero. With
+        ``tied``, tables stay; with ``shares_projections``, projections stay.
         """
         std = self.in_features**-0.5
         for table in self.tables:
@@ -315,9 +320,9 @@ class AdaptiveSoftmax(nn.Module):
 
 
 def _projections(clusters: Sequence[Cluster], width: int, layer: dict[str, Any]) -> nn.ModuleList:
-    """Return a map from each cluster's width to the model's.
+    """Return a map without bias from each cluster's width to ``width``, in order.
 
-    It is the identity if both are equal.
+    It is the identity if both are equal. ``layer`` is the structure of the maps with its options.
     """
     return nn.ModuleList(
         nn.Identity() if cluster.width == width else _map(cluster.width, width, False, **layer) for cluster in clusters
@@ -325,7 +330,7 @@ def _projections(clusters: Sequence[Cluster], width: int, layer: dict[str, Any])
 
 
 def _map(inputs: int, outputs: int, bias: bool, **layer: Any) -> Linear:
-    """Build a linear map that keeps W in inference.
+    """Build a linear map with ``keeps_weight``, so that copies for inference contain W.
 
     Other code reads its W.
     """
@@ -372,8 +377,8 @@ class TiedOutput(nn.Module):
     def reduced(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Return vectors ``[…, r]`` and a matrix ``[words, r]``.
 
-        Their product plus b is the output. r is the table's width for a single cluster with a projection, otherwise
-        that of the embedding.
+        Their product plus b is the output; ``inputs`` is ``[…, in_features]``. r is the table's width for a single
+        cluster with a projection, otherwise the embedding's ``embedding_dim``.
         """
         inner = inputs if self.project is None else self.project(inputs)
         table, projection = self.words.tables[0], self.words.projections[0]
@@ -388,8 +393,8 @@ class TiedOutput(nn.Module):
     def plain(self) -> nn.Sequential:
         """Return a sequence of linear maps with the same outputs.
 
-        Q comes first, as the same module. W is built once and has no gradient; a single cluster's projection and table
-        stay two maps.
+        Q comes first, as the same module, unless it is the identity. W is built once; W and b get no gradient. A single
+        cluster's projection and table stay two maps.
         """
         maps: list[nn.Module] = [] if self.project is None else [self.project]
         table, projection = self.words.tables[0], self.words.projections[0]
@@ -402,9 +407,10 @@ class TiedOutput(nn.Module):
 
 
 def _linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
-    """Return an ``nn.Linear`` with W and b, without gradients.
+    """Return an ``nn.Linear`` with W ``[out, in]`` and b, without gradients.
 
-    Without ``bias`` it has none. It is built on the meta device, so that no weights are drawn.
+    Contiguous tensors are shared, others copied. Without ``bias`` it has none. It is built on the meta device, so that
+    no weights are drawn.
     """
     plain = nn.Linear(weight.shape[1], weight.shape[0], bias is not None, device="meta")
     for name, value in (("weight", weight), ("bias", bias)):

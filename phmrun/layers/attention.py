@@ -82,9 +82,10 @@ class MultiheadAttention(nn.Module):
         return self.output(context.transpose(1, 2).flatten(2))
 
     def queries_keys_values(self, inputs: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values, each ``[batch, heads, length, head_width]``.
+        """Return queries ``[batch, heads, length, head_width]``, keys and values.
 
-        Keys and values come from ``memory``, or from ``inputs`` if it is None. A joint map is split or applied to both.
+        Keys and values come from ``memory`` and have its length, or from ``inputs`` if it is None. With a memory, a
+        dense joint map is split; a factored one is applied to both, and the parts that are not needed are dropped.
         """
         query: Tensor
         if len(self.project) == 3:

@@ -70,7 +70,7 @@ class Biaffine(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw W with standard deviation 1 / in_features.
+        """Draw each W with standard deviation 1 / in_features, in place.
 
         Set u, v and c to zero. Inputs of unit variance then have scores of unit variance.
         """
@@ -124,9 +124,9 @@ class Biaffine(nn.Module):
         return scores.squeeze(1) if labels == 1 else scores
 
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the scores of x and y at equal positions.
+        """Return the scores of x and y at equal positions, all terms included.
 
-        Examples are dependents and their heads.
+        Examples are dependents and their heads. W is built only if its structure has no bilinear form.
 
         Args:
             x: ``[…, in_features]``.
@@ -147,7 +147,7 @@ class Biaffine(nn.Module):
     def plain(self) -> "Biaffine":
         """Return an equivalent in evaluation mode, with copies of the dense matrices.
 
-        The terms u, v and c are shared.
+        The copies get no gradient. The terms u, v and c are shared, and keep theirs.
         """
         with torch.device("meta"):
             plain = Biaffine(self.in_features, self.out_features)

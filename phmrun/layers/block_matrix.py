@@ -35,7 +35,7 @@ def into_blocks(inputs: Tensor, blocks: int, size: int) -> Tensor:
 
 
 def from_blocks(outputs: Tensor, size: int) -> Tensor:
-    """Join blocks and cut the padding; return contiguous memory.
+    """Join blocks and cut the padding after ``size`` features; return contiguous memory.
 
     ``[blocks, features of a block, tokens] -> [tokens, size]``.
     """
@@ -47,9 +47,9 @@ def choose_blocks(out_features: int, in_features: int, budget: float | str) -> i
 
     With b blocks each way and r numbers between the factors, the budget fixes b·r = budget·k·d / (k + d). W can have
     full rank if b·b·r is at least its smaller side, that is if b ≥ (1 + smaller / larger) / budget. The result is the
-    smallest common divisor of k and d that is at least this bound and less than twice the bound. If there is none, it
-    is the next power of two. Blocks are limited to either side, and to the largest power of two up to budget·k·d / (k +
-    d). An invalid budget counts as 1/4.
+    smallest common divisor of k and d that is at least this bound, rounded up, and less than twice the bound. If there
+    is none, it is the smallest power of two that is at least the bound. The result is at most k, at most d, and at most
+    the largest power of two up to budget·k·d / (k + d). An invalid budget counts as 1/4.
     """
     share = share_of(budget) or Fraction(1, 4)
     least = math.ceil((1 + Fraction(min(out_features, in_features), max(out_features, in_features))) / share)

@@ -70,8 +70,9 @@ def check_class(structure: type[Any], base: type[Any]) -> None:
 def built(structure: type[Any], out_features: int, in_features: int, **options: Any) -> Any:
     """Build a structure, whose class is validated first if it is new.
 
-    The parameters are not initialized. Each class is validated once per process, by a trial without memory; a ``count``
-    of the class is compared with the parameters at every build.
+    The parameters are not initialized. Each class is validated once per process, by a trial of these sizes without
+    memory: W has the right shape, and there is a parameter. If the class itself defines ``count``, it is compared with
+    the parameters at every build.
 
     Raises:
         PhmrunError: The sizes or options do not fit, or the class is faulty.
@@ -107,7 +108,8 @@ _TRIED: set[type] = set()
 def _without_memory(trial: Any) -> torch.Tensor | None:
     """Return W on the meta device; None if that cannot be computed.
 
-    That is so after ``NotImplementedError``, or a ``RuntimeError`` about "meta": an operation needs real numbers.
+    That is so after ``NotImplementedError``, or a ``RuntimeError`` whose message contains "meta": an operation needs
+    real numbers.
 
     Raises:
         PhmrunError: ``materialize`` fails with another ``RuntimeError``; other errors pass.

@@ -56,22 +56,24 @@ def convert(
     Converted are ``nn.Linear``, ``nn.Embedding``, ``nn.LSTM``, the matrices of ``nn.MultiheadAttention``,
     ``nn.Conv1d``, ``nn.Conv2d`` and transformers' ``Conv1D``. The joint map of Q, K and V is one matrix; convolutions
     have one for each group. Tied parameters stay tied. Each layer keeps its device, type, training mode and
-    ``requires_grad``. Create the optimizer after the copy. A warning in the log names the layers that were left;
-    :func:`conversion_report` has the details. All ``LISTENERS`` are called with the copy.
+    ``requires_grad``. Create the optimizer after the copy. A warning in the log reports the converted layers and those
+    that were left; :func:`conversion_report` has the details. All ``LISTENERS`` are called with the copy.
 
     Args:
         model: Any module.
         structure: A registered name: "phm", "low-rank", ….
-        names: Pattern or patterns of names in ``model.named_modules()``, such as "encoder.*".
-        but: Pattern or patterns of layers to leave unchanged.
+        names: Pattern or patterns of names in ``model.named_modules()``, such as "encoder.*"; case-sensitive. A pattern
+            that matches nothing is ignored if another one matches.
+        but: Pattern or patterns of layers to leave unchanged; those that match nothing are ignored.
         weights: "new": initialize the layers; "nearest": approximate the present weights (:meth:`Structure.fit`) and
             copy the biases. The structure ``added`` with ``base="frozen"`` always keeps the weights and biases, and
             freezes all parameters of the model but the updates.
         **options: Options of the structure, such as ``n=4``.
 
     Raises:
-        PhmrunError: No layer matches, or a pattern matches only layers that cannot be converted. Or all layers that
-            fail: a size does not fit, a setting has no counterpart, or a weight is tied to an unchanged layer.
+        PhmrunError: No layer is left to convert, or a pattern of ``names`` matches only layers that cannot be
+            converted. Or a list of all layers that fail: a size does not fit, a setting has no counterpart, or a weight
+            is tied to an unchanged layer.
     """
     patterns = [(part,) if isinstance(part, str) else tuple(part) for part in (names, but)]
     before = parameter_count(model)
@@ -92,8 +94,9 @@ def convert_layers(
     """Convert layers of ``model`` in place; return it with their records.
 
     If the model itself is such a layer, another module is returned. With a structure that updates frozen weights
-    (:meth:`Structure.updates`), freeze all other parameters. Layers with the same dense weight share one structure. On
-    an error nothing is replaced, but attention may have changed already.
+    (:meth:`Structure.updates`), freeze all other parameters. Layers with the same dense weight share one structure,
+    except LSTMs and attention. On an error no module is replaced, but attention may have changed already, and biases
+    may have new values.
 
     Args:
         model: Module to change.
@@ -104,9 +107,10 @@ def convert_layers(
 
     Returns:
         The model, and a record of each layer with its parameters before and after, and all options with their defaults.
+        ``freeze`` is left out if it is "none" and no parameter of the structure's constructor.
 
     Raises:
-        PhmrunError: All layers that cannot be converted, such as one whose weight is tied to a layer outside
+        PhmrunError: A list of all layers that cannot be converted, such as one whose weight is tied to a layer outside
             ``chosen``.
     """
     owners: dict[int, list[tuple[nn.Module, str]]] = {}  # modules and names of each parameter, by its id
@@ -221,7 +225,8 @@ def _own_parameters(module: nn.Module) -> int:
 def _chosen(model: nn.Module, names: tuple[str, ...], but: tuple[str, ...]) -> dict[nn.Module, str]:
     """Return the layers to convert, with their names, in the model's order.
 
-    They are supported, match one of ``names`` and none of ``but``; patterns are case-sensitive.
+    They are supported, match one of ``names`` and none of ``but``; patterns are case-sensitive. A module with several
+    names has the first. A pattern of ``names`` that matches no module is ignored if a layer is left.
 
     Args:
         model: Model to search.
@@ -312,7 +317,8 @@ def _converted(module: nn.Module, structure: str, shared: Shared, near: bool, op
 
     It keeps the training mode. Its structures get the first matrix's ``requires_grad``, unless they update frozen
     weights. Attention is changed in place; others are new modules. ``shared`` maps ids of dense weights to their
-    structures, and is extended in place. ``near`` approximates the present weights.
+    structures, and is extended in place; LSTMs and attention do not use it. ``near`` approximates the present weights,
+    otherwise they are newly drawn.
 
     Raises:
         PhmrunError: The structure does not fit, or a setting has no counterpart.

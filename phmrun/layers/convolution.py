@@ -44,7 +44,10 @@ class Convolution(nn.Module):
         return matrix.view(-1, channels // groups, *cast(tuple[int, ...], self.kernel_size))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the convolution with the filters, in the shapes of torch's."""
+        """Return the convolution of the inputs with the filters, plus the bias (if any).
+
+        Shapes are those of torch's convolution of the same kind.
+        """
         outputs: Tensor = self.kind._conv_forward(cast(Any, self), inputs, self.weight, self.bias)
         return outputs
 

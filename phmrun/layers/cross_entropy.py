@@ -34,8 +34,11 @@ def linear_cross_entropy(
         hidden: ``[positions, width]``.
         weight: ``[vocabulary, width]``.
         bias: ``[vocabulary]`` or None.
-        targets: ``[positions]`` of token numbers.
+        targets: ``[positions]`` of token numbers; all positions count.
         smoothing: ε, the share of probability spread over the vocabulary (Szegedy et al. 2016, section 7).
+
+    Returns:
+        Both sums in nats, in at least 32 bits. Without positions they are 0.
     """
     loss, nll = _LinearCrossEntropy.apply(hidden, weight, bias, targets, smoothing)
     return CrossEntropy(loss, nll)
@@ -57,8 +60,8 @@ class _LinearCrossEntropy(Function):
     ) -> tuple[Tensor, Tensor]:
         """Return loss and negative log-likelihood; save the gradients of the loss.
 
-        Gradients are computed only if an argument needs one. 512 positions share a buffer of logits at a time. Under
-        autocast, products are in its type; sums are in at least 32 bits.
+        Gradients of hidden, weight and bias are computed if any argument needs one, otherwise none. 512 positions share
+        a buffer of logits at a time. Under autocast, products are in its type; sums are in at least 32 bits.
         """
         device, vocabulary = hidden.device.type, weight.shape[0]
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
@@ -102,7 +105,7 @@ class _LinearCrossEntropy(Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Return the saved gradients, times the loss's gradient.
 
-        None for targets and smoothing, and for a gradient that was not needed.
+        They are those of hidden, weight and bias, then None for targets and smoothing. That of a missing bias is None.
         """
         scaled = (None if saved is None else saved * gradients[0].to(saved.dtype) for saved in ctx.saved_tensors)
         grad_hidden, grad_weight, grad_bias = scaled
@@ -126,7 +129,7 @@ class _Gradients:
     ) -> None:
         """Add the gradients of a chunk of positions, in place.
 
-        Nothing is done unless the gradients are wanted.
+        Nothing is done if no argument needs a gradient.
 
         Args:
             rows: Positions of the chunk.

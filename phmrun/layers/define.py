@@ -111,7 +111,10 @@ class GroupTransform(nn.Module):
         return (outputs if self.bias is None else outputs + self.bias).flatten(1)
 
     def extra_repr(self) -> str:
-        """Return the number of groups and whether they share a matrix, as text."""
+        """Return the number of groups, and ``shared``, as text.
+
+        ``shared`` is True if there are fewer matrices than groups, so False for a single group.
+        """
         return f"groups={self.groups}, shared={len(self.maps) < self.groups}"
 
 
@@ -123,8 +126,8 @@ class HGT(nn.Module):
         out_features: k. The attribute is the actual width: k, or k/2 with "residual", rounded up to ``multiple_of``.
         depth: Number of transforms (N), 1 to 1,000.
         max_groups: Groups of the first transform, a power of two.
-        schedule: Groups of the others, see :func:`group_schedule`, or a list for all transforms. "fixed" gives group
-            linear transforms (GLT), and with ``max_groups=1`` linear ones.
+        schedule: Groups of the others, see :func:`group_schedule`, or a list for all transforms, which replaces
+            ``max_groups``. "fixed" gives group linear transforms (GLT), and with ``max_groups=1`` linear ones.
         connection: Additional input of all transforms except the first.
 
             - "plain": none;
@@ -140,7 +143,8 @@ class HGT(nn.Module):
         **layer: Structure of all matrices, and its options.
 
     Raises:
-        PhmrunError: Unknown names, sizes that the groups do not divide, or a structure that does not fit.
+        PhmrunError: Unknown names, a depth out of range, a list of another length than ``depth``, sizes that the groups
+            do not divide, or a structure that does not fit.
     """
 
     def __init__(
@@ -265,7 +269,8 @@ class DeFINE(nn.Module):
         device: Device of the parameters.
         dtype: Type of the parameters.
         mapping: Module that maps tokens to n numbers; default: a table of vectors.
-        unit: Module that maps n numbers to m, instead of expansion and reduction.
+        unit: Module that maps n numbers to m, instead of expansion and reduction; ``connection``, ``reduce``, ``norm``
+            and the settings of :class:`HGT` are then ignored.
         reduce: Add a last map to m.
         connection: See :class:`HGT`; "plain" is the paper's HGT embedding. With "mixer" and "concat" the last map reads
             the n numbers as well.
@@ -330,8 +335,8 @@ class DeFINE(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """Return the embeddings of token numbers, ``[…] -> […, embedding_dim]``.
 
-        The cached table is read in evaluation without gradients, if ``cached``; otherwise each distinct token is
-        computed.
+        The cached table is read in evaluation with gradients disabled, if ``cached``; otherwise each distinct token is
+        computed once.
         """
         if self.cached and not self.training and not torch.is_grad_enabled():
             return F.embedding(tokens, self._current_table())
@@ -362,7 +367,7 @@ class DeFINE(nn.Module):
         return torch.cat([self.embed(part) for part in torch.arange(self.num_embeddings, device=device).split(CHUNK)])
 
     def plain(self) -> nn.Embedding:
-        """Return the table as a frozen ``nn.Embedding``."""
+        """Return the table as an ``nn.Embedding`` without gradient."""
         with torch.no_grad():
             return nn.Embedding.from_pretrained(self.weight)
 

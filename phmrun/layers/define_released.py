@@ -40,8 +40,9 @@ def released_groups(depth: int, max_groups: int) -> list[int]:
 def released_maps(start: int, widest: int, end: int, depth: int, max_groups: int) -> list[GroupMap]:
     """Return the sizes of the N group transforms.
 
-    Widths grow evenly from ``start`` to ``widest``, rounded up to multiples of 8 and of the groups; the last is
-    ``end``. All except the first also read the ``start`` inputs.
+    Output widths grow evenly from ``start``, which is left out, to ``widest`` in N - 1 steps; the last transform has
+    ``end``. All but ``end`` are rounded up to multiples of 8, of the transform's groups and of the next one's. All
+    transforms except the first also read the ``start`` inputs. N is ``depth``.
     """
     groups = released_groups(depth, max_groups)
     maps, inputs = [], start
@@ -97,8 +98,8 @@ class ReleasedDeFINE(nn.Module):
     def reset_parameters(self) -> None:
         """Draw all matrices with Glorot's standard deviation, in place.
 
-        Biases become zero. Fans of a group transform with separate matrices: groups · outputs of a group, and inputs ·
-        outputs of a group.
+        Biases become zero; norms stay. The fans of a group transform with several matrices are groups · outputs of a
+        group, and inputs · outputs of a group. With one matrix they are its inputs and outputs.
         """
         for linear in (self.enter, self.leave):
             linear.reset_parameters(glorot_std(linear.in_features, linear.out_features), zero_bias=True)
@@ -118,7 +119,10 @@ class ReleasedDeFINE(nn.Module):
         return self._activated(self.leave_norm, self.leave(torch.cat([start, self._expanded(start)[-1]], dim=1)))
 
     def layers(self, inputs: Tensor) -> list[Tensor]:
-        """Return the output of each group transform, ``[tokens, width]``."""
+        """Return the output of each group transform, ``[tokens, width]``, first to last.
+
+        Inputs are ``[tokens, in_features]``; the linear maps before and after are left out.
+        """
         return self._expanded(self._activated(self.enter_norm, self.enter(inputs)))
 
     def _expanded(self, start: Tensor) -> list[Tensor]:

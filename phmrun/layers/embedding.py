@@ -144,10 +144,10 @@ class EmbeddingKind:
         return tuple(option for option in options_of_function(self.build) if option.name not in self.fixed)
 
     def __call__(self, num_embeddings: int, embedding_dim: int, **options: Any) -> nn.Module:
-        """Build the module with the fixed and these options.
+        """Build the module with the fixed and these options; missing ones have their defaults.
 
         Raises:
-            PhmrunError: Unknown options, or sizes that do not fit.
+            PhmrunError: Unknown or fixed options, invalid choices, or sizes that do not fit.
         """
         check_options(f"embedding {self.name!r}", self.options, options)
         return self.build(num_embeddings, embedding_dim, **self.fixed, **options)
@@ -157,6 +157,8 @@ def register_embedding(
     name: str, *, formula: str, count_formula: str, source: str, constraint: str = "none", clusters: bool = False
 ) -> Callable[[Build], EmbeddingKind]:
     """Return a function decorator that registers an embedding; see :class:`EmbeddingKind`.
+
+    The decorated name is then the :class:`EmbeddingKind`, not the function.
 
     Raises:
         PhmrunError: (exit 2) The decorator is used with a malformed, taken or reserved name.

@@ -56,9 +56,9 @@ def save(
     Args:
         model: Result of :func:`phmrun.layers.convert`, or a module that holds such results.
         path: File to write; it is replaced as a whole.
-        precision: Rounding of the numbers. With "int8", vectors and tensors with fewer than ``SMALLEST`` numbers keep
-            their type.
-        facts: Further metadata of the file; None: none.
+        precision: "none": numbers keep their type. "bfloat16": all floating-point numbers. "int8": see :func:`to_int8`;
+            vectors and tensors with fewer than 1,024 numbers keep their type.
+        facts: Further metadata of the file; None: none. The recipe replaces an entry "phmrun".
 
     Raises:
         PhmrunError: A converted layer has no structure any more, or the model's state is not all tensors.
@@ -102,8 +102,8 @@ def save(
 def steps_of(model: nn.Module) -> list[dict[str, Any]]:
     """Return the steps of a converted model's recipe.
 
-    They are structure, options and names of the layers. Layers with the same structure and options are one step; steps
-    are in the order of their first layer.
+    The keys of a step are "structure", "options" and "places", the names of its layers. Layers with the same structure
+    and options are one step; steps are in the order of their first layer.
 
     Raises:
         PhmrunError: A converted layer has no structure any more.
@@ -123,7 +123,8 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
     """Build the plain model, convert it by the recipe, and load the factors.
 
     Names and shapes must be equal. The model is on the factory's devices, with the types of the file; numbers of 8 bits
-    become single precision. Parameters of training only start anew and have no effect.
+    become single precision. Parameters of training only start anew and have no effect: training counts as complete
+    (:meth:`Structure.set_progress` with 1).
 
     Args:
         factory: Builds the model as it was before the conversion; called once. For updates of frozen weights, with
@@ -194,10 +195,10 @@ def _shapes(model: nn.Module) -> dict[str, list[int]]:
 def to_int8(tensors: dict[str, Tensor]) -> dict[str, str]:
     """Replace large tensors by 8-bit integers, in place.
 
-    Their scales are added as ``NAME.scale``, and broadcast to the integers. Vectors, integers and tensors with fewer
-    than ``SMALLEST`` numbers stay. A scale belongs to the numbers of the last dimension; if these are fewer than
-    ``GROUP``, of further trailing dimensions, but never of the first. Numbers are rounded to the nearest integer; the
-    largest is 127 times its scale.
+    Their scales are added as ``NAME.scale`` in 32 bits, and broadcast to the integers. Vectors, integers and tensors
+    with fewer than 1,024 numbers (``SMALLEST``) stay. A scale belongs to the numbers of the last dimension. If these
+    are fewer than 32 (``GROUP``), it also belongs to those of further trailing dimensions, but never of the first.
+    Numbers are rounded to the nearest integer; the largest absolute value is 127 times its scale.
 
     Returns:
         Names of the scales, by tensor.
@@ -252,7 +253,8 @@ def _check_memory(
 ) -> None:
     """Check that a layer's structure would not have more numbers than the file.
 
-    The layer's first own matrix is counted: of an LSTM, one gate of it. A layer without a matrix passes.
+    The layer's first parameter of two dimensions counts: of an LSTM, one gate of it. A layer without one passes, such
+    as a convolution.
 
     Raises:
         PhmrunError: (exit 3) It would have more.
@@ -270,7 +272,7 @@ def _check_memory(
 def _options(structure: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a recipe's step in their types.
 
-    ``application``, an argument of ``Linear``, is kept if valid.
+    ``application``, an argument of ``Linear``, is kept if valid; otherwise it counts as an unknown option.
 
     Raises:
         PhmrunError: The structure or an option is unknown, or a value is invalid.

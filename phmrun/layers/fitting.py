@@ -45,7 +45,7 @@ def energy_kept(weight: Tensor, fitted: Tensor, covariance: Tensor | None = None
 def steadied(covariance: Tensor) -> Tensor:
     """Return the covariance in double precision, with a ridge on its diagonal.
 
-    The ridge is ``RIDGE`` times the mean of the diagonal, 1 if that is zero.
+    The ridge is 1e-6 (``RIDGE``) times the mean of the diagonal, or 1 if that is zero.
     """
     covariance = covariance.double()
     ridge = RIDGE * float(covariance.diagonal().mean()) or 1.0
@@ -55,8 +55,8 @@ def steadied(covariance: Tensor) -> Tensor:
 def best_low_rank(weight: Tensor, rank: int, covariance: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return the factors of the best matrix of rank r, U ``[k, r]`` and V ``[r, d]``.
 
-    In double precision; r is at most min(k, d). The factors have equal norms; with a covariance, U and the whitened V
-    do.
+    In double precision; r is ``rank``, at most min(k, d). Each column of U and row of V have equal norms; with a
+    covariance, U and the whitened V do.
     """
     matrix = weight.double()
     if covariance is None:
@@ -75,9 +75,10 @@ def best_low_rank_blocks(
 ) -> tuple[Tensor, Tensor]:
     """Return the factors of the best blocks of rank r.
 
-    U ``[b, b, k/b, r]`` and V ``[b, b, r, d/b]``, by row and column of blocks, in double precision. W is padded with
-    zeros if b does not divide its sizes. Without a covariance, blocks are fitted independently. With one, columns of
-    blocks are fitted in turn until the error settles.
+    U ``[b, b, k/b, r]`` and V ``[b, b, r, d/b]``, by row and column of blocks, in double precision; b is ``blocks``. If
+    b does not divide the sizes of W, k/b and d/b are rounded up, and W is padded with zeros. Without a covariance,
+    blocks are fitted independently. With one, columns of blocks are fitted in turn until the error settles
+    (:func:`_until_settled`). r is ``rank``, at most the smaller side of a block.
     """
     rows, columns = (-(-size // blocks) for size in weight.shape)
     target, steady = padded(weight, covariance, blocks * rows, blocks * columns)
@@ -108,8 +109,9 @@ def best_coupled_blocks(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return B, D and C of the best coupled blocks.
 
-    Block (i, j) of W ≈ B_i diag(D_ij) C_j. The fit starts from the best matrix of rank r (D = 1) and optimizes B, then
-    D and C for each column of blocks. Ranks beyond min(k, d) keep the initial values.
+    Block (i, j) of W ≈ B_i diag(D_ij) C_j. The fit starts from the best matrix of rank r (D = 1); ranks beyond
+    min(k, d) start from the given values. It optimizes B, then D and C for each column of blocks, and repeats this
+    until the error settles (:func:`_until_settled`).
 
     Args:
         weight: W ``[k, d]``.
@@ -162,8 +164,9 @@ def best_coupled_blocks(
 def best_circulant_blocks(weight: Tensor, size: int, covariance: Tensor | None = None) -> Tensor:
     """Return the first columns ``[k/b, d/b, b]`` of the best circulant blocks.
 
-    b is ``size``; the numbers are in double precision. Rows of padding are left out. Without a covariance they are
-    means along the diagonals of each block. With one, each row of blocks solves a linear least-squares problem.
+    b is ``size``; k/b and d/b are rounded up, and the result is in double precision. Without a covariance, a number is
+    the mean of the entries of W on its cyclic diagonal of the block. Entries outside W do not count; without any inside
+    it is 0. With a covariance, each row of blocks is the solution of a linear least-squares problem.
     """
     down, across = (-(-features // size) for features in weight.shape)
     target, steady = padded(weight, covariance, down * size, across * size, 0.0)
@@ -186,8 +189,9 @@ def best_sparse_low_rank(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return U, V and S with W ≈ U V + S.
 
-    U is ``[k, r]``, V ``[r, d]`` and S ``[k, m]``. S has its numbers in the columns ``places [k, m]``; the factors are
-    in double precision. U V and S are optimized in turn.
+    U is ``[k, r]``, V ``[r, d]`` and S ``[k, m]``. S has its numbers in the columns ``places [k, m]``; all are in
+    double precision. U V is fitted first, with S = 0; then S and U V are optimized in turn until the error settles
+    (:func:`_until_settled`).
     """
     target, steady = padded(weight, covariance, *weight.shape)
     grams = steady[places.unsqueeze(2), places.unsqueeze(1)]  # [k, m, m]
@@ -234,7 +238,8 @@ def _correction(gap: Tensor, covariance: Tensor, part: slice) -> Tensor:
 def _until_settled(improve: Callable[[], float], rounds: int = ROUNDS) -> None:
     """Call ``improve``, which returns the error, until it settles.
 
-    That is when the relative gain is at most ``SETTLED``, or after ``rounds`` calls.
+    That is when a call lowers the least error by at most 1e-4 (``SETTLED``) of it, or after ``rounds`` calls, 40 by
+    default. A call that raises the error ends the iteration, too; its result stays.
     """
     best = float("inf")
     for _ in range(rounds):
@@ -249,9 +254,10 @@ def best_kronecker_sum(
 ) -> tuple[Tensor, Tensor]:
     """Return A and S with W ≈ Σ_i A_i ⊗ S_i.
 
-    A is ``[rank, p, q]`` and S ``[rank, k/p, d/q]``. The terms are singular vectors of W, rearranged so that each of
-    its p·q blocks is a row. With a covariance, alternating least squares follows: the error is quadratic in A and in S.
-    The mixing weights of a block have a mean square norm of 1, as in a new layer.
+    A is ``[rank, p, q]`` and S ``[rank, k/p, d/q]``, in double precision; p must divide k, and q d. The terms are
+    singular vectors of W, rearranged so that each of its p·q blocks is a row. Terms beyond their number are 0. With a
+    covariance, alternating least squares follows until the error settles: it is quadratic in A and in S. The mixing
+    weights of a block have a mean square norm of 1, as in a new layer.
     """
     k, d = weight.shape
     s, t = k // p, d // q
@@ -281,7 +287,8 @@ def best_kronecker_sum(
 def second_factors(weight: Tensor, a: Tensor, covariance: Tensor | None = None) -> Tensor:
     """Return the best S ``[r, k/p, d/q]`` for A ``[r, p, q]``.
 
-    Linear least squares in double precision; ``covariance`` is that of the inputs, or None.
+    That is the S with the least error of Σ_i A_i ⊗ S_i, by linear least squares in double precision. ``covariance`` is
+    that of the inputs; None: the error of the matrix counts.
     """
     rank, p, q = a.shape
     k, d = weight.shape
@@ -296,7 +303,7 @@ def second_factors(weight: Tensor, a: Tensor, covariance: Tensor | None = None) 
 def _first_factors(weight: Tensor, covariance: Tensor, b: Tensor, p: int, q: int) -> Tensor:
     """Return the best A ``[r, p, q]`` for S ``[r, k/p, d/q]``.
 
-    Linear least squares; S is the argument ``b``.
+    Linear least squares; S is the argument ``b``. All arguments are in double precision, the covariance has its ridge.
     """
     rank, s, t = b.shape
     blocks = covariance.view(q, t, q, t)
@@ -327,10 +334,13 @@ def fit_by_gradient(module: nn.Module, weight: Tensor, covariance: Tensor | None
     Only parameters that require a gradient change; their ``grad`` is None afterwards.
 
     Args:
-        module: Structure to fit.
+        module: Structure to fit, in its present mode (training or evaluation).
         weight: Matrix to approximate.
-        covariance: Covariance of the inputs, or None.
-        steps: Largest number of iterations.
+        covariance: Covariance of the inputs, to minimize the error of the outputs; None: that of the matrix.
+        steps: Largest number of iterations; L-BFGS may settle earlier.
+
+    Raises:
+        ValueError: No parameter requires a gradient.
     """
     target = weight.detach()
     steady = None if covariance is None else steadied(covariance).to(target.dtype)

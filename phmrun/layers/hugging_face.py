@@ -49,7 +49,7 @@ model = from_pretrained({kind}, "{name}")
 def save_pretrained(model: nn.Module, folder: str | Path, **options: Any) -> Path:
     """Write a converted model of transformers as a folder.
 
-    Its ``save_pretrained`` writes the model; a README is added. Return the folder.
+    Its ``save_pretrained`` writes the model; a README.md is added, or replaced. Return the folder.
 
     Args:
         model: Result of :func:`phmrun.layers.convert`.
@@ -71,6 +71,8 @@ def save_pretrained(model: nn.Module, folder: str | Path, **options: Any) -> Pat
 
 def from_pretrained(kind: Any, folder: str | Path, **options: Any) -> Any:
     """Load a converted model of transformers, strictly.
+
+    Return an instance of ``kind``, or for an Auto class of the class that it chooses.
 
     Args:
         kind: Class of transformers, such as ``AutoModelForCausalLM``.
@@ -100,7 +102,8 @@ def from_pretrained(kind: Any, folder: str | Path, **options: Any) -> Any:
 def attach(model: nn.Module) -> None:
     """Give a converted model of transformers its recipe and quantizer, in place.
 
-    Its ``tie_weights`` then does nothing. Other models stay unchanged.
+    They are the attribute ``hf_quantizer`` and the ``quantization_config`` of its config. Its ``tie_weights`` then does
+    nothing. Other models stay unchanged, and so do all if ``transformers`` was not imported.
     """
     if "transformers" not in sys.modules:
         return
@@ -120,12 +123,12 @@ LISTENERS.append(attach)
 
 @functools.cache
 def register() -> tuple[type[Any], type[Any]]:
-    """Register quantizer and configuration with transformers, and return both classes.
+    """Register quantizer and configuration with transformers; return both classes, in this order.
 
     Only the first call registers.
 
     Raises:
-        PhmrunError: transformers is not installed.
+        PhmrunError: transformers is not installed, or too old.
     """
     try:
         from transformers.quantizers import HfQuantizer
@@ -188,7 +191,8 @@ def register() -> tuple[type[Any], type[Any]]:
 def _factors(model: nn.Module) -> dict[str, Tensor]:
     """Return the state of a converted model by name.
 
-    Each tensor occurs once. An additional empty one has the name of the first converted layer's dense weight.
+    A tied tensor occurs once, under its first name. An additional empty one has the name of the first converted layer's
+    dense weight.
 
     Raises:
         PhmrunError: A converted layer has no structure any more, or the model updates frozen weights.
@@ -208,7 +212,7 @@ def _factors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _tied_names(model: nn.Module) -> list[list[str]]:
-    """Return a list of names for each parameter with several.
+    """Return the names of each parameter that has several, a list for each.
 
     Parameters with one name are left out.
     """
@@ -234,7 +238,8 @@ def _tie(model: nn.Module, groups: list[list[str]]) -> None:
 def _untied(model: nn.Module, missing: list[str]) -> list[str]:
     """Return those of the missing names that no loaded tensor has.
 
-    A name is left out if its tensor has another name that is loaded. Names that the model does not have stay.
+    A name is left out if its tensor has another name in the model that is not missing. Names that the model does not
+    have stay.
     """
     tensors = model.state_dict(keep_vars=True)
     loaded = {id(tensor) for name, tensor in tensors.items() if name not in missing}
@@ -244,9 +249,9 @@ def _untied(model: nn.Module, missing: list[str]) -> list[str]:
 def _convert(model: nn.Module, steps: list[dict[str, Any]]) -> None:
     """Convert a network on the meta device by the steps of a recipe, in place.
 
-    Names of layers are those of the saved model; a base model is searched for them without its prefix. Layers that the
-    network lacks are left out. The report is attached, ``tie_weights`` then does nothing, and constant buffers are
-    filled.
+    Names of layers are those of the saved model. If the network lacks a name, it is looked up without the network's
+    ``base_model_prefix``; if that fails, too, the layer is left out. The report is attached, ``tie_weights`` then does
+    nothing, and constant buffers are filled.
 
     Raises:
         PhmrunError: (exit 3) A structure or option is unknown, or does not fit a layer.
@@ -281,9 +286,10 @@ def _stay_tied(*_: Any, **__: Any) -> None:
 
 
 def _fill_constants(structure: Structure) -> None:
-    """Replace a structure's constants on the meta device, in place.
+    """Replace a structure's constants, which are on the meta device, by real ones, in place.
 
-    They are the buffers that no state dict holds; a new structure gives them.
+    They are the buffers that no state dict holds. A structure that is built anew from name, sizes and options gives
+    them.
     """
     stored = structure.state_dict()
     constants = {name for name, _ in structure.named_buffers(recurse=False) if name not in stored}

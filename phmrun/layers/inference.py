@@ -29,7 +29,7 @@ FEW_TOKENS = 32
 def resolve_application(asked: Literal["auto", Choice], tokens: int) -> Choice:
     """Resolve "auto" by the number of tokens per call.
 
-    "by-size" for at most ``FEW_TOKENS`` tokens, otherwise "dense".
+    "by-size" for at most 32 tokens (``FEW_TOKENS``), otherwise "dense".
 
     Args:
         asked: Setting of a run; all values except "auto" are returned unchanged.
@@ -43,8 +43,8 @@ def resolve_application(asked: Literal["auto", Choice], tokens: int) -> Choice:
 def factors_pay(structure: Structure) -> bool:
     """Return True if a structure's factors are faster than W for few tokens.
 
-    The rule depends on sizes only and is the same on every machine: the saved bytes, 4 per weight, must reach
-    ``pays_from``.
+    The rule depends on sizes only and is the same on every machine: the saved bytes, 4 per weight, must be at least the
+    structure's ``pays_from``. Parameters of training only do not count.
     """
     saved = structure.out_features * structure.in_features - structure.kept()
     return BYTES * saved >= structure.pays_from
@@ -52,7 +52,7 @@ def factors_pay(structure: Structure) -> bool:
 
 @runtime_checkable
 class Foldable(Protocol):
-    """Module with an equivalent of plain modules.
+    """Module with an equivalent of plain modules, which its method ``plain`` returns.
 
     ``Linear`` and ``Embedding`` are handled separately.
     """
@@ -108,7 +108,7 @@ class PackedFactors(nn.Module):
 def folded(model: Model) -> Model:
     """Return a copy of ``model`` with plain ``torch.nn`` modules instead of structured maps.
 
-    Each W is built once; tied matrices stay tied. The copy is in evaluation mode without gradients.
+    Each W is built once; maps that share a structure share their W. The copy is in evaluation mode without gradients.
     """
     return for_inference(model, "folded")
 
@@ -128,7 +128,10 @@ def for_inference(model: Model, application: Form = "dense", **parts: Form) -> M
             - "factored": apply the factors, which reads fewer weights for few tokens;
             - "by-size": apply the factors of large maps only (:func:`factors_pay`);
             - "folded": build W once in all cases.
-        **parts: Form of a submodule, by its name: ``decoder="factored"``.
+        **parts: Form of a direct submodule, by its name: ``decoder="factored"``; ``application`` applies to the rest.
+
+    Raises:
+        AttributeError: A name in ``parts`` is not a submodule.
     """
     duplicate = copy.deepcopy(model).eval().requires_grad_(False)
     tables: dict[int, nn.Parameter] = {}
@@ -142,8 +145,8 @@ def for_inference(model: Model, application: Form = "dense", **parts: Form) -> M
 def table_of(embedding: nn.Module) -> nn.Embedding:
     """Return an embedding from :func:`for_inference` as one table of all vectors.
 
-    An ``nn.Embedding`` is returned itself. Otherwise the table is frozen and new; if a parameter of the embedding
-    equals it, the table is tied to this parameter.
+    An ``nn.Embedding`` is returned itself. Otherwise the table is a new ``nn.Embedding`` without gradient, without a
+    padding token. If a parameter of the embedding has the same shape and values, it becomes the table's weight.
     """
     if isinstance(embedding, nn.Embedding):
         return embedding
@@ -158,7 +161,8 @@ def table_of(embedding: nn.Module) -> nn.Embedding:
 def replaced(module: Model, replace: Callable[[nn.Module], nn.Module]) -> Model:
     """Replace all submodules by the result of ``replace``, in place, inner ones first.
 
-    Returns ``replace(module)``. Modules that occur twice stay shared.
+    Returns ``replace(module)``; the submodules of ``module`` are replaced before. A module that occurs twice is
+    replaced once, and its result is in both places.
     """
     done: dict[nn.Module, nn.Module] = {}
 
@@ -229,7 +233,8 @@ def plain_linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
 def _table(structure: Structure, tables: dict[int, nn.Parameter]) -> nn.Parameter:
     """Return the dense W of a structure, without gradient.
 
-    It is built once and kept in ``tables``, so that all modules that share the structure share it.
+    It is built once and kept in ``tables`` by the structure's id, so that all modules that share the structure share
+    it.
     """
     if id(structure) not in tables:
         tables[id(structure)] = nn.Parameter(build_weight(structure).detach().contiguous(), requires_grad=False)

@@ -64,7 +64,7 @@ class Linear(nn.Module):
         Args:
             std: Standard deviation of W; default: that of ``nn.Linear``, 1/√(3·in_features).
             zero_bias: Set b to zero instead.
-            shared: Do not draw W, because another module owns it.
+            shared: Do not draw W, because another module owns it; b is set in any case.
         """
         if not shared:
             self.structure.reset_parameters(linear_std(self.in_features) if std is None else std)
@@ -91,7 +91,7 @@ class Linear(nn.Module):
     def reduced(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Return vectors ``[…, r]`` and a matrix ``[out_features, r]``.
 
-        Their product plus b is the output. Without a smaller factorization they are the inputs and W.
+        Their product plus b is the output. If the structure has no smaller factorization, they are the inputs and W.
         """
         narrower = self.structure.reduced(inputs)
         return (inputs, self.weight) if narrower is None else narrower
@@ -102,7 +102,7 @@ class Linear(nn.Module):
 
 
 def linear_std(in_features: int) -> float:
-    """Return the standard deviation of ``nn.Linear``'s initialization, U(-1/√in, 1/√in)."""
+    """Return 1/√(3·in), the standard deviation of ``nn.Linear``'s initialization U(-1/√in, 1/√in)."""
     return float((3 * in_features) ** -0.5)
 
 
@@ -147,6 +147,9 @@ class FeedForward(nn.Module):
         contract: Structure and options of the second map; default: those of the first.
         structure: Name of the structure of the maps.
         **options: Options of the structure.
+
+    Raises:
+        PhmrunError: A structure or option is unknown, or does not fit the sizes.
     """
 
     def __init__(
@@ -173,9 +176,9 @@ class FeedForward(nn.Module):
                 linear.reset_parameters(glorot_std(width, inner), zero_bias=True)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Apply both maps, ``[…, width] -> […, width]``.
+        """Return the block's outputs, ``[…, width] -> […, width]``.
 
-        Dropout applies in training only.
+        Dropout applies in training only, to the hidden vector after activation and gate.
         """
         hidden = ACTIVATIONS[self.activation](self.expand(inputs))
         hidden = hidden if self.gate is None else hidden * self.gate(inputs)

@@ -37,14 +37,14 @@ def structures_of(network: nn.Module) -> dict[str, Structure]:
 def replace_structures(network: nn.Module, layers: Mapping[str, Mapping[str, Any]]) -> None:
     """Replace the structure of some maps of a network, in place.
 
-    The parameters of the new structures are not initialized.
+    Modules that share a structure share the new one. The parameters of the new structures are not initialized.
 
     Args:
         network: Network to change.
         layers: ``{"structure": …, option: …}`` by name, as in :func:`structures_of`.
 
     Raises:
-        PhmrunError: A map does not exist, or a structure does not fit it.
+        PhmrunError: A map does not exist, or a structure does not fit it; maps before it are replaced.
     """
     structures = structures_of(network)
     for name, layer in layers.items():
@@ -55,9 +55,9 @@ def replace_structures(network: nn.Module, layers: Mapping[str, Mapping[str, Any
 
 
 def made_for(old: Structure, layer: Mapping[str, Any]) -> Structure:
-    """Build a structure with the sizes of ``old``, from its name and options.
+    """Build a structure with the sizes of ``old``.
 
-    Its parameters are not initialized.
+    ``layer`` has its name under "structure", and its options. Its parameters are not initialized.
 
     Raises:
         PhmrunError: The structure is unknown or does not fit.
@@ -70,7 +70,9 @@ def set_structure(network: nn.Module, name: str, structure: Structure) -> None:
     """Replace the structure called ``name`` in all modules that hold it, in place.
 
     ``Linear`` modules also get the structure's ``application``. The new structure keeps its parameters as they are.
-    Raises:     KeyError: The network has no such structure.
+
+    Raises:
+        KeyError: The network has no such structure.
     """
     old = structures_of(network)[name]
     for parent in list(network.modules()):
@@ -82,9 +84,10 @@ def set_structure(network: nn.Module, name: str, structure: Structure) -> None:
 
 
 def scope_of(name: str) -> str:
-    """Return a module's part of the network: "encoder", "decoder", "embedding", "output".
+    """Return a module's part of the network: "encoder", "decoder", "embedding", "output", ….
 
-    It is the first part of the name; "…embedding" is "embedding", and norms and positions belong to their part.
+    It is the first part of the name, without the ending "_norm" or "_positions". A first part that ends with
+    "embedding" is "embedding".
     """
     first = name.partition(".")[0]
     return "embedding" if first.endswith("embedding") else first.removesuffix("_norm").removesuffix("_positions")
@@ -130,8 +133,8 @@ def tied_output(in_features: int, embedding: nn.Module, bias: bool = False, **st
         in_features: Size of a hidden vector.
         embedding: Result of :func:`phmrun.layers.embedding.build_embedding`.
         bias: Add a bias.
-        **structure: Structure and options of a projection to the width of the word vectors. An ``Embedding`` needs
-            none and ignores them.
+        **structure: Structure and options of a projection to the width of the word vectors, if that is not
+            ``in_features``. An ``Embedding`` needs none and ignores them.
 
     Returns:
         :class:`Linear` for an ``Embedding``, otherwise :class:`TiedOutput`.

@@ -23,8 +23,8 @@ class GateWeights(NamedTuple):
 def fused(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Call ``torch.lstm`` and return its result.
 
-    If oneDNN lacks a 16-bit LSTM for this processor, call again without it. The retry applies under CPU autocast only,
-    and computes in 32 bits.
+    If oneDNN lacks a 16-bit LSTM for this processor, call again without oneDNN. The retry applies under CPU autocast
+    only, and silences warnings. Results are outputs, last h and last c.
 
     Raises:
         RuntimeError: The call fails for another reason.
@@ -41,7 +41,7 @@ def fused(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
 def linear_output(inputs: Tensor, weights: GateWeights) -> Tensor:
     """Run the cell without output nonlinearity step by step, from zero states.
 
-    c_t = σ(f) ∘ c_{t-1} + σ(i) ∘ tanh(g);  h_t = o ∘ c_t.
+    c_t = σ(f) ∘ c_{t-1} + σ(i) ∘ tanh(g);  h_t = o ∘ c_t. The gate o has no σ.
 
     Args:
         inputs: ``[batch, length, input]``.
@@ -69,7 +69,7 @@ def stepped(inputs: Tensor, state: State, weights: GateWeights, share: float) ->
         inputs: ``[batch, length, input]``.
         state: h_0 and c_0, each ``[1, batch, hidden]``.
         weights: Dense gate weights.
-        share: Dropout rate of h_{t-1} before U, with one mask per sequence.
+        share: Dropout rate of h_{t-1} before U, with one mask per sequence, also outside training; 0: none.
 
     Returns:
         Hidden and cell vectors of all steps, each ``[batch, length, hidden]``.
@@ -104,7 +104,7 @@ class StartedLSTM(nn.Module):
     def forward(self, inputs: PackedSequence) -> tuple[PackedSequence, State]:
         """Run over packed sequences from the learned state.
 
-        Return the same as ``nn.LSTM``.
+        Return outputs and last states, as ``nn.LSTM`` does.
         """
         h, c = self.state.expand(-1, -1, int(inputs.batch_sizes[0]), -1).contiguous().unbind()
         outputs, final = self.lstm(inputs, (h, c))

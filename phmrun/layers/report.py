@@ -75,8 +75,9 @@ class ConversionReport:
     def line(self) -> str:
         """Return the report in one line.
 
-        It counts converted layers by class and parameters, and names the first left layer of each class and reason.
-        Left modules with vectors only (norms, biases) are left out.
+        It has the numbers of converted layers by class, and of parameters before and after, and of trained ones if
+        fewer. Then it names the first left layer of each class and reason, with the number of further ones. Left
+        modules with vectors only (norms, biases) are omitted.
         """
         counts = f"{counted(self.before, 'parameter')} before, {self.after:,} after"
         counts += f", {self.trained:,} trained" if self.trained < self.after else ""
@@ -93,7 +94,7 @@ class ConversionReport:
         return text
 
     def __str__(self) -> str:
-        """Return a line of totals, then one row per module."""
+        """Return a line of totals, then one row per converted and left module, vectors included."""
         rows = [self.line().partition(";")[0] + f"; {self.before:,} parameters before, {self.after:,} after"]
         rows += [
             f"  {layer.name}: {layer.kind} to {layer.structure}, {layer.before:,} to {layer.after:,} parameters"
@@ -126,7 +127,8 @@ def conversion_report(model: nn.Module) -> ConversionReport:
 def conversions(model: nn.Module) -> list[ConvertedLayer]:
     """Return all converted layers of a model and of converted models inside.
 
-    Their names are those from the outer model.
+    They are in the order of the modules with a report, outer ones first. Names are those in ``model``. Empty if nothing
+    was converted.
     """
     layers = []
     for prefix, module in model.named_modules():
@@ -140,14 +142,14 @@ def conversions(model: nn.Module) -> list[ConvertedLayer]:
 def parameter_count(model: nn.Module) -> int:
     """Return the number of parameters of a model.
 
-    Tied ones count once; frozen matrices of updates are included.
+    Tied ones count once. Frozen matrices of updates and parameters of training only are included.
     """
     frozen = sum(module.frozen_count() for module in model.modules() if isinstance(module, Structure))
     return frozen + sum(parameter.numel() for parameter in model.parameters())
 
 
 def trained_count(model: nn.Module) -> int:
-    """Return the number of a model's parameters with a gradient.
+    """Return the number of a model's parameters that require a gradient.
 
     Tied ones count once.
     """

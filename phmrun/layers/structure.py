@@ -30,11 +30,13 @@ class BilinearForm(Protocol):
     def sides(self, maps: Sequence[Any], x: Tensor, y: Tensor, shift: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return two sides whose inner products are the scores of all pairs.
 
+        The score of x_i and y_j for label l is x_iᵀ W_l y_j + u_l·x_i.
+
         Args:
             maps: Structures W_l, one for each label.
             x: ``[…, n, in_features]``.
             y: ``[…, m, in_features]``.
-            shift: u of the terms u_l·x, ``[labels, in_features]``, or None.
+            shift: u of the terms u_l·x, ``[labels, in_features]``; None: no such terms.
 
         Returns:
             ``[…, n, size]`` and ``[…, m, labels, size]``.
@@ -139,8 +141,8 @@ class Structure(nn.Module):
     def misfit(cls, out_features: int, in_features: int, **options: Any) -> str | None:
         """Return why no ``W`` of these sizes can be built, or None if it can.
 
-        Calls :meth:`check` with defaults for missing options; a ``square`` structure also needs equal sizes. ``freeze``
-        is ignored unless it is an option of the class.
+        A ``square`` structure first needs equal sizes. Then :meth:`check` is called, with defaults for missing options.
+        ``freeze`` is left out unless it is an option of the class.
         """
         options = {name: value for name, value in options.items() if name != FREEZE.name or name in cls.defaults()}
         if cls.square and out_features != in_features:
@@ -149,28 +151,34 @@ class Structure(nn.Module):
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """Return all options with their defaults, read from the constructor."""
+        """Return all options with their defaults, in the order of the constructor.
+
+        They are its keyword-only parameters; ``freeze``, which every structure accepts, is missing unless it is one.
+        """
         return {option.name: option.default for option in options_of_function(cls.__init__)}
 
     @classmethod
     def count(cls, out_features: int, in_features: int, **options: Any) -> int:
         """Return the number of parameters of a map, without ``temporary`` ones.
 
-        Shared ones are included. They are counted on a structure that is built on torch's meta device. A third-party
-        closed form that overrides this is compared with the parameters on every build.
+        Shared and frozen parameters are included. They are counted on a structure that is built on torch's meta device.
+        A third-party closed form that overrides this is compared with the parameters on every build.
+
+        Raises:
+            PhmrunError: The options do not fit these sizes.
         """
         with torch.device("meta"):
             structure = cls(out_features, in_features, **options)
         return structure.kept()
 
     def kept(self) -> int:
-        """Return the number of parameters without the ``temporary`` ones."""
+        """Return the number of parameters without the ``temporary`` ones; frozen ones count."""
         return sum(parameter.numel() for name, parameter in self.named_parameters() if name not in self.temporary)
 
     def frozen_count(self) -> int:
-        """Return the number of entries of W that a frozen matrix of the model before gives.
+        """Return the number of entries of a frozen matrix that W is an update of.
 
-        They are neither parameters nor stored. Default: 0.
+        It is the map's matrix before the conversion, neither a parameter nor stored in files. Default: 0.
         """
         return 0
 
@@ -278,14 +286,14 @@ class Structure(nn.Module):
     def freeze(self, names: str) -> None:
         """Exclude parameters from training, in place: they keep their values.
 
-        The names also replace the entry ``freeze`` of ``options``. Without names, or with "none" alone, nothing
-        changes.
+        The names also replace the entry ``freeze`` of ``options``. Parameters that are frozen already stay so.
 
         Args:
-            names: Names of parameters, separated by commas; "none": all are trained.
+            names: Names of parameters, separated by commas. "none" and empty names are ignored; without other names,
+                nothing changes.
 
         Raises:
-            PhmrunError: A name is not a parameter of the structure, or is a temporary one.
+            PhmrunError: A name is not a parameter of the structure, or is a temporary one; those before it are frozen.
         """
         parameters = {name: value for name, value in self.named_parameters() if name not in self.temporary}
         chosen = [name.strip() for name in names.split(",") if name.strip() not in ("", "none")]
@@ -328,8 +336,11 @@ class Structure(nn.Module):
 def register(name: str) -> Callable[[type[Structure]], type[Structure]]:
     """Return a class decorator that registers a structure under ``name``.
 
+    It sets the class's attribute ``name`` and returns the class.
+
     Raises:
-        PhmrunError: The name is taken, or a third-party class lacks a part of a structure.
+        PhmrunError: The decorator is used with a malformed or taken name, or on a third-party class that lacks a part
+            of a structure.
     """
 
     def add(structure: type[Structure]) -> type[Structure]:
@@ -344,9 +355,9 @@ def register(name: str) -> Callable[[type[Structure]], type[Structure]]:
 
 
 def options_of(name: str, *, table: bool = False) -> tuple[Option, ...]:
-    """Return the options of a structure, in the constructor's order.
+    """Return the options of a structure or embedding, in the constructor's order.
 
-    ``freeze`` follows, unless the structure has it itself.
+    For a structure ``freeze`` follows, unless its constructor has it. Fixed options of an embedding are left out.
 
     Args:
         name: Name of a structure or, with ``table``, of an embedding.
@@ -375,8 +386,9 @@ def options_of(name: str, *, table: bool = False) -> tuple[Option, ...]:
 def options_of_function(function: Callable[..., Any]) -> tuple[Option, ...]:
     """Return the keyword-only parameters of a function as options.
 
-    Annotations ``Annotated[type, text]`` give type and help text; the help of others is "". Options keep the order of
-    the signature. Results are cached.
+    Annotations ``Annotated[type, text]`` give type and help text; the help of others is "". Without annotation the type
+    is Any, without default the default is ``inspect.Parameter.empty``. Options keep the order of the signature. Results
+    are cached.
     """
     hints = get_type_hints(function, include_extras=True)
     options = []
@@ -393,8 +405,8 @@ def options_of_function(function: Callable[..., Any]) -> tuple[Option, ...]:
 def build_structure(structure: "str | Structure", out_features: int, in_features: int, **options: Any) -> Structure:
     """Build a structure by name, or return a shared structure object.
 
-    The parameters of a new structure are not initialized. Those in the option ``freeze`` get no gradient. A third-party
-    class is validated, see :func:`phmrun.layers.conformance.built`.
+    A structure object is returned as it is. The parameters of a new structure are not initialized. Those in the option
+    ``freeze`` get no gradient. A third-party class is validated, see :func:`phmrun.layers.conformance.built`.
 
     Args:
         structure: A registered name, or a structure object to share.
@@ -403,7 +415,8 @@ def build_structure(structure: "str | Structure", out_features: int, in_features
         **options: Options of the named structure, and ``freeze``; a structure object ignores them.
 
     Raises:
-        PhmrunError: Unknown name, option or choice, sizes that do not fit, or a shared structure of another shape.
+        PhmrunError: Unknown name, option, choice or parameter to freeze, sizes that do not fit, or a shared structure
+            of another shape.
     """
     if isinstance(structure, Structure):
         if (structure.out_features, structure.in_features) != (out_features, in_features):
@@ -425,10 +438,11 @@ def build_structure(structure: "str | Structure", out_features: int, in_features
 def checked_options(structure: str, options: Mapping[str, Any], *, table: bool = False) -> dict[str, Any]:
     """Return options converted to the types that the structure declares.
 
-    With ``table``, ``structure`` may also name an embedding.
+    They are those in ``options``, in its order, without defaults of others. Text is converted too: "8" to 8. With
+    ``table``, ``structure`` may also name an embedding.
 
     Raises:
-        PhmrunError: The structure or option is unknown, or a value is invalid.
+        PhmrunError: The structure or option is unknown, or a value cannot be converted.
     """
     valid = {option.name: option for option in options_of(structure, table=table)}
     checked = {}
@@ -444,6 +458,8 @@ def checked_options(structure: str, options: Mapping[str, Any], *, table: bool =
 
 def check_options(what: str, known: tuple[Option, ...], given: Mapping[str, Any]) -> None:
     """Check that all options exist and that literal values are valid choices.
+
+    Values of other than ``Literal`` options are not checked.
 
     Args:
         what: Owner of the options in messages.
@@ -467,7 +483,10 @@ def _ships(structure: type) -> bool:
 
 
 def build_weight(structure: Structure) -> Tensor:
-    """Return W in the precision of the parameters, also under autocast."""
+    """Return W in the precision of the parameters, also under autocast.
+
+    It is differentiable in the parameters, and built anew at each call.
+    """
     with full_precision(structure):
         return structure.materialize()
 

@@ -23,7 +23,7 @@ class StructuredAttention(nn.MultiheadAttention):
     def in_proj_weight(self) -> Tensor | None:  # type: ignore[override]
         """Joint matrix of Q, K and V ``[3 · embed_dim, embed_dim]``.
 
-        None if separate.
+        None if there are three matrices.
         """
         return self._weight("in_proj_weight")
 
@@ -65,7 +65,7 @@ class StructuredAttention(nn.MultiheadAttention):
     def plain(self) -> nn.Module:
         """Return the equivalent ``nn.MultiheadAttention`` with copies of the dense matrices.
 
-        Its output map and biases are shared with this module.
+        The copies get no gradient. Its output map and biases are shared with this module; the training mode stays.
         """
         weights = {name: getattr(self, name) for name in self.maps}
         plain: nn.Module = nn.MultiheadAttention.__new__(nn.MultiheadAttention)

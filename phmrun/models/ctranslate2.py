@@ -61,8 +61,8 @@ def converted(
     """Write a converted model to ``directory``, unless it is there already.
 
     The same weights, vocabularies, quantization, library version and facts, as ``phmrun.json`` records them, count as
-    the same model. A directory with another one is replaced. The vocabularies, SentencePiece models and a README are
-    written, too.
+    the same model, if ``model.bin`` is there as well. Otherwise the directory is replaced as a whole. The vocabularies,
+    SentencePiece models and a README are written, too.
 
     Args:
         network: Trained Transformer.
@@ -106,8 +106,8 @@ def converted(
 def specification_of(network: EncoderDecoder) -> Any:
     """Return the network as CTranslate2's ``TransformerSpec``, without vocabularies.
 
-    A folded copy is read; the network is unchanged. Sinusoidal positions become a table of 1,024 vectors. The engine
-    shall add the end token to sources.
+    A folded copy is read; the network is unchanged. Sinusoidal positions become a table of 1,024 vectors
+    (``POSITIONS``). The configuration makes the engine add the end token to sources.
 
     Raises:
         PhmrunError: (exit 2) The network is not a Transformer, or the library is missing.
@@ -175,7 +175,7 @@ def digest_of(network: nn.Module) -> str:
 
 
 def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
-    """Convert a tensor to a NumPy array in single precision."""
+    """Return a tensor as a contiguous NumPy array in single precision."""
     return cast(np.ndarray[Any, Any], tensor.detach().cpu().to(torch.float32).contiguous().numpy())
 
 

@@ -51,16 +51,16 @@ class GroupMap(NamedTuple):
 
 
 def most_groups(width: int) -> int:
-    """Return g_max, the smallest power of two ≥ width / 32."""
+    """Return g_max, the smallest power of two that is at least width / 32, and at least 1."""
     return 1 << max(math.ceil(width / LEAST_GROUP) - 1, 0).bit_length()
 
 
 def group_maps(start: int, widest: float, end: int, depth: int, max_groups: int) -> list[GroupMap]:
     """Return the N group linear maps of a transformation.
 
-    All except the first also read the ``start`` inputs. Widths run from ``start`` to ``widest`` in the middle and back,
-    rounded up to multiples of 8 and of the groups. The last map has ``end`` outputs. Groups are 2, 4, … up to
-    ``max_groups`` in the middle, then fewer again.
+    N is ``depth``. All except the first also read the ``start`` inputs. Widths run from ``start`` to ``widest`` in the
+    middle and back. They are rounded up to multiples of 8, of the map's groups and of the next map's. The last map has
+    ``end`` outputs. Groups are 2, 4, … up to ``max_groups`` in the middle, then fewer again.
     """
     middle = math.ceil(depth / 2)
     groups = [min(2 ** (step + 1), max_groups) for step in range(middle)]
@@ -183,7 +183,7 @@ class DeLighTEmbedding(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """Table of all embeddings ``[num_embeddings, width]``.
+        """Table of all embeddings ``[num_embeddings, width]``, computed at each access.
 
         In training mode dropout applies.
         """

@@ -291,8 +291,8 @@ def direct(module: nn.Module) -> Map:
 def _norms(sublayer: Sublayer) -> tuple[Map, Map]:
     """Return the functions before a block and after its residual connection.
 
-    Pre-norm: the norm, then the identity; post-norm: the identity, then the norm. The sublayer's ``before`` follows the
-    first.
+    They are the norm and the identity for pre-norm, the identity and the norm for post-norm. The sublayer's ``before``
+    (if any) is applied after the first of them.
     """
 
     def same(hidden: Tensor) -> Tensor:
@@ -307,7 +307,7 @@ def _norms(sublayer: Sublayer) -> tuple[Map, Map]:
 def joined(linears: list[nn.Linear]) -> nn.Linear:
     """Return a new ``nn.Linear`` with the concatenated outputs of several.
 
-    It has no bias if none of them has one.
+    Outputs are in the order of ``linears``; either all have a bias or none. It has none if they have none.
     """
     biases: list[Tensor] = [linear.bias for linear in linears if linear.bias is not None]
     weights: list[Tensor] = [linear.weight for linear in linears]
@@ -338,7 +338,7 @@ class CrossProjections(nn.Module):
         self.query = for_inference(first, application) if smaller else plain_linear(weight[0], biases[0])
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the keys and the values of the encoded source.
+        """Return the keys and the values of the encoded source, contiguous.
 
         Shapes: ``[batch, source, width]`` to ``[batch, heads, source, head_width]`` each.
         """

@@ -73,11 +73,11 @@ class LSTMClassifier(nn.Module):
     def forward(self, *sentences: Sentences) -> Tensor:
         """Return the logits of the classes, ``[batch, classes]``.
 
-        With "full" matching, the summaries u and v of a pair become u, v, abs(u - v), u · v; else they are
-        concatenated.
+        The summaries u and v of a pair are concatenated; with "full" matching, abs(u - v) and the element-wise product
+        u · v follow them.
 
         Args:
-            *sentences: First sentence of each item, then the second one of pairs.
+            *sentences: Batch of the first sentences of all items; for pairs then that of the second ones.
         """
         # One LSTM call for all sentences, so that the gate matrices are built once.
         length = max(part.tokens.shape[1] for part in sentences)
@@ -93,8 +93,8 @@ class LSTMClassifier(nn.Module):
     def summarise(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Return the pooled outputs of the LSTM.
 
-        Shapes: ``[sentences, length] -> [sentences, summary]``. In training, features and whole words of the embeddings
-        are dropped.
+        Shapes: ``[sentences, length] -> [sentences, summary]``; ``lengths`` is ``[sentences]``. In training, features
+        of the word vectors (rate ``dropout``) and whole words (``word_dropout``) are dropped.
         """
         vectors = F.dropout(self.embedding(tokens), self.dropout, self.training)
         if self.word_dropout and self.training:
@@ -103,8 +103,8 @@ class LSTMClassifier(nn.Module):
 
 
 def own_vectors(embedding: nn.Module) -> list[Embedding]:
-    """Return the tables of word vectors in an embedding.
+    """Return the tables of word vectors in an embedding: its ``Embedding`` modules.
 
-    Maps that follow are left out.
+    Maps that follow them are left out. An adaptive embedding has a table for each cluster of words.
     """
     return [module for module in embedding.modules() if isinstance(module, Embedding)]

@@ -20,7 +20,7 @@ class Sentences(NamedTuple):
 
     Attributes:
         tokens: Token numbers ``[batch, length]``.
-        lengths: Tokens per sentence ``[batch]``.
+        lengths: Tokens per sentence ``[batch]``, without padding.
         mask: ``[batch, 1, 1, length]``, True at tokens; None without padding.
     """
 
@@ -61,7 +61,8 @@ def pooled(vectors: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
 def batch_of(rows: Sequence[NDArray[Any]]) -> Sentences:
     """Build a padded batch of token ids, at least one row.
 
-    An end token follows each sentence, then padding. The mask is ``None`` if all sentences have the same length.
+    An end token follows each sentence, then padding; lengths include the end token. The mask is ``None`` if all
+    sentences have the same length.
     """
     lengths = np.array([len(row) + 1 for row in rows], dtype=np.int64)
     tokens = np.full((len(rows), lengths.max()), PAD, dtype=np.int64)
@@ -101,9 +102,9 @@ class ClassScores(nn.Module):
         self.maps = nn.ModuleList(Linear(wide, narrow, **layer) for wide, narrow in itertools.pairwise(sizes))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the class scores, ``[batch, in_features] -> [batch, classes]``.
+        """Return the class scores (logits), ``[batch, in_features] -> [batch, classes]``.
 
-        ReLU is between the maps, dropout before each. Further outputs of the last map are cut off.
+        ReLU is between the maps, dropout before each, in training only. Further outputs of the last map are cut off.
         """
         hidden = inputs
         for number, linear in enumerate(self.maps):

@@ -170,11 +170,12 @@ class RelativePositions(nn.Module):
         return scores.masked_fill(future, float("-inf"))
 
     def bucket_of(self, offset: Tensor) -> Tensor:
-        """Return the bucket of each ``offset``, the key's position minus the query's.
+        """Return the bucket of each ``offset``, the key's position minus the query's, in the same shape.
 
-        The first half of the buckets has a distance each; the others widen logarithmically up to ``furthest``, and the
-        last has all beyond. Keys after the query have the second half of the buckets if ``both_ways``, else the bucket
-        of distance 0.
+        With ``both_ways``, keys after the query have the second half of all buckets, others the first half. Otherwise
+        keys before the query have all buckets, and keys after it the bucket of distance 0. Half of a direction's
+        buckets have a single distance each. The others widen logarithmically up to ``furthest``; the last has all
+        beyond.
         """
         buckets = self.buckets
         if self.both_ways:
@@ -397,7 +398,7 @@ class Transformer(EncoderDecoder):
 def with_tables(network: EncoderDecoder) -> EncoderDecoder:
     """Replace a network's embeddings by tables of all vectors.
 
-    It works in place, and returns the network. A shared embedding stays shared.
+    It works in place, and returns the network. A shared embedding stays shared; an ``nn.Embedding`` stays as it is.
     """
     tied = network.target_embedding is network.source_embedding
     network.source_embedding = table_of(network.source_embedding)
@@ -414,9 +415,9 @@ def build_norm(normalization: Normalization, width: int) -> nn.Module:
 
 
 def padding_mask(tokens: Tensor, pad: int) -> Tensor | None:
-    """Return a mask ``[batch, 1, 1, length]``, True at tokens.
+    """Return a mask of ``tokens [batch, length]``, ``[batch, 1, 1, length]``, True at tokens.
 
-    The result is ``None`` without padding.
+    It is False at ``pad``. The result is ``None`` if no sentence has padding.
     """
     mask = tokens.ne(pad)
     return None if bool(mask.all()) else mask[:, None, None, :]

@@ -122,7 +122,7 @@ class Added(Structure):
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
         """Take ``weight`` over as W₀ and set Ŵ to zero, in place.
 
-        With ``base="random"``, Ŵ is fitted to (weight - W₀) / s instead. Only this uses the covariance.
+        With ``base="random"``, W₀ stays and Ŵ is fitted to (weight - W₀) / s instead. Only this uses the covariance.
         """
         if self.options["base"] == "frozen":
             start_at_zero(self.inside, float(weight.std()))
@@ -139,7 +139,10 @@ class Added(Structure):
         return torch.add(F.embedding(index, self.base), self.inside.rows(index), alpha=self.scale)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Return W₀ x + s·Ŵ x, without the gradient of a dense matrix."""
+        """Return W₀ x + s·Ŵ x for ``inputs [tokens, in_features]``.
+
+        Ŵ is applied by its factors, so that no gradient of a dense matrix is computed.
+        """
         update = self.inside.apply_factored(inputs)
         return torch.add(F.linear(inputs, self.base), update, alpha=self.scale)
 

@@ -79,9 +79,9 @@ class Blast(Structure):
             nn.init.uniform_(factor, -(3**0.5) * deviation, 3**0.5 * deviation)
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Fit in place: alternating least squares from the best matrix of rank r.
+        """Fit in place: alternating least squares from the best matrix of rank r, then gradients.
 
-        Then by gradients. With a covariance, the error of the outputs is minimized.
+        With a covariance, the error of the outputs is minimized.
         """
         with torch.no_grad():
             best = best_coupled_blocks(weight, self.b, self.d, self.c, covariance)
@@ -115,7 +115,7 @@ class Blast(Structure):
         return apply_blast(inputs, self.b, self.d, self.c, out_features=self.out_features)
 
     def packed(self) -> nn.Module:
-        """Return a module that applies C, D and B."""
+        """Return a module that applies copies of C, D and B."""
         return PackedFactors(apply_blast, self.b, self.d, self.c, out_features=self.out_features)
 
     def factors_read(self) -> dict[str, tuple[int, int]]:

@@ -64,9 +64,9 @@ class BlockCirculant(Structure):
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Average the diagonals of each block, in place.
+        """Average the cyclic diagonals of each block, in place.
 
-        With a covariance, regress each row of blocks on the inputs.
+        With a covariance, regress each row of blocks on the inputs. Padding does not count.
         """
         self.columns.copy_(best_circulant_blocks(weight, self.size, covariance))
 
@@ -89,6 +89,8 @@ class BlockCirculant(Structure):
     def spectra(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the eigenvalues of all blocks and the Fourier basis.
 
+        f is the number of complex frequencies, (b - 2) / 2 for even b, otherwise (b - 1) / 2.
+
         Returns:
             Real eigenvalues ``[1 or 2, k/b, d/b]``; complex ones ``[f, 2k/b, 2d/b]``, each z as the matrix
             [[Re z, -Im z], [Im z, Re z]]; the basis ``[b, b]``.
@@ -108,7 +110,7 @@ class BlockCirculant(Structure):
     def packed(self) -> nn.Module | None:
         """Return a module with precomputed spectra.
 
-        None if spectra save nothing.
+        None if they take more than 0.6 (``GAIN``) of the dense multiplications.
         """
         if not self.saves:
             return None

@@ -40,8 +40,8 @@ class CirculantForm:
     def sides(self, maps: Sequence["Circulant"], x: Tensor, y: Tensor, shift: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return two sides whose inner products are the scores.
 
-        For several labels they are spectra, for one label x and W y + u themselves. Without ``shift``, u is left out.
-        See :meth:`phmrun.layers.structure.BilinearForm.sides`.
+        For several labels they are spectra of 2F numbers; for a single label they are x and W y + u themselves. Without
+        ``shift``, u is left out. Inputs take the type of c. See :meth:`phmrun.layers.structure.BilinearForm.sides`.
         """
         columns = torch.stack([structure.column for structure in maps])
         x, y = x.to(columns.dtype), y.to(columns.dtype)  # no transform in half precision
@@ -87,9 +87,9 @@ class Circulant(Structure):
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Average the diagonals, in place.
+        """Average the cyclic diagonals of ``weight``, in place.
 
-        With a covariance, solve a linear regression.
+        With a covariance, solve a linear regression instead.
         """
         self.column.copy_(best_circulant_blocks(weight, self.in_features, covariance)[0, 0])
 
@@ -117,9 +117,9 @@ class Circulant(Structure):
         return convolved(inputs.to(column.dtype), column).to(self.column.dtype)
 
     def token_multiplications(self) -> int:
-        """Return the multiplications per vector.
+        """Return an estimate of the multiplications per vector.
 
-        d·log₂ d for each of both transforms, plus 4 for each complex product.
+        d·log₂ d for each of both transforms, plus 4 for each of ⌊d/2⌋ + 1 complex products.
         """
         return round(2 * self.in_features * math.log2(max(2, self.in_features))) + 4 * (self.in_features // 2 + 1)
 
@@ -135,7 +135,8 @@ def apply_eigenvalues(inputs: Tensor, values: Tensor) -> Tensor:
 
     Shapes: ``[tokens, d] -> [tokens, d]``.
 
-    ``values [F, 2]`` are real and imaginary parts. No tokens are returned as they are.
+    ``values [F, 2]`` are real and imaginary parts; they give the type of the result. Empty inputs are returned
+    themselves.
     """
     if not len(inputs):
         return inputs
@@ -144,7 +145,10 @@ def apply_eigenvalues(inputs: Tensor, values: Tensor) -> Tensor:
 
 
 def spectrum(vectors: Tensor) -> Tensor:
-    """Return Q x, ``[…, d] -> […, 2F]``, real and imaginary parts interleaved."""
+    """Return Q x, ``[…, d] -> […, 2F]``, real and imaginary parts interleaved.
+
+    Q is the orthonormal map of the module's docstring. Differentiable any number of times.
+    """
     return _Spectrum.apply(vectors)
 
 
@@ -173,7 +177,7 @@ def eigenvalues(columns: Tensor) -> Tensor:
 
 
 def as_complex(spectra: Tensor) -> Tensor:
-    """View interleaved real and imaginary parts as complex numbers.
+    """Return a view of interleaved real and imaginary parts as complex numbers.
 
     Shapes: ``[…, 2F] -> […, F]``.
     """
@@ -181,7 +185,7 @@ def as_complex(spectra: Tensor) -> Tensor:
 
 
 def as_real(values: Tensor) -> Tensor:
-    """View complex numbers as interleaved parts.
+    """Return a view of complex numbers as interleaved real and imaginary parts.
 
     Shapes: ``[…, F] -> […, 2F]``.
     """
@@ -191,7 +195,8 @@ def as_real(values: Tensor) -> Tensor:
 def _scales(size: int, like: Tensor) -> Tensor:
     """Return √(number of frequencies that each entry of a spectrum represents), ``[2F]``.
 
-    1 for real frequencies, otherwise √2; device and type are those of ``like``.
+    1 for both parts of real frequencies: the first one and, for an even size, the last. Otherwise √2. Device and type
+    are those of ``like``.
     """
     scales = like.new_full((2 * (size // 2 + 1),), 2**0.5)
     scales[:2] = 1.0

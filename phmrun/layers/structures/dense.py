@@ -34,7 +34,7 @@ class Dense(Structure):
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Copy ``weight`` in place; the covariance has no influence."""
+        """Copy ``weight`` to W, in place; the covariance has no influence."""
         self.matrix.copy_(weight)
 
     def materialize(self) -> Tensor:

@@ -71,7 +71,7 @@ class Group(Structure):
         """Copy the blocks of ``weight``, in place.
 
         With a covariance, regress each group's outputs on its inputs. A shared block is the least-squares fit over all
-        groups.
+        groups: their mean without a covariance. With ``shuffle`` the rows of a group are i, i + g, i + 2g, ….
         """
         target, steady = padded(weight, covariance, *weight.shape)
         rows, columns = torch.arange(self.out_features), torch.arange(self.in_features).chunk(self.groups)
@@ -125,7 +125,7 @@ class Group(Structure):
         return self.out_features * self.in_features // self.groups
 
     def packed(self) -> nn.Module:
-        """Return a module that applies the blocks."""
+        """Return a module that applies a copy of the blocks; a shared one is copied g times."""
         return PackedFactors(apply_groups, self.blocks(), shuffle=self.shuffle)
 
 

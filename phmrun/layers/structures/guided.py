@@ -83,7 +83,7 @@ class Guided(Structure):
     def set_progress(self, done: float) -> None:
         """Set α from the completed share of training, ``done``.
 
-        `α = (1 + cos(π·done / until)) / 2`; 0 from ``until`` on.
+        `α = (1 + cos(π·done / until)) / 2`; 0 from ``until`` on. Before the first call it is 1/2.
         """
         self.guides = done < self.until
         self.alpha.fill_((1 + math.cos(math.pi * done / self.until)) / 2 if self.guides else 0.0)
@@ -104,7 +104,7 @@ class Guided(Structure):
             self.dense.copy_(weight)
 
     def materialize(self) -> Tensor:
-        """Return W in training while α > 0, otherwise Ŵ."""
+        """Return W in training mode while α > 0, otherwise Ŵ."""
         if not self._guiding:
             return self.inside.materialize()
         return torch.lerp(self.inside.materialize(), self.dense, self.alpha.to(self.dense.dtype))
@@ -131,7 +131,7 @@ class Guided(Structure):
         return self.inside.packed()
 
     def token_multiplications(self) -> int:
-        """Return the inner structure's multiplications per vector."""
+        """Return the inner structure's multiplications per vector, without those of D."""
         return self.inside.token_multiplications()
 
     def build_multiplications(self) -> int:
@@ -140,15 +140,15 @@ class Guided(Structure):
 
     @property
     def _guiding(self) -> bool:
-        """True in training mode while α > 0."""
+        """True in training mode if the completed share of training is below ``until``, or not set yet."""
         return self.training and self.guides
 
 
 def parse_options(of: str, text: str) -> dict[str, Any]:
     """Return the options of structure ``of`` from a text, in their types.
 
-    An example is ``"n=8 variant=released"``. Options are separated by spaces or commas. Of an option that occurs twice,
-    the last value counts; options that do not occur are left out.
+    An example is ``"n=8 variant=released"``. Options are separated by whitespace or commas. Of an option that occurs
+    twice, the last value counts; options that do not occur are left out. An empty text has none.
 
     Raises:
         PhmrunError: The structure or option is unknown, or a value is invalid or missing.

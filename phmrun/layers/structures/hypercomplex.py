@@ -70,7 +70,7 @@ class Hypercomplex(Structure):
     def check(cls, out_features: int, in_features: int, *, algebra: str, **_: object) -> str | None:  # type: ignore[override]
         """Return why the algebra does not fit the sizes, else None.
 
-        It must exist, and its n divide both sizes. The text lists the valid ones.
+        It must exist, and its n divide both sizes. The text lists the algebras that fit, or all if it is unknown.
         """
         fitting = [name for name, n in ORDERS.items() if out_features % n == 0 and in_features % n == 0]
         if algebra in fitting:
@@ -100,7 +100,7 @@ class Hypercomplex(Structure):
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
         """Fit S in place by linear least squares; A is constant.
 
-        Without a covariance, each part is a signed mean of entries.
+        Without a covariance, each entry of S is a signed mean of n entries of ``weight``.
         """
         n = len(self.a)
         if self.layout == "interleaved":  # permute inputs and outputs to the layout "blocks"

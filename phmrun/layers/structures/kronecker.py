@@ -116,13 +116,13 @@ class Kronecker(Structure):
             super().fit(weight, covariance)
 
     def materialize(self) -> Tensor:
-        """Return W by one product of the factors and one permutation, cut to k × d."""
+        """Return W, the first k rows and d columns of the sum of products."""
         return kronecker_sum(*self._terms())[: self.out_features, : self.in_features]
 
     def rows(self, index: Tensor) -> Tensor:
         """Return rows of W without building it.
 
-        Row (α, σ) is Σ_i A_i[α, :] ⊗ B_i[σ, :].
+        Row α·s + σ is Σ_i A_i[α, :] ⊗ B_i[σ, :], cut to d numbers.
         """
         flat = index.reshape(-1)
         s = self.shapes.s
@@ -187,7 +187,8 @@ def apply_padded(
 ) -> Tensor:
     """Return W x by factors of a larger matrix.
 
-    W is its first rows and columns. Inputs are padded with zeros to ``columns``, outputs cut to ``out_features``.
+    W is its first rows and columns. Inputs ``[tokens, in_features]`` are padded with zeros to ``columns``, outputs cut
+    to ``out_features``.
 
     Returns:
         ``[tokens, out_features]``.
@@ -207,8 +208,8 @@ def ceil_shapes(out_features: int, in_features: int) -> Shapes:
 def nearest_shapes(out_features: int, in_features: int) -> Shapes:
     """Return the shapes with the smallest p·q + s·t.
 
-    p·s = k and q·t = d. Of equals, the one whose p is nearest to √k. If p·q and s·t differ by more than a factor of
-    ``APART``, the longer side is padded instead. Results are cached.
+    p·s = k and q·t = d. Of equals, the one whose p is nearest to √k by ratio. If p·q and s·t then differ by more than a
+    factor of 4 (``APART``), the longer side is padded instead. Results are cached.
     """
     pairs = [(p, q) for p in divisors(out_features) for q in divisors(in_features)]
 
@@ -234,7 +235,8 @@ def nearest_shapes(out_features: int, in_features: int) -> Shapes:
 def _padded(longer: int, shorter: int) -> Shapes:
     """Return the shapes with the smallest p·q + s·t, with padding.
 
-    p·s is ``longer`` or more by less than a block, q·t is ``shorter``. Of equals, the one with the least padding.
+    p·s is ``longer`` or more by less than a block of s rows, q·t is ``shorter``. Of equals, the one with the least
+    padding. p and q are sizes of A, s and t of B.
     """
     root = math.sqrt(longer * shorter)
     candidates = []

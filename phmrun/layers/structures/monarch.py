@@ -95,7 +95,8 @@ class Monarch(Structure):
         """Fit each block in place by truncated singular value decomposition.
 
         With ``normalize``, the gain is set to the growth, so that L and R apply as fitted. With a covariance, blocks
-        are whitened and columns of blocks fitted in turn until the error settles; then follow gradients.
+        are whitened and columns of blocks fitted in turn until the error settles; then all parameters are refined by
+        gradients.
         """
         with torch.no_grad():
             left, right = best_low_rank_blocks(weight, self.blocks, self.rank, covariance)
@@ -119,7 +120,7 @@ class Monarch(Structure):
     def _growth(self) -> Tensor:
         """Return the growth of L and R since their initialization, ``[2]``.
 
-        It is the ratio of the root mean squares, at least 1.
+        It is the root mean square of the entries over the standard deviation that they were drawn with, at least 1.
         """
         pairs = zip((self.left, self.right), self.drawn, strict=True)
         return torch.stack([(factor.square().mean() + 1e-8).sqrt() / drawn for factor, drawn in pairs]).clamp(min=1.0)
@@ -157,7 +158,7 @@ class Monarch(Structure):
         return apply_monarch(inputs, *self.factors(), out_features=self.out_features)
 
     def packed(self) -> nn.Module:
-        """Return a module that applies R and L."""
+        """Return a module that applies copies of R and L, with gain and growth."""
         return PackedFactors(apply_monarch, *self.factors(), out_features=self.out_features)
 
     def factors_read(self) -> dict[str, tuple[int, int]]:

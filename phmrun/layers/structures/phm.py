@@ -92,8 +92,8 @@ class PHM(Structure):
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
         """Fit in place by the n largest singular vectors of Van Loan's rearrangement.
 
-        With a covariance, alternating least squares follow. The released variant is fitted by gradients instead. With
-        ``dual``, B becomes zero and A is doubled.
+        With a covariance, alternating least squares follow. With ``dual``, B becomes zero and A is doubled. The
+        released variant is fitted by gradients from the present parameters instead, B included.
         """
         if self.variant == "released":
             super().fit(weight, covariance)
@@ -206,7 +206,10 @@ def factors(a: Tensor, s: Tensor) -> Factors:
 
 
 def multiplications(a: Tensor, s: Tensor) -> int:
-    """Return the multiplications per token of :func:`apply_factors`, in the cheaper order."""
+    """Return the multiplications per token of :func:`apply_factors`, in the cheaper order.
+
+    ``a [r, p, q]`` and ``s [r, k/p, d/q]`` give the sizes only.
+    """
     r, p, q = a.shape
     _, block_rows, block_columns = s.shape
     return r * min(p * block_columns * (q + block_rows), q * block_rows * (block_columns + p))

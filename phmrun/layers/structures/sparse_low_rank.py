@@ -120,7 +120,7 @@ class SparseLowRank(Structure):
         return {"v": (r, d), "u": (k, r), "s": (k, self.s.shape[1])}
 
     def token_multiplications(self) -> int:
-        """Return the number of entries of U, V and S."""
+        """Return the number of entries of U, V and S, that is r·(k + d) + k·m."""
         return self.u.numel() + self.v.numel() + self.s.numel()
 
     def build_multiplications(self) -> int:

@@ -67,9 +67,9 @@ class Symmetric(Structure):
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Copy the diagonal, in place.
+        """Copy the diagonal of ``weight`` to w, in place.
 
-        With a covariance, regress each output on its input.
+        With a covariance, regress each output on the input of the same number.
         """
         if covariance is None:
             self.diagonal.copy_(weight.diagonal())
