@@ -245,7 +245,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _globals_first(arguments: list[str]) -> list[str]:
     """Return the arguments with the global options moved to the front.
 
-    Their order stays. Arguments after ``--`` are not moved.
+    These are --debug, --verbose, -v, --quiet and -q, also where they are the value of another option. Their order
+    stays. Arguments after ``--`` are not moved.
     """
     end = arguments.index("--") if "--" in arguments else len(arguments)
     head, tail = arguments[:end], arguments[end:]
@@ -279,15 +280,15 @@ def _listen_to_sigterm() -> None:
 def _lost_interruptions_repeated() -> Iterator[None]:
     """Repeat, inside the block, a signal whose exception was lost.
 
-    Python reports and drops exceptions in destructors and callbacks, so that about one Ctrl-C in twenty would have no
-    effect.
+    The signals are SIGINT and SIGTERM. Python reports and drops exceptions in destructors and callbacks, so that about
+    one Ctrl-C in twenty would have no effect.
     """
     tell = sys.unraisablehook
 
     def hear(lost: "sys.UnraisableHookArgs") -> None:
-        """Send a lost interruption again after ``AGAIN`` seconds.
+        """Send a lost interruption again after 0.05 seconds.
 
-        Other exceptions are passed on.
+        Other exceptions are passed to the previous hook.
         """
         if not isinstance(lost.exc_value, KeyboardInterrupt):
             tell(lost)

@@ -174,7 +174,7 @@ def bench_run(
 
 
 def _keep(report: "Report") -> None:
-    """Write a report's phases into the run's directory; log their rates.
+    """Write a report's phases so far into the run's ``bench.json``; log their rates.
 
     So a later failure loses nothing.
     """
@@ -187,7 +187,7 @@ def _keep(report: "Report") -> None:
 def _print_run(report: "Report") -> None:
     """Print rates, peak memory and profiles of a run and its opponents.
 
-    Each opponent has a column of its rate and one of the run's ratio to it, empty if it was not measured.
+    Each opponent has a column of its rate and one of the run's ratio to it, "–" if it was not measured.
     """
     measuring.print_machine(report.machine)
     others = list(dict.fromkeys(name for phase in report.phases for name in phase.ratios))

@@ -30,7 +30,7 @@ def schemas(incomplete: str) -> list[str]:
 def layers(context: typer.Context, incomplete: str) -> list[str]:
     """Return weight structures that begin with the typed text.
 
-    Square structures are left out if the typed task's default network has other matrices.
+    The square structures, circulant and symmetric, are left out if a task other than nli is typed.
     """
     task = _task(context)
     names = [name for name in STRUCTURES.names() if not task or task in SQUARE_MAPS or name not in SQUARE]
@@ -40,8 +40,8 @@ def layers(context: typer.Context, incomplete: str) -> list[str]:
 def columns(context: typer.Context, incomplete: str) -> list[str]:
     """Return columns of the list of runs, and names of scores.
 
-    A typed minus, which reverses the order, is put before each. There are no scores if the directory of runs does not
-    exist.
+    A typed minus, which reverses the order, is put before each. Scores are sorted, and come last. There are none if the
+    directory of runs does not exist.
     """
     from phmrun.ledger import listing
 
@@ -115,7 +115,8 @@ def _schema(context: typer.Context) -> Any:
 def _task(context: typer.Context) -> str | None:
     """Return the task among the words typed so far, or None.
 
-    Arguments after an incomplete option are still unparsed, and are searched, too.
+    The parsed argument ``task`` goes first, if it is a task's name. Arguments after an incomplete option are still
+    unparsed, and are searched, too.
     """
     names = TASKS.names()
     return next((word for word in (context.params.get("task"), *context.args) if word in names), None)

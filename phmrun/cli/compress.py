@@ -172,8 +172,8 @@ def compress(
 def _sizes(parent: "TrainedModel", child: Path, plan: "Plan") -> str:
     """Return the sizes of a compressed run relative to its parent.
 
-    They are the parameters, and the exported safetensors file with factors and folded. The parent's file is the one
-    with factors.
+    They are shares in percent: of the parameters, and of the exported safetensors file, with factors and folded. Both
+    files are relative to the parent's with factors.
     """
     from phmrun.engine.trained_model import open_run
     from phmrun.export.factored import weight_bytes

@@ -56,7 +56,7 @@ def set_verbosity(verbosity: Verbosity) -> None:
 def verbosity() -> Verbosity:
     """Return the verbosity by the level of phmrun's logger.
 
-    It is normal for other levels.
+    WARNING is quiet, DEBUG verbose, and any other level normal.
     """
     level = logging.getLogger("phmrun").level
     return {logging.WARNING: Verbosity.QUIET, logging.DEBUG: Verbosity.VERBOSE}.get(level, Verbosity.NORMAL)
@@ -105,10 +105,10 @@ def print_table(
 ) -> None:
     """Print a table on standard output.
 
-    Columns with a number are right-aligned. None is –, truth values are yes and no. Tables of ``_LONG_TABLE`` rows or
-    more are printed without folding. On a terminal, names of up to 60 characters in the first column and other cells of
-    up to 24 are never folded. Columns that then do not fit are left out, first those of ``drop``, then from the right.
-    A note on standard error names them. Elsewhere the table has all columns.
+    Columns with a number are right-aligned. None is –, truth values are yes and no. Tables of 500 rows or more are
+    printed without folding, with all columns. On a terminal, names of up to 60 characters in the first column and other
+    cells of up to 24 are never folded. Columns that then do not fit are left out, first those of ``drop``, then from
+    the right. A note on standard error names them. Elsewhere the table has all columns.
     """
     heads = list(columns)
     filled = [[_cell(value) for value in row] for row in rows]
@@ -135,8 +135,7 @@ def print_table(
 def _least_width(texts: Sequence[str], place: int) -> int:
     """Return the width below which a column is not folded, in characters.
 
-    It is the longest text, of the first column up to ``_NAME`` and of others up to ``_FOLDED``; wider columns may be
-    folded to ``_FOLDED``.
+    It is the longest text, in the first column up to 60 and in others up to 24; wider columns may be folded to 24.
     """
     longest = max(map(cell_len, texts))
     return longest if longest <= (_NAME if place == 0 else _FOLDED) else _FOLDED
@@ -145,8 +144,8 @@ def _least_width(texts: Sequence[str], place: int) -> int:
 def _fitting(heads: Sequence[str], least: Sequence[int], width: int, drop: Sequence[str]) -> list[int]:
     """Return the places of the columns that fit, in order.
 
-    The width is in characters. Columns are dropped until they fit: those named in ``drop``, in its order, then others
-    from the right. The first column is kept.
+    The width is in characters, with two between columns. Columns are dropped until they fit: those named in ``drop``,
+    in its order, then others from the right. The first column is kept, even if it does not fit.
     """
     kept = list(range(len(heads)))
     candidates = [heads.index(name) for name in drop if name in heads]
@@ -189,8 +188,8 @@ def preparing() -> Iterator[None]:
 def print_scores(metrics: Mapping[str, Any]) -> None:
     """Print the scores of a run with intervals, as a table.
 
-    Numbered signatures and explanations follow it; warnings go to standard error. A shortfall against a trivial
-    baseline is printed last.
+    Numbered signatures and explanations follow it; warnings go to standard error, each once. If a trivial baseline is
+    not beaten, :func:`phmrun.results.baselines.shortfall` is printed last.
     """
     from phmrun.ledger.wording import explained
 

@@ -63,7 +63,10 @@ def parse_docstring(docstring: str) -> VerbText:
 
 
 def with_text(annotation: Any, text: str | None) -> Any:
-    """Return a parameter's annotation for Typer with a help text; unchanged if ``text`` is ``None``."""
+    """Return a parameter's annotation for Typer with a help text.
+
+    It is unchanged if ``text`` is ``None``. An annotation without an option or argument becomes an option.
+    """
     if text is None:
         return annotation
     annotated = get_origin(annotation) is Annotated

@@ -124,7 +124,7 @@ def _to_ctranslate2(
     """Convert a run for CTranslate2; return the directory.
 
     Prints directory, quantization and size, then a comparison of both engines on ``split`` unless that is "none". It
-    lists the first :data:`SHOWN` differing outputs; JSON has all. JSON keys: run_id, path, format, bytes, quantization,
+    lists the first five differing outputs; JSON has all. JSON keys: run_id, path, format, bytes, quantization,
     comparison: None, or split, sentences, identical, bleu, bleu_ctranslate2, differences.
     """
     from phmrun.export.ctranslate2 import SHOWN, export_to_ctranslate2

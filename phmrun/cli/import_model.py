@@ -73,7 +73,7 @@ def import_model(
 def _show(compared: "Verification") -> None:
     """Print the numbers of equal, cut and different outputs.
 
-    The first :data:`SHOWN` unequal pairs follow, each with the gain of phmrun's score.
+    The first five unequal pairs follow, each with the amount by which phmrun's score is higher or lower.
     """
     rows = [
         ("equal", f"{compared.equal:,}"),

@@ -19,9 +19,9 @@ Repeats = Annotated[int, measured(min=1, help="Rounds, each of which measures al
 
 
 def prepare_process(threads: int) -> None:
-    """Set the number of CPU threads, and keep freed memory.
+    """Set the number of torch's CPU threads, and keep freed memory.
 
-    0 leaves their number unchanged.
+    0 leaves their number unchanged. See :func:`phmrun.engine.processes.keep_freed_memory`.
     """
     from phmrun.engine.processes import keep_freed_memory
 

@@ -367,7 +367,7 @@ def settings(texts: list[str], section: str | None = None) -> list[tuple[str, An
 
 
 def horizons_of(text: str | None) -> list[float]:
-    """Return the multiples that ``--horizons`` names; [] for None.
+    """Return the multiples that ``--horizons`` names, in order; [] for None.
 
     Raises:
         PhmrunError: An entry is not a finite number above 0, or occurs twice.

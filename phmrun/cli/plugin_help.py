@@ -64,8 +64,8 @@ def _parameters(rows: Iterable[Row]) -> list[Any]:
 def _rows(task: str) -> Iterator[Row]:
     """Yield the rows of a task's plug-ins: (option, value, text).
 
-    There is one for each name of a plug-in that the task can use, followed by one for each of its own options. Data
-    sets of other tasks are left out, as are options that all networks have.
+    There is one for each name of a plug-in that the task can use, followed by one for each of its own options. Datasets
+    of other tasks are left out, as are options that all networks have.
     """
     from phmrun.layers import options_of
 

@@ -76,7 +76,8 @@ def predict(
 def _lines(raw: Iterable[bytes], source: str, exact: bool) -> Iterator[str]:
     """Yield lines as text, without their line ends.
 
-    With ``exact``, only the line feed is removed. Lines of more than :data:`LONG` bytes are announced on stderr.
+    With ``exact``, only the last line feed is removed, else all CR and LF at the end. Lines of more than 10,000 bytes
+    are announced on stderr.
 
     Raises:
         PhmrunError: (exit 3) A line is not UTF-8; ``source`` and its number are named.

@@ -83,11 +83,11 @@ def add(
 def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
     """Write a sweep's file, budget and design for results.
 
-    The file is copied unless there is one. Seconds per step are written for a sweep with a budget of time, the design
-    for a sweep that was stopped by its looks.
+    The file is copied to ``sweep.yaml`` unless there is one. Seconds per step are written for a sweep with a budget of
+    time, the design for a sweep with ``--until-decided``.
 
     Returns:
-        The files written; none for runs.
+        The files written; none if ``what`` is not a single sweep file.
     """
     if len(what) != 1 or not what[0].endswith((".yaml", ".yml")):
         return []

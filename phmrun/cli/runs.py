@@ -350,8 +350,8 @@ def reproduce(
 def _print_reproduction(result: "Reproduction") -> None:
     """Print "identical", or the differences and their possible causes.
 
-    The differences are in weights (at most ``_ROWS_OF_TENSORS`` tensors), scores, and the first step of another
-    history. A sentence on the agreement is last.
+    The differences are in weights (tensors among the first 10 rows), scores, and the first step of another history. A
+    sentence on the agreement is last, unless all is identical.
     """
 
     def say(text: str) -> None:

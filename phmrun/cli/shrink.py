@@ -100,7 +100,7 @@ def _as_fraction(text: str) -> str:
 def _tell(result: "Result") -> None:
     """Print a candidate on stderr as soon as it is measured.
 
-    It has the way, the label, and shares of bytes, parameters and latency, score and loss.
+    The line has the way, the label, the shares of bytes, parameters and latency, the score, and its loss.
     """
     way, label, *cells = _row(result)
     console.stderr().print(f"{way}: {label}: {', '.join(cells[:5])}", markup=False, soft_wrap=True)

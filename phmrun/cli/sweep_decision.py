@@ -48,15 +48,16 @@ def decide(
 ) -> ExitCode:
     """Run seeds, look by look, until each row is decided.
 
-    Return the exit code. A row also ends at its maximum number of seeds. All end at the time limit, or after a round
-    that leaves a run unfinished. With ``plan``, the plan is printed and nothing run. The log has the verdict of each
-    row after each round.
+    A row also ends at its maximum number of seeds. All end at the time limit, or after a round that leaves a run
+    unfinished. With ``plan``, looks and verdicts so far are printed and nothing is run. The log has the verdict of each
+    row after each round. The design is recorded before the first run.
 
     Returns:
-        ``ExitCode.SWEEP`` if a run failed, otherwise ``ExitCode.OK``.
+        ``ExitCode.SWEEP`` if a run failed in this call, otherwise ``ExitCode.OK``, also at the time limit.
 
     Raises:
-        PhmrunError: There is no dense baseline or nothing to compare, or another design was fixed before.
+        PhmrunError: (exit 2) There is no dense baseline or nothing to compare, or another design was fixed before.
+            (exit 5) A calibration or tuning trial was interrupted.
     """
     deadline = time.monotonic() + 3600 * hours if hours is not None else None
     asked = planned(file, only, planned_seeds(terms, load_sweep(file)), horizons=horizons)
@@ -112,7 +113,7 @@ def decide(
 def _cells_of(plan: Plan, wanted: Sequence[CellStatus]) -> Plan:
     """Return a plan with replicates that has the pilots and the wanted seeds only.
 
-    The pilot is the first cell of a row.
+    The pilot is the first cell of a row. Wanted are cells with the labels of ``wanted``.
     """
     rows = [tuple(text for key, text in cell.labels.items() if key != SEED) for cell in plan.cells]
     pilots = {rows.index(row) for row in rows}
@@ -148,8 +149,9 @@ def _tell_plan(statuses: Sequence[CellStatus], terms: Terms, hours: float | None
 def _show(statuses: Sequence[CellStatus], terms: Terms, as_json: bool) -> None:
     """Print the verdict of each row with its costs, as a table or JSON.
 
-    JSON is a list of rows. Keys: family, row, those of :data:`~phmrun.results.verdicts.FACTS`, open, looked_at, seeds,
-    max_seeds, mean, scores, costs. Costs are means over the row's finished runs; None in JSON if not on record.
+    JSON is a list of rows. Keys: family, row, those of :func:`~phmrun.results.verdicts.facts`, open, looked_at, seeds,
+    max_seeds, mean, scores, costs. Mean and scores are those of counted seeds. Costs are means over the row's finished
+    runs; None in JSON if not on record.
     """
     standings = known(statuses, terms)
     finished = [[cell for cell in standing.row.statuses if cell.state is CellState.DONE] for standing in standings]

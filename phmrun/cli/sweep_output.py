@@ -108,7 +108,7 @@ def tell_faults(statuses: Iterable[CellStatus]) -> None:
 def tell_failures(statuses: Iterable[CellStatus], bad: Mapping[str, Sequence[str]]) -> None:
     """Print on stderr the failed runs, with the last lines of their logs.
 
-    ``bad`` holds known log lines by run id; others are read from the run.
+    ``bad`` holds log lines by run id; without any, they are read from ``output.log`` in the run's directory.
     """
     err = console.stderr()
     for status in statuses:
@@ -128,8 +128,8 @@ def outcome(statuses: Sequence[CellStatus], bad: Mapping[str, Sequence[str]], as
         as_json: Print failures only.
 
     Returns:
-        ``ExitCode.SWEEP`` if a run has failed or a cell is blocked because its data are missing, otherwise
-        ``ExitCode.OK``.
+        ``ExitCode.SWEEP`` if a run has failed, in this call or before, or a cell is blocked because its data are
+        missing; otherwise ``ExitCode.OK``.
     """
     failed = [status for status in distinct(statuses) if status.state is CellState.FAILED or status.cell.run_id in bad]
     tell_failures(failed, bad)

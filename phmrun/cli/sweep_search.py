@@ -22,7 +22,8 @@ def search_around(
 ) -> list[Search]:
     """Run the trials of each cell of a plan, one cell after the other.
 
-    Returns a search for each cell. Earlier trials on disk count. The progress is logged.
+    Returns a search for each cell that can run; each has ``trials`` trials, earlier ones on disk included. The progress
+    is logged. ``jobs`` and ``threads`` are those of :func:`phmrun.cli.sweep_work.local_workers`.
 
     Raises:
         PhmrunError: No cell can run, a value is invalid for its key, or a trial was interrupted (exit 5).

@@ -49,16 +49,17 @@ def require_cells(statuses: Sequence[CellStatus]) -> None:
 
 
 def to_run(statuses: Sequence[CellStatus], retry_failed: bool) -> list[CellStatus]:
-    """Return the cells that are not finished, each experiment once.
+    """Return the cells that are neither done nor failed, each experiment once.
 
-    Failed cells are among them only with ``retry_failed``.
+    With ``retry_failed``, failed cells are among them, too. Cells that cannot be run (invalid, or data missing) are
+    left out.
     """
     over = {CellState.DONE} if retry_failed else {CellState.DONE, CellState.FAILED}
     return [status for status in distinct(statuses) if status.state not in over]
 
 
 def is_over(deadline: float | None) -> bool:
-    """Return True if the deadline has passed, after a message in the log.
+    """Return True if the deadline has passed, and log a message then.
 
     Return False without a deadline, which is in seconds of ``time.monotonic``.
     """
@@ -148,8 +149,8 @@ def local_workers(made: Plan, runs_dir: Path, jobs: int | None, threads: int) ->
 def _threads_alone(made: Plan, runs_dir: Path) -> int:
     """Return one number of threads for all runs of a sweep.
 
-    0 if ``OMP_NUM_THREADS`` is set; otherwise that of the first run on disk, else that of the free cores, which is also
-    set in this process.
+    0 if ``OMP_NUM_THREADS`` is set; otherwise that on record of the plan's first cell with a run (0 if it has none),
+    else that of the free cores, which is also set in this process.
     """
     if "OMP_NUM_THREADS" in os.environ:
         return 0
@@ -262,8 +263,8 @@ def hand_over(
 ) -> None:
     """Submit the cells to SLURM as one array job.
 
-    Running and queued cells are left out, and at most ``limit`` cells are submitted. With ``script``, the job script is
-    only written and printed. If no cell is left, only a message is printed.
+    Running cells and those in SLURM's queue are left out, and at most ``limit`` cells are submitted; None: all. With
+    ``script``, the job script is only written and printed. If no cell is left, only a message is printed.
     """
     queued = slurm.queued()
     free = [s for s in statuses if s.state is not CellState.RUNNING and s.cell.run_id not in queued][:limit]

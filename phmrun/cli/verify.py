@@ -59,7 +59,7 @@ def _chains(what: str, runs_dir: Path) -> Iterator[Chain]:
     ``what`` is a run, a directory of runs, or a folder of results, tried in this order.
 
     Raises:
-        PhmrunError: It is none of these.
+        PhmrunError: (exit 2) It is neither a run nor a directory. Other directories yield a broken link.
     """
     from phmrun.ledger import Run
     from phmrun.ledger.listing import list_runs
@@ -84,8 +84,9 @@ def _chains(what: str, runs_dir: Path) -> Iterator[Chain]:
 def _of_results(folder: Path) -> Iterator[Chain]:
     """Yield the checked links of each run of a folder of results, then of the pages made of it.
 
-    A damaged folder yields one broken link. A run's first link is its results file; absent links are left out.
-    ``RESULTS.md`` and the sweeps' pages are checked if it and ``questions.yaml`` exist.
+    A damaged folder yields one broken link. A run's first link is its results file; absent links are left out. The
+    pages are ``RESULTS.md`` beside the folder and those of its sweeps. They are checked if ``RESULTS.md`` and the
+    folder's ``questions.yaml`` exist.
     """
     from phmrun.report.results_page import page_of
     from phmrun.results.long_table import restore_folder
