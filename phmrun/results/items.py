@@ -35,7 +35,7 @@ class RunItems:
         The result is empty if those of any run cannot be read. Counts have the smallest type that holds them.
 
         Raises:
-            PhmrunError: (exit 3) ``items.json`` or the predictions differ from a run's manifest.
+            PhmrunError: (exit 3) ``items.json``, or without it the predictions, differ from a run's manifest.
         """
         for path in runs:
             if (path, score) not in self._read:
@@ -79,7 +79,7 @@ def to_json(run: Run, score: str) -> dict[str, Any] | None:
 
     Raises:
         ValueError: A count is no natural number.
-        PhmrunError: (exit 3) ``items.json`` or the predictions differ from the run's manifest.
+        PhmrunError: (exit 3) ``items.json``, or without it the predictions, differ from the run's manifest.
     """
     metric = metric_of(score)
     additive = metric.measure is not None or metric.of_items is not None
@@ -94,7 +94,7 @@ def _counts(path: Path, score: str) -> Items | None:
     they are missing or damaged. Predictions have none for a baseline or a metric without counts.
 
     Raises:
-        PhmrunError: (exit 3) ``items.json`` or the predictions differ from the run's manifest.
+        PhmrunError: (exit 3) ``items.json``, or without it the predictions, differ from the run's manifest.
     """
     split, _, name = score.partition("/")
     manifest = Manifest(path)
