@@ -262,7 +262,8 @@ class _Merged:
     def _set_free(self, key: str, value: Any, source: Source) -> None:
         """Set a key that no field declares, in place.
 
-        A mapping merges into an earlier one; a structure with its options, and anything else, replaces it.
+        A mapping is merged into the key's earlier mappings. A mapping with a key "structure", or another value,
+        replaces all earlier values of the key. An empty mapping is a value.
         """
         parts = key.split(".")
         for parent in (".".join(parts[:count]) for count in range(2, len(parts))):

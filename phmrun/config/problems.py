@@ -45,7 +45,7 @@ class Problem:
 
 
 class ConfigError(PhmrunError):
-    """All errors of a configuration, at least one."""
+    """All errors of a configuration, at least one (exit 2)."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)

@@ -82,7 +82,7 @@ class Section(BaseModel):
         Otherwise return the value. Python reads them as the numbers 1 and 0. Elements of lists are not checked.
 
         Raises:
-            ValueError: The value is boolean, and the key is not.
+            ValueError: The value is boolean, and the key's type has no truth values.
         """
         if isinstance(value, bool) and info.field_name in cls.model_fields:
             kind = cls.model_fields[info.field_name].annotation

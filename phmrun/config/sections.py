@@ -37,7 +37,10 @@ class LayerConfig(OpenSection):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Structure and its options as keyword arguments of a module."""
+        """Structure and its options as keyword arguments of a module.
+
+        In a resolved configuration, options at their defaults are among them.
+        """
         return {"structure": self.structure, **self.options}
 
     @property

@@ -88,8 +88,8 @@ def network_without_weights(config: Experiment, sizes: tuple[int, ...] | None) -
 def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]:
     """Return the counts of a network on any device: see :func:`count_parameters`.
 
-    ``optimizer`` is the registry's name of the optimizer, for its memory. Parameters outside of structures count as
-    dense, too.
+    ``optimizer`` is the registry's name of the optimizer, for its memory. The entries of "by_scope" have "count",
+    "dense" and "multiplications". Parameters outside of structures count as dense, too.
     """
     state = optimizer_kind(optimizer).state
     modules = list(_modules(network))

@@ -75,7 +75,7 @@ class TrainResult:
     Attributes:
         run_id: Id of the run.
         run_dir: Directory of the run.
-        metrics: Scores by name.
+        metrics: Scores by name: those of this call, or all of a run that was done before; empty if interrupted.
         state: ``done``, or ``interrupted`` by a time limit.
     """
 

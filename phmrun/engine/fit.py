@@ -83,8 +83,8 @@ class Fitted:
 def total_steps(training: TrainingConfig, hardware: HardwareConfig, data: DataModule) -> int:
     """Return the maximum number of optimizer steps.
 
-    It is the smaller of ``max_steps`` and the steps in ``max_epochs``, or the one that is set. Logs a warning if
-    ``max_epochs`` is reached first.
+    It is the smaller of ``max_steps`` and the steps in ``max_epochs`` (rounded up), or the one that is set. Logs a
+    warning if ``max_epochs`` is reached first.
 
     Raises:
         PhmrunError: (exit 2) Neither ``max_steps`` nor ``max_epochs`` is set.
@@ -103,7 +103,10 @@ def total_steps(training: TrainingConfig, hardware: HardwareConfig, data: DataMo
 
 
 def processes(training: TrainingConfig, hardware: HardwareConfig) -> int:
-    """Return the number of processes of a training, over all devices and machines."""
+    """Return the number of processes of a training on all machines.
+
+    Lightning's trainer is built to find it.
+    """
     return build_trainer(training, hardware, [], Path(), -1).world_size
 
 
@@ -136,7 +139,8 @@ def fit(
         start: Directory of another run's checkpoints, copied if ``directory`` has none.
         record: Called with each history row.
         lines_every: Seconds between progress lines.
-        resumed: Called with the step of the checkpoint, 0 without one, before training; also if no step is left.
+        resumed: Called with the step of the checkpoint, 0 without one, before training; also if no step is left, but
+            not if the total is 0.
         before_writing: Called before each checkpoint; may raise to prevent it.
         died: Called when another process of this training has died, before this one exits.
 

@@ -220,7 +220,7 @@ def rates(
     """Yield each trainable parameter with its rate, in the network's order.
 
     Shared parameters occur once. Decay is 1; if the optimizer's weight decay is decoupled, it is 1 / (N · rate) for one
-    of N factors, N = 1 for other parameters.
+    of N factors, N = 1 for other parameters. With ``measured``, factors that it lacks count as other parameters.
 
     Args:
         network: The network.

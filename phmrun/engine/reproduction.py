@@ -236,8 +236,11 @@ def _compared_weights(run: Run, again: Run) -> tuple[int, tuple[WeightDifference
     """Return the number of compared tensors, and those that differ.
 
     Checkpoints are ``last.ckpt`` and ``best.ckpt``. One that only one run has counts as one difference. If the first
-    run has only checksums of its weights, these are compared.
-    A run that has lost all its checkpoints has no weights to compare.
+    run has only checksums of its weights, these are compared. A run that has lost all its checkpoints has no weights to
+    compare.
+
+    Raises:
+        PhmrunError: (exit 3) A checkpoint is damaged.
     """
     if (run.path / WEIGHTS).is_file():
         return _compared_checksums(run, again)

@@ -129,7 +129,8 @@ class TrainedModel:
                 ``checkpoint`` is not set either.
 
         Returns:
-            Name of the weights for a score's signature: "best@4000", "average5".
+            Name of the weights for a score's signature: file and step ("best@4000"), or "average" and the number of
+            checkpoints ("average5"). An unknown step is "?".
 
         Raises:
             PhmrunError: The run keeps fewer checkpoints than ``average`` (exit 2), or a checkpoint is missing, damaged,

@@ -115,7 +115,7 @@ class History:
     def read(self) -> list[Row]:
         """Return all whole rows.
 
-        A torn last line is left out.
+        A torn last line is left out, as is a last line that is not a row.
 
         Raises:
             PhmrunError: (exit 3) A line other than the last is not a row.
@@ -148,13 +148,13 @@ class History:
     def last(self) -> Row | None:
         """Return the last whole row.
 
-        The result is ``None`` if the file has none.
+        Lines that are not rows are skipped. The result is ``None`` if the file has no row or is missing.
         """
         rows = self.tail(1)
         return rows[-1] if rows else None
 
     def tail(self, number: int) -> list[Row]:
-        """Return at most ``number`` last rows, in order.
+        """Return at most ``number`` (1 or more) last rows, in order.
 
         They are read from the end of the file. Lines that are not rows are left out; :meth:`rows` raises for them.
         """

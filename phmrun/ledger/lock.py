@@ -3,9 +3,10 @@
 The lock file is created with ``O_CREAT | O_EXCL``, which is atomic on network file systems, too. It names its holder.
 
 A holder on this machine is alive if the operating system lists its process. A holder on another machine is alive if it
-touches the file every :data:`HEARTBEAT` seconds. Clocks of two machines are never compared. The age of a lock is its
-distance to the time that the file server gives a new file. An old lock is then watched by this process's own clock,
-and counts as stale if it does not change. A lock dated in the future never grows old: `unlock` removes it.
+touches the file every 10 seconds (:data:`HEARTBEAT`). Clocks of two machines are never compared. The age of a lock is
+its distance to the time that the file server gives a new file. A lock of 120 s or more is then watched for 25 s by this
+process's own clock, and counts as stale if it does not change. A lock dated in the future never grows old: `unlock`
+removes it.
 
 A holder that was suspended and presumed dead may wake up. It must call `require` or `still_held` before each write.
 

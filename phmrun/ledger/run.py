@@ -204,6 +204,8 @@ class Run:
     def fix(self, prepared: Path | None) -> None:
         """Enter prepared data and files that do not change into the manifest.
 
+        ``prepared`` is the directory of the prepared data in the cache, ``None`` if they are not cached.
+
         Raises:
             PhmrunError: (exit 3) The prepared data have changed since the run began.
         """
@@ -279,6 +281,8 @@ class Run:
 
     def update_metrics(self, name: str, value: Any) -> None:
         """Set one score; other processes may set others concurrently.
+
+        It waits up to 20 s for another writer.
 
         Args:
             name: Name of the score: ``test/bleu``.
