@@ -127,9 +127,14 @@ def print_table(
     for row in filled:
         table.add_row(*(Text(row[place][0]) for place in kept))
     console.print(table)
-    if missing := [head for place, head in enumerate(heads) if place not in kept]:
+    if missing := [head for place, head in enumerate(heads) if head and place not in kept]:
         text = f"too narrow for: {', '.join(missing)} (widen the terminal, or redirect the output)"
         stderr().print(text, style="dim", markup=False, soft_wrap=True)
+
+
+def print_note(text: str) -> None:
+    """Print a note on standard output: broken between words on a terminal, one line elsewhere."""
+    stdout().print(text, markup=False, highlight=False, soft_wrap=not stdout().is_terminal)
 
 
 def _least_width(texts: Sequence[str], place: int) -> int:
@@ -213,11 +218,11 @@ def print_scores(metrics: Mapping[str, Any]) -> None:
     for warning in dict.fromkeys(warnings):
         stderr().print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
     for line in explained([*metrics]):
-        stdout().print(line, markup=False, soft_wrap=True)
+        print_note(line)
     from phmrun.results.baselines import shortfall
 
     if (sentence := shortfall(metrics)) is not None:
-        stdout().print(sentence, markup=False, highlight=False, soft_wrap=True)
+        print_note(sentence)
 
 
 def print_outcome(run_id: str, state: str) -> None:

@@ -119,7 +119,7 @@ def _show(decision: "Decision") -> None:
     Notes: estimand, level and margin, verdict on the trivial system. For each system, if any: reason, interval over
     items, and seeds needed.
     """
-    facts, print_line, rows = decision.as_dict(), console.stdout().print, []
+    facts, rows = decision.as_dict(), []
     for name, fact in {facts["reference"]["name"]: facts["reference"], **facts["systems"]}.items():
         verdict, interval = fact.get("verdict", "reference"), fact.get("interval")
         if verdict == "different":
@@ -156,7 +156,7 @@ def _show(decision: "Decision") -> None:
     if any(fact["more_seeds"] for fact in facts["systems"].values()) and not decision.question.looks:
         notes.append("a second look at the same seeds must be planned (--looks); else judge the new seeds alone")
     for note in notes:
-        print_line(note, markup=False, highlight=False, soft_wrap=True)
+        console.print_note(note)
 
 
 def _number(value: float | None) -> str:

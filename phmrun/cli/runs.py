@@ -18,7 +18,7 @@ from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
     from phmrun.engine.reproduction import Reproduction
-    from phmrun.ledger import RecordedRun
+    from phmrun.ledger import RecordedRun, Run
 
 app = VerbGroup(help="Run directories: list, show, compare, archive, remove.", no_args_is_help=True)
 
@@ -228,6 +228,19 @@ def _heading(title: str) -> None:
     console.stdout().print(f"\n{title}", style="bold", markup=False, soft_wrap=True)
 
 
+def _column_titles(runs: Sequence["Run"]) -> list[str]:
+    """Return the titles of columns of runs: their ids, so that a file has them.
+
+    On a terminal the ids are printed first, and the titles are their last twelve digits, which name a run, too.
+    """
+    if not console.stdout().is_terminal:
+        return [run.id for run in runs]
+    for run in runs:
+        console.stdout().print(run.id, markup=False, highlight=False, soft_wrap=True)
+    console.stdout().print()
+    return [run.id.rpartition("-")[2] for run in runs]
+
+
 @app.command("diff")
 def diff(
     run: RunArgument,
@@ -256,7 +269,7 @@ def diff(
         }
         console.print_json(facts)
         return
-    names = [item.id for item in pair]
+    names = _column_titles(pair)
     rows = [(row.key, *(None if value is None else str(value) for value in row.values)) for row in settings]
     console.print_table(("setting", *names), [*rows, ("parameters", *sizes)])
     console.stdout().print()
@@ -292,8 +305,9 @@ def compare(
     if as_json:
         console.print_json({"runs": [run.id for run in selected], "curves": curves})
         return
+    names = _column_titles(selected)
     for name, rows in curves.items():
-        console.print_table((name, *(run.id for run in selected)), [(step, *values) for step, values in rows])
+        console.print_table((name, *names), [(step, *values) for step, values in rows])
         console.stdout().print()
 
 

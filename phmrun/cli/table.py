@@ -141,4 +141,4 @@ def _print(laid: "Laid") -> None:
         print()
         console.print_table(laid.verdict_columns, laid.verdict_rows)
     for note in laid.notes:
-        console.stdout().print(note, markup=False, highlight=False, soft_wrap=True)
+        console.print_note(note)

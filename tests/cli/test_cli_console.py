@@ -148,3 +148,12 @@ def test_preparing_is_said_at_once_unless_quiet(capsys):
 def test_names_cannot_steer_the_terminal(capsys, name):
     getattr(console, name)().print("a\x1b[2J [b]", markup=False)
     assert "a\\x1b[2J [b]\n" in capsys.readouterr()
+
+
+def test_notes_break_between_words_on_a_terminal_only(narrow, capsys, monkeypatch):
+    text = "estimand: " + "a difference of means " * 5
+    console.print_note(text)
+    assert max(map(len, narrow.getvalue().splitlines())) <= 60
+    monkeypatch.undo()
+    console.print_note(text)
+    assert capsys.readouterr().out == f"{text}\n"

@@ -1,5 +1,6 @@
 """``phmrun runs`` and ``phmrun sync`` as a user meets them."""
 
+import io
 import json
 import math
 import os
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from rich.console import Console
 from typer.testing import CliRunner
 
 from phmrun.cli import runs as runs_verbs
@@ -215,6 +217,16 @@ def test_diff_shows_settings_sizes_and_scores(runs_dir: Path) -> None:
     facts = json.loads(phmrun(runs_dir, "runs", "diff", PHM, DENSE, "--json")[0])
     assert facts["runs"] == [PHM, DENSE]
     assert facts["metrics"]["test/bleu"] == {"values": [31.25, 30.5], "alike": True}
+
+
+def test_ids_of_compared_runs_are_whole_in_80_columns(runs_dir: Path, monkeypatch) -> None:
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=80, color_system=None)
+    monkeypatch.setattr("phmrun.cli.console.stdout", lambda: terminal)
+    phmrun(runs_dir, "runs", "diff", PHM, DENSE)
+    lines = screen.getvalue().splitlines()
+    assert lines[:2] == [PHM, DENSE]
+    assert ["score", PHM[-12:], DENSE[-12:], "difference"] in [line.split() for line in lines]
 
 
 def test_compare_shows_curves(runs_dir: Path) -> None:
