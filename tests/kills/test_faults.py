@@ -15,14 +15,14 @@ def laboratory(tmp_path_factory):
         os.environ |= {name: value} if value is not None else {}
 
 
-@pytest.mark.parametrize("verb", ["import", "archive", "add", "restore", "build", "eval"])
+@pytest.mark.parametrize("verb", ["import", "archive", "add", "restore", "build", "fetch", "eval"])
 def test_same_command_after_a_fault_gives_the_same_files(laboratory, verb):
-    every = 4 if verb == "eval" else 1
+    every = 9 if verb == "eval" else 1
     outcomes = list(laboratory.trials(verb, every, kinds=("replace", "fsync", "directory", "unsynced")))
     assert len(outcomes) > 2
     assert [why for _, outcome, why in outcomes if outcome != "identical"] == []
 
 
 def test_interrupted_training_survives_faults(laboratory):
-    outcomes = list(laboratory.trials("resume", every=7, kinds=("replace", "directory", "clock")))
+    outcomes = list(laboratory.trials("resume", every=19, kinds=("replace", "directory", "clock")))
     assert [why for _, outcome, why in outcomes if outcome != "identical"] == []
