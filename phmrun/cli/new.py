@@ -136,7 +136,10 @@ def new(
 
 
 def _is_checkout(project: Path) -> bool:
-    """Return True if ``project`` is phmrun's pyproject.toml, False for any other, damaged or missing file."""
+    """Return True if ``project`` is phmrun's pyproject.toml.
+
+    Return False for any other, damaged or missing file.
+    """
     try:
         return bool(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["name"] == "phmrun")
     except (OSError, ValueError, LookupError, TypeError):

@@ -21,9 +21,10 @@ PANEL = "Plug-ins"
 
 
 def add_plugin_panel(command: Any, words: Sequence[str]) -> None:
-    """Add a panel with the names and options of plug-ins to a command's help, in place.
+    """Add a panel of plug-ins to a command's help, in place.
 
-    Nothing changes if the words of the command line lack ``--help``, ``--plugin FILE`` or the name of a task.
+    It has their names and options. Nothing changes if the words of the command line lack ``--help``, ``--plugin FILE``
+    or the name of a task. With ``--help``, the plug-ins are imported.
 
     Raises:
         PhmrunError: (exit 2) A plug-in cannot be imported.

@@ -222,10 +222,10 @@ def tuned(
 def _calibrated(
     sweep_plan: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: float | None
 ) -> Plan | None:
-    """Measure the rows' seconds per step, one after the other, with the threads of the runs.
+    """Measure the rows' seconds per step, one after the other.
 
-    Rows that have been measured are not measured again. Return the plan with the steps that fit into its budget, which
-    are printed on standard error; None if the deadline has passed.
+    The threads are those of the runs. Rows that have been measured are not measured again. Return the plan with the
+    steps that fit into its budget, which are printed on standard error; None if the deadline has passed.
 
     Raises:
         PhmrunError: (exit 5) A row could not be measured.

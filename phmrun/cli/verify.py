@@ -82,7 +82,7 @@ def _chains(what: str, runs_dir: Path) -> Iterator[Chain]:
 
 
 def _of_results(folder: Path) -> Iterator[Chain]:
-    """Yield the checked links of each run of a folder of results, then of the pages made of it.
+    """Yield the checked links of a folder of results: its runs, then its pages.
 
     A damaged folder yields one broken link. A run's first link is its results file; absent links are left out. The
     pages are ``RESULTS.md`` beside the folder and those of its sweeps. They are checked if ``RESULTS.md`` and the

@@ -60,7 +60,17 @@ class Compared(NamedTuple):
 
 
 class Answer:
-    """Results of one sweep, with the verdicts its question asks for."""
+    """Results of one sweep, with the verdicts its question asks for.
+
+    Attributes:
+        title: Title of the sweep's table, else the sweep's name.
+        score: First score of the table's first column.
+        picture: Path of the picture of differences, beside the sweep's file.
+        compared: Differences that have an interval, by row and column; those of withdrawn verdicts are left out.
+        points: Parameters and score of each row, in the first column.
+        baselines: First score of each baseline by its name with its kind.
+        floor: Name and score of the best floor, or a dash.
+    """
 
     def __init__(self, asked: SweepOfQuestion, file: Path, runs_dir: Path) -> None:
         self._asked, self._file = asked, file
@@ -125,7 +135,10 @@ class Answer:
 
     @property
     def _dense(self) -> Numbers | None:
-        """First score of the baseline, by default the dense row; ``None`` without runs or such a row."""
+        """Values of the baseline's first score, by default those of the dense row.
+
+        The baseline is the first row whose first experiment is one; ``None`` without such a row.
+        """
         return next(
             (f[0].numbers[0] for f in self._table.figures if f[0].entries and f[0].entries[0].is_baseline), None
         )

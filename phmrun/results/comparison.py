@@ -255,9 +255,9 @@ def _listed(figure: Figure) -> str:
 
 
 def _is_baseline(figure: Figure, where: Mapping[str, Any] | None) -> bool:
-    """True if all experiments of a cell are baselines: dense, or as their sweep names them.
+    """True if all experiments of a cell are baselines.
 
-    If ``where`` is given, they must match it instead.
+    They are dense, or the ones that their sweep names. If ``where`` is given, they must match it instead.
     """
     return all(entry.is_baseline if where is None else entry.matches(where) for entry in figure.entries)
 

@@ -102,7 +102,10 @@ class Entry:
 
     @property
     def ended_early(self) -> bool:
-        """True if its run is done after fewer steps than its budget of time allows; False without a budget."""
+        """True if its run ended before its budget of time.
+
+        It is done after fewer steps than its ``max_steps``, such as by early stopping. False without a budget.
+        """
         status, training = self.run.status if self.run else None, self.config.get("training") or {}
         steps = training.get("max_steps") or 0
         return bool(self.budget and status and status.state is State.DONE and status.step < steps)
@@ -135,7 +138,10 @@ class Entry:
 
     @property
     def is_baseline(self) -> bool:
-        """True if others are compared with it: the baseline that its sweep names, else a dense network."""
+        """True if other entries are compared with it.
+
+        It is a baseline that its sweep names; if the sweep names none, a dense network.
+        """
         return self.dense if self.baseline is None else self.baseline
 
     def matches(self, where: Mapping[str, Any]) -> bool:

@@ -90,7 +90,10 @@ class Figure:
 
     @property
     def budget(self) -> str:
-        """Equal training time of its runs, as in "600 s of training"; empty if there is none."""
+        """Equal training time of its experiments: "600 s of training".
+
+        The first experiment with one counts; empty if there is none.
+        """
         return next((entry.budget for entry in self.entries if entry.budget), "")
 
     @property

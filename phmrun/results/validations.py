@@ -23,7 +23,7 @@ class Validation(NamedTuple):
 
 @dataclass(frozen=True)
 class EqualTime:
-    """Validations of a row and of its dense cell at the same time of training, means over seeds.
+    """Validations of a row and its dense cell at equal time, means over seeds.
 
     Attributes:
         metric: Name of the validation score.

@@ -153,7 +153,10 @@ def _config(run: Run, record: Record | None) -> Link | str:
 
 
 def _at(values: Mapping[str, Any], key: str) -> tuple[bool, Any]:
-    """Return (True, value) for an existing dotted key, else (False, None)."""
+    """Return (True, value) for an existing dotted key, else (False, None).
+
+    An existing value may be None.
+    """
     value: Any = values
     for part in key.split("."):
         if not isinstance(value, Mapping) or part not in value:

@@ -198,7 +198,7 @@ def decide(
 
 
 def _means(rows: Sequence[Row]) -> dict[str, float]:
-    """Return the mean of all values by system."""
+    """Return the mean of all values by system, over seeds, items and trials."""
     values: dict[str, list[float]] = {}
     for row in rows:
         values.setdefault(row.system, []).append(row.value)

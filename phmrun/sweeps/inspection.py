@@ -129,7 +129,10 @@ def recorded_data(runs_dir: Path, options_of: OptionsOf) -> Recorded:
 
     @cache
     def by_settings() -> dict[str, dict[str, str]]:
-        """Return run ids by data settings, then by checksums."""
+        """Return run ids by data settings, then by checksums, both as JSON.
+
+        Of runs with the same of both, the last by name counts. Runs without checksums are left out.
+        """
         runs: dict[str, dict[str, str]] = {}
         for run in list_runs(runs_dir):
             settings, marks = _learnt_from(run, options_of)

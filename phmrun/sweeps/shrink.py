@@ -319,13 +319,13 @@ def compressed(run: Run, structure: str, share: Fraction) -> Training:
 
     @cache
     def plan() -> Plan:
-        """Fit the structures."""
+        """Fit the structures to the run's weights, once."""
         trained, _, config = _opened(run)
         torch.manual_seed(config.seed)  # the same fit when an interrupted search goes on
         return make_plan(trained, layer, budget=share, batches=BATCHES, fixed=False, tables=tables)
 
     def make(steps: int, seed: int, rate: float) -> Path:
-        """Train with the fitted structures."""
+        """Train with the fitted structures, and return the run's directory."""
         trained, weights, config = _opened(run, seed)
         training = further_training(config.training, trained.module.schedule, run.status.step, steps, rate=rate)
         start = derivation(trained, plan(), weights, BATCHES, taught=_teaches(trained))
@@ -342,7 +342,7 @@ def continued(run: Run) -> Training:
     """
 
     def make(steps: int, seed: int, rate: float) -> Path:
-        """Train further."""
+        """Train further, and return the run's directory."""
         trained, weights, config = _opened(run, seed)
         training = further_training(config.training, trained.module.schedule, run.status.step, steps, rate=rate)
         plan = Plan((), {}, 0, 0, int(run.parameters()["total"]), None, {})
@@ -364,7 +364,7 @@ def student(run: Run, share: Fraction) -> Training:
     """
 
     def make(steps: int, seed: int, rate: float) -> Path:
-        """Train the narrower network."""
+        """Train the narrower network, and return the run's directory."""
         trained, weights, config = _opened(run, seed)
         training = further_training(config.training, trained.module.schedule, run.status.step, steps, rate=rate)
         smaller = _narrower(config, trained.vocabulary.sizes, share * int(run.parameters()["total"]))

@@ -24,7 +24,10 @@ ACROSS = 3  # panels side by side at most
 
 
 class Panel(NamedTuple):
-    """Map EᵀE ``[m, m]``, scaled to 0–1; ``groups`` is the number of groups of its dimensions."""
+    """Correlation map of an embedding.
+
+    ``map`` is EᵀE ``[m, m]``, scaled to 0–1. ``groups`` is the number of groups of its dimensions.
+    """
 
     title: str
     map: NDArray[np.float64]

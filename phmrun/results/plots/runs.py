@@ -85,7 +85,10 @@ def default_name(runs: Sequence[Run], kind: str) -> Path:
 
 
 class Curve(NamedTuple):
-    """Score of a run, or the mean of several seeds, over the training in epochs, steps or minutes."""
+    """Score over the training of a run, or its mean over several seeds.
+
+    ``places`` are epochs, steps or minutes.
+    """
 
     label: str
     places: list[float]

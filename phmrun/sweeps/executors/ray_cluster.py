@@ -64,12 +64,15 @@ class RayExecutor:
         return self.slots - len(self._running)
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Submit the jobs to the cluster."""
+        """Submit the jobs to the cluster, however many they are."""
         for job in jobs:
             self._running[self._task.remote(job)] = job.run_id
 
     def poll(self) -> list[Ended]:
-        """Return the jobs whose tasks have ended or failed since the last call."""
+        """Return the jobs whose tasks have ended or failed since the last call.
+
+        Their exit codes are those of :meth:`_code`.
+        """
         if not self._running:
             return []
         ready, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
