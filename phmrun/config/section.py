@@ -151,5 +151,5 @@ class OpenSection(Section):
 
     @property
     def option_defaults(self) -> dict[str, Any]:
-        """Defaults of further keys; those without one are always hashed."""
+        """Defaults of further keys; here none. Keys without one are always hashed."""
         return {}

@@ -104,6 +104,9 @@ class TimeLimit(Callback):
     Args:
         seconds: Limit, counted from the start of this process's training; ``None``: no limit. Time of earlier processes
             of the run does not count.
+
+    Attributes:
+        reached: True if training was stopped because of the limit.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -239,7 +242,7 @@ class Validation(Callback):
         return value
 
     def _loss(self, value: float) -> float:
-        """Return the monitored score, negated if higher is better."""
+        """Return ``value``, a monitored score; negated if higher is better."""
         return value if metric_of(self.monitor).lower_is_better else -value
 
 

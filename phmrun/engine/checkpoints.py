@@ -62,7 +62,10 @@ def write_checkpoint(path: Path, content: dict[str, Any], before_renaming: Calla
 
 
 def _bytes(content: Any) -> int:
-    """Return the number of bytes of all tensors in nested content; 0 for other values."""
+    """Return the bytes of all tensors in nested mappings, lists and tuples.
+
+    Other values count 0.
+    """
     if isinstance(content, Tensor):
         return content.nbytes
     if isinstance(content, Mapping):

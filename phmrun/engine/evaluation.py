@@ -41,8 +41,8 @@ def evaluate_run(
 
     Scores, predictions, samples (except of other files) and card are written into its directory. Scores named
     ``test/…`` belong to the test set whose checksum the run has recorded, wherever its files are. Scores of other files
-    are named ``file-NAME-DIGITS/…``, with the first digits of the checksum. The checksum is part of every score's
-    signature.
+    are named ``file-NAME-DIGITS/…``, with the first digits of the checksum. The checksum is part of each score's
+    signature, except for data without files.
 
     If the directory cannot be written, a note is printed and the scores are returned; with ``data``, it is an error.
 

@@ -59,7 +59,7 @@ class DryRun:
         data: Statistics of the prepared data.
         parameters: Parameter counts: see :func:`phmrun.engine.counting.count_parameters`.
         run_id: Id of the run.
-        rates: Factors of learning rate and weight decay by parameter; empty if all have the same.
+        rates: Factors of learning rate and weight decay by parameter; empty if ``rates`` is "one" and ``map_rate`` 1.
     """
 
     data: dict[str, Any]

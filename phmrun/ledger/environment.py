@@ -64,7 +64,8 @@ def command() -> list[str]:
     """Return the command line without secrets.
 
     Values of options such as ``--api-key=…`` (also token, secret, password), and logins in addresses, are replaced by
-    ``***``. The program is its file name, or ``python`` if unknown.
+    ``***``. A value in a word of its own (``--token VALUE``) is not. The program is its file name, or ``python`` if
+    unknown.
     """
     program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
     return [program, *(_SECRET.sub(lambda match: f"{match[1] or ''}***", word) for word in sys.argv[1:])]
@@ -88,9 +89,9 @@ def packages() -> dict[str, str]:
 def code(keep: Path) -> dict[str, Any]:
     """Return phmrun's commit and uncommitted changes.
 
-    The result is empty if phmrun does not run from a checkout, or git fails. Else it has ``commit`` and, if tracked
-    Python or YAML files have changed, ``diff_sha256``. A diff of at most 1 MiB is also written to the directory
-    ``keep`` as ``code-<12 digits of its SHA-256>.diff``, which ``diff`` names.
+    The result is empty if phmrun does not run from a checkout, or git fails or takes more than 20 s. Else it has
+    ``commit`` and, if tracked Python or YAML files have changed, ``diff_sha256``. A diff of at most 1 MiB is also
+    written to the directory ``keep`` as ``code-<12 digits of its SHA-256>.diff``, which ``diff`` names.
     """
     root = Path(__file__).resolve().parents[2]
 
@@ -172,8 +173,8 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 def process_lines(segments: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield a line for each process of a run.
 
-    It has number (from 1), steps, state, start and environment. A second line lists the environment's changes since the
-    previous process, if any.
+    It has number (from 1), steps, state, start and environment; for an entry without an environment, a note instead. A
+    second line lists the environment's changes since the previous process, if any.
     """
     for number, entry in enumerate(segments):
         steps = f"steps {entry.get('first_step', 0):,} to {entry.get('last_step', 0):,}"
@@ -189,7 +190,8 @@ def summary(entry: Mapping[str, Any]) -> str:
     Versions are those of phmrun, torch, Lightning and Python.
 
     Missing versions of packages are left out. The machine is its accelerators, else its processor. The commit has ten
-    digits, and is left out if it is not on record; uncommitted changes are named.
+    digits, and is left out if it is not on record; uncommitted changes are mentioned. An unknown machine, Python or
+    number of threads is "None".
     """
     packages, code, threads = entry.get("packages") or {}, entry.get("code") or {}, entry.get("threads")
     parts = [f"{name} {packages[name]}" for name in ("phmrun", "torch", "pytorch-lightning") if name in packages]
@@ -270,7 +272,8 @@ class Split:
     def sha256(self) -> str:
         """Checksum of the split.
 
-        It is the checksum of its only file. Otherwise it is the SHA-256 of its files' checksums in order, one a line.
+        It is the checksum of its only file. Otherwise it is the SHA-256 of its files' checksums in order, one a line;
+        without files, of an empty text.
         """
         sums = [file.sha256 for file in self.files]
         return sums[0] if len(sums) == 1 else hashlib.sha256("".join(f"{line}\n" for line in sums).encode()).hexdigest()

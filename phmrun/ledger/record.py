@@ -65,7 +65,8 @@ def archive(runs: Sequence[Run], path: Path, *, checkpoints: bool = True) -> int
         Size of the archive in bytes.
 
     Raises:
-        PhmrunError: (exit 2) The file's suffix is wrong, two runs share a name, or a living process holds a run.
+        PhmrunError: (exit 2) The file's suffix is wrong, two runs share a name, or a living process holds a run. (exit
+            3) A run's manifest is damaged.
     """
     if not path.name.endswith((".tar.gz", ".tgz")):
         raise PhmrunError(f"{path.name!r} is not the name of an archive", where="--to", valid=(".tar.gz", ".tgz"))

@@ -155,7 +155,7 @@ class Mirror:
         self._send(lambda segment: segment.summary.update(restored(plain(values))))
 
     def finish(self, exit_code: int = 0) -> None:
-        """Close the segment; online, wait until the upload is complete.
+        """Close the segment, if it is open; online, wait until the upload is complete.
 
         ``exit_code`` is 0 if the run succeeded. W&B's service is stopped unless another W&B run of this process is
         open. The previous environment variables are restored.
