@@ -31,8 +31,8 @@ def phm(factors: Factors, options: Options) -> Tensor:
     a, s = factors["a"], factors["s"]
     if "b" in factors:
         a = a * torch.sigmoid(factors["b"])
-    if options["variant"] == "released":  # block (i, a) is rowsum(A_i)[a] · S_i
-        a = torch.diag_embed(a.sum(2).t(), dim1=0, dim2=1)
+    if options["variant"] == "released":  # block (a, i) is rowsum(A_i)[a] · S_i
+        a = torch.diag_embed(a.sum(2).t(), dim1=0, dim2=2)
     return torch.einsum("ipq,irc->prqc", a, s).flatten(2).flatten(0, 1)
 
 

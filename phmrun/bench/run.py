@@ -297,9 +297,9 @@ def _check_opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answ
 def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering) -> System | Converted:
     """Build the system of an opponent.
 
-    A run is opened with its last weights. "dense" is a new network with random weights and dense matrices in every
-    section of layers; a task that does not translate can only train it. CTranslate2's model is converted into the run's
-    ``exports`` folder. "hf" has the run's weights if they fit, otherwise random ones.
+    A run is opened with its last weights. "dense" is a new network with random weights and dense matrices everywhere,
+    single maps included; a task that does not translate can only train it. CTranslate2's model is converted into the
+    run's ``exports`` folder. "hf" has the run's weights if they fit, otherwise random ones.
     """
     config, sizes = trained.config, trained.vocabulary.sizes
     if isinstance(opponent, Run):
@@ -308,7 +308,7 @@ def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering)
         return _system(other, ours.device)
     if opponent == "dense":
         layers = {name: LayerConfig() for name, value in config if isinstance(value, LayerConfig)}
-        dense = config.model_copy(update=layers)
+        dense = config.model_copy(update={**layers, "maps": ()})
         module = TASKS.get(config.task).load("module")(dense, *sizes)
         return Ours(module, ours.search, ours.device) if isinstance(ours, Ours) else Untrained(module, ours.device)
     ours = cast(Ours, ours)

@@ -18,7 +18,7 @@ version beside the key that selects the mathematics, in the section that declare
 - ``"key=value"`` applies to configurations in which the key, a field or property of the section, has this value.
 - ``"key"`` applies to configurations in which the key is on: not null, false, 0 or empty.
 - A metric has :attr:`phmrun.metric.Metric.version`, which applies to all runs of the tasks that list the metric.
-- Layers have their versions in :data:`LAYER_VERSIONS`, by structure name.
+- Layers have their versions in :data:`LAYER_VERSIONS`, by structure name and option.
 
 Version 1 is not hashed. The first increase (to 2) therefore changes only the ids of configurations that use the
 changed mathematics. Files of old runs remain readable.
@@ -39,8 +39,14 @@ from phmrun.config.section import OpenSection, Section, former_name, is_hashed
 from phmrun.config.sections import SHARED_VERSION, LayerConfig
 from phmrun.registry import TASKS
 
-LAYER_VERSIONS = {"define": 2, "hgt": 2, "glt": 2, "glt-shuffle": 2, "linear": 2, "kronecker": 2, "guided": 2}
-"""Version of each changed layer. Raise it when a default of the layer changes its value, or when its network does."""
+LAYER_VERSIONS = {
+    **{"define": 2, "hgt": 2, "glt": 2, "glt-shuffle": 2, "linear": 2, "kronecker": 2, "guided": 2},
+    **{"phm variant=released": 2, "guided options=variant=released": 2},
+}
+"""Version of each changed layer. Raise it when a default of the layer changes its value, or when its network does.
+
+``"structure option=value"`` applies if the text of the structure's option contains the value.
+"""
 
 
 VERSIONED = ("layers", "mathematics")
@@ -143,17 +149,24 @@ def digits_of(identity: str) -> str:
 
 
 def layer_versions(section: Section) -> dict[str, int]:
-    """Return the versions of the changed layers in use, by structure name.
+    """Return the versions of the changed layers in use, by the names of :data:`LAYER_VERSIONS`.
 
     Subsections are included, but not sections in lists (``maps``). A structure that has never changed has no version,
     and is left out.
     """
     versions: dict[str, int] = {}
-    if isinstance(section, LayerConfig) and section.structure in LAYER_VERSIONS:
-        versions[section.structure] = LAYER_VERSIONS[section.structure]
+    if isinstance(section, LayerConfig):
+        versions |= {entry: version for entry, version in LAYER_VERSIONS.items() if _is_layer(section, entry)}
     for _, value in _subsections(section):
         versions |= layer_versions(value)
     return versions
+
+
+def _is_layer(layer: LayerConfig, entry: str) -> bool:
+    """Return True if an entry of :data:`LAYER_VERSIONS` applies to the layer."""
+    structure, _, condition = entry.partition(" ")
+    option, _, wanted = condition.partition("=")
+    return layer.structure == structure and (not option or wanted in str(layer.options.get(option)))
 
 
 def changed_mathematics(section: Section, prefix: str = "") -> dict[str, int]:

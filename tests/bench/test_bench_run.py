@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,12 +9,15 @@ from phmrun.bench import run as bench
 from phmrun.bench.run import Amount, Phase, bench_run, evenly
 from phmrun.bench.systems import Endless, Ours, Sources, Training, decoding
 from phmrun.bench.timing import Timing
+from phmrun.config import LayerConfig
+from phmrun.config.sections import MapConfig
 from phmrun.engine.checkpoints import save_start
 from phmrun.engine.experiment import build_data
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
 from phmrun.families.sequence_to_sequence.data import padded_sources
 from phmrun.families.sequence_to_sequence.predictor import Search, converted_model
+from phmrun.layers.network import structures_of
 from phmrun.text.vocabulary import BOS, EOS
 
 AMOUNT = Amount(rounds=2, batches=4, sentences=64, single=2)
@@ -50,6 +54,14 @@ def test_dense_beside_it_and_profiles(run):
     assert list(phase.timings) == ["run", "dense"]
     assert list(phase.ratios) == ["dense"]
     assert any(operation.name == "aten::mm" for operation in phase.operations)
+
+
+def test_the_dense_opponent_has_no_structure_in_single_maps(trained):
+    maps = (MapConfig(name="encoder.0.attention.block.output", layer=LayerConfig(structure="low-rank", rank=2)),)
+    mapped = replace(trained, config=trained.config.model_copy(update={"maps": maps}))
+    opponent = bench._opponent("dense", mapped, Ours(trained.module, Search(), "cpu"))
+    kinds = {structure.name for structure in structures_of(opponent.module.network).values()}
+    assert kinds == {"dense"}
 
 
 def test_the_engine_beside_it_decodes_and_does_not_train(run):

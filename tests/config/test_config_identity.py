@@ -273,3 +273,14 @@ def test_earlier_identities_lower_each_version_and_drop_the_first():
     ]
     assert all({key: item[key] for key in shared} == shared for item in earlier)
     assert list(earlier_identities(canonical_json(shared))) == []
+
+
+def test_a_version_of_an_option_holds_for_layers_with_its_value():
+    def versions(layer):
+        return identity.layer_versions(Experiment.model_validate({"task": "nmt", "layer": layer}))
+
+    released = {"structure": "phm", "n": 4, "variant": "released"}
+    assert versions(released) == {"phm variant=released": 2}
+    assert versions({"structure": "phm", "n": 4}) == {}
+    guided = {"structure": "guided", "of": "phm", "options": "n=2 variant=released"}
+    assert versions(guided) == {"guided": 2, "guided options=variant=released": 2}

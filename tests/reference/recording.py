@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import types
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -44,6 +45,14 @@ def checked_out(source: Source, git_directory: str) -> Iterator[Path]:
             members.extractall(folder, filter="data")
         sys.path.insert(0, folder)
         yield Path(folder)
+
+
+def empty_packages(folder: Path, *names: str) -> None:
+    """Let packages below the folder be imported without their own files."""
+    for name in names:
+        package = types.ModuleType(name)
+        package.__path__ = [str(folder / name.replace(".", "/"))]
+        sys.modules[name] = package
 
 
 def record(name: str, source: Source, numbers: Mapping[str, Tensor | np.ndarray]) -> None:

@@ -9,8 +9,9 @@ Initialization: Var(W) = Σ_i A_i²·Var(S). S has the variance of a dense W. Th
 Source:         Zhang et al., "Beyond Fully-Connected Layers with Quaternions", ICLR 2021, equation 4
 
 ``variant="released"`` is the computation of the authors' released code: S is repeated along the axis that A contracts.
-A then enters only through its row sums, and block (i, a) of W is rowsum(A_i)[a] · S_i. ``dual`` is an option of that
-code: A is replaced by A·σ(B), element by element, with B another [n, n, n].
+A then enters only through its row sums. That code multiplies rows by H, the transpose of W: block (a, i) of W is
+rowsum(A_i)[a] · S_i. ``dual`` is an option of that code: A is replaced by A·σ(B), element by element, with B another
+[n, n, n].
 
 The functions below the class accept any W = Σ_i A_i ⊗ S_i, i = 1…r, with A ``[r, p, q]`` and S ``[r, k/p, d/q]``. One
 matrix product over i computes all blocks of W, faster than ``torch.kron`` for each term. Rows of W and products with
@@ -109,13 +110,13 @@ class PHM(Structure):
     def mixers(self) -> Tensor:
         """Return A ``[n, n, n]`` of the formula, differentiable.
 
-        With a B, it is A ⊙ σ(B). For variants other than "paper", A'_i[a, b] = [a = i]·rowsum(A_i)[b].
+        With a B, it is A ⊙ σ(B). For variants other than "paper", A'_i[a, b] = [b = i]·rowsum(A_i)[a].
         """
         a = self.a if self.b is None else self.a * torch.sigmoid(self.b)
         if self.variant == "paper":
             return a
-        # Block (i, a) is rowsum(A_i)[a]·S_i: the paper's form with A'_i[a, b] = [a = i]·rowsum(A_i)[b].
-        return torch.diag_embed(a.sum(2).t(), dim1=0, dim2=1)
+        # Block (a, i) is rowsum(A_i)[a]·S_i: the paper's form with A'_i[a, b] = [b = i]·rowsum(A_i)[a].
+        return torch.diag_embed(a.sum(2).t(), dim1=0, dim2=2)
 
     def materialize(self) -> Tensor:
         """Return W by one product [n², n] @ [n, kd/n²] and one permutation."""

@@ -20,8 +20,8 @@ def kronecker_sum(a: Tensor, s: Tensor) -> Tensor:
 
 
 def released_matrix(a: Tensor, s: Tensor) -> Tensor:
-    """Block (i, a) = rowsum(A_i)[a] · S_i, block by block."""
-    rows = [torch.cat([a[i, j].sum() * s[i] for j in range(len(a))], dim=1) for i in range(len(a))]
+    """Block (j, i) = rowsum(A_i)[j] · S_i, block by block."""
+    rows = [torch.cat([a[i, j].sum() * s[i] for i in range(len(a))], dim=1) for j in range(len(a))]
     return torch.cat(rows, dim=0)
 
 
