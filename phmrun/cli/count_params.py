@@ -26,7 +26,7 @@ def count_params(
     No weights are allocated.
 
     If the task's data are not on this machine, the largest vocabulary allowed is counted. --paper lists a paper's
-    counts instead.
+    counts instead. One of both is required; with --paper, the task is ignored.
 
     Args:
         paper: Instead of a task: all parameter counts that a paper prints, next to those computed here.

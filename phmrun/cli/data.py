@@ -249,7 +249,8 @@ def formats(
 ) -> None:
     """Print a valid sample of each file format that a task reads.
 
-    Samples are printed on standard output, comments and the next command on standard error.
+    Samples are printed on standard output, comments and the next command on standard error. A task that declares no
+    format is an error.
 
     Args:
         task: Name of a task.

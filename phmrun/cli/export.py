@@ -40,8 +40,8 @@ def export(
 
     --format ctranslate2 compares translations of --split instead.
 
-    Without rounding of the weights, a difference above 0.0001 is an error. Files, sizes and differences are printed, as
-    a table or JSON.
+    Without rounding of the weights, a difference above 0.0001 is an error, as is ctranslate2 with --factored. Files,
+    sizes and differences are printed, as a table or JSON.
 
     Args:
         kind: Format: safetensors (weights), torch-export or onnx (programs), ctranslate2.

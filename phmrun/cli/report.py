@@ -24,6 +24,8 @@ def report(
 ) -> None:
     """Write a report of a sweep (table, plots, runs, settings, environment) as HTML and Markdown.
 
+    The paths of the files are printed. A run in place of the sweep's file is an error.
+
     Args:
         file: Sweep file, or a paper table's file.
         out: Page to write (default: named after the sweep); other files are written next to it.

@@ -48,7 +48,8 @@ def add(
 ) -> None:
     """Write a file <run-id>.json for each finished run, and the sweep's file beside them.
 
-    It contains settings, data checksums, environment, scores and histories.
+    It contains settings, data checksums, environment, scores and histories. Existing files of a run are replaced; an
+    existing sweep.yaml stays. Exit code 3 if no run is done.
 
     Args:
         what: Sweep file, for all its finished runs and trials; or runs.
@@ -182,7 +183,7 @@ def build(
     """Write the page of all results, and DIR/SWEEP/README.md for each sweep.
 
     Both are made of DIR/questions.yaml and the results. Without questions.yaml, each sweep is a section. No data or
-    runs are needed. Plug-ins that a sweep names are imported only if you name them, too.
+    runs are needed. A sweep that names plug-ins is an error unless you name them, too.
 
     Args:
         out: Page to write; its plots are written next to the results.

@@ -290,7 +290,7 @@ def compare(
 ) -> None:
     """Show the histories of runs side by side.
 
-    `phmrun plot history` plots them.
+    Each figure has a table: one row per step, one column per run. `phmrun plot history` plots them.
 
     Args:
         figure: Figure of the history: val/loss, train/loss … (default: all of validations); may be repeated.
@@ -448,7 +448,7 @@ def remove(
 
     A run that a process is working on is not deleted.
 
-    A question is asked first, unless --yes is given.
+    A question is asked first, unless --yes is given; without a terminal, --yes is required.
 
     Args:
         yes: Delete without a question.

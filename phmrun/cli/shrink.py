@@ -107,7 +107,10 @@ def _tell(result: "Result") -> None:
 
 
 def _row(result: "Result") -> tuple[str, ...]:
-    """Return the cells of a candidate, in the order of :data:`COLUMNS`."""
+    """Return the texts of a candidate's cells.
+
+    In this order: way, candidate, bytes, parameters, latency, score, loss, reached, verdict; "–" without a verdict.
+    """
     shares = (f"{result.shares[name]:.1%}" for name in ("bytes", "parameters", "latency"))
     judgement = result.judgement
     verdict = "–" if judgement is None else str(judgement.verdict)

@@ -54,7 +54,7 @@ def table(
     """Show a table of scores: mean ± standard deviation over seeds, verdicts, signatures.
 
     Missing cells are –. A terminal shows a table for each task. CSV and JSON have one line or object per cell, with
-    unrounded numbers.
+    unrounded numbers. Exit code 3, after the table, if no cell has a finished run.
 
     Args:
         what: Sweep file, paper table's file, or runs (default: all finished runs).

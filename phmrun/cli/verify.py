@@ -26,7 +26,8 @@ def verify(
 ) -> None:
     """Check every link from raw data to the printed number, and name the first broken one (exit code 3).
 
-    Scores are computed again from the stored predictions, or from the item counts in a results file.
+    Scores are computed again from the stored predictions, or from the item counts in a results file. The check ends at
+    the first broken link.
 
     Args:
         what: Run, directory of runs, or folder of results with RESULTS.md next to it.

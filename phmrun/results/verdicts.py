@@ -53,7 +53,7 @@ def verdict_words(comparison: RowComparison) -> str:
 
 
 def verdict_cells(comparison: RowComparison) -> list[str]:
-    """Return the six cells of a verdict below :data:`HEADINGS`.
+    """Return the six cells of a verdict, for the columns :data:`HEADINGS`.
 
     They are the difference, "low to high", p-value with two significant digits, detectable difference, seeds ("5, 4"
     for row and dense if they differ), and the verdict in words. Other numbers have two decimals. Without a difference,

@@ -137,7 +137,7 @@ def _first_decided(
 ) -> Judgement:
     """Return the judgement at the first deciding look, else now.
 
-    A look decides by one of :data:`DECIDED`; UNTRAINED does not. Of the looks that both sides have enough seeds for,
+    DIFFERENT, EQUIVALENT and NOT_WORSE decide; UNTRAINED does not. Of the looks that both sides have enough seeds for,
     all except the largest take the first scores and no items. Instead of the largest, the judgement now takes all
     scores and the items. Repeated confidence intervals allow any stopping rule.
     """

@@ -108,7 +108,8 @@ def error_and_freedom(
     Args:
         parts: Variances of means, each with its degrees of freedom.
         smallest: Least degrees of freedom of the groups.
-        caution: Weight (0–1) of ``smallest`` against Satterthwaite's degrees of freedom, averaged as inverses.
+        caution: Weight (0–1) of ``smallest`` against Satterthwaite's degrees of freedom, averaged as inverses;
+            1/4 by default.
     """
     total = sum(part for part, _ in parts)
     if not total:
@@ -169,8 +170,8 @@ def studentised(
 def noncentrality(critical: float, freedom: float, power: float = POWER) -> float:
     """Return the true difference with this power, in standard errors.
 
-    It exceeds ``critical`` with that probability. Uses the normal approximation of the noncentral t distribution
-    (Abramowitz and Stegun 26.7.10).
+    It exceeds ``critical`` with that probability, by default 80 %. Uses the normal approximation of the noncentral t
+    distribution (Abramowitz and Stegun 26.7.10).
     """
     spread = math.sqrt(1 + critical**2 / (2 * freedom))
     return critical * (1 - 1 / (4 * freedom)) + t_quantile(power, math.inf) * spread
