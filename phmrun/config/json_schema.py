@@ -19,7 +19,8 @@ def json_schema(
 ) -> dict[str, Any]:
     """Return the JSON Schema of a task's configuration file.
 
-    All keys are optional. Unknown keys are invalid. Options of networks of plug-ins are keys of ``model``.
+    All keys are optional. Unknown keys are invalid, except in sections of layers. Options of networks of plug-ins are
+    keys of ``model``.
 
     Args:
         schema: Configuration class of the task.

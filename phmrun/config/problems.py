@@ -99,7 +99,7 @@ def from_validation(error: ValidationError, schema: type[Section], origin: Mappi
     """Return pydantic's errors as problems, with valid values or ranges.
 
     Names similar to an invalid one are suggested. The origin of an error is that of its key, else of the key's section,
-    else all those of the keys inside.
+    else all those of the keys inside, joined by commas, else None.
 
     Args:
         error: Error of pydantic.
@@ -142,7 +142,7 @@ def _valid_values(section: type[Section], path: tuple[int | str, ...]) -> list[s
 def choices(annotation: Any) -> list[str]:
     """Return the values of a ``Literal``, of ``bool``, or of a union of these.
 
-    The optional value is "null", and comes last. Empty for any other type.
+    The optional value is "null", and comes last. Empty for any other type, and for a union with another type in it.
     """
     origin = get_origin(annotation)
     if origin is Literal:

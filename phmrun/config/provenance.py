@@ -53,7 +53,8 @@ def provenance_of(key: str, given: Mapping[str, str]) -> str | None:
 def spread(given: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
     """Return the provenance of each key that has one, by key.
 
-    Entries of ``given`` that match none of the keys are added unchanged.
+    A key's is that of its longest section in ``given``, see :func:`provenance_of`. Entries of ``given`` that are
+    neither a key nor a section of one are added unchanged.
     """
     keys = list(keys)
     texts = {key: provenance_of(key, given) for key in keys}

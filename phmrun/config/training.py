@@ -164,8 +164,9 @@ class TrainingConfig(Section):
         """Check keys that depend on each other.
 
         Raises:
-            ValueError: ``average`` exceeds ``keep_last`` or is set together with ``average_after``; a schedule lacks
-                ``max_steps`` or the learning rate, or noam has one; or milestones do not increase.
+            ValueError: ``average`` exceeds ``keep_last`` or is set together with ``average_after``; cosine or linear
+                lacks ``max_steps``; noam has a learning rate, or another schedule lacks one; or milestones do not
+                increase strictly.
         """
         if self.average > self.keep_last:
             raise ValueError(f"average is {self.average}, but keep_last keeps only {self.keep_last} checkpoints")

@@ -50,7 +50,7 @@ def check_adaptation(config: Experiment) -> None:
     A base run needs a layer that updates its weights. A layer with the option ``base=frozen`` needs a base run.
 
     Raises:
-        PhmrunError: (exit 2) The base run is missing, or no layer updates its weights.
+        PhmrunError: (exit 2) One of these is missing; files are not looked up.
     """
     layers = list(adapter_layers(config))
     if config.adapts and not layers:
@@ -76,7 +76,7 @@ def with_base(config: Experiment, parent: Run | None) -> tuple[Experiment, Run |
         parent: Run that is extended, or None.
 
     Raises:
-        PhmrunError: (exit 2) The base run is missing, or no layer updates its weights.
+        PhmrunError: (exit 2) No base run is named, or no layer updates its weights.
     """
     if parent is not None and not config.adapts and any(adapter_layers(config)):
         config, parent = config.model_copy(update={"adapts": parent.path.resolve()}), None

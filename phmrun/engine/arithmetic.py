@@ -81,7 +81,7 @@ def kernels_of(
 def _not_concerned(config: Experiment) -> str:
     """Return why a run has no float32 products on the CPU, or "".
 
-    Reasons are another precision, torch.compile, and an accelerator.
+    Reasons are another precision, torch.compile, and an accelerator (by name, or any present one with "auto").
     """
     if config.training.precision != "32":
         return f"the precision is {config.training.precision}"

@@ -131,8 +131,8 @@ def recording(run: Run, config: Experiment, kernels: Choice, leader: bool) -> It
     """Record the block in ``environment.json``, and yield the entry.
 
     Processes other than the leader record nothing and yield None. The entry ends with the state of the run, and the
-    peak memory of a GPU. If the block raises, it ends with "interrupted" (by Ctrl-C, exit or the run's state) or
-    "failed".
+    peak memory of a GPU in bytes, if there is one. If the block raises, it ends with "interrupted" (by Ctrl-C, exit or
+    the run's state) or "failed"; errors of writing are then ignored.
     """
     if not leader:
         yield None

@@ -91,7 +91,8 @@ def muon_groups(network: nn.Module) -> list[dict[str, Any]]:
 def _divided(params: list[Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the groups of Muon and those of AdamW, without the key ``muon``.
 
-    A group without this key is divided: matrices are Muon's. Empty groups are left out.
+    Parameters without groups are one group. A group without this key is divided: matrices are Muon's. Empty groups are
+    left out.
     """
     groups = params if params and isinstance(params[0], dict) else [{"params": params}]
     matrices: list[dict[str, Any]] = []

@@ -312,7 +312,8 @@ def _parting(run: Run, again: Run) -> int | None:
 def _by_step(run: Run) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield each optimizer step of a run's history with its figures, in file order.
 
-    Figures are the entries by name whose names contain a slash, except speeds.
+    Consecutive rows of one step are merged. Figures are the entries whose names contain a slash, except speeds
+    ("…_per_second").
     """
     for step, rows in itertools.groupby(run.history.rows(), key=itemgetter("step")):
         figures = ((name, value) for row in rows for name, value in row.items() if "/" in name)

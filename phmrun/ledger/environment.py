@@ -234,7 +234,7 @@ class Source:
     def of(cls, path: Path) -> Self:
         """Read a file and return its record.
 
-        A gzip file's content is hashed decompressed.
+        A gzip file, known by its first two bytes, is hashed decompressed.
 
         Raises:
             PhmrunError: (exit 3) The file is missing or damaged.

@@ -212,6 +212,8 @@ class Manifest:
     def check_all(self, *, without: Iterable[str] = ()) -> None:
         """Check the identity and all files on record.
 
+        A run without a manifest passes.
+
         Args:
             without: Names of files and folders at the run's top level that are not checked.
 
@@ -263,7 +265,7 @@ class Manifest:
     def _present(self, files: Iterable[str], folders: Iterable[str]) -> Iterator[str]:
         """Yield the existing files, then those below folders.
 
-        Paths are relative to the run. Hidden files in folders are left out.
+        Paths are relative to the run. Those of a folder are sorted; hidden ones are left out.
         """
         yield from (name for name in files if (self.folder / name).is_file())
         for folder in folders:

@@ -78,7 +78,11 @@ def archive(runs: Sequence[Run], path: Path, *, checkpoints: bool = True) -> int
     rewritten: set[str] = set()  # files that are added without absolute paths
 
     def kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-        """Return an archive entry, or ``None`` to leave it out."""
+        """Return an archive entry, or ``None`` to leave it out.
+
+        Left out are lock, W&B mirror and hidden entries directly in a run, files that are added rewritten, and unwanted
+        checkpoints.
+        """
         below = Path(entry.name).parts[1:2]
         hidden = below and (below[0] in left_out or below[0].startswith("."))
         return None if hidden or entry.name in rewritten else entry

@@ -129,9 +129,8 @@ def sentence_counts(
     Arguments are those of :func:`attachment_scores`. Words that are not scored count 0 everywhere.
 
     Returns:
-        ``[sentences, kinds]`` in the order of ``WORDS``, ``HEADS`` … ``CONTENT_ARCS``. ``CONTENT`` counts content words
-        of both sides, ``CONTENT_ARCS`` gold content words with the correct arc. Without any word, a single row of
-        zeros.
+        ``[sentences, 6]``: words, correct heads, correct arcs (head and label), correct labels, content words of both
+        sides, and gold content words with the correct arc. Without any word, a single row of zeros.
 
     Raises:
         PhmrunError: (exit 3) The sentences differ in their words.
