@@ -43,8 +43,7 @@ class SweepOfQuestion(BaseModel, extra="forbid"):
     """Sweep that answers a question: a folder with its file and its results."""
 
     name: Annotated[str, AfterValidator(_folder_name)]
-    # of `sweep --until-decided`; `None`: a single test of all seeds
-    max_seeds: int | None = None
+    max_seeds: int | None = None  # of `sweep --until-decided`; `None`: a single test of all seeds
     margin: float | None = None  # δ of a sequential sweep; `None`: the metric's default
     scores: tuple[str, ...] = ()  # scores shown; the main one if empty
     rows: tuple[str, ...] = ()  # keys of the rows; the usual ones if empty

@@ -34,10 +34,8 @@ class Entry:
     at: Mapping[str, str]  # its value of each key of its sweep, as text; also row and column of a paper's table
     config: Mapping[str, Any]  # its configuration as nested values
     run: RecordedRun | None  # its run; ``None`` if there is none yet
-    # identity except the seed: settings that differ from the defaults, by dotted key
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    # SHA-256 checksums of its data and plug-ins, by name; empty if unknown
-    marks: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)  # identity by dotted key, without seed and defaults
+    marks: Mapping[str, str] = field(default_factory=dict)  # SHA-256 sums of data and plug-ins, by name; may be empty
     departs: str = ""  # difference of its network from its row in the paper; empty if none
     at_edge: tuple[str, ...] = ()  # tuned keys whose value is the least or greatest tried
     chose_settings: bool = False  # True if the row's tuned values were chosen with this seed

@@ -48,32 +48,47 @@ Raises ``PhmrunError`` if the network cannot be built, or with exit code 3 if th
 
 @dataclass(frozen=True)
 class Cell:
-    """Experiment of a sweep."""
+    """Experiment of a sweep.
 
-    at: Mapping[str, Any]  # its value of each grid key, or its row and column; and its seed
-    config: Experiment | None  # its configuration; ``None`` if that is invalid
-    origin: Mapping[str, str]  # sources of the values set by the user, by dotted key
-    run_id: str | None  # the id that ``phmrun train`` gives it; ``None`` if it cannot be run
-    parameters: int | None  # of its network; ``None`` if that cannot be built
-    fault: PhmrunError | None  # reason why it cannot be run
-    # SHA-256 checksums of its data and plug-ins, by name; empty if the data are missing
+    Attributes:
+        at: Its value of each grid key, or its row and column; and its seed.
+        config: Its configuration; ``None`` if that is invalid.
+        origin: Sources of the values set by the user, by dotted key.
+        run_id: The id that ``phmrun train`` gives it; ``None`` if it cannot be run.
+        parameters: Parameters of its network; ``None`` if that cannot be built.
+        fault: Reason why it cannot be run; ``None`` if it can.
+        marks: SHA-256 checksums of its data and plug-ins, by name; empty if the data are missing.
+        baseline: True if the sweep's key ``baseline`` fits it; ``None`` without that key.
+        departs: Difference from its row in the paper or from this version of phmrun; empty if none.
+        exact: True if ``parameters`` are for the data's vocabulary; False: for the configured maximum.
+        at_edge: Tuned keys whose value is the least or greatest tried.
+        chose_settings: True if the row's tuned values were chosen with this seed.
+        own_choice: Keys whose values this seed chose by itself; empty unless it is a replicate.
+        choices: Number of values among which it chose; 0 unless it is a replicate.
+        searching: True if trials of its seed are still to come, so that it has no result yet.
+    """
+
+    at: Mapping[str, Any]
+    config: Experiment | None
+    origin: Mapping[str, str]
+    run_id: str | None
+    parameters: int | None
+    fault: PhmrunError | None
     marks: Mapping[str, str] = field(default_factory=dict)
-    baseline: bool | None = None  # True if the sweep's key baseline fits it; ``None`` without that key
-    departs: str = ""  # difference of its network from its row in the paper; empty if none
-    # True: ``parameters`` are for the data's vocabulary; False: for the configured maximum
+    baseline: bool | None = None
+    departs: str = ""
     exact: bool = True
-    at_edge: tuple[str, ...] = ()  # tuned keys whose value is the least or greatest tried
-    chose_settings: bool = False  # True if the row's tuned values were chosen with this seed
-    # keys whose values this seed chose by itself, and the number of values tried; empty unless it is a replicate
+    at_edge: tuple[str, ...] = ()
+    chose_settings: bool = False
     own_choice: tuple[str, ...] = ()
     choices: int = 0
-    searching: bool = False  # True if trials of its seed are still to come, so that it has no result yet
+    searching: bool = False
 
     @property
     def label(self) -> str:
         """Short text of the cell's values: ``layer phm n=4 · seed 1``.
 
-        The value of the key ``row`` stands without its key.
+        The value of the key ``row`` is shown without its key.
         """
         return " · ".join(value if key == "row" else f"{key} {value}" for key, value in self.labels.items())
 
@@ -84,7 +99,7 @@ class Cell:
 
     @property
     def blocked(self) -> bool:
-        """True if the cell cannot be run only because its data are missing."""
+        """True if the cell cannot be run because its data are missing or malformed."""
         return self.fault is not None and self.fault.code == ExitCode.DATA
 
 
@@ -97,14 +112,13 @@ class Plan:
 
     sweep: Sweep
     cells: Sequence[Cell]  # all cells, also those that cannot be run
-    # directory with runs of earlier versions that may replace cells; None in a plan of new runs
-    ledger: Path | None = None
+    ledger: Path | None = None  # directory of runs of earlier versions that may replace cells; None: none may
 
     @property
     def runs(self) -> dict[str, Cell]:
-        """Cells that can be run, by run id (the first of each).
+        """Cells that can be run, by run id.
 
-        Cells without a run id are left out.
+        Of several cells with one run id, the first counts. Cells without a run id are left out.
         """
         by_id: dict[str, Cell] = {}
         for cell in self.cells:
@@ -213,8 +227,8 @@ def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: 
 def label_of(value: Any) -> str:
     """Return the short text of a grid value.
 
-    A layer's section is shown with all its options, another section as "key=value, …", booleans in lower case. Other
-    values are their text.
+    A layer's section is shown with all its options ("phm n=4"), another section as "key=value, …", booleans in lower
+    case. Other values are their text.
     """
     if isinstance(value, Mapping):
         if "structure" in value:

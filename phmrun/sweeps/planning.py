@@ -79,7 +79,11 @@ def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, Options
     """Load a sweep's plug-ins; return an inspector and ``options_of``.
 
     The inspector describes an experiment: by its task's runner if there is one, else by its network, for which torch is
-    imported at the first use. Missing data have the checksums on record in ``ledger``; none if it is None.
+    imported at the first use. Missing data have the checksums on record in ``ledger``; if it is None, they are an
+    error. ``options_of`` is :func:`structure_options`.
+
+    Raises:
+        PhmrunError: (exit 2) A plug-in cannot be imported.
     """
     plugins = load_plugins([Path(name) for name in sweep.file.plugins])
 

@@ -77,12 +77,12 @@ class View:
         return [replace(self, results=part, table=part.pivot(asked.rows, asked.columns)) for part in parts]
 
     def require_runs(self, runs_dir: Path) -> None:
-        """Check that at least one cell has a run.
+        """Check that at least one cell has a run with all scores of its column.
 
-        It is called after all that exists was shown.
+        It is called after all that exists was shown. ``runs_dir`` is for the message.
 
         Raises:
-            PhmrunError: (exit 3) No cell has a run.
+            PhmrunError: (exit 3) No cell has one.
         """
         if not any(figure.runs for line in self.table.figures for figure in line):
             raise PhmrunError(

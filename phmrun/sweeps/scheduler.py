@@ -36,8 +36,7 @@ class Event:
     """Change of a cell's state."""
 
     status: CellStatus  # the cell and its state
-    # duration of this planner's process for it; ``None`` if it has none, or has just started
-    seconds: float | None = None
+    seconds: float | None = None  # duration of this planner's process; ``None`` if it has none, or has just started
     code: int | None = None  # its exit code; minus the signal if one killed it
     log: list[str] = field(default_factory=list)  # last lines of the output, unless the run is done
 
@@ -46,17 +45,14 @@ class Event:
 class Scheduler:
     """Planner of a sweep: starts its cells and waits for them."""
 
-    # cells to run, in order, one per run id
-    statuses: Iterable[CellStatus]
+    statuses: Iterable[CellStatus]  # cells to run, in order, one per run id
     workplace: Workplace  # the sweep's folder
     executor: Executor  # runs the jobs
     threads: int = 0  # CPU threads of a run if its configuration sets none
     retry_failed: bool = False  # True: run failed cells again
     limit: int | None = None  # maximum number of runs to start; ``None``: all
-    # called with each event, and with None at each poll
-    watch: Callable[[Event | None], None] = lambda event: None
-    # time to stop, by ``time.monotonic``; runs are then interrupted, and can be resumed
-    deadline: float | None = None
+    watch: Callable[[Event | None], None] = lambda event: None  # called with each event, and with None at each poll
+    deadline: float | None = None  # time to stop, by ``time.monotonic``; runs can be resumed
 
     def __post_init__(self) -> None:
         statuses = list(self.statuses)
@@ -133,7 +129,8 @@ class Scheduler:
     def _claimed(self, cell: Cell) -> Job | None:
         """Lock a cell, report it as running, and return its job.
 
-        ``None`` if it needs no run or another planner has the lock; in the latter case it is awaited.
+        ``None`` if it need not run (see :meth:`_wanted`) or another planner has the lock; in the latter case it is
+        awaited. The start counts for ``limit``.
         """
         name = str(cell.run_id)
         status = look(cell, self.workplace.runs_dir)
@@ -159,8 +156,8 @@ class Scheduler:
     def _wanted(self, status: CellStatus) -> bool:
         """True if a cell must run now.
 
-        Running cells are awaited. Done and failed cells, and those tried before, are reported. A failed cell is run
-        once more with ``retry_failed``.
+        Running cells are awaited. Done and failed cells, and those that this planner has tried, are reported. Other
+        cells must run; with ``retry_failed``, so must a failed one, once.
         """
         name = str(status.cell.run_id)
         tried = self._attempts.get(name, 0) > 0

@@ -90,14 +90,10 @@ class Known:
 
 @dataclass(frozen=True)
 class Terms:
-    """Design of a sweep, fixed before the first look.
-
-    It is kept in the sweep's folder.
-    """
+    """Design of a sweep, fixed before the first look, and kept in its folder."""
 
     max_seeds: int  # maximum of seeds of a row
-    # δ; ``None``: the default of the score; 0: test for differences only
-    margin: float | None = None
+    margin: float | None = None  # δ; ``None``: the default of the score; 0: test for differences only
 
     def question(self, score: str, dropped: int = 0) -> Question:
         """Return the question on a score, with its direction and margin.
@@ -379,6 +375,9 @@ def main_score(statuses: Iterable[CellStatus]) -> str:
 
 
 def _entry(cell: Cell) -> Entry:
-    """Return a cell's configuration and checksums as an entry without a run."""
+    """Return a cell's configuration and checksums as an entry without a run.
+
+    The configuration is empty if the cell has none.
+    """
     config: Mapping[str, object] = cell.config.model_dump(mode="json") if cell.config else {}
     return Entry({}, config, None, marks=cell.marks, baseline=cell.baseline)

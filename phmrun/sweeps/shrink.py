@@ -211,9 +211,9 @@ class Search:
     def _trained(self, make: Training, rates: tuple[float, ...]) -> list[Run]:
         """Train a candidate with every seed, and return its runs, one per seed.
 
-        The first seed is the run's own; the others count on from it. The first seed is trained with each of ``rates``,
-        or with the first one only if the goal has no steps. The others get the rate with the best validation, which is
-        that of the returned first run. Finished runs are not trained again.
+        The first seed is the run's own; the others count on from it. The first seed is trained with each of ``rates``
+        (shares of the run's highest rate), or with the first one only if the goal has no steps. The others get the rate
+        with the best validation, which is that of the returned first run. Finished runs are not trained again.
         """
         config = open_run(self.run).config
         sign = 1 if metric_of(f"val/{config.training.monitor}").lower_is_better else -1

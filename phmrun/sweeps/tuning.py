@@ -32,17 +32,22 @@ Tune = Literal[True] | Space  # the key ``tune`` of a sweep's file
 
 @dataclass(frozen=True)
 class Tuned:
-    """Row with its trials."""
+    """Row with its trials.
 
-    cells: tuple[Cell, ...]  # its cells, one per seed, without tuned values
-    space: Space  # values of the grid, by dotted key; further trials lie between or next to them
-    # tried values, each with the state of its cell of the first seed
+    Attributes:
+        cells: Its cells, one per seed, without tuned values.
+        space: Values of the grid, by dotted key; further trials lie between or next to them.
+        trials: Tried values, each with the state of its cell of the first seed.
+        values: Values of the best trial; ``None`` until all trials have ended, or if none has a score.
+        at_edge: Keys of numbers whose best value is the least or greatest of the space, or lies outside it.
+        replicates: One row per further seed, which chooses among three values itself; empty before the pilot has ended.
+    """
+
+    cells: tuple[Cell, ...]
+    space: Space
     trials: tuple[tuple[Mapping[str, Any], CellStatus], ...] = ()
-    # values of the best trial; ``None`` until all trials have ended, or if none has a score
     values: Mapping[str, Any] | None = None
-    # keys whose best value is the least or greatest of the space, or lies outside it
     at_edge: tuple[str, ...] = ()
-    # one per further seed, which chooses among three values itself; empty before the pilot has ended
     replicates: tuple["Tuned", ...] = ()
 
     @property
@@ -238,7 +243,7 @@ def _tried(row: Tuned, runs_dir: Path, make: Make, further: Sequence[Mapping[str
 
 
 def _numbers(values: Sequence[Any]) -> bool:
-    """True if a space can be extended: at least two positive numbers."""
+    """True if a space can be extended: at least two values, all positive numbers."""
     return len(values) > 1 and all(isinstance(value, int | float) and value > 0 for value in values)
 
 

@@ -62,7 +62,7 @@ class Tracker:
     def refresh(self) -> list[CellStatus]:
         """Read the running cells again, and return those that still run.
 
-        Started ones that hold no lock yet count as running.
+        Those that this planner has started count as running even if they hold no lock yet.
         """
         for name, status in self.statuses.items():
             if status.state is CellState.RUNNING:
@@ -153,8 +153,9 @@ def shown(tracker: Tracker, console: Console) -> Iterator[View]:
 def said(event: Event) -> str:
     """Return the text of an event, one line.
 
-    "started CELL (ID)"; or the state ("not begun" for cells without a run), the duration ("elsewhere" without a process
-    of ours), and the cell. Its main score follows if it is done, else the reason or the signal that killed it.
+    "started CELL (ID)" for a running cell. Else the state ("not begun" for missing and queued cells), "after DURATION"
+    ("elsewhere" without a process of ours), and the cell. Its main score follows if it is done, else the signal that
+    killed it or its reason, if any.
     """
     status = event.status
     if status.state is CellState.RUNNING:
