@@ -150,7 +150,7 @@ Config = TypeVar("Config", bound=Experiment)
 def with_absolute_paths(config: Config) -> Config:
     """Return a copy whose paths of data and base run are absolute.
 
-    A relative path of data is looked up in the working directory, then in the data directory; for the user's own files,
+    A relative path of data is looked up in the working directory, then in the data directory. For the user's own files,
     a text counts as the beginning of paths, too. A path that neither has stays unchanged. The path of the base run is
     resolved in the working directory. Without changes, the result is ``config`` itself.
     """

@@ -98,8 +98,8 @@ def advise(scope: str, name: str) -> str:
 def from_validation(error: ValidationError, schema: type[Section], origin: Mapping[str, str]) -> list[Problem]:
     """Return pydantic's errors as problems, with valid values or ranges.
 
-    Names similar to an invalid one are suggested. The origin of an error is that of its key, else of the key's section,
-    else all those of the keys inside, joined by commas, else None.
+    Names similar to an invalid one are suggested. The origin of an error is that of its key, else of the key's section.
+    Otherwise it is all those of the keys inside, joined by commas, or None.
 
     Args:
         error: Error of pydantic.

@@ -164,7 +164,7 @@ class TrainingConfig(Section):
         """Check keys that depend on each other.
 
         Raises:
-            ValueError: ``average`` exceeds ``keep_last`` or is set together with ``average_after``; cosine or linear
+            ValueError: ``average`` exceeds ``keep_last`` or is set together with ``average_after``; or cosine or linear
                 lacks ``max_steps``; noam has a learning rate, or another schedule lacks one; or milestones do not
                 increase strictly.
         """

@@ -96,8 +96,8 @@ def code_marks(config: Experiment) -> dict[str, str]:
 def with_base_vocabulary(config: Experiment) -> Experiment:
     """Return a config whose data use the vocabulary of the base run.
 
-    The folder is ``vocabulary`` of the base run. The config is returned unchanged if it names no base run, has a folder
-    already, or if its task's vocabulary cannot be read from a folder.
+    The folder is ``vocabulary`` of the base run. The config is returned unchanged if it names no base run or has a
+    folder already. So is one whose task reads no vocabulary from a folder.
     """
     data: Any = config.data
     words: Any = getattr(data, "vocabulary", None)

@@ -73,9 +73,9 @@ class Agreement:
 def agreement(run: Run, again: Run, *, identical: bool) -> Agreement:
     """Return the verdict on a run and its repetition.
 
-    Histories and main scores are compared. The outcome is "rounding" if no common loss differs by more than a relative
-    10⁻³, and the scores differ by at most 10⁻³ (relative or absolute). It is "noise" if the scores differ by no more
-    than the noise. Otherwise it is "different": if the noise is unknown, too, or a run has no main score.
+    Histories and main scores are compared. The outcome is "rounding" if losses and scores agree. Common losses then
+    differ by at most a relative 10⁻³, scores by 10⁻³ (relative or absolute). It is "noise" if the scores differ by no
+    more than the noise. Otherwise it is "different": if the noise is unknown, too, or a run has no main score.
 
     Args:
         run: Original run.

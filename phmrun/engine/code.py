@@ -111,8 +111,8 @@ def _described(value: Any, announcement: Announcement | None) -> dict[str, str]:
 def _place(value: Any) -> str:
     """Return ``module:name`` of a registered object's class or function.
 
-    A class or function has its own, a metric that of its function, a task that of its data, any other object that of
-    its class. For one that is imported at its first use, it is that of the target. Partial functions are unwrapped.
+    A class or function has its own. A metric has that of its function, a task that of its data, any other object that
+    of its class. For one that is imported at its first use, it is that of the target. Partial functions are unwrapped.
     """
     if isinstance(value, Metric):
         value = value.measure or value.of_items or value.read_items or value

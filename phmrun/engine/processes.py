@@ -45,7 +45,7 @@ def ending_with(
     """Exit this process during the block if another process of the training dies.
 
     It would wait for the other otherwise, for up to half an hour. A thread checks every 0.25 seconds, logs an error and
-    calls ``os._exit`` with the death's code, because the main thread may be blocked inside a library.
+    calls ``os._exit`` with the death's code. The main thread may be blocked inside a library.
 
     Args:
         death: Returns the death of a process, ``None`` if all are alive.

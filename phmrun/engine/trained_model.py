@@ -81,8 +81,8 @@ class Evaluation:
 class Predictor(Protocol):
     """Trained model that answers to lines of text.
 
-    A predictor that returns its input with changes has ``exact = True``: the carriage return of a line that ends in
-    CR LF is then part of the line.
+    A predictor that returns its input with changes has ``exact = True``. A carriage return before a line feed is then
+    part of the line.
 
     Attributes:
         prompt: Description of the expected input, in one line.

@@ -209,8 +209,8 @@ SERVING_COLUMNS = (
 def serving_row(entry: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the cells of a measured format for a table.
 
-    They are those of :data:`SERVING_COLUMNS`: label, parameters, MB (10⁶ bytes) on disk and in memory, ms with batch 1
-    and 32, score with metric, changed sentences.
+    They are label, parameters, MB (10⁶ bytes) on disk and in memory, ms with batch 1 and 32, score with metric, changed
+    sentences.
 
     Figures have two decimals, ``–`` if they were not measured; a missing count of parameters is 0.
     """

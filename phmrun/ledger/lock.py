@@ -325,7 +325,7 @@ def _read(path: Path) -> _LockFile | None:
     """Read a lock file; ``None`` if it is missing.
 
     A file without a readable holder was created just now, or its process died before it wrote the holder. It is read
-    again for about half a second, unless it is older than 120 s; then its holder is an unknown process with id 0, which
+    again for about half a second, unless it is older than 120 s. Its holder is then an unknown process with id 0, which
     is judged by the file's age.
     """
     for _ in range(50):

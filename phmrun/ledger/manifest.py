@@ -237,8 +237,8 @@ class Manifest:
         """True if a file has an accepted checksum.
 
         A file that is not on record is accepted. A missing file passes if ``None`` is accepted. If ``content`` is
-        ``None``, the file is read; the checksum of a file above 1 MiB is then computed once in a process, while its
-        size and times stay.
+        ``None``, the file is read. The checksum of a file above 1 MiB is computed once in a process, while its size and
+        times stay.
 
         Raises:
             PhmrunError: (exit 3) The file cannot be read.

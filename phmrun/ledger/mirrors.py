@@ -122,7 +122,8 @@ def _file_names(names: Iterable[str]) -> set[str]:
     """Return the names that MLflow accepts as file names.
 
     They have at most 201 letters, digits, spaces and ``_-./``, and do not begin with a slash. Left out are names that
-    lead out of the store, those with a hidden part, and those that are a folder of another name (``a`` beside ``a/b``).
+    lead out of the store, and those with a hidden part. So are those that are a folder of another name (``a`` beside
+    ``a/b``).
     """
     plain = {name for name in names if re.fullmatch(r"[\w. -][\w./ -]{,200}", name)}
     folders = {str(folder) for name in plain for folder in PurePosixPath(name).parents}

@@ -242,8 +242,8 @@ class RecordedRun:
     def network(self) -> str | None:
         """Parts of the network that are not dense: ``phm n=8, output circulant``.
 
-        ``dense`` for a dense network; ``None`` if unknown. It is read from the config if the status, by an earlier
-        release, names the layer alone or numbers that a budget chooses, and is that text if the config cannot be read.
+        ``dense`` for a dense network; ``None`` if unknown. Statuses of earlier releases name the layer alone, or
+        numbers that a budget chooses. The config is then read instead; if it cannot be read, the status's text stands.
         """
         network, layer = self.about("network"), self.about("layer")
         if (network is None and layer is not None) or "=0" in str(network):

@@ -324,7 +324,7 @@ def _labels_of(run: Run) -> dict[str, Any]:
     """Return the labels of the mirror of training, for a replay.
 
     Keys: "mode", "project", "entity", "group", "job_type" and "tags". If the file is missing or damaged, the result has
-    only "project" ("phmrun"), "job_type" (the task) and "tags" (words of the layer), from the run's status.
+    only "project" ("phmrun"), and from the run's status "job_type" (task) and "tags" (words of the layer).
 
     Raises:
         PhmrunError: (exit 3) A symbolic link leads out of the run.
