@@ -53,8 +53,8 @@ def archive(runs: Sequence[Run], path: Path, *, checkpoints: bool = True) -> int
 
     ``tar -xzf`` restores their directories. Locks, W&B mirrors, and hidden files directly in a run are left out.
     Absolute paths become relative to the data directory, or names alone; the archived manifest has the checksums of the
-    archived files. A run is locked while it is packed, if its directory is writable. A symbolic link is packed as a
-    link.
+    archived files. A run is locked while it is packed, if its directory is writable. A run directory that is a symbolic
+    link is followed; links in it are packed as links.
 
     Args:
         runs: Runs with different names.
@@ -92,7 +92,7 @@ def archive(runs: Sequence[Run], path: Path, *, checkpoints: bool = True) -> int
             with run.lock() if os.access(run.path, os.W_OK) else nullcontext():
                 texts = _portable_texts(run)
                 rewritten.update(f"{run.id}/{name}" for name in texts)
-                packed.add(run.path, run.id, filter=kept)
+                packed.add(run.path.resolve(), run.id, filter=kept)  # a link to a run is followed
                 for name, text in texts.items():
                     entry = packed.gettarinfo(run.path / name, f"{run.id}/{name}")
                     entry.size = len(text)

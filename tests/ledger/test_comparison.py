@@ -99,6 +99,16 @@ def test_an_archive_unpacks_to_the_same_runs(pair, tmp_path):
         assert not [name for name in packed.getnames() if "checkpoints" in name]
 
 
+def test_the_archive_of_a_linked_run_holds_its_files(pair, tmp_path):
+    link = tmp_path / "links" / pair[0].id
+    link.parent.mkdir()
+    link.symlink_to(pair[0].path)
+    archive([Run(link)], tmp_path / "one.tar.gz")
+    with tarfile.open(tmp_path / "one.tar.gz") as packed:
+        packed.extractall(tmp_path / "elsewhere", filter="data")
+    assert Run.find(tmp_path / "elsewhere", pair[0].id).metrics() == pair[0].metrics()
+
+
 def test_what_cannot_be_archived(pair, tmp_path):
     with pytest.raises(PhmrunError, match="is not the name of an archive"):
         archive(pair, tmp_path / "both.zip")
