@@ -170,7 +170,10 @@ def _row(label: str) -> str:
 
 
 def _by_row(values: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
-    """Group values by their cells' labels without seeds."""
+    """Group values by their cells' labels without seeds, in order.
+
+    ``values`` are pairs of a cell's label and its value.
+    """
     grouped: dict[str, list[float]] = {}
     for label, value in values:
         grouped.setdefault(_row(label), []).append(value)

@@ -50,9 +50,9 @@ class Entry:
 
         The sweep's value goes first. Keys of the configuration are dotted. "layer" covers all parts of the network that
         are not dense. "data" of the user's own files is the first training file's name with six digits of a checksum of
-        all, or with "(no checksum on record)". A section gives its layer's label, else its name. A key that the
-        configuration lacks is looked up in checksums, then settings, and cut to 40 characters; the result is empty if
-        none has it.
+        all; without checksums, its path and "(no checksum on record)". A section gives its layer's label, else its
+        name. A key that the configuration lacks is looked up in checksums, then settings, and cut to 40 characters; the
+        result is empty if none has it.
         """
         if key in self.at:
             return self.at[key]

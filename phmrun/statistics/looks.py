@@ -45,13 +45,16 @@ def repeated_level(looks: Sequence[int], look: int, nominal: float) -> float:
     """Return the overall level of a nominal level at a look.
 
     It is at most 1. It is the p-value of a repeated confidence interval, interpolated between levels that are a factor
-    of 10^(1/8) apart. With a single look it is the nominal level; for very small ones it is nominal · last look /
+    of 10^(1/8) apart. With a single look it is the nominal level; for those below 1e-12 it is nominal · last look /
     ``look``.
 
     Args:
         looks: Seeds at each look.
         look: One of them.
         nominal: Two-sided nominal level, such as a p-value at that look.
+
+    Raises:
+        ValueError: ``look`` is none of several looks, and ``nominal`` below 1.
     """
     if len(looks) == 1 or nominal >= 1:
         return min(nominal, 1.0)

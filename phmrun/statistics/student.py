@@ -54,7 +54,10 @@ def t_quantile(share: float, freedom: float) -> float:
 
 
 def two_sided_p(t: float, freedom: float) -> float:
-    """Return P(|T| ≥ |t|)."""
+    """Return P(|T| ≥ |t|) of Student's t distribution.
+
+    For infinite degrees of freedom, it is that of the normal distribution.
+    """
     return min(1.0, 2 * t_cdf(-abs(t), freedom))
 
 
@@ -112,5 +115,5 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
 
 
 def _nonzero(value: float) -> float:
-    """Return a value, or 1e-300 if it is closer to 0."""
+    """Return a value, or +1e-300 if its magnitude is not above that."""
     return value if abs(value) > _SMALL else _SMALL

@@ -132,7 +132,8 @@ def difference(
         items: Variance that test items add, with its degrees of freedom, if the population includes them.
 
     Returns:
-        ``None`` if a side has fewer than two seeds, or before the first look.
+        Mean of the system minus that of the reference, with its interval. ``None`` if a side has fewer than two seeds,
+        or before the first look.
     """
     if min(len(system), len(reference)) < 2:
         return None
@@ -187,7 +188,7 @@ def detectable_errors(critical: float, freedom: float) -> float:
 
 
 def seeds_needed(system: Sequence[float], reference: Sequence[float], target: float, design: Design) -> int | None:
-    """Return the seeds per system that detect ``target``.
+    """Return the number of seeds of each side that detects ``target``.
 
     The power is 80 %, at the spread so far and the level of the last look. ``target`` is a difference in units of the
     score. The result is at least 2. ``None`` if more than 1,000 are needed, ``target`` is not positive, or there is no
