@@ -45,12 +45,29 @@ def test_what_comes_with_phmrun_is_complete():
 PAPERS = {
     *("snli", "mnli", "scitail", "dnli", "qnli", "sick", "shakespeare", "linzen", "linzen-full"),
     *("iwslt15-en-vi", "iwslt17-en-id", "iwslt14-de-en", "iwslt14-ro-en", "wmt18-en-et", "setimes-en-mk"),
-    *("wmt18-en-ro", "wmt16-en-de", "wmt16-en-ro", "wmt14-en-de", "wmt14-en-fr", "europarl-v7-de-en"),
+    *(
+        "wmt18-en-ro",
+        "wmt16-en-de",
+        "wmt16-en-ro",
+        "wmt14-en-de",
+        "wmt14-en-de-define",
+        "wmt14-en-fr",
+        "europarl-v7-de-en",
+    ),
     *("ud/UD_Chinese-GSD", "ud/UD_Czech-PDT", "ud/UD_English-EWT", "ud/UD_German-GSD", "ud/UD_French-ParTUT"),
     *("ud/UD_Galician-TreeGal", "ud/UD_Latin-Perseus", "ud/UD_Slovenian-SST"),
     *("ptb", "wikitext-2", "wikitext-103", "glove"),
 }
 ROLES = {"agreement": "items", "conllu": "conllu", "lines": "text", "vectors": "vectors"}
+
+
+def test_defines_translation_is_validated_on_newstest2014():
+    splits = CATALOGUE.get("wmt14-en-de-define").splits
+    actual = {name: [str(file.path) for file in splits[name]] for name in ("dev", "test")}
+    assert actual == {
+        "dev": ["newstest2014.en", "newstest2014.de"],
+        "test": ["newstest2017.en", "newstest2017.de"],
+    }
 
 
 def test_every_dataset_of_the_papers_is_in_it():

@@ -145,7 +145,8 @@ SAID = [
     "training.optimizer.weight_decay=0.0 batch.length=140 "
     "batch.size=60 training.max_epochs=20 training.schedule.decay=0.1",
     "define/table1 | c: AWD-LSTM | Test | model.dropout=0.25 model.vector_range=0.1 decoding.streams=1",
-    "define/table3 | Transformer | newstest2014 | training.optimizer.eps=1e-09 model.positions=sinusoidal-vaswani",
+    "define/table3 | Transformer | newstest2014 | training.optimizer.eps=1e-09 model.positions=sinusoidal-vaswani "
+    "data.name=wmt14-en-de-define",
     "matsuno/table1 | UD_Latin | Baseline LAS | model.cell=parser-v2 model.start=parser-v2 "
     "model.character_pooling=attention-cell model.character_width=100 training.optimizer.name=lazy-adam "
     "training.optimizer.clip_update=5.0 training.clip=0.0 data.vocabulary.subtypes=True",
