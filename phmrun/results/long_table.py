@@ -70,7 +70,8 @@ class Results:
         and updated.
 
         Raises:
-            PhmrunError: (exit 3) There is no such folder, or a small result is damaged.
+            PhmrunError: (exit 3) There is no such folder, or a small result is damaged. With an index, a run that it
+                lacks differs from its manifest.
         """
         place = None
         if isinstance(source, Path | str):
@@ -165,6 +166,9 @@ class Results:
         Returns:
             Comparisons, those with one baseline cell together, in the order of rows, then columns. Cells without a
             baseline are left out.
+
+        Raises:
+            PhmrunError: (exit 2) As :meth:`pivot`.
         """
         chosen = self
         if test is not None:

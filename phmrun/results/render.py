@@ -143,8 +143,9 @@ def latex_page(laid: Laid) -> str:
     """Return tables and notes in LaTeX, with captions and labels.
 
     Each table is a float of its own: scores, then verdicts if there are any. Notes stand below the last. Columns of
-    numbers are of the package siunitx, and heads are as in papers. Labels are ``tab:`` and up to 40 characters of the
-    title, "Scores" without one.
+    numbers are of the package siunitx, and heads are as in papers. Without a title, the caption is "Scores". Labels are
+    ``tab:`` and up to 40 characters of the caption: words in lower case with hyphens. That of verdicts ends with
+    ``-verdicts``.
     """
     title = laid.title or "Scores"
     name = "-".join(re.findall(r"[a-z0-9]+", title.lower()))[:40] or "scores"

@@ -35,9 +35,9 @@ Comparisons = Mapping[tuple[int, int], RowComparison]
 def verdict_words(comparison: RowComparison) -> str:
     """Return a verdict in words.
 
-    "different, better", "different, worse", "not worse by more than 0.5", "equivalent within 0.5", else its name.
-    Lengths at which a difference has the other sign follow: "; turns at 3". An undecided verdict with a look still to
-    come is "open".
+    "different, better", "different, worse", "not worse by more than 0.5", "equivalent within 0.5", else its name. After
+    "different, …", lengths at which the difference has the other sign follow: "; turns at 3". An undecided verdict with
+    a look still to come is "open".
     """
     judgement, margin = comparison.judgement, comparison.question.margin
     if judgement.verdict is Verdict.DIFFERENT:
@@ -169,7 +169,8 @@ def facts(comparison: RowComparison | None) -> dict[str, Any]:
     Keys: verdict, better, difference, interval, p, margin, detectable, interval_over_items, looks, reason, collapsed,
     compared_seeds, p_collapsed, trained, floor, seeds_needed, estimand, late_gain, equal_time, turns. Each is ``None``
     without a comparison. Intervals and pairs (row, dense) are lists. ``looks`` has the keys at, looked_at, open, level,
-    rows; ``None`` without planned looks. ``looked_at`` is 0 without a difference.
+    rows; ``None`` without planned looks. ``looked_at`` is the number of seeds at the verdict's look, 0 without a
+    difference.
     """
     if comparison is None:
         return dict.fromkeys(FACTS)
