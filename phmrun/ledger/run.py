@@ -126,7 +126,7 @@ class Run:
             return cls(runs_dir / fitting[0])
         if fitting and reference:
             raise PhmrunError(f"{len(fitting)} runs begin with {reference!r}", valid=fitting[:10])
-        close = " or ".join(nearest(reference, names))
+        close = " or ".join(nearest(reference, [*names, LATEST] if names else []))
         hint = f"Did you mean {close}?" if close else "`phmrun runs list` shows all runs of a directory."
         raise PhmrunError(f"there is no run {reference!r} in {runs_dir}", hint=hint)
 

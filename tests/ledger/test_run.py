@@ -163,6 +163,7 @@ def test_find_by_path(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("nmt-multi", "2 runs begin"),
         ("nmt-multi30k-phn-3-0123456789ab", "Did you mean"),
+        ("latets", "Did you mean latest?"),
         ("zzz", "runs list"),
         ("", ""),
     ],
