@@ -258,7 +258,8 @@ def print_error(error: PhmrunError) -> None:
 def _cell(value: Any) -> tuple[str, bool]:
     """Return the text of a cell, and whether it is a number.
 
-    None is –, True yes, False no; numbers have separators, and floats two decimals, or four digits below 1.
+    None is –, True yes, False no; numbers have separators of thousands. Floats have two decimals, or four significant
+    digits if their magnitude is below 1. Control characters in other texts are escaped.
     """
     if value is None:
         return "–", False

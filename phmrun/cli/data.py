@@ -325,7 +325,7 @@ def _tasks(dataset: Dataset) -> str:
 
 
 def _on_disk(dataset: Dataset) -> str:
-    """Return the size of the files in MB.
+    """Return the size of the files in MB (10⁶ bytes), as text.
 
     "–" for a generated dataset; "?" if the size is unknown and the files are not on this machine.
     """

@@ -90,7 +90,7 @@ class Workers:
         limit: int | None = None,
         deadline: float | None = None,
     ) -> dict[str, list[str]]:
-        """Run the remaining cells with live progress.
+        """Run the remaining cells with live progress; name those that cannot run.
 
         Args:
             statuses: States of all cells.
@@ -137,7 +137,8 @@ def local_workers(made: Plan, runs_dir: Path, jobs: int | None, threads: int) ->
         made: Plan of the sweep.
         runs_dir: Directory of the runs.
         jobs: Parallel runs; None: one per GPU, else one.
-        threads: CPU threads per run; 0: cores divided by the parallel runs, or torch's default for one.
+        threads: CPU threads per run; 0: cores divided by the parallel runs (at least 1), or for one run at a time that
+            of :func:`_threads_alone`.
     """
     devices = _devices(made)
     executor = LocalExecutor(jobs or len(devices) or 1, devices)
@@ -165,8 +166,8 @@ def _threads_alone(made: Plan, runs_dir: Path) -> int:
 def _devices(made: Plan) -> list[str]:
     """Return the numbers of the usable GPUs, as texts.
 
-    They are those of ``CUDA_VISIBLE_DEVICES`` if it is set, else from 0. Empty without a GPU, or if any cell is for the
-    CPU.
+    They are those of ``CUDA_VISIBLE_DEVICES`` if it is set, at most as many as torch finds; else they count from 0.
+    Empty without a GPU, or if any cell is for the CPU.
     """
     if any(cell.config and cell.config.hardware.accelerator == "cpu" for cell in made.cells):
         return []
@@ -186,7 +187,8 @@ def tuned(
     itself if it has no budget and tunes nothing. None if the deadline has passed.
 
     Raises:
-        PhmrunError: (exit 5) A calibration or trial was interrupted, or no trial of a row has a score.
+        PhmrunError: (exit 5) A calibration failed or was interrupted, a trial was interrupted, or no trial of a row has
+            a score.
     """
     ready = _calibrated(sweep_plan, runs_dir, jobs, threads, deadline) if sweep_plan.sweep.file.budget else sweep_plan
     if ready is None or not sweep_plan.sweep.file.tune:
