@@ -276,8 +276,9 @@ def _outputs(evaluation: Evaluation) -> list[str]:
     """
     if evaluation.ending == "tsv":
         return [line.partition("\t")[0] for line in evaluation.predictions.split("\n")[1:] if line]
-    separator = "\n\n" if evaluation.ending == "conllu" else "\n"
-    return evaluation.predictions.rstrip("\n").split(separator)
+    if evaluation.ending == "conllu":
+        return evaluation.predictions.rstrip("\n").split("\n\n")
+    return evaluation.predictions.removesuffix("\n").split("\n")  # empty outputs at the end count, too
 
 
 def _engine(trained: TrainedModel, item: Format, path: Path) -> OnnxModel | CTranslate2Model | TrainingModule:

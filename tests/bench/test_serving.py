@@ -7,10 +7,10 @@ import torch
 from random_transformers import network
 from tiny_experiments import configured, run_experiment, run_of
 
-from phmrun.bench.serving import Format, formats_of, measured, serve_all, written
+from phmrun.bench.serving import Format, _outputs, formats_of, measured, serve_all, written
 from phmrun.decoding.onnx import OnnxModel
 from phmrun.decoding.search import translate
-from phmrun.engine.trained_model import open_run
+from phmrun.engine.trained_model import Evaluation, open_run
 from phmrun.export.formats import Form, _export_file
 from phmrun.families.sequence_to_sequence.graph import translation_graph
 from phmrun.ledger import listing
@@ -86,3 +86,12 @@ def test_onnx_graphs_find_the_translations_of_the_network(tmp_path):
     for mine, other in zip(ours, theirs, strict=True):
         assert mine[0].tokens == other[0].tokens
         assert mine[0].score == pytest.approx(other[0].score, abs=1e-4)
+
+
+def test_empty_outputs_at_the_end_are_counted():
+    texts = {"txt": "ein Hund\n\n\n", "conllu": "1\ta\n\n1\tb\n\n"}
+    parted = {
+        ending: _outputs(Evaluation({}, text, (), (), 3, 3, "tokens", 1.0, "", ending))
+        for ending, text in texts.items()
+    }
+    assert parted == {"txt": ["ein Hund", "", ""], "conllu": ["1\ta", "1\tb"]}
