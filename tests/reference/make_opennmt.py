@@ -22,10 +22,9 @@ SOURCE = Source(
     ),
     how="run",
     changes="onmt's own package files are not imported; biases of attention as before version 3.0; position vectors "
-    "are float32; softmax stays float64; the search reads the whole prefix at each step; loss as onmt/utils/loss.py:84 "
-    "/ its tokens",
+    "are float32; softmax stays float64; the search reads tables of logits; loss as onmt/utils/loss.py:84 / its tokens",
 )
-WIDTH, HEADS, INNER, LAYERS, WORDS, BEAM, LONGEST = 8, 2, 16, 2, 12, 3, 20
+WIDTH, HEADS, INNER, LAYERS, WORDS, BEAM, LONGEST, SEARCHES = 8, 2, 16, 2, 12, 3, 40, 8
 PARTS = {
     "encoder.transformer": "encoder",
     "decoder.transformer_layers": "decoder",
@@ -63,8 +62,8 @@ def renamed(values: dict[str, Tensor]) -> dict[str, Tensor]:
     return named
 
 
-def searched(model: nn.ModuleDict, source: Tensor, alpha: float) -> Tensor:
-    """Best output of their beam search for one sentence."""
+def searched(table: Tensor, alpha: float) -> Tensor:
+    """Best output of their beam search, if ``table`` has the logits of the next word after each word."""
     from onmt.translate.beam_search import BeamSearch, GNMTGlobalScorer  # type: ignore[import-not-found]
 
     scorer = GNMTGlobalScorer(alpha, 0.0, "wu" if alpha else "none", "none")
@@ -72,14 +71,9 @@ def searched(model: nn.ModuleDict, source: Tensor, alpha: float) -> Tensor:
     limits = {"min_length": 0, "max_length": LONGEST, "block_ngram_repeat": 0, "exclusion_tokens": set()}
     rest = {"return_attention": False, "stepwise_penalty": False, "ratio": 0.0, "ban_unk_token": False}
     search = BeamSearch(BEAM, 1, n_best=1, global_scorer=scorer, **special, **limits, **rest)
-    length = torch.tensor([source.shape[0]])
-    encoded, _, _ = model["encoder"](source.view(1, -1, 1), length)
-    _, encoded, _ = search.initialize(encoded, length)
-    sources = source.view(1, -1, 1).expand(BEAM, -1, -1)
+    search.initialize(torch.zeros(1, 1, 1), torch.ones(1, dtype=torch.long))
     for _ in range(LONGEST):
-        model["decoder"].init_state(sources, encoded, None)
-        hidden, _ = model["decoder"](search.alive_seq.unsqueeze(2), encoded, src_len=length.expand(BEAM))
-        search.advance(model["generator"](hidden[:, -1]).log_softmax(-1), None)
+        search.advance(table.log_softmax(-1)[search.alive_seq[:, -1]], None)
         if any(map(any, search.is_finished_list)):
             search.update_finished()
             if search.done:
@@ -101,8 +95,6 @@ def network() -> nn.ModuleDict:
     model = nn.ModuleDict({"encoder": encoder, "decoder": decoder, "generator": nn.Linear(WIDTH, WORDS)})
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.6)
-    with torch.no_grad():
-        model["generator"].bias[EOS] += 2.0  # so that outputs end before the limit
     return model.eval()
 
 
@@ -135,11 +127,13 @@ def main(git_directory: str) -> None:
         numbers["loss"] = loss
         gradients = renamed({name: value.grad for name, value in model.named_parameters()})
         numbers |= {f"gradient/{name}": value for name, value in gradients.items()}
-        with torch.no_grad():
-            for number, line in enumerate(([5, 6, 7, EOS], [8, 9, EOS], [11, 4, 4, 6, 10, EOS], [7, EOS])):
-                numbers[f"search/{number}/source"] = torch.tensor(line)
-                for alpha in (0.0, 0.6):
-                    numbers[f"search/{number}/{alpha}"] = searched(model, torch.tensor(line), alpha)
+        numbers["search/tables"] = tables = torch.randn(SEARCHES, WORDS, WORDS)
+        tables -= 10 * torch.ones(WORDS, WORDS).tril()  # words follow smaller ones, so that outputs end
+        tables[:, :, EOS] = torch.randn(SEARCHES, WORDS)
+        tables[:, :, [PAD, BOS]] = -1e9
+        for alpha in (0.0, 0.6):
+            for number, table in enumerate(tables):
+                numbers[f"search/{number}/{alpha}"] = searched(table, alpha)
         torch.optim.Adam(model.parameters(), lr=0.001, betas=(0.9, 0.998), eps=1e-9).step()
         numbers |= {f"after/{name}": value for name, value in renamed(dict(model.named_parameters())).items()}
         record("opennmt-py", SOURCE, numbers)

@@ -22,10 +22,11 @@ STEPS = 10
 
 
 def main(git_directory: str) -> None:
-    """Guide at the start, outputs and gradients at three points of the training."""
+    """Guide at the start, outputs and gradients at three points of the training, a step at the last."""
     with checked_out(SOURCE, git_directory) as folder:
         for path in folder.rglob("*.py"):
-            path.write_text(path.read_text().replace(".cuda()", ""))
+            text = path.read_text().replace(".cuda()", "")
+            path.write_text(text.replace("torch.tensor(1.0)", "torch.tensor(1.0, dtype=torch.float64)"))
         for name in ("modules", "modules.layer", "modules.op"):
             package = types.ModuleType(name)
             package.__path__ = [str(folder / "src" / name.replace(".", "/"))]
@@ -45,10 +46,15 @@ def main(git_directory: str) -> None:
     config = Config(rank=2, training=training, init=Config(post_init="none"))
     layer = LowRank(6, 4, True, True, config, Config(weight_init="xavier", initializer_range=0.02), device="cpu")
     inputs = torch.randn(5, 6)
-    numbers = {"inputs": inputs, "u": layer.lr2, "v": layer.lr1, "guide": layer.guide_linear.detach().clone()}
+    numbers = {
+        "inputs": inputs,
+        "u": layer.lr2.detach().clone(),
+        "v": layer.lr1.detach().clone(),
+        "guide": layer.guide_linear.detach().clone(),
+    }
     torch.nn.init.normal_(layer.guide_linear)  # as if it had learnt
     torch.nn.init.normal_(layer.bias)
-    numbers |= {"learnt": layer.guide_linear.detach().clone(), "bias": layer.bias}
+    numbers |= {"learnt": layer.guide_linear.detach().clone(), "bias": layer.bias.detach().clone()}
     for step in (1, 5, 9):
         layer.count.fill_(step - 1)
         layer._update_ratio()
@@ -58,6 +64,8 @@ def main(git_directory: str) -> None:
         outputs.square().sum().backward()
         numbers |= {f"{step}/outputs": outputs, f"{step}/dense": layer.guide_linear.grad.clone()}
         numbers |= {f"{step}/u": layer.lr2.grad.clone(), f"{step}/v": layer.lr1.grad.clone()}
+    torch.optim.AdamW(layer.parameters(), lr=0.01, betas=(0.9, 0.95), weight_decay=0.1).step()
+    numbers |= {"after/dense": layer.guide_linear, "after/u": layer.lr2, "after/v": layer.lr1, "after/bias": layer.bias}
     record("structured-ffn", SOURCE, numbers)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from recording import default_double, recorded
+from recording import default_double, largest_difference, part, recorded
 
 from phmrun.layers import Linear
 
@@ -30,6 +30,18 @@ def test_outputs_and_gradients_are_those_of_the_authors_code(step):
         factors = {"dense": layer.structure.dense, "u": layer.structure.inside.u, "v": layer.structure.inside.v}
         for name, parameter in factors.items():
             torch.testing.assert_close(parameter.grad, numbers[f"{step}/{name}"], atol=1e-5, rtol=0)
+
+
+def test_a_step_is_that_of_the_authors_code():
+    numbers = recorded("structured-ffn")
+    with default_double():
+        layer = guided(numbers)
+        layer.structure.set_progress(0.5 * 9 / 10)
+        layer(numbers["inputs"]).square().sum().backward()
+        torch.optim.AdamW(layer.parameters(), lr=0.01, betas=(0.9, 0.95), weight_decay=0.1).step()
+        inside = layer.structure.inside
+        after = {"dense": layer.structure.dense, "u": inside.u, "v": inside.v, "bias": layer.bias}
+        assert largest_difference(after, part(numbers, "after/")) < 1e-8
 
 
 def test_the_guide_begins_as_the_product_of_the_factors():
