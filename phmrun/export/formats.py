@@ -8,6 +8,7 @@ import copy
 import inspect
 import json
 import logging
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -82,7 +83,7 @@ def export(
 ) -> Exported:
     """Write a trained run in another format, and check its outputs.
 
-    Without rounding, they must equal the trained model's up to ``TOLERANCE``.
+    Without rounding, they must equal the trained model's up to 1e-4 (``TOLERANCE``) of the largest absolute value.
 
     Args:
         trained: The opened run.
@@ -122,7 +123,8 @@ def _export_file(program: ExportGraph, path: Path, form: Form, facts: Mapping[st
     """Write one file, and compare its outputs with the trained model's.
 
     Raises:
-        PhmrunError: (exit 1) An output differs by more than ``TOLERANCE``, without rounding; nothing is written.
+        PhmrunError: (exit 1) An output differs by more than 1e-4 (``TOLERANCE``), without rounding; nothing is written.
+            A package is missing (exit 2).
     """
     write = {"safetensors": _write_safetensors, "torch-export": _write_torch_export, "onnx": _write_onnx}[form.kind]
     with replacing(path) as temporary:
@@ -143,7 +145,8 @@ def _export_parts(
     ``phmrun.json`` with ``facts`` and settings. It replaces an earlier one when complete.
 
     Raises:
-        PhmrunError: (exit 1) An output differs by more than ``TOLERANCE``; nothing is replaced.
+        PhmrunError: (exit 1) An output differs by more than 1e-4 (``TOLERANCE``), without rounding; nothing is
+            replaced. A package is missing (exit 2).
     """
     vocabularies = cast(Vocabularies, trained.vocabulary)
     decoding = decoding_section(trained.config)
@@ -167,8 +170,8 @@ def _export_parts(
 def largest_difference(program: ExportGraph, run: Run) -> float:
     """Return the largest difference between the network's and the ``run``'s outputs.
 
-    Each difference is relative to the largest absolute value of the network's output. All examples are compared.
-    Infinity if shapes differ.
+    Each difference is relative to the largest finite absolute value of the network's output. All examples are compared.
+    Infinity if shapes differ, or an output has NaN. Equal numbers, infinities included, differ by 0.
     """
     worst = 0.0
     for inputs in program.examples:
@@ -176,15 +179,17 @@ def largest_difference(program: ExportGraph, run: Run) -> float:
         if [output.shape for output in expected] != [output.shape for output in outputs]:
             return float("inf")
         for right, output in zip(expected, outputs, strict=True):
-            worst = max(worst, float((output - right).abs().max() / right.abs().max()))
+            gap = (output - right).abs().masked_fill(output == right, 0).max()
+            difference = float(gap / right.abs().masked_fill(right.isinf(), 0).max()) if gap else 0.0
+            worst = max(worst, float("inf") if math.isnan(difference) else difference)
     return worst
 
 
 def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str], form: Form) -> Run:
     """Write weights by name.
 
-    Return the exported function with the weights of the file. A tied table is stored once, and its other names in the
-    metadata. The file is read back into ``program.network``.
+    Return the exported function with the weights of the file. A tied tensor is stored once; the metadata "tied" is JSON
+    of its other names and the stored one. The file is read back into ``program.network``, which is changed by rounding.
     """
     factored = form.factored and program.trained is not None
     written = factored_copy(cast(nn.Module, program.trained), program.network) if factored else program.network
@@ -289,7 +294,8 @@ def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str], form
 def _free_sizes(program: ExportGraph) -> tuple[Any, ...]:
     """Return the free dimensions of each input, for torch's exporter.
 
-    Equal names mean equal sizes. Dimensions of ``*args`` inputs form a nested tuple, as torch requires.
+    Each has a size from 1 to its maximum in ``program.largest``. Equal names mean equal sizes. Dimensions of ``*args``
+    inputs form a nested tuple, as torch requires.
     """
     sizes = {name: torch.export.Dim(name, min=1, max=most) for name, most in program.largest.items()}
     free = [

@@ -12,6 +12,7 @@ from random_transformers import network
 from phmrun.export.formats import export
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.families.sequence_to_sequence.predictor import Search, Translator
+from phmrun.ledger.run import Run
 from phmrun.tasks.nmt.config import TranslationExperiment
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
 from phmrun.text.vocabulary import EOS
@@ -39,7 +40,7 @@ def test_it_finds_what_our_search_finds(example, tmp_path):
     with torch.no_grad():
         ours.output.bias[EOS] += 1.0
     module = SequenceToSequenceModule(ours, None, None, smoothing=0.0)
-    run = SimpleNamespace(id="nmt-test", path=tmp_path)
+    run = Run(tmp_path)
     settings = {"beam": 3, "alpha": 1.0, "penalty": "power", "max_length_ratio": 0.5, "max_length_offset": 2}
     config = TranslationExperiment(decoding=settings)
     trained = SimpleNamespace(run=run, load=lambda **_: "last@1", module=module, vocabulary=vocabularies, config=config)

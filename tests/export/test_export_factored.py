@@ -21,6 +21,7 @@ from phmrun.families.sequence_to_sequence.graph import translation_graph
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.layers import load
 from phmrun.layers.structure import Structure
+from phmrun.ledger.run import Run
 from phmrun.models.transformer import Transformer
 from phmrun.tasks.nmt.config import TranslationExperiment
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
@@ -47,7 +48,7 @@ def trained_run(directory, **options):
     module = SequenceToSequenceModule(transformer, None, None, smoothing=0.0)
     vocabulary = train_vocabulary([" ".join(f"w{number}" for number in range(36))], kind="word", size=40)
     config = TranslationExperiment()
-    run = SimpleNamespace(id="nmt-test", path=directory)
+    run = Run(directory)
     vocabularies = Vocabularies(vocabulary, vocabulary)
     return SimpleNamespace(run=run, load=lambda **_: "best@7", module=module, vocabulary=vocabularies, config=config)
 
@@ -82,7 +83,7 @@ def test_files_shrink_with_factors_and_precision(tmp_path):
     layer = {"structure": "phm", "n": 8}
     transformer = network(608, width=128, feedforward=512, layer=layer, embedding=layer, tie="all")
     module = SimpleNamespace(network=transformer, export_graph=lambda: translation_graph(transformer))
-    trained = SimpleNamespace(run=SimpleNamespace(id="a", path=tmp_path), load=lambda **_: "best@7", module=module)
+    trained = SimpleNamespace(run=Run(tmp_path), load=lambda **_: "best@7", module=module)
     write = partial(export, trained, None, "safetensors")
     folded_file, factored_file = write(), write(factored=True)
     half, eighth = (write(factored=True, precision=precision) for precision in ("bfloat16", "int8"))
@@ -104,7 +105,7 @@ def test_files_shrink_with_factors_and_precision(tmp_path):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_of_all_tasks_keep_their_factors(name, tmp_path):
     program = graph_of(name)
-    run = SimpleNamespace(id="a-run", path=tmp_path)
+    run = Run(tmp_path)
     module = SimpleNamespace(export_graph=lambda: program)
     trained = SimpleNamespace(run=run, load=lambda **_: "best@7", module=module)
     assert export(trained, None, "safetensors", factored=True).difference < 1e-5
@@ -124,7 +125,7 @@ def test_onnx_holds_factors_and_no_dense_matrix(tmp_path):
         exported = export(trained, None, "onnx", factored=True)
         assert exported.path.name == "onnx-factored"
         assert exported.difference < 1e-4
-        assert json.loads((exported.path / "phmrun.json").read_text())["run"] == "nmt-test"
+        assert json.loads((exported.path / "phmrun.json").read_text())["run"] == tmp_path.name
         dense = {tuple(value.shape) for value in trained.module.export_graph().network.state_dict().values()}
         dense = {shape for shape in dense if len(shape) == 2 and min(shape) > 1}
         for part in exported.parts.values():

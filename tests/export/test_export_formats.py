@@ -13,6 +13,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.export.formats import FORMATS, export, largest_difference
 from phmrun.families.sequence_to_sequence.graph import translation_graph
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
+from phmrun.ledger.run import Run
 from phmrun.models.transformer import Transformer, padding_mask
 from phmrun.text.vocabulary import PAD
 
@@ -44,7 +45,7 @@ def trained(tmp_path):
         decoder_layers=1,
         layer={"structure": "phm", "n": 4},
     )
-    run = SimpleNamespace(id="nmt-test", path=tmp_path)
+    run = Run(tmp_path)
     module = SequenceToSequenceModule(network.eval(), None, None, smoothing=0.0)
     return SimpleNamespace(run=run, load=lambda **_: "best@7", module=module)
 
@@ -70,7 +71,7 @@ def test_safetensors_hold_the_folded_weights_once(trained, tmp_path):
     structured = trained.module.network.encoder[0].feedforward.block.expand
     assert torch.equal(weight, structured.weight)
     assert not any("structure" in name for name in names)
-    assert facts["run"] == "nmt-test"
+    assert facts["run"] == tmp_path.name
     assert facts["weights"] == "best@7"
     assert "output.weight" in facts["tied"]
     plain = tmp_path / "plain"
@@ -117,6 +118,13 @@ def test_the_difference_is_seen(trained):
         program.network.output.weight[5] += torch.arange(16.0)
     assert largest_difference(program, program.function) > 1e-3
     assert largest_difference(program, lambda *inputs: program.reference(*inputs)[:, :0]) == float("inf")
+
+
+def test_outputs_of_nan_are_an_infinite_difference_and_equal_infinities_none(trained):
+    nan, inf = float("nan"), float("inf")
+    program = replace(trained.module.export_graph(), reference=lambda *_: torch.tensor([2.0, -inf]))
+    for outputs, difference in (([2.0, -inf], 0), ([1.0, -inf], 0.5), ([nan, -inf], inf), ([2.0, 3.0], inf)):
+        assert largest_difference(program, lambda *_, outputs=outputs: torch.tensor(outputs)) == difference
 
 
 @pytest.mark.parametrize("kind", ["torch-export", "onnx"])

@@ -13,6 +13,7 @@ from phmrun.errors import PhmrunError
 from phmrun.export.formats import export, largest_difference
 from phmrun.families.sentence_classification.module import classification_graph
 from phmrun.layers.structure import Structure
+from phmrun.ledger.run import Run
 from phmrun.models.lstm_classifier import LSTMClassifier
 from phmrun.tasks.lm.lstm import LSTMLanguageModel
 from phmrun.tasks.lm.module import language_model_graph
@@ -89,7 +90,7 @@ def trained(name, directory):
     """Stand-in for a trained run in an export."""
     program = graph_of(name)
     return SimpleNamespace(
-        run=SimpleNamespace(id="a-run", path=directory),
+        run=Run(directory),
         load=lambda **_: "best@7",
         module=SimpleNamespace(export_graph=lambda: program),
     )
@@ -167,5 +168,5 @@ def test_facts_are_in_the_file(tmp_path):
     exported = export(trained("transformer-xl", tmp_path), tmp_path / "x.safetensors", "safetensors")
     with safe_open(exported.path, "pt") as file:
         facts = file.metadata()
-    assert (facts["run"], facts["weights"]) == ("a-run", "best@7")
+    assert (facts["run"], facts["weights"]) == (tmp_path.name, "best@7")
     assert isinstance(json.loads(facts["tied"]), dict)
