@@ -56,7 +56,10 @@ class Plan:
 
     @property
     def share(self) -> float:
-        """Parameters of the compressed network / those of the network as it was."""
+        """Parameters of the compressed network over those of the network as it was.
+
+        Maps that had a structure before and all other parameters count in both.
+        """
         return 1 - (self.dense_parameters - self.parameters) / self.model_parameters
 
     def config_of(self, parent: Experiment, layer: LayerConfig, training: TrainingConfig) -> Experiment:
@@ -86,7 +89,7 @@ class Plan:
 def layer_of(name: str, options: Mapping[str, Any], scope: str = "layer") -> LayerConfig:
     """Return a structure's config section with all its options.
 
-    ``scope`` is the option that an error names.
+    Missing ones have their defaults; values are not checked. ``scope`` is the command's option that an error names.
 
     Raises:
         PhmrunError: (exit 2) The structure or an option does not exist, or ``name`` is no weight structure.
@@ -120,8 +123,8 @@ def make_plan(
     Args:
         trained: The run, with its weights loaded.
         layer: The structure.
-        budget: Share of the parameters to keep, allocated to the maps by their damage; None gives all the same
-            structure.
+        budget: Share of the parameters to keep, allocated to the maps by their damage; None gives each map its
+            structure as it is asked for.
         batches: Number of training batches for calibration; 0 fits the matrices alone.
         fixed: True if the user set the structure's order, so that a map has exactly this one or stays dense.
         budget_of: Whole of which ``budget`` is a share: "model", all parameters of the run's network; or "maps", the
@@ -196,8 +199,9 @@ def _chosen(
 ) -> dict[str, tuple[FittedMap, Structure]]:
     """Choose the replacement of each map.
 
-    With ``most`` of None: its first candidate. Otherwise the candidates, or the dense map, with the least total damage
-    and at most ``most`` parameters. A map without candidates stays dense, with damage 0.
+    With ``most`` of None it is the first candidate. Otherwise each map gets a candidate or stays dense, such that all
+    have at most ``most`` parameters and little total damage (:func:`phmrun.compression.maps.spread`). A map without
+    candidates stays dense, with damage 0.
     """
     fitted = {name: fitted_map(name, old.materialize().detach(), old, None) for name, old in dense.items()}
     kept = {name: (replace(fit, layer=DENSE, damage=0.0), dense[name]) for name, fit in fitted.items()}
@@ -243,7 +247,8 @@ def derivation(trained: TrainedModel, plan: Plan, weights: str, batches: int, *,
 def _calibration(trained: TrainedModel, config: Experiment, batches: int) -> list[Any]:
     """Return the first ``batches`` training batches of an experiment.
 
-    Prepares its data. With 0 batches and the run's own config it returns none without a look at the data.
+    There are fewer if an epoch has fewer. The data are prepared, and their vocabulary compared with the run's. With 0
+    batches and the run's own config, nothing is read.
 
     Raises:
         PhmrunError: The data have another vocabulary than the run.
@@ -261,7 +266,8 @@ def _calibration(trained: TrainedModel, config: Experiment, batches: int) -> lis
 def _candidates(layer: LayerConfig) -> list[dict[str, Any]]:
     """Return arguments of a structure in several sizes.
 
-    Values of the first option in ``ORDERS`` that it has are varied. Without such an option: the arguments as they are.
+    The first option in ``ORDERS`` that it has is varied: n, groups or blocks as 2, 4, 8, 16; budget as 1/2 to 1/16.
+    Without such an option, the only candidate is the arguments as they are.
     """
     for option, values in ORDERS.items():
         if option in layer.options:
@@ -279,8 +285,8 @@ def _fits(
 ) -> list[tuple[FittedMap, Structure]]:
     """Return the candidates of a map, in order, fitted to its weight.
 
-    They are drawn with the weight's standard deviation before the fit. The energy of the outputs is measured only with
-    ``covariance``. ``old`` is not changed.
+    They are drawn with the weight's standard deviation before the fit, so random numbers are used. The energy of the
+    outputs is measured only with ``covariance``. ``old`` is not changed.
     """
     fits = []
     weight = old.materialize().detach()
@@ -304,7 +310,7 @@ def _check_candidates(
     ``none_dense`` is the reason if there is no dense map at all.
 
     Raises:
-        PhmrunError: (exit 2) There is none; the reason is that of the first map.
+        PhmrunError: (exit 2) There is none; the reason is that of the table, or of the first map with a reason.
     """
 
     def reason(name: str) -> str | None:
@@ -360,7 +366,7 @@ def _room(
 
 
 def _size(structures: Mapping[str, Structure]) -> int:
-    """Return the number of parameters of dense matrices of these sizes."""
+    """Return the number of parameters of dense matrices with the sizes of these structures."""
     return sum(structure.out_features * structure.in_features for structure in structures.values())
 
 

@@ -54,9 +54,9 @@ def further_training(
 
 
 def in_words(training: TrainingConfig) -> str:
-    """Return length, schedule and rate of a training in one line.
+    """Return steps, schedule, rate and warm-up of a training in one line.
 
-    The rate is left out if the schedule fixes it.
+    The rate is left out if it is None, because the schedule fixes it. ``max_steps`` must be set.
     """
     schedule, rate = training.schedule, training.optimizer.lr
     shape = f"{schedule.name} from rate {rate:.2g}" if rate is not None else schedule.name

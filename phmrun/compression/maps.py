@@ -52,7 +52,8 @@ def kind_of(name: str) -> str:
 def fitted_map(name: str, weight: Tensor, structure: Structure, covariance: Tensor | None) -> FittedMap:
     """Describe a fitted structure, with the energy it keeps of ``weight``.
 
-    ``output_energy`` is None if ``covariance`` is None; ``damage`` stays None.
+    All its parameters count, those of training only included. ``output_energy`` is None if ``covariance`` is None;
+    ``damage`` is None.
     """
     fitted = structure.materialize().detach()
     return FittedMap(
@@ -78,15 +79,20 @@ def by_kind(maps: Iterable[FittedMap]) -> dict[str, list[FittedMap]]:
 
 
 def spread(choices: Mapping[str, Sequence[FittedMap]], most: int) -> dict[str, FittedMap]:
-    """Choose the replacements with the least total damage.
+    """Choose replacements with little total damage and at most ``most`` parameters.
 
-    Together they have at most ``most`` parameters. Minimizes Σ damage + λ · Σ parameters for a price λ, found by
-    bisection, at which the total fits the budget (Lagrange multipliers; Everett 1963). No other allocation of that many
-    parameters does less damage. Remaining parameters go to the maps that gain most per parameter.
+    Minimizes Σ damage + λ · Σ parameters for the smallest price λ, found by bisection, at which the total fits
+    (Lagrange multipliers; Everett 1963). No other allocation of at most as many parameters does less damage. Then the
+    remaining parameters go, one map at a time, to the map that gains most per parameter. The result may therefore be
+    slightly worse than the best one of ``most`` parameters.
 
     Args:
-        choices: Candidates of each map with a known ``damage``; a dense map has damage 0.
-        most: Largest total of parameters; at least that of the smallest candidates.
+        choices: Candidates of each map; a dense map has damage 0. Missing and negative damages count as 0.
+        most: Largest total of parameters. It must be at least that of the smallest candidates, otherwise the search
+            does not end.
+
+    Returns:
+        A candidate of each map, by the keys of ``choices``.
     """
 
     def taken(price: float) -> dict[str, FittedMap]:

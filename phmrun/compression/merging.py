@@ -15,8 +15,8 @@ from phmrun.layers.network import made_for, set_structure, structures_of
 def merge_updates(trained: TrainedModel) -> TrainedModel:
     """Return a run with its updates merged into dense matrices.
 
-    A run without updates is returned itself. The weights must be loaded. The module is changed in place; the config is
-    that of :func:`without_updates`.
+    A run without updates is returned itself. The weights must be loaded. The result is a copy of ``trained`` with the
+    same module, whose maps are replaced in place, and with the config of :func:`without_updates`.
     """
     network = trained.module.network
     updates = {name: structure for name, structure in structures_of(network).items() if structure.adapter}
@@ -30,7 +30,8 @@ def merge_updates(trained: TrainedModel) -> TrainedModel:
 def without_updates(config: Experiment, trained: TrainedModel) -> Experiment:
     """Return a config of dense layers in place of updates, and of no base run.
 
-    Its vocabulary is that of the run ``trained``, if the task reads vocabularies from folders.
+    If ``config`` has a base run and the task reads vocabularies from folders, the vocabulary's path is that of the run
+    ``trained``.
     """
 
     def dense(layer: LayerConfig) -> LayerConfig:

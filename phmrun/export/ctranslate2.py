@@ -32,6 +32,8 @@ class OutputDifference:
 
     Attributes:
         line: Line number, from 1.
+        ours: Output of phmrun's search, as text.
+        theirs: Output of CTranslate2, as text.
         margin: The trained network's score of phmrun's output minus that of the other. About 0 is a tie that rounding
             decides; below 0, the other engine found the better output.
     """
@@ -47,6 +49,13 @@ class Agreement:
     """BLEU of both engines on the same sentences.
 
     Both use the length penalty ``power``, which both support.
+
+    Attributes:
+        split: Name of the split.
+        sentences: Number of its sentences.
+        ours: BLEU of phmrun's search.
+        theirs: BLEU of CTranslate2.
+        differences: All lines whose outputs differ.
     """
 
     split: str
@@ -58,7 +67,14 @@ class Agreement:
 
 @dataclass(frozen=True)
 class EngineExport:
-    """A converted model and, if requested, its agreement with the trained network."""
+    """A converted model and, if requested, its agreement with the trained network.
+
+    Attributes:
+        path: Directory of the model.
+        bytes: Total size of its files.
+        quantization: Type of the weights, as requested.
+        agreement: Comparison with phmrun's search; None if no split was given.
+    """
 
     path: Path
     bytes: int
@@ -125,8 +141,9 @@ def agreement(
 ) -> Agreement:
     """Compare two translators with the same weights on the same sentences.
 
-    Lines differ if their token ids do. The trained network scores the outputs that differ. BLEU is that of all lines;
-    differences are in the order of the lines.
+    Each source is translated by both, and the best output counts. Lines differ if their token ids do. ``network``
+    scores the outputs that differ, with the length penalty of ``ours``. BLEU is that of all lines against
+    ``references``; differences are in the order of the lines. ``split`` is a label only.
     """
     hypotheses = [side.hypotheses(sources, f"{side.search.engine}: {split}") for side in (ours, theirs)]
     texts = [[ours.vocabularies.target.decode(best[0].tokens) for best in outputs] for outputs in hypotheses]
@@ -157,7 +174,7 @@ def forced_scores(
     Neither search nor cache is used; lengths include the end token.
 
     Args:
-        network: The network; set to eval mode.
+        network: The network on the CPU; set to eval mode, and left so.
         sources: Token ids without the end token.
         outputs: Token ids without beginning and end tokens.
         alpha: Exponent of the length penalty.

@@ -67,7 +67,7 @@ def factored_copy(network: nn.Module, plain: nn.Module) -> nn.Module:
 def weight_bytes(network: nn.Module, plain: nn.Module) -> tuple[int, int]:
     """Return the bytes of exported weights: folded, and with factors.
 
-    They are in single precision.
+    Each parameter has 4 bytes; tied ones count once, buffers not.
 
     Args:
         network: Trained network.
@@ -77,9 +77,9 @@ def weight_bytes(network: nn.Module, plain: nn.Module) -> tuple[int, int]:
 
 
 def _structure_of(module: nn.Module) -> Structure | None:
-    """Return the structure of a linear map or table.
+    """Return the structure of a ``Linear`` or ``Embedding``.
 
-    For an LSTM it is that of its first gate, for other modules None.
+    For an ``LSTM`` it is that of the first map of its first layer, for other modules None.
     """
     if isinstance(module, Linear | Embedding):
         return module.structure

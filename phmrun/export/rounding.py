@@ -50,8 +50,9 @@ def _without_advice(record: logging.LogRecord) -> bool:
 def _store_rounded(proto: Any, precision: Precision) -> None:
     """Replace float32 weights by rounded ones, in place.
 
-    Further nodes at the graph's beginning convert them to single precision. With "bfloat16" all are rounded, with
-    "int8" only large tensors (:func:`phmrun.layers.factored_file.to_int8`).
+    Further nodes at the graph's beginning convert them to single precision under their old names. The stored tensors
+    have ".stored" appended to theirs, scales ".factor". With "bfloat16" all are rounded, with "int8" only large tensors
+    (:func:`phmrun.layers.factored_file.to_int8`).
     """
     import onnx
     from onnx import numpy_helper

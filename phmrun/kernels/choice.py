@@ -48,16 +48,16 @@ class Choice:
 def choose(requested: str, products: Callable[[], Sequence[Product]]) -> Choice:
     """Choose the library of the products, with its reason.
 
-    oneDNN is chosen only if its products are as exact as float32 by the probe. A request for oneDNN limits its
-    instruction set by ``ONEDNN_MAX_CPU_ISA``, unless that is set already.
+    oneDNN is chosen only if its products have a relative error below 1e-6 (``TOLERANCE``) against float64. A request
+    for oneDNN sets the environment variable ``ONEDNN_MAX_CPU_ISA`` to AVX512_CORE, unless it is set already.
 
     Args:
-        requested: "torch", "onednn", or "auto": oneDNN on processors by AMD.
+        requested: "torch", "onednn", or "auto": oneDNN on processors by AMD, if torch has MKL.
         products: Returns the weight shapes of the run; called only if oneDNN is possible.
 
     Returns:
-        "onednn" if it is requested or advisable and passes; otherwise "torch", with ``refused`` if oneDNN was
-        requested.
+        "onednn" if it is requested or advisable, and passes the probe. Otherwise "torch": if the switch, AVX-512 or
+        exactness is missing, or oneDNN fails. It has ``refused`` if oneDNN was requested.
     """
     if requested == "torch":
         return Choice("torch", "as set")

@@ -115,8 +115,8 @@ def bfloat16_map(weight: Tensor, bias: Tensor | None) -> Map:
 class FewRows:
     """Map y = W x + b without gradients, by the fastest kernel.
 
-    In single precision on a CPU; otherwise ``F.linear`` is used. Row counts that use the same kernel share its copy of
-    W.
+    In single precision on a CPU; otherwise ``F.linear`` is used. The kernel is chosen for each number of rows; numbers
+    that use the same kernel share its copy of W.
 
     Args:
         weight: W ``[out_features, in_features]``.
@@ -144,8 +144,8 @@ class FewRows:
     def _checked(self, inputs: Tensor) -> Map:
         """Return the map for this number of rows.
 
-        It is ``F.linear`` if the chosen kernel differs from it by more than ``TOLERANCE`` in the last row, with a
-        warning.
+        A kernel in ``PRIVATE`` is checked on the last row. If it differs from ``F.linear`` by more than 1e-4 of the
+        row's largest output (``TOLERANCE``), a warning is logged and ``F.linear`` is returned.
         """
         name = self._chosen(len(inputs))
         if name not in self._by_kernel:
@@ -161,8 +161,9 @@ class FewRows:
     def _chosen(self, rows: int) -> str:
         """Return the kernel for this number of rows.
 
-        It is "linear" except in float32 on a CPU. With a fast MKL it depends on ``rows`` alone; otherwise kernels are
-        measured, and numbers up to the same power of two share one.
+        It is "linear" except in float32 on a CPU. On processors not by AMD with MKL it is "mkl" from 4 rows on
+        (``MKL_ROWS``), below "linear". Otherwise kernels are measured, and numbers up to the same power of two share
+        one.
         """
         if self.weight.device.type != "cpu" or self.weight.dtype != torch.float32:
             return "linear"
@@ -175,7 +176,8 @@ def fastest(weight: Tensor, bias: Tensor | None, rows: int) -> str:
     """Return the name of the fastest kernel for this number of rows.
 
     Measured on random inputs at its first use in this process, for these sizes and number of threads; the shortest of
-    three times counts. Another kernel than "linear" must take at most ``CLEARLY`` of its time.
+    three times counts. Another kernel than "linear" must take at most 0.9 of its time (``CLEARLY``). All kernels but
+    "mkl" are measured; for more than 128 rows (``FEW_ROWS``) "linear" and "packed" alone.
     """
     key = (*weight.shape, rows, torch.get_num_threads())
     if key not in _CHOSEN:
@@ -200,8 +202,9 @@ def fastest(weight: Tensor, bias: Tensor | None, rows: int) -> str:
 def _works(name: str, inputs: Tensor) -> bool:
     """Return True if this build of torch has the kernel's operators.
 
-    Only kernels in ``PRIVATE`` are tried. If one fails, a warning is logged once; none is for MKL if torch was built
-    without it.
+    Only kernels in ``PRIVATE`` are tried, at every call, with a weight of 8 rows and the columns, type and device of
+    ``inputs``; others always work. If one fails, a warning is logged once per process; none is logged for MKL if torch
+    was built without it.
     """
     if name not in PRIVATE:
         return True

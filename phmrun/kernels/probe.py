@@ -26,7 +26,8 @@ class Product(NamedTuple):
 def products_of(network: nn.Module) -> list[Product]:
     """Return the distinct weight shapes of a network, sorted.
 
-    They are those of linear maps, and of all parameters of two or more dimensions. Sides are cut to ``LARGEST``.
+    They are those of modules with ``out_features`` and ``in_features``, with batch 1, and of all parameters of two or
+    more dimensions. Dimensions before the last two are multiplied to the batch. Sides are cut to 4,096 (``LARGEST``).
     """
     shapes: set[Product] = set()
     for module in network.modules():
@@ -40,15 +41,16 @@ def products_of(network: nn.Module) -> list[Product]:
 
 
 def _product(shape: Sequence[int]) -> Product:
-    """Return a shape as a product, each side at most ``LARGEST``."""
+    """Return a shape as a product, batch and sides each at most 4,096 (``LARGEST``)."""
     return Product(*(min(side, LARGEST) for side in shape))
 
 
 def largest_error(products: Iterable[Product]) -> float:
     """Return the largest relative error of products and their gradients.
 
-    For each shape W these are x Wᵀ, g W and gᵀ x, with normal W, x and g from a fixed seed. The error is the Frobenius
-    norm of the difference from float64 over the norm of the exact product. 0 without products.
+    For each shape W these are x Wᵀ, g W and gᵀ x, with normal W, x and g from a fixed seed. x and g have 512 rows over
+    the batch, at least 16. The error is the Frobenius norm of the difference from float64 over the norm of the exact
+    product. 0 without products.
     """
     generator = torch.Generator().manual_seed(0)
     largest = 0.0

@@ -12,7 +12,7 @@ CPU_INFO = Path("/proc/cpuinfo")
 def is_amd() -> bool:
     """Return True on a processor by AMD, on which MKL is slow.
 
-    Reads ``/proc/cpuinfo``, or Python's ``platform`` if it is missing.
+    Reads ``/proc/cpuinfo``, or Python's ``platform`` if that is missing or names no vendor.
     """
     try:
         vendor = re.search(r"vendor_id\s*:\s*(\S+)", CPU_INFO.read_text(encoding="utf-8"))

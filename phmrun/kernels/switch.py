@@ -31,7 +31,11 @@ def switched() -> str | None:
 
 
 def switch(value: str) -> None:
-    """Set the switch for the whole process: ``ONEDNN`` or ``NATIVE``."""
+    """Set the switch for the whole process: ``ONEDNN`` or ``NATIVE``.
+
+    Raises:
+        AttributeError: This torch has no switch (:func:`has_switch`).
+    """
     _products().fp32_precision = value
 
 
@@ -80,7 +84,8 @@ def tf32_products(active: bool = True) -> Iterator[None]:
 def float32_precision() -> str:
     """Return torch's setting for float32 products: ``highest`` by default.
 
-    torch's own getter raises after the newer setters were used; then the newer settings are named.
+    torch's own getter raises after the newer setters were used. Then the result is their values, such as "mkldnn bf16,
+    cuda tf32".
     """
     try:
         return torch.get_float32_matmul_precision()

@@ -485,7 +485,7 @@ def _ships(structure: type) -> bool:
 def build_weight(structure: Structure) -> Tensor:
     """Return W in the precision of the parameters, also under autocast.
 
-    It is differentiable in the parameters, and built anew at each call.
+    It is differentiable in the parameters, and computed at each call; of a dense structure it is the parameter itself.
     """
     with full_precision(structure):
         return structure.materialize()
