@@ -16,7 +16,7 @@ SOURCE = Source(
     license="none stated",
     files=(f"{LAYER}/basiclinear.py", f"{LAYER}/lowrank.py", f"{LAYER}/util.py", "src/modules/op/low_rank.py"),
     how="run",
-    changes="no GPU; packages without their other layers, which need triton",
+    changes="no GPU; the ratio is float64; packages without their other layers, which need triton",
 )
 STEPS = 10
 
