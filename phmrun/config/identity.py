@@ -151,8 +151,8 @@ def digits_of(identity: str) -> str:
 def layer_versions(section: Section) -> dict[str, int]:
     """Return the versions of the changed layers in use, by the names of :data:`LAYER_VERSIONS`.
 
-    Subsections are included, but not sections in lists (``maps``). A structure that has never changed has no version,
-    and is left out.
+    Subsections are included, those in tuples (``maps``), too. A structure that has never changed has no version, and is
+    left out.
     """
     versions: dict[str, int] = {}
     if isinstance(section, LayerConfig):
@@ -172,7 +172,7 @@ def _is_layer(layer: LayerConfig, entry: str) -> bool:
 def changed_mathematics(section: Section, prefix: str = "") -> dict[str, int]:
     """Return the versions above 1 of the mathematics in use.
 
-    Subsections are included, but not sections in lists (``maps``). Keys are dotted, after ``prefix``:
+    Subsections are included, those in tuples (``maps``), too. Keys are dotted, after ``prefix``:
     ``{"model.network=transformer-xl": 2}``.
     """
     versions = {
@@ -208,10 +208,12 @@ def _is_in_use(section: Section, entry: str) -> bool:
 
 
 def _subsections(section: Section) -> Iterator[tuple[str, Section]]:
-    """Yield name and value of each field that is a section itself."""
+    """Yield name and value of each section in a section, and of each in one of its tuples, such as ``maps``."""
     for name in type(section).model_fields:
-        if isinstance(value := getattr(section, name), Section):
-            yield name, value
+        value = getattr(section, name)
+        yield from (
+            (name, part) for part in (value if isinstance(value, tuple) else (value,)) if isinstance(part, Section)
+        )
 
 
 def semantic_values(config: Experiment, *, former_names: bool = False) -> dict[str, Any]:

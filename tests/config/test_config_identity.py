@@ -282,5 +282,7 @@ def test_a_version_of_an_option_holds_for_layers_with_its_value():
     released = {"structure": "phm", "n": 4, "variant": "released"}
     assert versions(released) == {"phm variant=released": 2}
     assert versions({"structure": "phm", "n": 4}) == {}
+    maps = [{"name": "encoder.0.map", "layer": released}]
+    assert identity.layer_versions(Experiment.model_validate({"task": "nmt", "maps": maps})) == versions(released)
     guided = {"structure": "guided", "of": "phm", "options": "n=2 variant=released"}
     assert versions(guided) == {"guided": 2, "guided options=variant=released": 2}
