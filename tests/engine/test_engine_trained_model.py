@@ -82,7 +82,8 @@ def test_run_without_checkpoints_names_the_command(run, tmp_path, state, verb):
     with pytest.raises(PhmrunError, match=f"{run.id} has none") as caught:
         open_run(Run(copy)).load()
     assert verb in caught.value.hint
-    assert shlex.split(caught.value.hint)[-1] == str(tmp_path / "my runs")
+    named = copy if state is State.DONE else copy.parent
+    assert shlex.split(caught.value.hint)[-1] == str(named)
 
 
 def test_lost_best_weights_are_not_replaced_by_others(run, tmp_path):
