@@ -58,7 +58,7 @@ def decide(
         looks: Numbers of seeds at the planned looks, fixed in advance (default: one look).
         over: Population: training seeds (default), test items (default without seeds), or both.
         choose_by: Validation metric that selects one trial for each seed.
-        require: Exit with code 1 unless this is shown for every system.
+        require: Exit with code 1 unless this is shown for every judged system.
         cost: Metric to show beside the verdicts, as parameters or seconds; may be repeated.
 
     Examples:
@@ -116,8 +116,9 @@ def _numbers(text: str | None) -> list[int]:
 def _show(decision: "Decision") -> None:
     """Print a table of verdicts, the reference first, then notes.
 
-    Notes: estimand, level and margin, verdict on the trivial system. For each system, if any: reason, interval over
-    items, and seeds needed.
+    Notes: estimand and margin, number of systems and looks that the intervals are simultaneous over, verdict on the
+    trivial system. For each system, if any: reason, interval over items, and seeds needed. If seeds are needed and no
+    looks are planned, a last note says that a second look must be planned.
     """
     facts, rows = decision.as_dict(), []
     for name, fact in {facts["reference"]["name"]: facts["reference"], **facts["systems"]}.items():

@@ -99,7 +99,8 @@ def reproduce(
     """Train a run again with its own settings, and return the comparison of both.
 
     A task with a runner of its own trains by that. Config, data, threads and hardware settings are those of the run.
-    Time limits and W&B mirrors of the run are left out.
+    Time limits and W&B mirrors of the run are left out. A run that extends another begins with that run's last
+    checkpoint, which must be in the same folder.
 
     Args:
         run: Run in the state ``done``.
@@ -197,7 +198,8 @@ def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> 
         Run that it extends; None if it extends none.
 
     Raises:
-        PhmrunError: (exit 3) Something has changed; names it.
+        PhmrunError: (exit 3) Data are missing, or the run id would be another one; names what has changed, if known.
+            (exit 2) The run that it extends is not in the same folder.
     """
     record = run.data()
     kept = dict(record.fingerprints) if record else {}
@@ -236,8 +238,8 @@ def _compared_weights(run: Run, again: Run) -> tuple[int, tuple[WeightDifference
     """Return the number of compared tensors, and those that differ.
 
     Checkpoints are ``last.ckpt`` and ``best.ckpt``. One that only one run has counts as one difference. If the first
-    run has only checksums of its weights, these are compared. A run that has lost all its checkpoints has no weights to
-    compare.
+    run has only checksums of its weights, these are compared. If the first run has lost all its checkpoints, nothing is
+    compared; if the repetition has, each of the first's counts as a difference.
 
     Raises:
         PhmrunError: (exit 3) A checkpoint is damaged.

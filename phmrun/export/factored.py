@@ -29,7 +29,8 @@ def factored_copy(network: nn.Module, plain: nn.Module) -> nn.Module:
         plain: The same network, folded; it is not changed.
 
     Returns:
-        A model in evaluation mode that :func:`phmrun.layers.save` writes and ``load(lambda: plain, path)`` reads.
+        A model in evaluation mode, without gradients, that :func:`phmrun.layers.save` writes and
+        ``load(lambda: plain, path)`` reads.
     """
     duplicate = copy.deepcopy(plain)
     before, places = parameter_count(duplicate), dict(duplicate.named_modules())

@@ -36,15 +36,16 @@ Answer = TypeVar("Answer")
 
 
 def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> Inspect:
-    """Return an inspector of experiments that caches networks and checksums.
+    """Return an inspector of experiments that caches counts and checksums.
 
     It counts the parameters for the vocabulary of the data if they are on this machine and their training files have at
     most 32 MiB, else for the configured sizes. It raises a `PhmrunError` (exit 2) if the network cannot be built, or
-    (exit 3) if the data are missing and not on record. Errors are cached, too.
+    (exit 3) if the data are missing or malformed, and not on record. Errors are cached, too. Checksums include those of
+    plug-ins and code. The result says whether the count is that of the data's vocabulary.
 
     Args:
         plugins: Checksums of the user's plug-ins, by file.
-        recorded: Lookup of recorded checksums for missing data; without it, missing data are an error.
+        recorded: Lookup of recorded checksums for missing or malformed data; without it, these are an error.
     """
     data_by_settings: dict[str, Any] = {}
 

@@ -30,7 +30,7 @@ def build_data(config: TranslationExperiment, cache: Path) -> ParallelData:
     Prepared corpora are in ``cache``.
 
     Raises:
-        PhmrunError: (exit 3) A file or dataset is not on this machine.
+        PhmrunError: (exit 3) A file or dataset is not on this machine. (exit 2) The dataset lacks a language.
     """
     return build_parallel_data(config, cache, builtin_corpus)
 
@@ -95,7 +95,8 @@ def dictionary(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 def dictionary_baseline(train: Iterable[tuple[str, str]], sources: Sequence[str]) -> list[str]:
     """Translate word by word with a dictionary of training pairs.
 
-    Unknown words are copied. Spaces before ``. , ?`` are removed, and each sentence begins with a capital.
+    Unknown words are copied; other characters than words and ``. , ?`` are dropped, as by :func:`tokens`. Spaces before
+    the marks are removed, and each sentence begins with a capital.
     """
     forms = dictionary(train)
     translations = []
@@ -109,7 +110,8 @@ def dictionary_baseline(train: Iterable[tuple[str, str]], sources: Sequence[str]
 def tokens(text: str) -> list[str]:
     """Return words and the marks ``. , ?`` of a sentence.
 
-    Its first letter is in lower case. The result is empty without words. Other characters are dropped.
+    Words may contain inner hyphens and apostrophes; other characters are dropped. The first letter of the first piece
+    is in lower case. The result is empty without words and marks.
     """
     pieces = _TOKEN.findall(text)
     return [pieces[0][0].lower() + pieces[0][1:], *pieces[1:]] if pieces else []
