@@ -59,9 +59,9 @@ def plan_clusters(size: int, cutoffs: Sequence[int], width: int, div_value: floa
     bounds = [0, *cutoffs, size]
     if any(low >= high for low, high in itertools.pairwise(bounds)):
         raise PhmrunError(f"cut-offs must rise between 0 and the vocabulary size {size}, unlike {list(cutoffs)}")
-    widths = [int(width / div_value**number) for number in range(len(bounds) - 1)]
-    if widths[-1] < 1 or div_value <= 0:
-        raise PhmrunError(f"width {width} divided {len(widths) - 1} times by {div_value} leaves nothing")
+    widths = [int(width / div_value**number) for number in range(len(bounds) - 1)] if div_value > 0 else [0]
+    if widths[-1] < 1:
+        raise PhmrunError(f"width {width} divided {len(cutoffs)} times by {div_value} leaves nothing")
     return tuple(Cluster(*bound, width) for bound, width in zip(itertools.pairwise(bounds), widths, strict=True))
 
 

@@ -198,6 +198,8 @@ def test_adaptive_parameter_count_is_the_formula(sizes, width, div_value):
 
 
 def test_adaptive_tables_refuse_bad_cutoffs_and_sizes():
+    with pytest.raises(PhmrunError, match="leaves nothing"):
+        AdaptiveInput(10, 8, [5], 0.0)
     with pytest.raises(PhmrunError, match="must rise"):
         AdaptiveInput(10, 4, (5, 5))
     with pytest.raises(PhmrunError, match="must rise"):
