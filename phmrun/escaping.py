@@ -43,9 +43,9 @@ _LATEX = {
 
 
 def printable(text: str) -> str:
-    r"""Escape control characters and changes of reading direction.
+    r"""Escape control characters, lone surrogates and changes of reading direction.
 
-    They become ``\x1b`` or ``\u202e``. They can then not affect a terminal. Line ends and tabs are kept.
+    They become ``\x1b`` or ``\u202e``. They can then not affect a terminal. Line feeds and tabs are kept.
     """
     if text.isprintable():
         return text
@@ -60,7 +60,7 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """Apply :func:`printable`, and join the text to one line.
 
-    Every run of white space becomes one space.
+    Every run of white space becomes one space; at both ends it is removed.
     """
     return printable(" ".join(text.split()))
 
@@ -69,6 +69,8 @@ def markdown(text: str) -> str:
     """Escape a text for Markdown, on one line.
 
     Backslashes are put before markup, so it forms no link, picture, emphasis, HTML or cell. It is first made printable.
+    Marks that act at the start of a line only (``#``, ``-``, ``1.``), ``_`` within a word, a last ``*`` and a single
+    ``~`` stay.
     """
     return _MARKUP.sub(lambda match: f"\\{match[0]}", one_line(text))
 
@@ -94,8 +96,8 @@ def latex(text: str) -> str:
 def spreadsheet(value: Any) -> Any:
     """Escape a CSV cell.
 
-    Control characters are escaped. A text that would be a formula, by a first ``= + - @``, gets a leading apostrophe,
-    unless it is a number. Values that are no text are returned unchanged.
+    Control characters are escaped. A text that would be a formula, by ``= + - @`` at its start or after white space,
+    gets a leading apostrophe, unless it is a number. Values that are no text are returned unchanged.
     """
     if not isinstance(value, str):
         return value
@@ -112,7 +114,8 @@ def spreadsheet(value: Any) -> Any:
 def shell_word(text: str) -> str:
     r"""Quote a word for bash, on one line.
 
-    Control characters and invalid bytes are written as ``$'\x..'``.
+    A text with a character that is not printable is written as ``$'…'``, in which quotes, backslashes and all bytes
+    outside printable ASCII are ``\x..``. Invalid bytes of file names are kept.
     """
     if text.isprintable():
         return shlex.quote(text)
@@ -122,11 +125,13 @@ def shell_word(text: str) -> str:
 
 
 def shortened(text: str, places: dict[str, Path]) -> str:
-    """Replace paths below known places by the places' names.
+    """Replace known places, and the beginnings of paths below them, by the places' names.
 
-    As in ``{"$PHMRUN_DATA": …, "~": …}``. Longer paths are replaced first; the root directory never.
+    As in ``{"$PHMRUN_DATA": …, "~": …}``. Longer paths are replaced first; the root directory never. Paths that only
+    contain a place's name stay, such as ``/data-old`` and ``/mnt/data`` for ``/data``.
     """
     for name, path in sorted(places.items(), key=lambda item: -len(str(item[1]))):
         if len(path.parts) > 1:
-            text = re.sub(rf"{re.escape(str(path))}(?=[/\\]|\b)", lambda _, name=name: name, text)  # type: ignore[misc]
+            place = rf"(?<![\w./\\-]){re.escape(str(path))}(?![\w-]|\.\w)"
+            text = re.sub(place, lambda _, name=name: name, text)  # type: ignore[misc]
     return text

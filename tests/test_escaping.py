@@ -82,6 +82,9 @@ def test_paths_of_the_user_are_shortened():
     places = {"$PHMRUN_DATA": Path("/home/ada/data"), "~": Path("/home/ada"), "/": Path("/")}
     text = "train: /home/ada/data/x.en, /home/ada/y, /home/adam/z, /srv/w"
     assert shortened(text, places) == "train: $PHMRUN_DATA/x.en, ~/y, /home/adam/z, /srv/w"
+    siblings = "/home/ada/data-old, /mnt/home/ada, /home/ada.old/x"
+    assert shortened(siblings, {**places, "~": Path("/srv")}) == siblings
+    assert shortened("in /home/ada/data.", places) == "in $PHMRUN_DATA."
 
 
 def test_a_spreadsheets_cell_steers_no_terminal():

@@ -116,9 +116,9 @@ def _numbers(text: str | None) -> list[int]:
 def _show(decision: "Decision") -> None:
     """Print a table of verdicts, the reference first, then notes.
 
-    Notes: estimand and margin, number of systems and looks that the intervals are simultaneous over, verdict on the
-    trivial system. For each system, if any: reason, interval over items, and seeds needed. If seeds are needed and no
-    looks are planned, a last note says that a second look must be planned.
+    Notes: estimand and margin, number of systems and looks that the intervals are simultaneous over, and whether the
+    reference beats the trivial system. For each system, if any: reason, interval over items, and seeds needed. If seeds
+    are needed and no looks are planned, a last note says that a second look must be planned.
     """
     facts, rows = decision.as_dict(), []
     for name, fact in {facts["reference"]["name"]: facts["reference"], **facts["systems"]}.items():

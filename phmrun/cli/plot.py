@@ -64,7 +64,7 @@ def plot_history(
 ) -> None:
     """Plot a score over the training of one or several runs.
 
-    The plot is written to --out, and its path is printed.
+    The plot is written to --out, and its path is printed; --json adds what is plotted.
 
     Args:
         score: Score of the history: val/perplexity, train/loss … (default: the main one).
@@ -108,7 +108,7 @@ def plot_correlation(
 
     A deep embedding is plotted layer by layer.
 
-    The plot is written to --out, and its path is printed.
+    The plot is written to --out, and its path is printed; --json adds what is plotted.
     """
     load_plugins(plugin)
     with waiting("preparing"):
@@ -141,9 +141,9 @@ def plot_pareto(
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Plot a score against a cost, with the Pareto front.
+    """Plot a score against a cost, with the Pareto front and the trivial systems.
 
-    The plot is written to --out, and its path is printed.
+    The plot is written to --out, and its path is printed; --json adds what is plotted.
 
     Args:
         what: Sweep file, paper table's file, or runs.
@@ -191,7 +191,7 @@ def plot_speed(
 
     `phmrun bench run` measures speed in isolation.
 
-    The plot is written to --out, and its path is printed.
+    The plot is written to --out, and its path is printed; --json adds what is plotted.
     """
     with waiting("preparing"):
         from phmrun.ledger import Run
@@ -213,7 +213,7 @@ def plot_tuning(
 ) -> None:
     """Plot a sweep's expected best validation scores against the number of trials.
 
-    The plot is written to --out, and its path is printed.
+    The plot is written to --out, and its path is printed; --json adds what is plotted.
 
     Args:
         file: File of a sweep with the key `tune`.

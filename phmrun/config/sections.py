@@ -169,7 +169,8 @@ class SplitFilesConfig(DataConfig):
         """Check that files and ``name`` agree, and that files are complete.
 
         Raises:
-            ValueError: Files are set with another name than "files", or a training or validation file is missing.
+            ValueError: Files are set with another name than "files", or a training or validation file is missing. Or a
+                validation file is set beside ``hold_out``, which takes its place.
         """
         present = [key for key in self.files if getattr(self, key) is not None]
         if self.name != "files" and present:

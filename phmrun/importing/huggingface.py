@@ -51,7 +51,8 @@ def describe(checkpoint: Checkpoint) -> Imported:
 
     Raises:
         PhmrunError: (exit 3) The model type is unknown, or it uses a feature that our Transformer lacks.
-        PhmrunError: (exit 3) The vocabulary is missing, damaged, or of another size than ``config.json`` says.
+        PhmrunError: (exit 3) The vocabulary is missing or damaged. Marian's has another size than ``config.json`` says;
+            T5's is filled up or cut to that size, but its table must have it.
     """
     kind = checkpoint.config.get("model_type")
     if kind in T5_TYPES:

@@ -110,9 +110,9 @@ class Entry:
 
     @property
     def unfinished(self) -> str:
-        """State and step of an unfinished run, for readers.
+        """State and step of an unfinished run, for readers: "RUN is interrupted at step 40".
 
-        It is empty if it is done or there is none.
+        The step is left out without a status. The text is empty if the run is done or there is none.
         """
         if self.run is None or self.run.state == State.DONE:
             return ""
@@ -126,13 +126,14 @@ class Entry:
 
     @property
     def dense(self) -> bool:
-        """True if all parts of its network are dense matrices.
+        """True if no section of its configuration, and no single map, has another structure than dense.
 
         For an entry of an index, the recorded answer is returned.
         """
         if self.indexed_dense is not None:
             return self.indexed_dense
-        return all(_dense(section) for section in self.config.values() if isinstance(section, Mapping))
+        sections = [section for section in self.config.values() if isinstance(section, Mapping)]
+        return all(map(_dense, [*sections, *(single["layer"] for single in self.config.get("maps") or ())]))
 
     @property
     def is_baseline(self) -> bool:
@@ -181,7 +182,7 @@ def entry_of_run(run: RecordedRun, options_of: OptionsOf | None = None) -> Entry
 def settings_of(config: Experiment) -> dict[str, Any]:
     """Return the settings that identify an experiment.
 
-    Keys: task, and the dotted keys that the run id depends on, except the seed.
+    Keys: task, and the dotted keys that the run id depends on and whose values are not the defaults, except the seed.
     """
     values = semantic_values(config)
     values.pop(SEED, None)

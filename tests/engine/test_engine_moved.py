@@ -87,7 +87,7 @@ def test_every_task_scores_another_file(task, tmp_path):
         files[-1].write_text(end.join(text.split(end)[:count]) + end)
     shutil.rmtree(corpus)
     options, other_number = ("--test-src FILE --test-tgt FILE", 1) if len(files) == 2 else ("--test FILE", 2)
-    with pytest.raises(PhmrunError, match=rf"phmrun eval {run.id} {options}$") as refused:
+    with pytest.raises(PhmrunError, match=rf"phmrun eval {run.reference} {options}$") as refused:
         evaluate_run(open_run(run), files=(files * 2)[:other_number])
     assert refused.value.code == ExitCode.USAGE
     scores = evaluate_run(open_run(run), files=files)

@@ -118,6 +118,9 @@ def test_a_key_may_be_one_of_the_configuration(entry):
     ]  # fmt: skip
     assert not first.dense
     assert entry({}, DENSE).dense
+    single = {"name": "encoder.0.map", "layer": {"structure": "phm", "n": 2}}
+    assert not entry({}, {**DENSE, "maps": [single]}).dense
+    assert entry({}, {**DENSE, "maps": [{**single, "layer": {"structure": "dense"}}]}).dense
 
 
 def test_the_papers_numbers_beside_ours(entry, paper):

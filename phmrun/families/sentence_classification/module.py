@@ -102,9 +102,10 @@ def place_vectors(embedding: nn.Module, pretrained: Found) -> None:
 
 
 class ScoresOfClasses(nn.Module):
-    """Classifier as a function of token tensors, with an end token after each sentence.
+    """Classifier as a function of token tensors.
 
-    Padding is always masked, so that the graph does not depend on the contents of a batch.
+    Callers put an end token after each sentence; none is added. Padding is always masked, so that the graph does not
+    depend on the contents of a batch.
     """
 
     def __init__(self, network: nn.Module) -> None:
