@@ -81,14 +81,22 @@ class Metric:
     version: int = 1
     tasks: tuple[str, ...] = ()
 
-    def computed(self, counts: "NDArray[float64]") -> float | None:
+    @property
+    def has_counts(self) -> bool:
+        """True if the score is a function of the items' counts: it has ``measure`` or ``of_items``."""
+        return self.measure is not None or self.of_items is not None
+
+    def computed(self, counts: "NDArray[float64]") -> float:
         """Return the score of items with these counts ``[items, counts]``.
 
-        ``None`` if the metric is no function of counts.
+        Raises:
+            ValueError: The metric is no function of counts.
         """
         if self.of_items is not None:
             return float(self.of_items(counts))
-        return None if self.measure is None else float(self.measure(counts.sum(axis=0, dtype=float)[None])[0])
+        if self.measure is None:
+            raise ValueError(f"the metric {self.name} is no function of counts")
+        return float(self.measure(counts.sum(axis=0, dtype=float)[None])[0])
 
     @property
     def words(self) -> str:

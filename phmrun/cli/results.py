@@ -164,9 +164,7 @@ def restore(
         from phmrun.engine.relocation import place_files
         from phmrun.ledger.record import WEIGHTS
 
-        for run in restored:
-            if (run.path / WEIGHTS).is_file():
-                place_files(run, data_dir)
+        place_files([run for run in restored if (run.path / WEIGHTS).is_file()], data_dir)
     if as_json:
         console.print_json({"runs": [run.id for run in restored]})
         return

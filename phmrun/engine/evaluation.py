@@ -103,9 +103,9 @@ def evaluate_run(
 def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collection[str]) -> dict[str, Any]:
     """Return the scores of metrics that the predictor does not compute, by name.
 
-    They are computed from the summed counts of the items in the file of predictions. Metrics without such counts are
-    left out, as are those in ``scores``. A metric without a value scores 0. A version above 1 is in the signature,
-    since it is in the run id only if the task itself lists the metric.
+    They are computed from the summed counts of the items in the file of predictions. Metrics without ``measure`` or
+    items are left out, as are those in ``scores``. A version above 1 is in the signature, since it is in the run id
+    only if the task itself lists the metric.
     """
     added = {}
     for metric in metrics_of(task):
@@ -114,10 +114,11 @@ def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collecti
             continue
         items = metric.read_items(run, name, "")
         if items is not None and len(items.counts):
-            value = metric.computed(items.counts)
             facts = [f"items:{metric.name}", *([f"version:{metric.version}"] if metric.version > 1 else [])]
             signature = "|".join([*facts, *([f"data:{mark}"] if mark else [])])
-            added[key] = Score(metric.words, float(value or 0.0), signature, len(items.counts), "items").to_json()
+            added[key] = Score(
+                metric.words, metric.computed(items.counts), signature, len(items.counts), "items"
+            ).to_json()
     return added
 
 

@@ -1,7 +1,7 @@
 """Search for a run's own data files by checksum below folders."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -29,10 +29,16 @@ def with_files_below(config: Experiment, record: DataRecord | None, roots: Seque
     Raises:
         PhmrunError: (exit 3) A file is not on record or not below the folders, or a folder does not exist.
     """
+    return config if config.data.name != "files" else _moved(config, record, _by_size(roots))
+
+
+def _moved(config: Experiment, record: DataRecord | None, by_size: dict[int, list[Path]]) -> Experiment:
+    """Return a copy of a config of own files with their places among the files ``by_size``.
+
+    Raises:
+        PhmrunError: (exit 3) A file is not on record or not among them.
+    """
     data = config.data
-    if data.name != "files":
-        return config
-    by_size = _by_size(roots)
     changes: dict[str, Any] = {}
     for name in type(data).model_fields:
         value = getattr(data, name)
@@ -47,27 +53,31 @@ def with_files_below(config: Experiment, record: DataRecord | None, roots: Seque
     return config.model_copy(update={"data": data.model_copy(update=changes)})
 
 
-def place_files(run: Run, roots: Sequence[Path]) -> None:
-    """Write new places of a run's own data files into its records.
+def place_files(runs: Iterable[Run], roots: Sequence[Path]) -> None:
+    """Write new places of own data files into the records of runs.
 
-    The files are found below ``roots`` by checksum. Their paths go into the config and the record of data. A run on a
-    catalogued dataset, or one whose paths are the same, stays unchanged.
+    The files are found below ``roots`` by checksum; the folders are listed once. Paths go into the config and the
+    record of data. A run on a catalogued dataset, or one whose paths are the same, stays unchanged.
 
     Raises:
         PhmrunError: (exit 3) A file is not on record or not below the folders, or a folder does not exist.
     """
-    config = load_run_config(run.config_path, options_of=options_of)
-    record, by_size = run.data() or DataRecord(), _by_size(roots)
-    before, after = (item.data.model_dump(mode="json") for item in (config, with_files_below(config, record, roots)))
-    if before != after:
-        splits = {
-            name: Split(tuple(replace(file, path=str(_located(file, by_size))) for file in split.files))
-            for name, split in record.splits.items()
-        }
-        run.write_data(replace(record, splits=splits))
-        values = config_values(run.config_path)
+    by_size = _by_size(roots)
+    for run in runs:
+        config = load_run_config(run.config_path, options_of=options_of)
+        record = run.data() or DataRecord()
+        if config.data.name != "files":
+            continue
+        before, after = (item.data.model_dump(mode="json") for item in (config, _moved(config, record, by_size)))
         changed = {key: value for key, value in after.items() if value != before.get(key)}
-        run.write_config(yaml_text({**values, "data": {**values["data"], **changed}}))
+        if changed:
+            splits = {
+                name: Split(tuple(replace(file, path=str(_located(file, by_size))) for file in split.files))
+                for name, split in record.splits.items()
+            }
+            run.write_data(replace(record, splits=splits))
+            values = config_values(run.config_path)
+            run.write_config(yaml_text({**values, "data": {**values["data"], **changed}}))
 
 
 def _by_size(roots: Sequence[Path]) -> dict[int, list[Path]]:

@@ -81,9 +81,7 @@ def to_json(run: Run, score: str) -> dict[str, Any] | None:
         ValueError: A count is no natural number.
         PhmrunError: (exit 3) ``items.json``, or without it the predictions, differ from the run's manifest.
     """
-    metric = metric_of(score)
-    additive = metric.measure is not None or metric.of_items is not None
-    items = _counts(run.path, score) if additive and OF not in score else None
+    items = _counts(run.path, score) if metric_of(score).has_counts and OF not in score else None
     return None if items is None else packed(items)
 
 
@@ -101,14 +99,27 @@ def _counts(path: Path, score: str) -> Items | None:
     recorded_items = (path / ITEMS).is_file()
     for file in (path / ITEMS, *(() if recorded_items else sorted((path / "predictions").glob(f"{split}.*")))):
         manifest.check(file)
+    metric = metric_of(name)
     try:
         if recorded_items:
-            recorded = parse_json(read_regular(path / ITEMS))
-            content = recorded.get(score)
-            return content and unpacked(recorded[content["same"]] if "same" in content else content)
-        metric = metric_of(name)
+            return _recorded_counts(path, score)
         if metric.read_items is None or OF in name:
             return None
         return metric.read_items(Run(path), split, part_of(name, metric))
-    except (PhmrunError, OSError, ValueError, LookupError, TypeError, AttributeError, ImportError):
+    except (PhmrunError, OSError, ValueError, LookupError):
         return None
+
+
+def _recorded_counts(path: Path, score: str) -> Items | None:
+    """Return a score's counts on record in ``items.json``; ``None`` without them.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is damaged.
+    """
+    try:
+        recorded = parse_json(read_regular(path / ITEMS))
+        content = recorded.get(score)
+        return content and unpacked(recorded[content["same"]] if "same" in content else content)
+    except (AttributeError, LookupError, TypeError) as error:
+        raise ValueError(f"damaged items: {error!r}") from error

@@ -227,9 +227,7 @@ def _scores(run: Run, record: Record | None) -> Link | str:
     for name, score in run.metrics().items():
         split, metric_name = name.partition("/")[::2]
         metric = find_metric(name)
-        if metric is None or OF in metric_name or split in ("train", "validation"):
-            continue
-        if metric.measure is None and metric.of_items is None:
+        if metric is None or not metric.has_counts or OF in metric_name or split in ("train", "validation"):
             continue
         if name.startswith(OTHER_FILE) or "-" in split:
             continue
@@ -240,7 +238,7 @@ def _scores(run: Run, record: Record | None) -> Link | str:
         if not counts:
             continue
         computed = metric.computed(counts[0].counts)
-        if computed is None or abs(computed - value) > max(TOLERANCE, metric.rounding) * max(abs(value), 1.0):
+        if abs(computed - value) > max(TOLERANCE, metric.rounding) * max(abs(value), 1.0):
             return _broken(f"{name} is {value!r} on record, and {computed!r} recomputed from its items")
         again += 1
     if not again:
