@@ -6,25 +6,23 @@ from finished sentences that leave the batch.
 """
 
 import logging
-import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any, Literal, cast
 
 import numpy as np
-import torch
 
 from phmrun.bench.hugging_face import HuggingFace, has_place_for, transformers_library
 from phmrun.bench.machine import facts, peak_memory, waiter, warn_if_busy
+from phmrun.bench.run_report import USUAL, Amount, Phase, Report
 from phmrun.bench.systems import Answering, Converted, Ours, Sources, System, Training, Untrained, answering, decoding
-from phmrun.bench.timing import Operation, Timing, interleave, profile_call
+from phmrun.bench.timing import interleave, profile_call
 from phmrun.config import LayerConfig
 from phmrun.decoding import max_length
 from phmrun.engine.checkpoints import LAST
 from phmrun.engine.data import DataModule
-from phmrun.engine.lightning import move_data_to_device
 from phmrun.engine.trained_model import TrainedModel, choose_device, open_run
 from phmrun.errors import PhmrunError
 from phmrun.families.sequence_to_sequence.data import ParallelData, padded_sources
@@ -32,9 +30,7 @@ from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.families.sequence_to_sequence.predictor import converted_model, search_from
 from phmrun.files import cache_dir
 from phmrun.ledger import Run
-from phmrun.ledger.environment import now
 from phmrun.ledger.recorded_config import network_label
-from phmrun.ledger.recorded_run import BATCH, EPOCH, LINE, STEP, TEST, TIMES
 from phmrun.models.ctranslate2 import Quantization
 from phmrun.models.transformer import Transformer
 from phmrun.progress import progress
@@ -47,120 +43,15 @@ LOG = logging.getLogger("phmrun.bench")
 Opponent = Literal["hf", "dense", "ctranslate2", "ctranslate2-int8"] | Run
 Part = Literal["training", "decoding"]
 BEAMS = (1, 5)
-BATCH_SIZE = 64  # items answered at a time if a task's configuration has no batch size
-CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 Prepare = Callable[[Any], Callable[[], None]]  # prepares a system for a phase, and returns the function to time
-
-
-@dataclass(frozen=True)
-class Amount:
-    """Amount of measurements."""
-
-    rounds: int = 5  # measurements of each system, whose median is reported
-    batches: int = 8  # training batches in a measurement
-    sizes: Sequence[int] = (1, 64)  # batch sizes of decoding
-    sentences: int = 256  # test sentences per measurement, for batches
-    single: int = 24  # test sentences per measurement, for batch size 1
-
-
-@dataclass
-class Phase:
-    """Phase of a benchmark, with its measurements."""
-
-    name: str  # "training", "beam 5, batch 64" …
-    unit: str  # unit of a rate, per second
-    amount: int  # units in one measurement
-    # seconds per measurement, by system; the run's model is first
-    timings: dict[str, Timing] = field(default_factory=dict)
-    peak_memory: int = 0  # peak bytes in this phase with the run's model only
-    operations: list[Operation] = field(default_factory=list)  # profile of the run's model, if requested
-    application: str | None = None  # application of the weights in decoding
-    trains: bool = False  # True for training, where weights may be random
-    steps: int = 0  # optimizer steps in one measurement of training
-
-    @property
-    def rates(self) -> dict[str, float]:
-        """Units per second, by system: the amount / the median seconds."""
-        return {name: self.amount / timing.median for name, timing in self.timings.items()}
-
-    @property
-    def ratios(self) -> dict[str, float]:
-        """Speed of the run's model / the opponent's, by opponent; empty without any."""
-        first, *others = self.timings
-        return {name: self.timings[name].ratio(self.timings[first]) for name in others}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the measurements as a JSON object, always with the same keys.
-
-        "phase", "unit" (per second), "amount", "steps", "rates" and "ratios" by system, "seconds" (lists by system),
-        "peak_memory_bytes", "application" (or None), and "profile", a list that is empty without one.
-        """
-        return {
-            "phase": self.name,
-            "unit": f"{self.unit}/s",
-            "amount": self.amount,
-            "steps": self.steps,
-            "rates": self.rates,
-            "ratios": self.ratios,
-            "seconds": {name: list(timing.seconds) for name, timing in self.timings.items()},
-            "peak_memory_bytes": self.peak_memory,
-            "application": self.application,
-            "profile": [operation._asdict() for operation in self.operations],
-        }
-
-
-@dataclass(frozen=True)
-class Report:
-    """Result of a run's benchmark."""
-
-    run: Run
-    layer: str  # structure and options of its layers
-    machine: dict[str, Any]  # facts of the machine
-    phases: list[Phase]  # measured phases
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as a JSON object.
-
-        Keys: "run_id", "run_dir", "layer", "machine", and "phases" as by :meth:`Phase.to_json`.
-        """
-        return {
-            "run_id": self.run.id,
-            "run_dir": str(self.run.path),
-            "layer": self.layer,
-            "machine": self.machine,
-            "phases": [phase.to_json() for phase in self.phases],
-        }
-
-    def record(self) -> None:
-        """Add the run's own times, by phase, to its ``bench.json``.
-
-        Phases of the same name are replaced. The opponents' times are left out; only their names are written.
-        """
-        measured = now()
-        self.run.add_bench(
-            {
-                phase.name: {
-                    "unit": f"{phase.unit}/s",
-                    "amount": phase.amount,
-                    "steps": phase.steps,
-                    "seconds": list(phase.timings["run"].seconds),
-                    "median_seconds": phase.timings["run"].median,
-                    "peak_memory_bytes": phase.peak_memory,
-                    "beside": [name for name in phase.timings if name != "run"],
-                    "machine": self.machine,
-                    "measured": measured,
-                }
-                for phase in self.phases
-            }
-        )
 
 
 def bench_run(
     run: Run,
     *,
     against: Sequence[Opponent] = (),
-    amount: Amount = Amount(),
+    amount: Amount = USUAL,
     parts: Sequence[Part] = ("training", "decoding"),
     profiled: bool = False,
     device: str = "auto",
@@ -403,76 +294,3 @@ def training_phase(trained: TrainedModel, data: DataModule, amount: Amount, devi
 
     units = sum(batch.units for batch in islice(data.train_dataloader(), count))
     return Phase("training", data.unit, units, trains=True, steps=count // training.accumulate), prepare
-
-
-def measure_times(
-    run: Run, wanted: Collection[str], amount: Amount, device: str = "auto", clock: str = "wall"
-) -> dict[str, Any]:
-    """Measure some of :data:`TIMES` on a run, and record them there.
-
-    Times are in seconds, as papers' tables print them. They depend on the machine, and compare only if it was otherwise
-    idle. The time of a line is the mean over sampled test items, and that of the test set is the same × all items. An
-    epoch is the time of a step × the run's steps per epoch, 0 if these are not recorded.
-
-    Args:
-        run: The run.
-        wanted: Names of times.
-        amount: Rounds, training (and validation) batches, and test items of a measurement.
-        device: Device, or "auto".
-        clock: "wall", or "cpu": CPU time of this process over all threads.
-
-    Returns:
-        Value, signature, seconds and machine of each time.
-
-    Raises:
-        PhmrunError: A time is unknown, or the run cannot be used or its data are missing.
-    """
-    for name in wanted:
-        if name not in TIMES:
-            raise PhmrunError(f"there is no time {name!r}", valid=tuple(TIMES))
-    place = choose_device(device)
-    trained, data = opened(run)
-    system = Answering(trained, place)
-    machine = {**facts(), "device": place}
-    measured: dict[str, tuple[float, str, Timing]] = {}
-
-    def timed(call: Callable[[], object]) -> Timing:
-        """Return the timing of a call over all rounds."""
-        return interleave({"run": call}, rounds=amount.rounds, settle=waiter(place), clock=CLOCKS[clock])["run"]
-
-    if {LINE, TEST} & {*wanted}:
-        lines, count, total = sampled_lines(data, amount.sentences)
-        batch = trained.config.model_dump().get("decoding", {}).get("batch", BATCH_SIZE)
-        timing = timed(answering(system, lines, batch))
-        for name, items in ((LINE, 1), (TEST, total)):
-            measured[name] = (timing.median * items / count, f"items:{count} of {total}", timing)
-    if BATCH in wanted:
-        batches = list(islice(data.validation_batches(), amount.batches))
-
-        def score() -> None:  # as in validation
-            """Compute the losses of all batches, as in validation."""
-            system.module.eval()
-            with torch.inference_mode():
-                for batch in batches:
-                    system.loss(move_data_to_device(batch, torch.device(place)))
-
-        timing = timed(score)
-        measured[BATCH] = (timing.median / len(batches), f"batches:{len(batches)}", timing)
-    if {STEP, EPOCH} & {*wanted}:
-        phase, prepare = training_phase(trained, data, amount, place)
-        timing = timed(prepare(system))
-        for name, steps in ((STEP, 1), (EPOCH, int(run.parameters().get("steps_per_epoch", 0)))):
-            measured[name] = (timing.median * steps / phase.steps, f"steps:{phase.steps}", timing)
-    where = f"{machine['gpu'] if place.startswith('cuda') else machine['processor']}|threads:{machine['threads']}"
-    times = {
-        name: {
-            "value": value,
-            "signature": f"{content}|rounds:{amount.rounds}|clock:{clock}|{where}|torch:{machine['torch']}",
-            "seconds": timing.seconds,
-            "machine": machine,
-        }
-        for name, (value, content, timing) in measured.items()
-        if name in wanted
-    }
-    run.add_bench(times)
-    return times

@@ -15,7 +15,7 @@ from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.progress import note, progress, waiting
 
 if TYPE_CHECKING:
-    from phmrun.bench.run import Report
+    from phmrun.bench.run_report import Report
 
 app = VerbGroup(
     help="Measure the speed of layers and models, relative to a baseline in the same process.", no_args_is_help=True
@@ -86,7 +86,8 @@ def bench_table(
             f"none of its cells has a finished run in {runs_dir}", where=file, hint=hint, code=ExitCode.DATA
         )
     from phmrun.bench.machine import warn_if_busy
-    from phmrun.bench.run import Amount, measure_times
+    from phmrun.bench.run_report import Amount
+    from phmrun.bench.times import measure_times
 
     measuring.prepare_process(threads)
     warn_if_busy()
@@ -153,8 +154,8 @@ def bench_run(
     measured_run = Run.find(runs_dir, run)
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # read when torch is imported: its profiler writes to stderr
     with waiting("preparing"):
-        from phmrun.bench.run import Amount
         from phmrun.bench.run import bench_run as measure
+        from phmrun.bench.run_report import Amount
 
     measuring.prepare_process(threads)
     report = measure(

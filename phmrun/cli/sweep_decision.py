@@ -18,18 +18,10 @@ from phmrun.results.costs import COSTS, VERDICT_COSTS, cost_of, cost_texts
 from phmrun.results.verdicts import facts, verdict_words
 from phmrun.sweeps.cell_status import CellState, CellStatus, Estimate, survey
 from phmrun.sweeps.file import load_sweep
-from phmrun.sweeps.plan import SEED, Plan
+from phmrun.sweeps.plan import Plan
 from phmrun.sweeps.planning import chosen, planned
-from phmrun.sweeps.sequential import (
-    Terms,
-    families,
-    fix_terms,
-    known,
-    main_score,
-    planned_seeds,
-    scores_of,
-    wanted,
-)
+from phmrun.sweeps.selection import SEED
+from phmrun.sweeps.sequential import Terms, families, fix_terms, known, main_score, planned_seeds, scores_of, wanted
 
 
 def decide(

@@ -12,7 +12,7 @@ from phmrun.files import last_lines
 from phmrun.ledger.card import duration
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import LEFT, CellState, CellStatus, Estimate, distinct, progress, tally
-from phmrun.sweeps.plan import SEED
+from phmrun.sweeps.selection import SEED
 from phmrun.sweeps.workplace import LOG
 
 

@@ -24,9 +24,9 @@ from phmrun.sweeps.cell_status import CellState, CellStatus, distinct
 from phmrun.sweeps.executors import Executor
 from phmrun.sweeps.executors.local import LocalExecutor
 from phmrun.sweeps.executors.slurm import Slurm
-from phmrun.sweeps.plan import SEED
 from phmrun.sweeps.planning import maker
 from phmrun.sweeps.scheduler import Event, Scheduler
+from phmrun.sweeps.selection import SEED
 from phmrun.sweeps.tuning import settled, with_choices
 from phmrun.sweeps.view import Tracker, shown
 from phmrun.sweeps.workplace import Workplace

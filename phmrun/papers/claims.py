@@ -29,8 +29,7 @@ from phmrun.results.printed import Printed
 from phmrun.results.table import Figure, Numbers
 from phmrun.statistics.welch import Design, Difference, difference
 from phmrun.sweeps import Inspected, load_sweep, plan
-from phmrun.sweeps.paper_table import FOLDER, PaperTable, load_table, paper_names, validated
-from phmrun.sweeps.plan import column_groups
+from phmrun.sweeps.paper_table import FOLDER, PaperTable, column_groups, load_table, paper_names, validated
 
 CLAIMS = "claims.yaml"
 DEFAULT_MARGIN = 0.5

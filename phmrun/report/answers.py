@@ -22,8 +22,8 @@ from phmrun.results.table import Effect, Numbers
 from phmrun.results.verdicts import verdict_words
 from phmrun.statistics.verdict import Verdict
 from phmrun.sweeps.cell_status import CellState
-from phmrun.sweeps.plan import SEED
 from phmrun.sweeps.results import Asked, view_of_sweep
+from phmrun.sweeps.selection import SEED
 
 PAGE, PICTURE, NONE = "README.md", "effects.svg", "–"
 

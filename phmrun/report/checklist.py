@@ -21,7 +21,7 @@ from phmrun.ledger.segment import read_segments
 from phmrun.report.document import Document, Listing, Section, Text
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import CellState, CellStatus
-from phmrun.sweeps.plan import label_of
+from phmrun.sweeps.selection import label_of
 from phmrun.sweeps.tuning import Tuned
 
 BLANK = "✎ to be filled in by the authors"

@@ -19,8 +19,8 @@ from phmrun.results.plots.runs import choose_score, curves, draw_history
 from phmrun.results.plots.sweeps import draw_pareto
 from phmrun.results.table import ResultTable
 from phmrun.sweeps import Plan
+from phmrun.sweeps.cell import Cell
 from phmrun.sweeps.cell_status import CellState, CellStatus, tally
-from phmrun.sweeps.plan import Cell
 
 MOST_CURVES = 12
 MOST_DIFFERENCES = 12

@@ -3,7 +3,8 @@
 Imports no torch.
 """
 
+from phmrun.sweeps.cell import Cell, Inspected
 from phmrun.sweeps.file import Sweep, SweepFile, load_sweep
-from phmrun.sweeps.plan import Cell, Inspected, Plan, plan
+from phmrun.sweeps.plan import Plan, plan
 
 __all__ = ["Cell", "Inspected", "Plan", "Sweep", "SweepFile", "load_sweep", "plan"]

@@ -20,8 +20,10 @@ from phmrun.ledger import Run
 from phmrun.ledger.directory import directory_of
 from phmrun.ledger.listing import recorded_run
 from phmrun.ledger.status import State
+from phmrun.sweeps.cell import Cell, Make
 from phmrun.sweeps.cell_status import CellStatus, look
-from phmrun.sweeps.plan import SEED, Cell, Make, Plan, reseeded
+from phmrun.sweeps.plan import Plan, reseeded
+from phmrun.sweeps.selection import SEED
 from phmrun.sweeps.workplace import FOLDER as SWEEPS
 from phmrun.sweeps.workplace import Workplace
 

@@ -19,7 +19,9 @@ from phmrun.ledger.listing import recorded_run
 from phmrun.ledger.lock import LOCK, Holder, living_holder
 from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.ledger.status import State
-from phmrun.sweeps.plan import SEED, Cell, Plan
+from phmrun.sweeps.cell import Cell
+from phmrun.sweeps.plan import Plan
+from phmrun.sweeps.selection import SEED
 
 DIVERGED = " at optimizer step "  # in the reason of a run that `phmrun.engine.checkpoints.diverged` ended
 CLAIM = ".claim"  # a planner's lock on a run directory: it has started that run, or is about to

@@ -22,7 +22,7 @@ from phmrun.ledger.listing import list_runs
 from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.registry import plugin_marks
 from phmrun.results.entries import DATA, entry_of_run, settings_of
-from phmrun.sweeps.plan import Inspect, Inspected
+from phmrun.sweeps.cell import Inspect, Inspected
 
 TRAINING = {"seed", "batch", "training", "distillation", "decoding", "hardware", "logging"}
 """Sections that neither the network nor the data depend on."""

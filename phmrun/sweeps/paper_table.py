@@ -3,7 +3,7 @@
 Imports no torch.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
@@ -308,3 +308,28 @@ def validated(kind: type[File], name: str) -> File:
         place = ".".join(str(part) for part in first["loc"])
         what = first["msg"].removeprefix("Value error, ")
         raise PhmrunError(f"{place}: {what}" if place else what, where=name) from None
+
+
+def is_trained(row: PaperRow) -> bool:
+    """True if a row is an experiment of ours.
+
+    Rows that are quoted as a whole or set ``network`` are not.
+    """
+    return row.network is None and not isinstance(row.quoted, str)
+
+
+def column_groups(table: PaperTable, asked: Sequence[str] = ()) -> dict[str, str]:
+    """Map each score column to the first one with the same settings.
+
+    That may be the column itself. Columns without a score, or not asked for, are left out, also as first ones.
+
+    Args:
+        table: The table.
+        asked: Headings to keep; all if empty.
+    """
+    groups: dict[str, str] = {}
+    for heading, column in table.columns.items():
+        if column.score and (not asked or heading in asked):
+            same = (first for first in groups.values() if table.columns[first].set == column.set)
+            groups[heading] = next(same, heading)
+    return groups

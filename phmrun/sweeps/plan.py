@@ -5,105 +5,27 @@ parameters and checksums data. The inspector may cache its answers.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from phmrun.config import Experiment, LayerConfig, Source, Task, config_source, nested, resolve, run_id, task_defaults
+from phmrun.config import Source, Task, config_source, nested, resolve, run_id, task_defaults
 from phmrun.config.layering import OptionsOf
-from phmrun.config.section import Section
-from phmrun.documents import parse_yaml
-from phmrun.errors import ExitCode, PhmrunError
-from phmrun.ledger.recorded_config import layer_label
+from phmrun.errors import PhmrunError
 from phmrun.registry import TASKS
 from phmrun.results.horizons import HORIZON
+from phmrun.sweeps.cell import Cell, Inspect
 from phmrun.sweeps.file import Sweep
-from phmrun.sweeps.paper_table import PaperRow, PaperTable
+from phmrun.sweeps.paper_table import PaperTable, column_groups, is_trained
+from phmrun.sweeps.selection import SEED, Selection, fits, label_of, listed, pattern_of
 
-SEED = "seed"
 LAYERS = {"layer", "embedding", "output"}  # keys whose value is a layer with options of its own
 MOST_CELLS = 100_000  # limit of cells of a sweep
-
-
-class Inspected(NamedTuple):
-    """Facts about an experiment beyond its configuration."""
-
-    parameters: int | None  # of its network; None: unknown to phmrun
-    fingerprints: Mapping[str, str]  # SHA-256 sums of its data and plug-ins, by name
-    exact: bool = True  # True: counted for the data's vocabulary; False: for the configured maximum
-
-
-Selection = Mapping[str, Sequence[Any]]  # values by key, one of which a cell must have
-Inspect = Callable[[Experiment], Inspected]
-"""Inspector of an experiment.
-
-Raises ``PhmrunError`` if the network cannot be built, or with exit code 3 if the data are missing.
-"""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """Experiment of a sweep.
-
-    Attributes:
-        at: Its value of each grid key, or its row and column; and its seed.
-        config: Its configuration; ``None`` if that is invalid.
-        origin: Sources of the values set by the user, by dotted key.
-        run_id: The id that ``phmrun train`` gives it; ``None`` if it cannot be run.
-        parameters: Parameters of its network; ``None`` if that cannot be built.
-        fault: Reason why it cannot be run; ``None`` if it can.
-        marks: SHA-256 checksums of its data and plug-ins, by name; empty if the data are missing.
-        baseline: True if the sweep's key ``baseline`` fits it; ``None`` without that key.
-        departs: Difference from its row in the paper or from this version of phmrun; empty if none.
-        exact: True if ``parameters`` are for the data's vocabulary; False: for the configured maximum.
-        at_edge: Tuned keys whose value is the least or greatest tried.
-        chose_settings: True if the row's tuned values were chosen with this seed.
-        own_choice: Keys whose values this seed chose by itself; empty unless it is a replicate.
-        choices: Number of values among which it chose; 0 unless it is a replicate.
-        searching: True if trials of its seed are still to come, so that it has no result yet.
-    """
-
-    at: Mapping[str, Any]
-    config: Experiment | None
-    origin: Mapping[str, str]
-    run_id: str | None
-    parameters: int | None
-    fault: PhmrunError | None
-    marks: Mapping[str, str] = field(default_factory=dict)
-    baseline: bool | None = None
-    departs: str = ""
-    exact: bool = True
-    at_edge: tuple[str, ...] = ()
-    chose_settings: bool = False
-    own_choice: tuple[str, ...] = ()
-    choices: int = 0
-    searching: bool = False
-
-    @property
-    def label(self) -> str:
-        """Short text of the cell's values: ``layer phm n=4 · seed 1``.
-
-        The value of the key ``row`` is shown without its key.
-        """
-        return " · ".join(value if key == "row" else f"{key} {value}" for key, value in self.labels.items())
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """Value at each key of ``at``, as short text."""
-        return {key: label_of(value) for key, value in self.at.items()}
-
-    @property
-    def blocked(self) -> bool:
-        """True if the cell cannot be run because its data are missing or malformed."""
-        return self.fault is not None and self.fault.code == ExitCode.DATA
-
-
-Make = Callable[[Cell, Mapping[str, Any]], Cell]  # builds a cell from another and values by dotted key
 
 
 @dataclass(frozen=True)
@@ -165,7 +87,7 @@ def plan(
         )
     wanted = {key: values for key, values in only.items() if key != SEED}
     kept_seeds = [seed for seed in numbers if SEED not in only or fits({SEED: seed}, None, {SEED: only[SEED]})]
-    left_out, baseline = [_pattern(values) for values in file.exclude], _pattern(file.baseline)
+    left_out, baseline = [pattern_of(values) for values in file.exclude], pattern_of(file.baseline)
     remembered: OptionsOf = cache(options_of)  # options_of reads package metadata at each call
     cells: list[Cell] = []
     fitting: list[bool | None] = []
@@ -184,26 +106,13 @@ def plan(
     hint = f"A key is one of the sweep ({', '.join([*values, SEED])}) or a dotted one of the configuration."
     hint += "".join(f" Values of {key}: {', '.join(values[key])}." for key in asked)
     if len(set(fitting)) == 1:
-        what = f"{_listed(baseline)} fits {'every' if all(fitting) else 'no'} cell of the sweep"
+        what = f"{listed(baseline)} fits {'every' if all(fitting) else 'no'} cell of the sweep"
         raise PhmrunError(what, where=sweep.source.at("baseline"), hint=hint)
     if cells:
         return Plan(sweep, cells)
     if not only:
         raise PhmrunError("every cell of the sweep is excluded", where=sweep.where)
-    raise PhmrunError(f"no cell of the sweep fits {_listed(only)}", where=sweep.where, hint=hint)
-
-
-def _pattern(values: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return values by key with each value as a list of alternatives.
-
-    A value that is a list stays as it is.
-    """
-    return {key: value if isinstance(value, list) else [value] for key, value in values.items()}
-
-
-def _listed(pattern: Mapping[str, Sequence[Any]]) -> str:
-    """Return a pattern as text, each value with its key: "layer=dense, layer=phm n=4, lr=0.1"."""
-    return ", ".join(f"{key}={label_of(value)}" for key, values in pattern.items() for value in values)
+    raise PhmrunError(f"no cell of the sweep fits {listed(only)}", where=sweep.where, hint=hint)
 
 
 def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: OptionsOf) -> Cell:
@@ -222,19 +131,6 @@ def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: 
     origin = {**cell.origin, **{key: varied_cell.origin[key] for key in values if key in varied_cell.origin}}
     (seeded,) = _with_seeds(replace(varied_cell, origin=origin, baseline=cell.baseline), [cell.config.seed], inspect)
     return seeded
-
-
-def label_of(value: Any) -> str:
-    """Return the short text of a grid value.
-
-    A layer's section is shown with all its options ("phm n=4"), another section as "key=value, …", booleans in lower
-    case. Other values are their text.
-    """
-    if isinstance(value, Mapping):
-        if "structure" in value:
-            return str(layer_label(value, words=True))
-        return ", ".join(f"{key}={option}" for key, option in value.items())
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _with_seeds(cell: Cell, seeds: Iterable[int], inspect: Inspect) -> Iterator[Cell]:
@@ -432,98 +328,9 @@ def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source], options_o
             yield _resolved(at, task, [*first, *sources, *over], options_of, [*first, *sources])
 
 
-def is_trained(row: PaperRow) -> bool:
-    """True if a row is an experiment of ours.
-
-    Rows that are quoted as a whole or set ``network`` are not.
-    """
-    return row.network is None and not isinstance(row.quoted, str)
-
-
-def column_groups(table: PaperTable, asked: Sequence[str] = ()) -> dict[str, str]:
-    """Map each score column to the first one with the same settings.
-
-    That may be the column itself. Columns without a score, or not asked for, are left out, also as first ones.
-
-    Args:
-        table: The table.
-        asked: Headings to keep; all if empty.
-    """
-    groups: dict[str, str] = {}
-    for heading, column in table.columns.items():
-        if column.score and (not asked or heading in asked):
-            same = (first for first in groups.values() if table.columns[first].set == column.set)
-            groups[heading] = next(same, heading)
-    return groups
-
-
 def _below(lines: Mapping[str, int], prefix: str) -> dict[str, int]:
     """Return the line numbers of the keys below a prefix.
 
     The prefix is removed from them.
     """
     return {key.removeprefix(f"{prefix}."): line for key, line in lines.items() if key.startswith(f"{prefix}.")}
-
-
-def read_selection(texts: Iterable[str]) -> dict[str, list[Any]]:
-    """Parse ``--only key=value`` options (``layer=phm``) into values by key.
-
-    Values are read as YAML. Options of one key add up.
-
-    Raises:
-        PhmrunError: (exit 2) A text is not of the form key=value, or its value is not YAML.
-    """
-    wanted: dict[str, list[Any]] = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise PhmrunError(
-                f"{text!r} is not of the form key=value", where="--only", hint="As in --only layer=phm --only seed=1."
-            )
-        wanted.setdefault(key.strip(), []).append(parse_yaml(value, f"--only {text}"))
-    return wanted
-
-
-def fits(at: Mapping[str, Any], config: Experiment | None, wanted: Selection) -> bool:
-    """True if a cell has one of the wanted values at each wanted key.
-
-    A key is a grid key, ``row``, ``column``, or a dotted key of the configuration; no cell fits an unknown one. If both
-    ``at`` and ``config`` have the key, either may match. A section with a name or a structure also matches by that:
-    ``layer=phm``, ``data=multi30k``. Without wanted keys, every cell fits.
-    """
-    return all(
-        any(_is(there, value) for there in _there(at, config, key) for value in values)
-        for key, values in wanted.items()
-    )
-
-
-def _there(at: Mapping[str, Any], config: Experiment | None, key: str) -> list[Any]:
-    """Return a cell's values at a key: the sweep's, then the configuration's.
-
-    The result has none, one or both.
-    """
-    values = [at[key]] if key in at else []
-    value: Any = config
-    for part in key.split("."):
-        if isinstance(value, LayerConfig) and part in value.options:
-            value = value.options[part]
-        elif isinstance(value, Section) and part in type(value).model_fields:
-            value = getattr(value, part)
-        else:
-            return values
-    return [*values, value]
-
-
-def _is(there: Any, wanted: Any) -> bool:
-    """True if a value equals the wanted one, itself or as text.
-
-    A layer, or a mapping with ``structure``, also equals its structure's name and its label, unless ``wanted`` is a
-    mapping. Another section equals its ``name`` only.
-    """
-    if isinstance(there, LayerConfig):
-        there = {"structure": there.structure, **there.options}
-    elif isinstance(there, Section):
-        there = getattr(there, "name", object())  # equal to nothing
-    if isinstance(there, Mapping) and "structure" in there and not isinstance(wanted, Mapping):
-        return str(wanted) in (there["structure"], layer_label(there, words=True))
-    return bool(there == wanted) or str(there) == str(wanted)

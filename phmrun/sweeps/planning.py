@@ -18,8 +18,10 @@ from phmrun.ledger.listing import list_runs
 from phmrun.progress import waiting
 from phmrun.registry import TASKS, load_plugins, plugin_marks
 from phmrun.sweeps.budget import within_budget
+from phmrun.sweeps.cell import Cell, Inspect, Inspected
 from phmrun.sweeps.file import Sweep, load_sweep
-from phmrun.sweeps.plan import SEED, Cell, Inspect, Inspected, Plan, fits, plan, read_selection, reseeded, varied
+from phmrun.sweeps.plan import Plan, plan, reseeded, varied
+from phmrun.sweeps.selection import SEED, fits, read_selection
 from phmrun.sweeps.tuning import Tuned, settled, with_choices
 
 

@@ -21,9 +21,10 @@ from phmrun.results.printed import PrintedColumn
 from phmrun.results.table import Heading, ResultTable
 from phmrun.sweeps.cell_status import CellStatus, survey
 from phmrun.sweeps.file import load_sweep
-from phmrun.sweeps.paper_table import PaperTable
-from phmrun.sweeps.plan import SEED, Plan, column_groups
+from phmrun.sweeps.paper_table import PaperTable, column_groups
+from phmrun.sweeps.plan import Plan
 from phmrun.sweeps.planning import recorded_plan, structure_options
+from phmrun.sweeps.selection import SEED
 from phmrun.sweeps.sequential import planned_seeds, replayed, terms_of, without_spared
 from phmrun.sweeps.workplace import Workplace
 

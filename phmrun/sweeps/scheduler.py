@@ -21,9 +21,9 @@ from phmrun.files import last_lines
 from phmrun.ledger import Holder, Lock, Run, State
 from phmrun.ledger.directory import directory_of
 from phmrun.progress import note
+from phmrun.sweeps.cell import Cell
 from phmrun.sweeps.cell_status import CellState, CellStatus, look, orphans
 from phmrun.sweeps.executors import GRACE, Ended, Executor, Job
-from phmrun.sweeps.plan import Cell
 from phmrun.sweeps.workplace import Workplace
 
 POLL = 0.2  # seconds between two looks at the processes of this planner

@@ -16,8 +16,8 @@ from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError
 from phmrun.ledger.history import BEST
 from phmrun.metric import metric_of
+from phmrun.sweeps.cell import Cell, Make
 from phmrun.sweeps.cell_status import CellState, CellStatus
-from phmrun.sweeps.plan import Cell, Make
 
 DIGITS = 3  # significant digits of a tried number, so that run ids do not depend on noise
 _INTERVAL = re.compile(r"\s*([^\s.]\S*?)\.\.(\S+)\s*")

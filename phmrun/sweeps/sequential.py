@@ -23,9 +23,10 @@ from phmrun.results.row_comparison import RowComparison
 from phmrun.results.table import ResultTable
 from phmrun.results.validations import at_equal_time
 from phmrun.statistics.verdict import DECIDED, Judgement, Question, judge
+from phmrun.sweeps.cell import Cell
 from phmrun.sweeps.cell_status import NOT_BEGUN, CellState, CellStatus
 from phmrun.sweeps.file import Sweep
-from phmrun.sweeps.plan import SEED, Cell
+from phmrun.sweeps.selection import SEED
 
 FILE = "design.json"
 TRAVELS = "sweep.design"  # the design beside a sweep's file, in a folder of small results

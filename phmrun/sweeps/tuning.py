@@ -18,9 +18,11 @@ from phmrun.errors import PhmrunError
 from phmrun.ledger.history import BEST
 from phmrun.ledger.wording import row_name
 from phmrun.metric import metric_of
+from phmrun.sweeps.cell import Cell, Make
 from phmrun.sweeps.cell_status import CellState, CellStatus, look
 from phmrun.sweeps.file import RATE
-from phmrun.sweeps.plan import SEED, Cell, Make, Plan
+from phmrun.sweeps.plan import Plan
+from phmrun.sweeps.selection import SEED
 
 EXTENSIONS = 2  # maximum number of extensions of a space
 OVER = (CellState.DONE, CellState.FAILED, CellState.INVALID)  # states of trials that have ended

@@ -14,9 +14,9 @@ from phmrun.files import write_text
 from phmrun.ledger import Lock, Run
 from phmrun.ledger.directory import directory_of
 from phmrun.ledger.lock import Holder, living_holder
+from phmrun.sweeps.cell import Cell
 from phmrun.sweeps.cell_status import CLAIM
 from phmrun.sweeps.executors import Job
-from phmrun.sweeps.plan import Cell
 
 FOLDER = ".sweeps"
 PROGRAM = (sys.executable, "-P", "-m", "phmrun")

@@ -5,7 +5,8 @@ import torch
 from built_networks import built
 from torch.nn import functional as F
 
-from phmrun.bench.run import Amount, bench_run
+from phmrun.bench.run import bench_run
+from phmrun.bench.run_report import Amount
 from phmrun.bench.systems import Sources
 from phmrun.engine.experiment import build_data
 from phmrun.engine.trained_model import open_run

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from phmrun.bench import run as bench
-from phmrun.bench.run import Amount, Phase, bench_run, evenly
+from phmrun.bench.run import bench_run, evenly
+from phmrun.bench.run_report import Amount, Phase
 from phmrun.bench.systems import Endless, Ours, Sources, Training, decoding
 from phmrun.bench.timing import Timing
 from phmrun.config import LayerConfig

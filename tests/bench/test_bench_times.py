@@ -1,7 +1,8 @@
 import pytest
 from tiny_experiments import configured
 
-from phmrun.bench.run import Amount, measure_times
+from phmrun.bench.run_report import Amount
+from phmrun.bench.times import measure_times
 from phmrun.config import to_yaml
 from phmrun.engine.experiment import build_data
 from phmrun.errors import PhmrunError

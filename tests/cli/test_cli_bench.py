@@ -144,7 +144,7 @@ def test_shapes_and_structures():
 def measured(monkeypatch):
     """Stands in for ``phmrun.bench.run``, records what it is asked for, and answers with a report of two phases."""
     import phmrun.bench
-    from phmrun.bench.run import Amount, Phase, Report
+    from phmrun.bench.run_report import Phase, Report
     from phmrun.bench.timing import Operation, Timing
 
     asked = {}
@@ -161,7 +161,7 @@ def measured(monkeypatch):
         return Report(run, "phm n=2", {"processor": "fast", "threads": 2, "torch": "2", "device": "cpu"}, phases)
 
     module = types.ModuleType("phmrun.bench.run")
-    module.Amount, module.bench_run = Amount, bench_run
+    module.bench_run = bench_run
     monkeypatch.setitem(sys.modules, "phmrun.bench.run", module)
     monkeypatch.setattr(phmrun.bench, "run", module, raising=False)
     return asked

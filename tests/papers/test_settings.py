@@ -9,7 +9,7 @@ from phmrun.config.provenance import is_complete
 from phmrun.layers import options_of
 from phmrun.papers import load_table, table_names
 from phmrun.registry import TASKS
-from phmrun.sweeps.plan import is_trained
+from phmrun.sweeps.paper_table import is_trained
 
 DECIDED = (
     "batch.size",
