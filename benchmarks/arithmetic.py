@@ -29,7 +29,8 @@ from phmrun.kernels.choice import LIMIT
 from phmrun.layers.cross_entropy import linear_cross_entropy
 from phmrun.ledger.environment import processor
 from phmrun.models.options import TransformerOptions
-from phmrun.models.transformer import SinusoidalPositions, Transformer
+from phmrun.models.positions import SinusoidalPositions
+from phmrun.models.transformer import Transformer
 
 VOCABULARY, LENGTH, SMOOTHING = 8000, 30, 0.1
 SYSTEMS = ("dense", "phm n=4", "phm n=8", "monarch", "blast", "low-rank", "nn.Transformer", "hf")

@@ -20,7 +20,7 @@ from phmrun.bench.machine import waiter
 from phmrun.bench.timing import MEASUREMENT, Result, interleave, ratios
 from phmrun.cli import console, measuring
 from phmrun.layers import DeFINE, build_embedding, folded
-from phmrun.layers.structure import checked_options
+from phmrun.layers.options import checked_options
 from phmrun.progress import progress
 from phmrun.registry import EMBEDDINGS
 

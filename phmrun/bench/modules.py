@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from phmrun.layers import LSTM, Biaffine, Embedding, Linear, Structure, folded, for_inference
 from phmrun.layers.inference import factors_pay, resolve_application
 from phmrun.layers.linear import Application
-from phmrun.layers.structure import checked_options, options_of
+from phmrun.layers.options import checked_options, options_of
 from phmrun.registry import STRUCTURES
 
 ORDERS = (2, 4, 8, 16)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from phmrun.layers import LSTM, Embedding, Linear
 from phmrun.layers.conversion import attach_report, convert_layers, is_supported
-from phmrun.layers.lstm import GateMaps
+from phmrun.layers.gate_maps import GateMaps
 from phmrun.layers.network import share_parameters
 from phmrun.layers.report import parameter_count
 from phmrun.layers.structure import Structure

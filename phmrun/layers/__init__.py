@@ -13,8 +13,10 @@ from phmrun.layers.inference import folded, for_inference
 from phmrun.layers.linear import FeedForward, Linear
 from phmrun.layers.lstm import LSTM
 from phmrun.layers.network import share_parameters, tied_output
+from phmrun.layers.options import options_of
 from phmrun.layers.report import ConversionReport, conversion_report
-from phmrun.layers.structure import Option, Structure, build_structure, options_of, register
+from phmrun.layers.structure import Structure, build_structure, register
+from phmrun.registry import Option
 
 __all__ = [
     "HGT",

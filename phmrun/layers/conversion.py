@@ -7,32 +7,30 @@ import copy
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 
 from phmrun.errors import PhmrunError, nearest
 from phmrun.layers.adapters import freeze_base
-from phmrun.layers.convolution import Convolution, matrix_shape
+from phmrun.layers.convolution import Convolution
+from phmrun.layers.counterparts import CONVOLUTIONS, Shared, counterpart, is_conv1d, replaced_matrices
 from phmrun.layers.embedding import Embedding
 from phmrun.layers.inference import replaced
-from phmrun.layers.linear import Linear, glorot_std, linear_std, on_device
-from phmrun.layers.lstm import LSTM, GateMaps
+from phmrun.layers.linear import Linear
+from phmrun.layers.lstm import LSTM
+from phmrun.layers.options import options_of
 from phmrun.layers.report import ATTRIBUTE, ConversionReport, ConvertedLayer, LeftLayer, parameter_count, trained_count
-from phmrun.layers.structure import Structure, build_structure, options_of
-from phmrun.layers.torch_attention import MAPS, StructuredAttention, structured
+from phmrun.layers.structure import Structure
+from phmrun.layers.torch_attention import StructuredAttention
 from phmrun.registry import STRUCTURES
 
 _LOG = logging.getLogger(__name__)
 Model = TypeVar("Model", bound=nn.Module)
-Shared = dict[Any, Structure]
-"""New structures by the id of the dense weight, of a convolution's group by id and number."""
 LISTENERS: list[Callable[[nn.Module], None]] = []
 """Functions that are called with each converted model."""
-CONVOLUTIONS = (nn.Conv1d, nn.Conv2d)
 KINDS = (
     *(nn.Linear, NonDynamicallyQuantizableLinear, nn.Embedding, nn.LSTM, nn.MultiheadAttention),
     *CONVOLUTIONS,
@@ -126,14 +124,14 @@ def convert_layers(
         del settings["freeze"]
     updates = STRUCTURES.get(structure).updates(**options)
     for module, name in chosen.items():
-        places = [place for parameter in _matrices(module) for place in owners[id(parameter)]]
+        places = [place for parameter in replaced_matrices(module) for place in owners[id(parameter)]]
         outside = [place for owner, place in places if owner not in chosen or is_conv1d(owner) != is_conv1d(module)]
         if outside:
             problems.append(f"{name}: its weight is tied to {outside[0]}, which is not converted")
             continue
         kind, before = type(module).__name__, _own_parameters(module)
         try:
-            layers[module] = _converted(module, structure, shared, near or updates, dict(options))
+            layers[module] = counterpart(module, structure, shared, near or updates, dict(options))
         except PhmrunError as error:
             problems.append(f"{name}: {error.what}")
             continue
@@ -189,25 +187,6 @@ def _is_parametrized(module: nn.Module) -> bool:
     if isinstance(module, nn.LSTM | nn.MultiheadAttention):
         return is_parametrized(module)
     return is_parametrized(module) or (isinstance(module, KINDS) and "weight" not in module._parameters)
-
-
-def is_conv1d(module: nn.Module) -> bool:
-    """Return True for ``Conv1D`` of transformers.
-
-    It is a linear map with weight ``[in, out]``. The package is not imported: the class is called ``Conv1D``, and its
-    weight's shape is its attributes ``(nx, nf)``.
-    """
-    weight, sizes = getattr(module, "weight", None), (getattr(module, "nx", None), getattr(module, "nf", None))
-    return type(module).__name__ == "Conv1D" and isinstance(weight, Tensor) and tuple(weight.shape) == sizes
-
-
-def _matrices(module: nn.Module) -> list[nn.Parameter]:
-    """Return a layer's own parameters that the conversion replaces: all but biases.
-
-    Parameters of submodules are left out.
-    """
-    keep = ("bias", "in_proj_bias", "bias_k", "bias_v")
-    return [parameter for name, parameter in module.named_parameters(recurse=False) if name not in keep]
 
 
 def _own_parameters(module: nn.Module) -> int:
@@ -310,162 +289,3 @@ def _has_parameters(module: nn.Module) -> bool:
 def _matches(name: str, patterns: Iterable[str]) -> bool:
     """Return True if a name matches one of the patterns, case-sensitively."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def _converted(module: nn.Module, structure: str, shared: Shared, near: bool, options: dict[str, Any]) -> nn.Module:
-    """Return the counterpart of a layer over a structure.
-
-    It keeps the training mode. Its structures get the first matrix's ``requires_grad``, unless they update frozen
-    weights. Attention is changed in place; others are new modules. ``shared`` maps ids of dense weights to their
-    structures, and is extended in place; LSTMs and attention do not use it. ``near`` approximates the present weights,
-    otherwise they are newly drawn.
-
-    Raises:
-        PhmrunError: The structure does not fit, or a setting has no counterpart.
-    """
-    trained = STRUCTURES.get(structure).updates(**options) or next(iter(_matrices(module))).requires_grad
-    training = module.training
-    layer: nn.Module
-    if isinstance(module, nn.LSTM):
-        layer = _lstm(module, structure, near, options)
-    elif isinstance(module, nn.MultiheadAttention):
-        layer = _attention(module, structure, near, options)
-    elif isinstance(module, CONVOLUTIONS):
-        layer = _convolution(module, structure, shared, near, options)
-    elif isinstance(module, nn.Embedding):
-        layer = _embedding(module, structure, shared, near, options)
-    else:
-        layer = _linear(module, structure, shared, near, options)
-    # A structure's parameters have no counterparts in the dense matrix: its requires_grad applies to all of them.
-    for part in () if trained else layer.modules():
-        if isinstance(part, Structure | LSTM):
-            part.requires_grad_(False)
-    return layer.train(training)
-
-
-def _linear(module: nn.Module, structure: str, shared: Shared, near: bool, options: dict[str, Any]) -> Linear:
-    """Return the counterpart of an ``nn.Linear`` or ``Conv1D``.
-
-    The bias stays the same parameter; unless ``near``, it gets newly drawn values in place. With ``near``, W is fitted.
-    ``Conv1D`` is drawn with standard deviation 0.02 and zero bias, others as ``Linear``. A structure in ``shared`` is
-    used again as it is; a new one is added there.
-    """
-    weight, bias = cast(Tensor, module.weight), cast(nn.Parameter | None, module.bias)
-    ready = shared.get(id(weight))
-    settings: dict[str, Any] = {"device": weight.device, "dtype": weight.dtype, "structure": ready or structure}
-    settings |= {} if ready else options
-    transposed = is_conv1d(module)
-    rows, columns = reversed(weight.shape) if transposed else weight.shape
-    layer = Linear(columns, rows, bias is not None, **settings)
-    # Others read the weight of attention's output map, so inference keeps it.
-    layer.keeps_weight = isinstance(module, NonDynamicallyQuantizableLinear)
-    if transposed and not ready:
-        layer.reset_parameters(0.02, zero_bias=True)  # as Conv1D draws its own
-    if bias is not None:
-        if not near:
-            bias.data.copy_(cast(Tensor, layer.bias).data)
-        layer.bias = bias
-    if not ready:
-        shared[id(weight)] = layer.structure
-        if near:
-            layer.structure.fit(weight.detach().t().contiguous() if transposed else weight.detach())
-    return layer
-
-
-def _embedding(module: nn.Embedding, structure: str, shared: Shared, near: bool, options: dict[str, Any]) -> Embedding:
-    """Return the counterpart of an ``nn.Embedding``; with ``near``, its table is fitted.
-
-    Otherwise it is drawn as ``Embedding`` does. A structure in ``shared`` is used again as it is; a new one is added
-    there.
-
-    Raises:
-        PhmrunError: It has ``max_norm``, ``scale_grad_by_freq`` or sparse gradients.
-    """
-    if module.max_norm is not None or module.scale_grad_by_freq or module.sparse:
-        raise PhmrunError("an embedding with max_norm, scale_grad_by_freq or sparse gradients has no counterpart")
-    weight, ready = module.weight, shared.get(id(module.weight))
-    settings: dict[str, Any] = {"device": weight.device, "dtype": weight.dtype, "structure": ready or structure}
-    settings |= {} if ready else options
-    layer = Embedding(module.num_embeddings, module.embedding_dim, module.padding_idx, **settings)
-    if not ready:
-        shared[id(weight)] = layer.structure
-        if near:
-            layer.structure.fit(weight.detach())
-    return layer
-
-
-@torch.no_grad()
-def _convolution(
-    module: nn.Conv1d | nn.Conv2d, structure: str, shared: Shared, near: bool, options: dict[str, Any]
-) -> Convolution:
-    """Return the counterpart of a convolution, with a structure for each group.
-
-    The bias stays the same parameter; unless ``near``, it gets newly drawn values in place, as in torch. With ``near``,
-    the filters are fitted. Structures in ``shared`` are used again as they are; new ones are added there. The option
-    ``application`` is ignored.
-    """
-    (rows, columns), weight = matrix_shape(module), module.weight
-    options = {name: value for name, value in options.items() if name != "application"}
-    maps = []
-    for group, filters in enumerate(weight.detach().reshape(module.groups, rows, columns)):
-        key = (id(weight), group)
-        if key not in shared:
-            with on_device(weight.device):
-                shared[key] = build_structure(structure, rows, columns, **options)
-            shared[key].reset_parameters(linear_std(columns))  # as torch's convolutions
-            shared[key].to(weight.dtype)
-            if near:
-                shared[key].fit(filters)
-        maps.append(shared[key])
-    if module.bias is not None and not near:
-        nn.init.uniform_(module.bias, -(columns**-0.5), columns**-0.5)
-    return Convolution(module, maps)
-
-
-@torch.no_grad()
-def _attention(
-    module: nn.MultiheadAttention, structure: str, near: bool, options: dict[str, Any]
-) -> StructuredAttention:
-    """Give the matrices of Q, K and V a structure, in place; return the module.
-
-    With ``near`` they are fitted; otherwise they are drawn as in torch, and their joint bias becomes zero. The output
-    map is a layer of its own and not changed.
-    """
-    maps = {}
-    for name in MAPS:
-        weight = getattr(module, name)
-        if weight is not None:
-            rows, columns = weight.shape
-            maps[name] = build_structure(structure, rows, columns, **options).to(weight.device, weight.dtype)
-            maps[name].reset_parameters(glorot_std(columns, rows))  # xavier_uniform_, as nn.MultiheadAttention
-            if near:
-                maps[name].fit(weight.detach())
-    if not near and module.in_proj_bias is not None:
-        module.in_proj_bias.zero_()
-    return structured(module, maps)
-
-
-@torch.no_grad()
-def _lstm(module: nn.LSTM, structure: str, near: bool, options: dict[str, Any]) -> LSTM:
-    """Return the counterpart of an ``nn.LSTM``, with two bias vectors per gate.
-
-    It has eight maps per layer and direction, or two with the option ``maps="stacked"``. With ``near``, they are fitted
-    and biases copied; otherwise all are newly drawn.
-
-    Raises:
-        PhmrunError: The LSTM has ``proj_size``.
-    """
-    if module.proj_size:
-        raise PhmrunError("an LSTM with proj_size has no counterpart")
-    weight: Tensor = module.all_weights[0][0]
-    same = ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional")
-    settings: dict[str, Any] = {name: getattr(module, name) for name in same} | options
-    lstm = LSTM(device=weight.device, dtype=weight.dtype, bias_vectors=2, structure=structure, **settings)
-    if near:
-        for cell, weights in zip(cast(list[GateMaps], list(lstm.cells)), module.all_weights, strict=True):
-            for maps, dense in zip((cell.input, cell.recurrent), weights, strict=False):
-                for part, rows in zip(cast(list[Structure], list(maps)), dense.chunk(len(maps)), strict=True):
-                    part.fit(rows.detach())
-            if cell.bias is not None:
-                cell.bias.copy_(torch.stack(tuple(weights[2:])))
-    return lstm

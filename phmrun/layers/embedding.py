@@ -13,16 +13,9 @@ from torch import Tensor, nn
 
 from phmrun.errors import PhmrunError
 from phmrun.layers.linear import on_device
-from phmrun.layers.structure import (
-    Option,
-    Structure,
-    build_structure,
-    build_weight,
-    check_options,
-    full_precision,
-    options_of_function,
-)
-from phmrun.registry import EMBEDDINGS
+from phmrun.layers.options import check_options, options_of_function
+from phmrun.layers.structure import Structure, build_structure, build_weight, full_precision
+from phmrun.registry import EMBEDDINGS, Option
 
 
 class Embedding(nn.Module):

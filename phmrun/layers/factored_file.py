@@ -27,8 +27,9 @@ from torch import Tensor, nn
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import disk_errors, replacing
 from phmrun.layers.conversion import attach_report, convert_layers, is_supported
+from phmrun.layers.options import checked_options
 from phmrun.layers.report import conversions, parameter_count
-from phmrun.layers.structure import Application, Structure, checked_options
+from phmrun.layers.structure import Application, Structure
 from phmrun.registry import STRUCTURES
 
 Model = TypeVar("Model", bound=nn.Module)

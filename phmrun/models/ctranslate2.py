@@ -19,15 +19,8 @@ from phmrun.errors import PhmrunError
 from phmrun.files import replacing_directory, write_json, write_text
 from phmrun.layers import FeedForward, MultiheadAttention, folded
 from phmrun.layers.linear import GATED
-from phmrun.models.transformer import (
-    DecoderLayer,
-    EncoderDecoder,
-    EncoderLayer,
-    RelativePositions,
-    Sublayer,
-    Transformer,
-    with_tables,
-)
+from phmrun.models.positions import RelativePositions
+from phmrun.models.transformer import DecoderLayer, EncoderDecoder, EncoderLayer, Sublayer, Transformer, with_tables
 from phmrun.text.token_names import has_model, token_names, write_models
 from phmrun.text.vocabularies import Vocabularies
 

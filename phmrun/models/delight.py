@@ -26,14 +26,8 @@ from phmrun.layers.define import CHUNK
 from phmrun.layers.linear import glorot_std
 from phmrun.layers.network import Structures
 from phmrun.models.options import TransformerOptions
-from phmrun.models.transformer import (
-    DecoderLayer,
-    EncoderDecoder,
-    EncoderLayer,
-    SinusoidalPositions,
-    Sublayer,
-    check_tie,
-)
+from phmrun.models.positions import SinusoidalPositions
+from phmrun.models.transformer import DecoderLayer, EncoderDecoder, EncoderLayer, Sublayer, check_tie
 from phmrun.registry import EMBEDDINGS
 
 REDUCTION = 4

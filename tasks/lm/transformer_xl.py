@@ -16,7 +16,7 @@ from phmrun.kernels import attend
 from phmrun.layers import FeedForward, Linear
 from phmrun.layers.cross_entropy import CrossEntropy
 from phmrun.layers.network import Structures
-from phmrun.models.transformer import sinusoids
+from phmrun.models.positions import sinusoids
 from phmrun.tasks.lm.config import LanguageModelOptions
 from phmrun.tasks.lm.language_model import Reading, State, build_word_tables
 

@@ -10,8 +10,9 @@ from torch.nn import functional as F
 
 from phmrun.layers import FeedForward, MultiheadAttention, build_embedding
 from phmrun.layers.network import Structures
+from phmrun.models.positions import SinusoidalPositions
 from phmrun.models.sentences import ClassScores, Sentences, pooled
-from phmrun.models.transformer import EncoderLayer, SinusoidalPositions, Sublayer, build_norm
+from phmrun.models.transformer import EncoderLayer, Sublayer, build_norm
 from phmrun.tasks.sva.config import AgreementOptions
 
 

@@ -12,7 +12,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from phmrun.errors import PhmrunError
 from phmrun.layers import LSTM, folded
-from phmrun.layers.lstm import dropout_mask, outputs, packed_rows
+from phmrun.layers.gate_maps import dropout_mask
+from phmrun.layers.lstm import outputs, packed_rows
 from phmrun.registry import STRUCTURES
 
 

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from phmrun.models.transformer import SinusoidalPositions, sinusoids
+from phmrun.models.positions import SinusoidalPositions, sinusoids
 
 
 def test_sines_then_cosines_of_a_geometric_row_of_rates():

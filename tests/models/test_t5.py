@@ -6,7 +6,8 @@ from built_networks import built
 from test_incremental import network_of, walk
 
 from phmrun.models.incremental import IncrementalTransformer
-from phmrun.models.transformer import RelativePositions, Transformer, padding_mask
+from phmrun.models.positions import RelativePositions
+from phmrun.models.transformer import Transformer, padding_mask
 
 T5 = {
     "normalization": "rms",

@@ -12,7 +12,8 @@ from torch import nn
 from phmrun.decoding import beam_search
 from phmrun.layers.cross_entropy import linear_cross_entropy
 from phmrun.models.options import TransformerOptions
-from phmrun.models.transformer import Transformer, padding_mask, sinusoids
+from phmrun.models.positions import sinusoids
+from phmrun.models.transformer import Transformer, padding_mask
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
 OPTIONS = {

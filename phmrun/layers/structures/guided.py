@@ -21,14 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers.structure import (
-    Structure,
-    build_structure,
-    build_weight,
-    checked_options,
-    full_precision,
-    register,
-)
+from phmrun.layers.options import checked_options
+from phmrun.layers.structure import Structure, build_structure, build_weight, full_precision, register
 from phmrun.registry import STRUCTURES
 
 
