@@ -23,7 +23,7 @@ from phmrun.ledger.recorded_run import score_value
 from phmrun.registry import TASKS, load_plugins
 
 if TYPE_CHECKING:
-    from phmrun.engine.experiment import DryRun
+    from phmrun.engine.dry_run import DryRun
     from phmrun.results import Results
 
 AnyPath = str | PathLike[str]
@@ -290,9 +290,9 @@ def plan(
         PhmrunError: Settings are invalid, or data are missing.
     """
     request, _ = _requested(task, "runs", config, plugins, None, settings, arguments)
-    from phmrun.engine import experiment
+    from phmrun.engine.dry_run import dry_run
 
-    return experiment.dry_run(request.resolved.config, plugins=request.plugins)
+    return dry_run(request.resolved.config, plugins=request.plugins)
 
 
 def open_run(reference: AnyPath = "latest", *, runs_dir: AnyPath = "runs") -> TrainedRun:

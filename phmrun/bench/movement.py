@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import torch
 
 from phmrun.config import Experiment
-from phmrun.engine.experiment import build_data
 from phmrun.engine.module import build_module, seed_everything
 from phmrun.engine.movement import BATCHES, Movement, first_steps
 from phmrun.engine.movement import movements as measured_movements
 from phmrun.engine.optimizers import rates
+from phmrun.engine.preparation import build_data
 from phmrun.layers import Linear
 
 

@@ -13,7 +13,7 @@ from phmrun.errors import PhmrunError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from phmrun.engine.experiment import DryRun
+    from phmrun.engine.dry_run import DryRun
     from phmrun.experiments import Request
     from phmrun.ledger import Run
 
@@ -61,6 +61,7 @@ def train(
         request = resolve_options(options, parent=Run.find(runs_dir, extend).config_path if extend else None)
         if not request.task.runner:
             from phmrun.engine import derivation, experiment
+            from phmrun.engine.dry_run import dry_run as plan_of
 
             if not dry_run:
                 import phmrun.engine.fit  # noqa: F401  (Lightning, which takes its time)
@@ -72,7 +73,7 @@ def train(
         return
     if dry_run:
         parent = Run.find(runs_dir, extend) if extend else None
-        _show(request, experiment.dry_run(request.resolved.config, parent=parent), as_json)
+        _show(request, plan_of(request.resolved.config, parent=parent), as_json)
         return
     result = experiment.train(
         request.resolved.config,

@@ -17,8 +17,8 @@ from phmrun.config.training import TrainingConfig
 from phmrun.engine.calibration import input_covariances, mean_loss
 from phmrun.engine.data import contents
 from phmrun.engine.derivation import Derivation
-from phmrun.engine.experiment import build_data
 from phmrun.engine.module import TrainingModule
+from phmrun.engine.preparation import build_data
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError, unknown
 from phmrun.layers import options_of

@@ -1,39 +1,31 @@
-"""Planning and training of an experiment, from its data to its scores."""
+"""Training of an experiment, from its data to its scores."""
 
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from phmrun.config import Experiment, Task, run_id, semantic_values, to_yaml, with_absolute_paths
+from phmrun.config import Experiment, run_id, semantic_values, to_yaml, with_absolute_paths
 from phmrun.config.identity import canonical_identity
-from phmrun.datasets.reading import verify_sizes
 from phmrun.engine.adaptation import EXTENDS, code_marks, with_base, with_base_vocabulary
 from phmrun.engine.arithmetic import kernels_of, set_threads
-from phmrun.engine.bookkeeping import (
-    keep_data,
-    recording,
-    scores_of_training,
-    tell_validation,
-)
+from phmrun.engine.bookkeeping import keep_data, recording, scores_of_training, tell_validation
 from phmrun.engine.checkpoints import LAST, save_start
 from phmrun.engine.code import code_of
 from phmrun.engine.counting import count_parameters, network_without_weights
-from phmrun.engine.data import DataModule, doubts
+from phmrun.engine.data import DataModule
 from phmrun.engine.derivation import Derivation, check_extension, check_teacher
 from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.module import Teacher, TrainingModule, build_module, seed_everything
-from phmrun.engine.movement import BATCHES, balance, movements
-from phmrun.engine.optimizers import Rate, rate_table
+from phmrun.engine.preparation import build_data, measure_rates, prepare
 from phmrun.engine.processes import ending_with, leader_died
 from phmrun.engine.trained_model import open_run, take_over_base
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.escaping import one_line
-from phmrun.files import cache_dir, disk_errors, remove_unfinished, write_text
+from phmrun.files import disk_errors, remove_unfinished, write_text
 from phmrun.kernels import tf32_products
 from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
@@ -43,29 +35,12 @@ from phmrun.ledger.segment import Segment
 from phmrun.ledger.twins import find_twin
 from phmrun.ledger.wandb_mirror import Mirror, wandb_mode
 from phmrun.progress import waiting
-from phmrun.registry import TASKS, plugin_marks
+from phmrun.registry import plugin_marks
 
 if TYPE_CHECKING:
     from phmrun.engine.fit import Fitted
 
 LOG = logging.getLogger("phmrun.engine")
-
-
-@dataclass(frozen=True)
-class DryRun:
-    """Plan of a training run.
-
-    Attributes:
-        data: Statistics of the prepared data.
-        parameters: Parameter counts: see :func:`phmrun.engine.counting.count_parameters`.
-        run_id: Id of the run.
-        rates: Factors of learning rate and weight decay by parameter; empty if ``rates`` is "one" and ``map_rate`` 1.
-    """
-
-    data: dict[str, Any]
-    parameters: dict[str, Any]
-    run_id: str
-    rates: list[Rate]
 
 
 @dataclass(frozen=True)
@@ -83,57 +58,6 @@ class TrainResult:
     run_dir: Path
     metrics: dict[str, Any]
     state: State
-
-
-def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None, parent: Run | None = None) -> DryRun:
-    """Prepare the data and count the parameters, without training.
-
-    "Measured" learning rates are measured on the first batches. No run directory is written. Doubts about the data are
-    logged.
-
-    Args:
-        config: Resolved config.
-        plugins: SHA-256 of the user's plug-in files, by file.
-        parent: Run to extend or adapt.
-
-    Raises:
-        PhmrunError: The data are missing or malformed (exit 3), the model cannot be built, or ``score_on`` names a
-            split that the data lack (exit 2).
-    """
-    config, parent = with_base(config, parent)
-    data = build_data(config)
-    data.require("train")
-    marks = {**data.fingerprints(), **plugin_marks(plugins or {}), **code_marks(config)}
-    name = run_id(config, fingerprints=marks | ({EXTENDS: parent.id} if parent else {}))
-    _prepare(config, data)
-    sizes, optimizer = data.vocabulary.sizes, config.training.optimizer
-    measured = None
-    if optimizer.rates == "measured":
-        seed_everything(config.seed)
-        module = build_module(config, *sizes)
-        module.begin(data)
-        measured = measure_rates(module, data, config)
-    rates = rate_table(network_without_weights(config, sizes), optimizer, measured)
-    return DryRun(data.statistics(), count_parameters(config, sizes), name, rates)
-
-
-def vocabulary_sizes(config: Experiment) -> tuple[int, ...] | None:
-    """Return the sizes of the vocabulary that ``train`` would learn.
-
-    The data are prepared for this. The result is ``None`` if building the data fails with exit 3, or if they have no
-    training split.
-
-    Raises:
-        PhmrunError: The config does not fit the data, or the data are malformed.
-    """
-    try:
-        data = build_data(config)
-    except PhmrunError as error:
-        if error.code == ExitCode.DATA:
-            return None
-        raise
-    # A task without a built-in corpus has no training data until files or a dataset are named.
-    return data.vocabulary.sizes if "train" in data.files else None
 
 
 def train(
@@ -188,7 +112,7 @@ def train(
         marks[EXTENDS] = parent.id
     if derivation:
         marks |= derivation.marks
-    _prepare(config, data)
+    prepare(config, data)
     if derivation and derivation.teacher:
         check_teacher(derivation.teacher, data)
     count_parameters(config, data.vocabulary.sizes)  # raises on sizes that do not fit, before a run directory exists
@@ -222,17 +146,6 @@ def train(
             tf32 = tf32_products(config.hardware.tf32)
             with kernels.applied(), tf32, recording(run, config, kernels, is_leader()) as segment:
                 return _train(config, data, run, parent, plugins or {}, derivation, segment)
-
-
-def build_data(config: Experiment) -> DataModule:
-    """Return the task's data module for a config, not yet prepared.
-
-    With a base run (``adapts``), the data have its vocabulary if the task can read one from a folder.
-    """
-    config = with_base_vocabulary(config)
-    task: Task = TASKS.get(config.task)
-    data: DataModule = task.load("data")(config, cache_dir())
-    return data
 
 
 def _check_steps(config: Experiment, derivation: Derivation | None) -> None:
@@ -343,39 +256,6 @@ def _train(
     if segment is not None:
         segment.progress(fitted.step)
     return _finish(config, data, run, fitted, mirror)
-
-
-def _prepare(config: Experiment, data: DataModule) -> None:
-    """Check and prepare the data, and log warnings about them.
-
-    Sizes of datasets are compared with the published ones. Splits in ``score_on`` must exist. Only the first process
-    warns.
-
-    Raises:
-        PhmrunError: The data differ from the published sizes or are malformed (exit 3), or lack a split (exit 2).
-    """
-    if config.data.name != "files":
-        verify_sizes(config.data.name, cache_dir())
-    if absent := [split for split in config.score_on if split not in data.files]:
-        raise PhmrunError(f"the data have no split {absent[0]!r}", where="score_on", valid=sorted(data.files))
-    data.prepare()
-    if is_leader():
-        for doubt in doubts(config, data):
-            LOG.warning("%s", doubt)
-
-
-def measure_rates(module: TrainingModule, data: DataModule, config: Experiment) -> dict[str, float]:
-    """Return multipliers of learning rates by parameter, measured on the first four batches.
-
-    With ``training.optimizer.balance`` the module's factors are then rescaled in place. If that changed any, they are
-    measured again.
-    """
-    optimizer = config.training.optimizer
-    batches = list(islice(data.train_dataloader(), BATCHES))
-    measured = movements(module, batches, optimizer.name)
-    if optimizer.balance and balance(module.network, measured, optimizer.name):
-        measured = movements(module, batches, optimizer.name)
-    return {name: movement.multiplier for name, movement in measured.items()}
 
 
 def _kept_rates(run: Run, parent: Run | None) -> dict[str, float] | None:

@@ -15,7 +15,7 @@ from phmrun.config.layering import OptionsOf
 from phmrun.engine.adaptation import code_marks
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.data import DataModule
-from phmrun.engine.experiment import build_data
+from phmrun.engine.preparation import build_data
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger.directory import CONFIG
 from phmrun.ledger.listing import list_runs

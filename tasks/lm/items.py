@@ -7,7 +7,7 @@ accurate to about 0.1 %.
 import numpy as np
 
 from phmrun.config import load_run_config
-from phmrun.engine.experiment import build_data
+from phmrun.engine.preparation import build_data
 from phmrun.ledger import Run
 from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.items import Items, checksum

@@ -1,7 +1,7 @@
 """Counts that each parsed sentence adds to the attachment scores."""
 
 from phmrun.config import load_run_config
-from phmrun.engine.experiment import build_data
+from phmrun.engine.preparation import build_data
 from phmrun.ledger import Run
 from phmrun.metrics.items import Items, checksum
 from phmrun.metrics.parsing import sentence_counts

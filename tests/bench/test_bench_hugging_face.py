@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from phmrun.bench.run import bench_run
 from phmrun.bench.run_report import Amount
 from phmrun.bench.systems import Sources
-from phmrun.engine.experiment import build_data
+from phmrun.engine.preparation import build_data
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
 from phmrun.text.vocabulary import BOS, EOS, PAD

@@ -13,7 +13,7 @@ from phmrun.bench.timing import Timing
 from phmrun.config import LayerConfig
 from phmrun.config.sections import MapConfig
 from phmrun.engine.checkpoints import save_start
-from phmrun.engine.experiment import build_data
+from phmrun.engine.preparation import build_data
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
 from phmrun.families.sequence_to_sequence.data import padded_sources

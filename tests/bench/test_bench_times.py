@@ -4,7 +4,7 @@ from tiny_experiments import configured
 from phmrun.bench.run_report import Amount
 from phmrun.bench.times import measure_times
 from phmrun.config import to_yaml
-from phmrun.engine.experiment import build_data
+from phmrun.engine.preparation import build_data
 from phmrun.errors import PhmrunError
 from phmrun.files import write_json
 from phmrun.ledger import Run

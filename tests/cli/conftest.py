@@ -34,7 +34,7 @@ def phmrun(capfd, monkeypatch) -> Callable[..., Result]:
 
 
 class FakeExperiment(types.ModuleType):
-    """Records its calls in place of three modules of ``phmrun.engine``: experiment, evaluation, trained_model."""
+    """Records its calls in place of ``phmrun.engine``'s experiment, dry_run, evaluation and trained_model."""
 
     def __init__(self) -> None:
         super().__init__("phmrun.engine.experiment")
@@ -79,7 +79,7 @@ def experiment(monkeypatch) -> FakeExperiment:
     import phmrun.engine.derivation  # imports trained_model before that is replaced
 
     fake = FakeExperiment()
-    for name in ("experiment", "trained_model", "evaluation"):
+    for name in ("experiment", "dry_run", "trained_model", "evaluation"):
         monkeypatch.setitem(sys.modules, f"phmrun.engine.{name}", fake)
         monkeypatch.setattr(phmrun.engine, name, fake, raising=False)
     return fake

@@ -11,8 +11,9 @@ from tiny_experiments import configured, everywhere, run_experiment, run_of, sna
 
 from phmrun.engine import experiment
 from phmrun.engine.data import doubts
+from phmrun.engine.dry_run import dry_run
 from phmrun.engine.evaluation import evaluate_run
-from phmrun.engine.experiment import dry_run
+from phmrun.engine.preparation import build_data
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
@@ -39,7 +40,7 @@ def test_a_dry_run_plans_and_writes_no_run(tmp_path, monkeypatch):
 
 def test_own_files_that_are_learnt_and_scored(tmp_path):
     config = configured("nmt", tmp_path / "corpus")
-    data = experiment.build_data(config)
+    data = build_data(config)
     assert not list(doubts(config, data))
     data.files["test"] = data.files["train"]
     (doubt,) = doubts(config, data)

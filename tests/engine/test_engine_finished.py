@@ -10,8 +10,9 @@ import torch
 from tiny_experiments import configured, everywhere, run_of, snapshot
 
 from phmrun.config import load_run_config
+from phmrun.engine.dry_run import dry_run
 from phmrun.engine.evaluation import evaluate_run
-from phmrun.engine.experiment import dry_run, train
+from phmrun.engine.experiment import train
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.layers import options_of

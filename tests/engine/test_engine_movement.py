@@ -8,10 +8,11 @@ import torch
 from tiny_experiments import configured, run_experiment, run_of
 from torch import Tensor, nn
 
-from phmrun.engine.experiment import build_data, dry_run
+from phmrun.engine.dry_run import dry_run
 from phmrun.engine.module import Loss, TrainingModule, build_module
 from phmrun.engine.movement import BATCHES, balance, factors_of, movements, rounded
 from phmrun.engine.optimizers import build_optimizer, rates
+from phmrun.engine.preparation import build_data
 from phmrun.errors import PhmrunError
 from phmrun.layers import Linear
 from phmrun.layers.network import share_parameters, structures_of

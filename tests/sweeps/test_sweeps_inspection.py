@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from phmrun.config import load_run_config, to_yaml
-from phmrun.engine import experiment
 from phmrun.engine.counting import count_parameters
+from phmrun.engine.dry_run import dry_run
 from phmrun.layers import options_of
 from phmrun.sweeps import load_sweep, plan
 from phmrun.sweeps.inspection import inspector
@@ -48,7 +48,7 @@ def test_names_and_counts_are_those_of_train(nmt, tmp_path):
         handed = tmp_path / "config.yaml"
         handed.write_text(to_yaml(cell.config, cell.origin))
         config = load_run_config(handed, options_of=options_of)
-        dry = experiment.dry_run(config)
+        dry = dry_run(config)
         assert (dry.run_id, dry.parameters["total"]) == (cell.run_id, cell.parameters)
         assert cell.exact
         assert count_parameters(config)["total"] > cell.parameters  # fewer words are there than are asked for

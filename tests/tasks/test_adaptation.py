@@ -10,8 +10,8 @@ from tiny_experiments import configured, run_experiment, run_of, write_corpus
 from phmrun.cli.app import main
 from phmrun.engine.adaptation import check_adaptation
 from phmrun.engine.counting import count_parameters
+from phmrun.engine.dry_run import dry_run
 from phmrun.engine.evaluation import evaluate_run
-from phmrun.engine.experiment import dry_run
 from phmrun.engine.reproduction import reproduce
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from phmrun.config import Experiment, Task, with_decoding
-from phmrun.engine.experiment import build_data
+from phmrun.engine.preparation import build_data
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError
 from phmrun.families.sequence_to_sequence.data import ParallelData

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from phmrun.config import load_run_config
-from phmrun.engine.experiment import build_data
+from phmrun.engine.preparation import build_data
 from phmrun.ledger import Run
 from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.items import Items, checksum

@@ -1,0 +1,61 @@
+"""Preparation of an experiment: its data module, checked and prepared, and measured learning rates."""
+
+import logging
+from itertools import islice
+
+from phmrun.config import Experiment, Task
+from phmrun.datasets.reading import verify_sizes
+from phmrun.engine.adaptation import with_base_vocabulary
+from phmrun.engine.data import DataModule, doubts
+from phmrun.engine.module import TrainingModule
+from phmrun.engine.movement import BATCHES, balance, movements
+from phmrun.errors import PhmrunError
+from phmrun.files import cache_dir
+from phmrun.ledger.outcome import is_leader
+from phmrun.registry import TASKS
+
+LOG = logging.getLogger("phmrun.engine")
+
+
+def build_data(config: Experiment) -> DataModule:
+    """Return the task's data module for a config, not yet prepared.
+
+    With a base run (``adapts``), the data have its vocabulary if the task can read one from a folder.
+    """
+    config = with_base_vocabulary(config)
+    task: Task = TASKS.get(config.task)
+    data: DataModule = task.load("data")(config, cache_dir())
+    return data
+
+
+def prepare(config: Experiment, data: DataModule) -> None:
+    """Check and prepare the data, and log warnings about them.
+
+    Sizes of datasets are compared with the published ones. Splits in ``score_on`` must exist. Only the first process
+    warns.
+
+    Raises:
+        PhmrunError: The data differ from the published sizes or are malformed (exit 3), or lack a split (exit 2).
+    """
+    if config.data.name != "files":
+        verify_sizes(config.data.name, cache_dir())
+    if absent := [split for split in config.score_on if split not in data.files]:
+        raise PhmrunError(f"the data have no split {absent[0]!r}", where="score_on", valid=sorted(data.files))
+    data.prepare()
+    if is_leader():
+        for doubt in doubts(config, data):
+            LOG.warning("%s", doubt)
+
+
+def measure_rates(module: TrainingModule, data: DataModule, config: Experiment) -> dict[str, float]:
+    """Return multipliers of learning rates by parameter, measured on the first four batches.
+
+    With ``training.optimizer.balance`` the module's factors are then rescaled in place. If that changed any, they are
+    measured again.
+    """
+    optimizer = config.training.optimizer
+    batches = list(islice(data.train_dataloader(), BATCHES))
+    measured = movements(module, batches, optimizer.name)
+    if optimizer.balance and balance(module.network, measured, optimizer.name):
+        measured = movements(module, batches, optimizer.name)
+    return {name: movement.multiplier for name, movement in measured.items()}
