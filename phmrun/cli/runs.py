@@ -2,22 +2,18 @@
 
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phmrun.cli import completion, console
+from phmrun.cli import completion, console, runs_reproduce, runs_show
 from phmrun.cli.docstrings import VerbGroup
-from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
-from phmrun.errors import ExitCode, PhmrunError, counted, unknown
-from phmrun.progress import waiting
-from phmrun.registry import load_plugins
+from phmrun.cli.options import Json, RunArgument, RunsDirectory
+from phmrun.errors import PhmrunError, counted, unknown
 
 if TYPE_CHECKING:
-    from phmrun.engine.reproduction import Reproduction
     from phmrun.ledger import RecordedRun, Run
 
 app = VerbGroup(help="Run directories: list, show, compare, archive, remove.", no_args_is_help=True)
@@ -27,7 +23,6 @@ RunArguments = Annotated[
     typer.Argument(metavar="RUN…", help="Run ids, unique prefixes of them, or paths.", autocompletion=completion.runs),
 ]
 
-_ROWS_OF_TENSORS = 10
 chosen_by = partial(typer.Option, rich_help_panel="Filter")
 
 
@@ -114,120 +109,6 @@ def _print_runs(runs: Sequence["RecordedRun"], scores: Sequence[str]) -> None:
     console.print_table(columns, rows, drop=("step", "parameters", "state", "layer"))
 
 
-@app.command("show")
-def show(run: RunArgument, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
-    """Show a run.
-
-    Sections are state, settings that are not at their default, scores, size, end of the history, environment, sample
-    outputs and files.
-    """
-    from phmrun.config import load_run_config, semantic_values
-    from phmrun.ledger import Run
-    from phmrun.ledger.recorded_run import RecordedRun
-
-    recorded = RecordedRun(Run.find(runs_dir, run))
-    changed = None
-    with suppress(PhmrunError, ImportError):  # the task may be missing in this installation
-        changed = semantic_values(load_run_config(recorded.path / "config.yaml"))
-    if not as_json:
-        _print(recorded, changed)
-        return
-    facts = {
-        "run_id": recorded.id,
-        "run_dir": recorded.path,
-        "status": recorded.status.to_json() if recorded.status else None,
-        "config_differences": changed,
-        "metrics": recorded.metrics,
-        "parameters": recorded.parameters,
-        "history": recorded.history,
-        "environment": recorded.environment,
-        "samples": recorded.samples,
-        "files": {entry.name: entry.size for entry in recorded.entries},
-        "damage": recorded.faults,
-    }
-    console.print_json(facts)
-
-
-def _print(run: "RecordedRun", changed: dict[str, Any] | None) -> None:
-    """Print a run, section by section.
-
-    ``changed`` are settings that are not at their default; None prints the whole configuration. Sections: state,
-    configuration, scores, size and data, last rows of the history, environment, samples, files. Those without content
-    are left out; damage is printed on standard error.
-    """
-    from phmrun.ledger.card import number, score_row
-    from phmrun.ledger.history import in_shown_units
-    from phmrun.ledger.wording import counts_in_words, explained, title
-
-    _heading(run.id)
-    console.print_table(("", ""), _state(run))
-    if changed is None:
-        _heading("Configuration")
-        console.stdout().print(run.config.rstrip(), markup=False, soft_wrap=True)
-    elif changed:
-        _heading("Configuration, where it is not the default")
-        console.print_table(("key", "value"), [(key, str(value)) for key, value in changed.items()])
-    if run.metrics:
-        _heading("Scores")
-        rows = [score_row(name, score) for name, score in run.metrics.items()]
-        console.print_table(("score", "value", "also", "signature"), rows)
-        for line in explained([*run.metrics]):
-            console.stdout().print(line, markup=False, soft_wrap=True)
-    if run.parameters:
-        _heading("Size and data")
-        console.print_table(("", ""), counts_in_words(run.parameters))
-    if run.history:
-        last = run.history
-        columns = list({key: None for row in last for key in row})
-        heads = [title(column) if "/" in column else {"time": "time (s)"}.get(column, column) for column in columns]
-        _heading(f"The last of {run.history_rows:,} rows of history")
-        shown = map(in_shown_units, last)
-        console.print_table(heads, [[number(row.get(column)) for column in columns] for row in shown])
-    if run.environment:
-        from phmrun.ledger.environment import process_lines
-
-        _heading("Made on")
-        for row in process_lines(run.environment):
-            console.stdout().print(row, markup=False, soft_wrap=True)
-    if run.samples:
-        _heading("Samples")
-        console.print_table(run.samples["columns"], run.samples["rows"])
-    _heading("Files")
-    console.print_table(("", "bytes", ""), [(entry.name, entry.size, entry.meaning) for entry in run.entries])
-    for fault in run.faults:
-        console.stderr().print(fault, markup=False, soft_wrap=True)
-
-
-def _state(run: "RecordedRun") -> list[tuple[str, Any]]:
-    """Return rows (name, value) of the state of a run.
-
-    In this order: directory, task, data, network, seed, state, held by, step, training time, started, updated, ended.
-    Rows without a value are left out. A damaged run has directory and state only.
-    """
-    from phmrun.ledger.card import duration
-
-    status = run.status
-    if status is None:
-        return [("directory", str(run.path)), ("state", "damaged")]
-    why = f": {status.reason}" if status.reason else ""
-    holder = f"process {run.holder.pid} on {run.holder.host}" if run.holder else None
-    lines = [
-        ("directory", str(run.path)),
-        *((key, str(status.about[key])) for key in ("task", "data", "network", "seed") if key in status.about),
-        ("state", f"{status.state}{why}"),
-        ("held by", holder),
-        ("step", f"{status.step:,}"),
-        ("training time", duration(status.seconds)),
-        *((name, getattr(status, name)) for name in ("started", "updated", "ended")),
-    ]
-    return [(name, value) for name, value in lines if value is not None]
-
-
-def _heading(title: str) -> None:
-    """Print a heading in bold, after an empty line."""
-    console.stdout().print(f"\n{title}", style="bold", markup=False, soft_wrap=True)
-
-
 def _column_titles(runs: Sequence["Run"]) -> list[str]:
     """Return the titles of columns of runs: their ids, so that a file has them.
 
@@ -239,6 +120,9 @@ def _column_titles(runs: Sequence["Run"]) -> list[str]:
         console.stdout().print(run.id, markup=False, highlight=False, soft_wrap=True)
     console.stdout().print()
     return [run.id.rpartition("-")[2] for run in runs]
+
+
+app.command("show")(runs_show.show)
 
 
 @app.command("diff")
@@ -311,85 +195,7 @@ def compare(
         console.stdout().print()
 
 
-@app.command("reproduce")
-def reproduce(
-    run: RunArgument,
-    directory: Annotated[Path | None, typer.Option("--in", metavar="DIR")] = None,
-    data_dir: Annotated[list[Path] | None, typer.Option(metavar="DIR")] = None,
-    plugin: Plugin = None,
-    runs_dir: RunsDirectory = Path("runs"),
-    as_json: Json = False,
-) -> None:
-    """Train a finished run again and compare weights and scores bit for bit.
-
-    Prints "identical", or the differences and their possible causes (exit code 4).
-
-    Args:
-        directory: Directory of the new run (default: reproduced/ next to the run).
-        data_dir: Folder with the run's own data files, found by checksum (default: their recorded paths); may be
-            repeated.
-    """
-    plugins = load_plugins(plugin)
-    from phmrun.ledger import Run
-
-    original = Run.find(runs_dir, run)
-    with waiting("preparing"):
-        import phmrun.engine.fit  # noqa: F401  (Lightning takes seconds to import)
-        from phmrun.engine import reproduction
-
-    place = directory or original.path.parent / "reproduced"
-    result = reproduction.reproduce(original, place, plugins=plugins, data_dirs=data_dir or ())
-    if as_json:
-        facts = {
-            "run_id": result.run.id,
-            "run_dir": result.run.path,
-            "reproduced_dir": result.again.path,
-            "identical": result.identical,
-            "tensors": result.tensors,
-            "weights": [row._asdict() for row in result.weights],
-            "compared": result.compared,
-            "scores": [row._asdict() for row in result.scores],
-            "parted_at_step": result.parted,
-            "explanations": result.explanations,
-            "verdict": str(result.agreement.outcome),
-            "sentence": result.agreement.sentence,
-        }
-        console.print_json(facts)
-    else:
-        _print_reproduction(result)
-    if not result.identical:
-        raise typer.Exit(ExitCode.TRAINING)
-
-
-def _print_reproduction(result: "Reproduction") -> None:
-    """Print "identical", or the differences and their possible causes.
-
-    The differences are in weights (tensors among the first 10 rows), scores, and the first step of another history. A
-    sentence on the agreement is last, unless all is identical.
-    """
-
-    def say(text: str) -> None:
-        """Print a line on standard output."""
-        console.stdout().print(text, markup=False, soft_wrap=True)
-
-    if result.identical:
-        say(f"identical: {result.tensors:,} tensors and {len(result.compared)} scores of {result.run.id}")
-        return
-    files = sum(not row.name for row in result.weights)
-    counts = [f"{len(result.weights) - files:,} of {result.tensors:,} tensors"] if len(result.weights) > files else []
-    counts += [counted(files, "checkpoint")] if files else []
-    say(f"not identical in {', '.join([*counts, counted(len(result.scores), 'score')])}")
-    rows = [(row.checkpoint, row.name, row.largest) for row in result.weights[:_ROWS_OF_TENSORS] if row.name]
-    if rows:
-        console.print_table(("checkpoint", "tensor", "largest difference"), rows)
-    if result.scores:
-        console.print_table(("score", "before", "again"), [tuple(row) for row in result.scores])
-    if result.parted is not None:
-        say(f"first figure of the history with another digit: step {result.parted:,}")
-    say("what could explain it:")
-    for line in result.explanations:
-        say(f"  {line}")
-    say(result.agreement.sentence)
+app.command("reproduce")(runs_reproduce.reproduce)
 
 
 @app.command("archive")
