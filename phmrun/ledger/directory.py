@@ -1,11 +1,11 @@
-"""Directories of runs: the names of their files, and finding one by its id or as the latest."""
+"""Directories of runs: the names of their files, and finding one by a reference."""
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from phmrun.documents import parse_json
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import ExitCode, PhmrunError, nearest
 from phmrun.files import is_name, read_regular
 from phmrun.ledger.status import State, Status, as_found
 
@@ -42,6 +42,55 @@ def is_run(path: Path) -> bool:
     """
     named = re.compile(r".+-[0-9a-f]{12}").fullmatch
     return (path / STATUS).is_file() or ((path / CONFIG).is_file() and named(path.resolve().name) is not None)
+
+
+def find(runs_dir: Path, reference: str) -> Path:
+    """Return the directory of a run by reference.
+
+    A path (in ``runs_dir``, then in the working directory) goes before "latest", that before an id's beginning, and
+    that before digits. An empty reference matches no run. Hidden directories are not searched.
+
+    Args:
+        runs_dir: Directory of runs.
+        reference: Run id, its beginning, the first 3 to 12 of its last twelve digits, the path of a run directory,
+            or "latest" for the run that ended last, done or interrupted.
+
+    Raises:
+        PhmrunError: (exit 2) No run matches, several do, or none has ended for "latest".
+    """
+    for path in (runs_dir / reference, Path(reference)):
+        # An empty reference would match the directory of runs itself, and below, every run.
+        if reference and is_run(path):
+            return path
+    paths = runs_dir.iterdir() if runs_dir.is_dir() else ()
+    names = sorted(path.name for path in paths if not path.name.startswith(".") and is_run(path))
+    if reference == LATEST and names:
+        return latest([runs_dir / name for name in names])
+    fitting = [name for name in names if name.startswith(reference)]
+    if not fitting and len(reference) >= 3:
+        fitting = [name for name in names if name.rpartition("-")[2].startswith(reference)]
+    if len(fitting) == 1 and reference:
+        return runs_dir / fitting[0]
+    if fitting and reference:
+        raise PhmrunError(f"{len(fitting)} runs begin with {reference!r}", valid=fitting[:10])
+    close = " or ".join(nearest(reference, [*names, LATEST] if names else []))
+    hint = f"Did you mean {close}?" if close else "`phmrun runs list` shows all runs of a directory."
+    raise PhmrunError(f"there is no run {reference!r} in {runs_dir}", hint=hint)
+
+
+def check_links(path: Path) -> None:
+    """Check that no entry of a run directory is a symbolic link out of it.
+
+    A missing directory passes.
+
+    Raises:
+        PhmrunError: (exit 3) An entry is one.
+    """
+    place = path.resolve()
+    for entry in path.iterdir() if place.is_dir() else ():
+        if entry.is_symlink() and not entry.resolve().is_relative_to(place):
+            what, hint = "this symbolic link leads out of the run", "Put the files themselves there."
+            raise PhmrunError(what, where=str(entry), hint=hint, code=ExitCode.DATA)
 
 
 def latest(paths: Sequence[Path]) -> Path:

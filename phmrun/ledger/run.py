@@ -10,31 +10,30 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from phmrun.documents import parse_json, parsed, plain
-from phmrun.errors import ExitCode, PhmrunError, nearest
-from phmrun.files import disk_errors, json_text, read_regular, write_text
+from phmrun.documents import plain
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import disk_errors, json_text, write_text
 from phmrun.ledger.directory import (
     BENCH,
     CONFIG,
     DATA,
     ENVIRONMENT,
     HISTORY,
-    LATEST,
     METRICS,
     PARAMETERS,
     STATUS,
+    check_links,
     directory_of,
+    find,
     is_run,
-    latest,
 )
 from phmrun.ledger.environment import DataRecord, now
 from phmrun.ledger.history import History, in_test_units
 from phmrun.ledger.lock import LOCK, Holder, Lock, unlock
 from phmrun.ledger.manifest import Manifest, changed_code
+from phmrun.ledger.reading import read_object, read_status
 from phmrun.ledger.recorded_config import about_config
-from phmrun.ledger.status import State, Status, as_found, reason_of
-
-_ANEW = "To start over, give the command that trained the run with --restart."
+from phmrun.ledger.status import State, Status, as_found
 
 
 class Run:
@@ -98,37 +97,12 @@ class Run:
 
     @classmethod
     def find(cls, runs_dir: Path, reference: str) -> "Run":
-        """Find a run by reference.
-
-        A path (in ``runs_dir``, then in the working directory) goes before "latest", that before an id's beginning, and
-        that before digits. An empty reference matches no run. Hidden directories are not searched.
-
-        Args:
-            runs_dir: Directory of runs.
-            reference: Run id, its beginning, the first 3 to 12 of its last twelve digits, the path of a run directory,
-                or "latest" for the run that ended last, done or interrupted.
+        """Find a run by reference; see :func:`phmrun.ledger.directory.find`.
 
         Raises:
             PhmrunError: (exit 2) No run matches, several do, or none has ended for "latest".
         """
-        for path in (runs_dir / reference, Path(reference)):
-            # An empty reference would match the directory of runs itself, and below, every run.
-            if reference and is_run(path):
-                return cls(path)
-        paths = runs_dir.iterdir() if runs_dir.is_dir() else ()
-        names = sorted(path.name for path in paths if not path.name.startswith(".") and is_run(path))
-        if reference == LATEST and names:
-            return cls(latest([runs_dir / name for name in names]))
-        fitting = [name for name in names if name.startswith(reference)]
-        if not fitting and len(reference) >= 3:
-            fitting = [name for name in names if name.rpartition("-")[2].startswith(reference)]
-        if len(fitting) == 1 and reference:
-            return cls(runs_dir / fitting[0])
-        if fitting and reference:
-            raise PhmrunError(f"{len(fitting)} runs begin with {reference!r}", valid=fitting[:10])
-        close = " or ".join(nearest(reference, [*names, LATEST] if names else []))
-        hint = f"Did you mean {close}?" if close else "`phmrun runs list` shows all runs of a directory."
-        raise PhmrunError(f"there is no run {reference!r} in {runs_dir}", hint=hint)
+        return cls(find(runs_dir, reference))
 
     @property
     def reference(self) -> str:
@@ -146,7 +120,7 @@ class Run:
         Raises:
             PhmrunError: (exit 3) The status is missing or damaged, or has a wrong checksum.
         """
-        return as_found(self._read_status(), self.path)
+        return as_found(read_status(self.status_path, self.manifest, self.require_lock), self.path)
 
     def set_state(self, state: State, reason: str | None = None, **facts: Any) -> Status:
         """Write a new state, and return the status.
@@ -163,7 +137,7 @@ class Run:
         Raises:
             PhmrunError: (exit 2) This object's lock was lost; (exit 3) the present status cannot be read.
         """
-        before = self._read_status()
+        before = read_status(self.status_path, self.manifest, self.require_lock)
         moment = now()
         after = replace(
             before,
@@ -277,7 +251,7 @@ class Run:
         Raises:
             PhmrunError: (exit 3) The file is damaged, or has a wrong checksum.
         """
-        return in_test_units(self._read_object(self.metrics_path), self.config_path)
+        return in_test_units(read_object(self.metrics_path, self.manifest), self.config_path)
 
     def update_metrics(self, name: str, value: Any) -> None:
         """Set one score; other processes may set others concurrently.
@@ -299,7 +273,7 @@ class Run:
         Raises:
             PhmrunError: (exit 3) The file is damaged, or has a wrong checksum.
         """
-        return self._read_object(self.parameters_path)
+        return read_object(self.parameters_path, self.manifest)
 
     def write_parameters(self, parameters: Mapping[str, Any]) -> None:
         """Write the parameter counts into ``parameters.json``.
@@ -309,7 +283,7 @@ class Run:
         self.write(self.parameters_path, json_text(plain(parameters)))
         total = parameters.get("total")
         if isinstance(total, int):
-            before = self._read_status()
+            before = read_status(self.status_path, self.manifest, self.require_lock)
             self._write_status(before, replace(before, about={**before.about, "parameters": total}))
 
     def data(self) -> DataRecord | None:
@@ -320,7 +294,7 @@ class Run:
         Raises:
             PhmrunError: (exit 3) The file is damaged.
         """
-        content = self._read_object(self.data_path)
+        content = read_object(self.data_path, self.manifest)
         try:
             return DataRecord.from_json(content) if content else None
         except ValueError as error:
@@ -348,7 +322,7 @@ class Run:
         Raises:
             PhmrunError: (exit 3) The file is damaged, or has no list of objects.
         """
-        segments = self._read_object(self.environment_path).get("segments", [])
+        segments = read_object(self.environment_path, self.manifest).get("segments", [])
         if not isinstance(segments, list) or not all(isinstance(entry, dict) for entry in segments):
             raise PhmrunError("this is not a list of segments", where=str(self.environment_path), code=ExitCode.DATA)
         return segments
@@ -365,7 +339,7 @@ class Run:
         Raises:
             PhmrunError: (exit 3) The file is damaged.
         """
-        measurements = self._read_object(self.path / BENCH)
+        measurements = read_object(self.path / BENCH, self.manifest)
         if not all(isinstance(measurement, dict) for measurement in measurements.values()):
             raise PhmrunError("this is not a record of measurements", where=str(self.path / BENCH), code=ExitCode.DATA)
         return measurements
@@ -385,7 +359,7 @@ class Run:
         Raises:
             PhmrunError: (exit 3) The file is damaged, or has a wrong checksum.
         """
-        return self._read_object(self.samples_path)
+        return read_object(self.samples_path, self.manifest)
 
     def write_samples(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Replace the sample inputs and outputs, a row each.
@@ -422,11 +396,7 @@ class Run:
         Raises:
             PhmrunError: (exit 3) Any entry of the run directory is a symbolic link out of it.
         """
-        place = self.path.resolve()
-        for path in self.path.iterdir() if place.is_dir() else ():
-            if path.is_symlink() and not path.resolve().is_relative_to(place):
-                what, hint = "this symbolic link leads out of the run", "Put the files themselves there."
-                raise PhmrunError(what, where=str(path), hint=hint, code=ExitCode.DATA)
+        check_links(self.path)
         return self.path / name
 
     def _writing(self) -> Lock:
@@ -467,44 +437,3 @@ class Run:
                 self.manifest.open()
             write_text(self.status_path, text, self.require_lock)
         return written
-
-    def _read_status(self) -> Status:
-        """Read the stored status.
-
-        Raises:
-            PhmrunError: (exit 3) The file is missing, damaged, or has a wrong checksum. (exit 2) It is missing, and
-                this object's lock was lost.
-        """
-        try:
-            content = read_regular(self.status_path)
-            self.manifest.check(self.status_path, content)
-            return Status.from_json(parse_json(content))
-        except FileNotFoundError as error:
-            self.require_lock()  # the directory may have been moved
-            raise PhmrunError(f"{STATUS} is missing", where=str(self.path), hint=_ANEW, code=ExitCode.DATA) from error
-        except (OSError, ValueError, TypeError) as error:
-            what = f"this is not a status: {reason_of(error)}"
-            raise PhmrunError(what, where=str(self.status_path), hint=_ANEW, code=ExitCode.DATA) from error
-
-    def _read_object(self, path: Path) -> dict[str, Any]:
-        """Read a JSON object.
-
-        The result is empty if the file is missing and the manifest does not have it.
-
-        Raises:
-            PhmrunError: (exit 3) The file is damaged, is not an object, or has a wrong checksum.
-        """
-        try:
-            read = read_regular(path)
-            self.manifest.check(path, read)
-            content = parsed(read)
-        except FileNotFoundError:
-            self.manifest.check(path)
-            return {}
-        except (OSError, ValueError) as error:
-            unread = f"the file cannot be read: {reason_of(error)}"
-            what = unread if isinstance(error, OSError) else f"this is not JSON: {error}"
-            raise PhmrunError(what, where=str(path), code=ExitCode.DATA) from error
-        if not isinstance(content, dict):
-            raise PhmrunError("this is not a JSON object", where=str(path), code=ExitCode.DATA)
-        return content
