@@ -1,0 +1,337 @@
+"""Printed hints, with the commands that provoke and follow them."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from test_cli_hints import ROOT
+from tiny_experiments import WORDS
+
+from phmrun.cli.app import main
+
+SHORT = "--max-steps 1 --wandb disabled"
+RUNS = "--runs-dir elsewhere"
+"""Not the default directory of runs, so that hints must name it."""
+
+
+class Hint(NamedTuple):
+    """Hint of a message, and the way to follow it.
+
+    Attributes:
+        text: Fragment of the text in the code; ``X`` is any value.
+        provoke: Command that prints the message; ``{nmt}`` and ``{sva}`` are runs.
+        follow: Regex whose group is the printed command, or options to add to the command that provoked it.
+        prepare: Changes the folder first.
+        fill: Values of the hint's placeholders.
+        also: Options added to the followed command, to keep it small.
+        code: Exit code of the followed command.
+        without: Part of ``provoke`` that the hint replaces.
+    """
+
+    text: str
+    provoke: str
+    follow: str
+    prepare: Callable[[Path], None] = lambda folder: None
+    fill: Mapping[str, str] = {}
+    also: str = ""
+    code: int = 0
+    without: str = ""
+
+
+def nli_labels(*labels: str) -> Callable[[Path], None]:
+    """Replace the three labels of the pairs by these."""
+
+    def prepare(folder: Path) -> None:
+        names = ("entailment", "contradiction", "neutral")
+        for path in folder.glob("nli-data/*.tsv"):
+            text = path.read_text(encoding="utf-8")
+            for number, name in enumerate(names):
+                text = text.replace(f"\t{name}\n", f"\t{labels[number % len(labels)]}\n")
+            path.write_text(text, encoding="utf-8")
+
+    return prepare
+
+
+def empty_line(folder: Path) -> None:
+    """Empty a line of the target side."""
+    path = folder / "nmt-data/train.bb"
+    path.write_text("\n" + path.read_text(encoding="utf-8").partition("\n")[2], encoding="utf-8")
+
+
+def reorder(split: str) -> Callable[[Path], None]:
+    """Sort the lines of a split of agreement."""
+
+    def prepare(folder: Path) -> None:
+        path = folder / f"sva-data/{split}.tsv"
+        path.write_text("".join(sorted(path.read_text(encoding="utf-8").splitlines(keepends=True))), encoding="utf-8")
+
+    return prepare
+
+
+def move(source: str, target: str) -> Callable[[Path], None]:
+    """Move the only file or folder that matches."""
+    return lambda folder: shutil.move(next(folder.glob(source)), folder / target)
+
+
+def remove(pattern: str) -> Callable[[Path], None]:
+    """Remove the files and folders that match."""
+
+    def prepare(folder: Path) -> None:
+        for path in folder.glob(pattern):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    return prepare
+
+
+def unknown_words(folder: Path) -> None:
+    """Replace the validation text by words that training lacks."""
+    (folder / "lm-data/dev.aa").write_text("new words only\n" * 30, encoding="utf-8")
+
+
+def sample_files(folder: Path) -> None:
+    """Write three splits of agreement under the names of the printed sample."""
+    for split in ("train", "dev", "test"):
+        shutil.copy(folder / f"sva-data/{split}.tsv", folder / f"{split}.tsv")
+
+
+def add_results(folder: Path) -> None:
+    """Store the run of agreement as results, with a page that differs."""
+    write("R.md", "another page")(folder)
+    with pytest.raises(SystemExit):
+        main(["results", "add", "sweep.yaml", "--runs-dir", "elsewhere", "--to", "results/own"])
+
+
+def restored(folder: Path) -> None:
+    """Restore the runs of the sweep from their results, without weights."""
+    add_results(folder)
+    with pytest.raises(SystemExit):
+        main(["results", "restore", "results", "--runs-dir", "restored"])
+
+
+def write(name: str, content: str) -> Callable[[Path], None]:
+    """Write a file."""
+    return lambda folder: (folder / name).write_text(content, encoding="utf-8") and None
+
+
+MINE = (ROOT / "examples/my_layers.py").read_text(encoding="utf-8").replace('"mine"', '"own-layer"')
+VECTORS = "".join(f"{word} 1 2 3 4 5\n" for word in sorted(WORDS))
+NMT, SVA, NLI, LM = (f"train {task} --config {task}.yaml {RUNS}" for task in ("nmt", "sva", "nli", "lm"))
+TEST_FILES = {"--test-src FILE": "--test-src nmt-data/test.aa", "--test-tgt FILE": "--test-tgt nmt-data/test.bb"}
+RAN = r"(phmrun [^\n`;]*)"
+"""Command up to the end of its line or quotation."""
+HINTS = [
+    # data
+    Hint("Name the classes: --set X", NLI, r"classes: (--set '.*?')(?:,|\n)", nli_labels("0", "1", "2")),
+    Hint("or by your own names: --set", NLI, r"own names: (--set '.*?')", nli_labels("0", "1", "2")),
+    Hint("Name the classes: --set X", NLI, r"classes: (--set '.*?')\n", nli_labels("entailment", "not_entailment")),
+    Hint("or --set data.empty=drop", NMT, r"or (--set data.empty=drop)", empty_line),
+    Hint(
+        "--set data.hold_out=0.1 takes a tenth of the training data instead",
+        f"train sva --train sva-data/train.tsv {SHORT}",
+        r"(--set data.hold_out=0.1) takes",
+    ),
+    Hint("# next: phmrun train X X", "data formats sva", r"next: (.*)", sample_files, also=SHORT),
+    Hint(
+        "phmrun data import X X=X",
+        "data import snli pairs.txt",
+        r"Name its split: " + RAN,
+        write("pairs.txt", "x\n"),
+        code=3,
+    ),
+    Hint(
+        "Add --embedding projective --set embedding.width=X",
+        f"{NLI} --set data.vectors=vectors.txt",
+        r"Add (--embedding projective --set embedding.width=5):",
+        write("vectors.txt", VECTORS),
+    ),
+    Hint(
+        "# no validation files: --set data.hold_out=0.1",
+        "data formats sva",
+        r"files: (--set \S+)",
+        fill={"data formats sva": f"train sva --train sva-data/train.tsv {SHORT}"},
+    ),
+    Hint(
+        "Name the files with --train, --dev",
+        f"train sva --dev sva-data/dev.tsv {SHORT} --train none.tsv",
+        r"with (--train),",
+        also="sva-data/train.tsv",
+        without="--train none.tsv",
+    ),
+    Hint("or with --prefix", f"{NMT} --prefix none/", r"or with (--prefix)", also="nmt-data/"),
+    Hint("--set data.vocabulary.min_frequency=2", LM, r"(--set data.vocabulary.min_frequency=2)", unknown_words),
+    Hint("--set data.splitting=punctuation", LM, r"(--set data.splitting=punctuation)", unknown_words),
+    # evaluation
+    Hint("Run: phmrun eval X X", "eval {nmt} --test nmt-data/test.aa", r"Run: " + RAN, fill=TEST_FILES),
+    Hint(
+        "score this one under a name of its own: phmrun eval X X",
+        "eval {sva} --split test",
+        r"own: (phmrun .*)\.\n",
+        reorder("test"),
+        fill={"FILE": "sva-data/test.tsv"},
+    ),
+    Hint(
+        "If the test set has moved, name it: phmrun eval X X;",
+        "eval {sva} --split test",
+        r"name it: " + RAN,
+        move("sva-data/test.tsv", "moved.tsv"),
+        fill={"FILE": "moved.tsv"},
+    ),
+    Hint("Use --src and --tgt", "eval {nmt} --src nmt-data/test.aa", r"and (--tgt)", also="nmt-data/test.bb"),
+    Hint(
+        "--checkpoint last takes the last ones",
+        "eval {sva}",
+        r"(--checkpoint last) takes",
+        remove("elsewhere/sva-*/checkpoints/best*"),
+    ),
+    Hint("Use --average X", "eval {sva} --average 9", r"Use (--average \d+)"),
+    Hint("Train it: X", "eval {sva}", r"Train it: " + RAN, remove("elsewhere/sva-*/checkpoints/*")),
+    Hint(
+        "`phmrun runs reproduce X` trains it anew",
+        "eval latest --runs-dir restored",
+        r"`" + RAN,
+        restored,
+        also="--data-dir sva-data",
+    ),
+    Hint("`phmrun verify X` names", "eval {sva}", r"`" + RAN + "`", remove("elsewhere/sva-*/data.json"), code=3),
+    Hint(
+        "or start the run over (--restart)",
+        SVA,
+        r"over \((--restart)\)",
+        lambda folder: next(folder.glob("elsewhere/sva-*/status.json")).write_text("{") and None,
+        also="--yes",
+    ),
+    Hint("`phmrun runs list` shows", "eval nothing", r"`(phmrun runs list)`"),
+    Hint("`phmrun runs show X` prints it", "report {sva}", r"`(phmrun runs show .*?)`"),
+    Hint("`phmrun table X OTHER…` compares", "report {sva}", r"`(phmrun table .*?)`", fill={"OTHER…": "{nmt}"}),
+    Hint(
+        "--data-dir DIR finds the run's files",
+        "runs reproduce {sva}",
+        r"(--data-dir DIR) finds",
+        move("sva-data", "new-place"),
+        fill={"DIR": "new-place"},
+    ),
+    Hint("Use --yes to delete without a question", "runs rm {sva}", r"Use (--yes) to"),
+    # training
+    Hint("--restart trains it anew", SVA, r"(--restart) trains", also="--yes"),
+    Hint("Use --restart --yes to delete it", f"{SVA} --restart", r"Use --restart (--yes) to"),
+    Hint("`phmrun train X --dry-run` prints", "train sva --max-steps 0", r"`(phmrun train sva --dry-run)`"),
+    Hint(
+        "add --set training.max_epochs=null",
+        f"{SVA} --max-epochs 1 --max-steps 99",
+        r"add (--set training.max_epochs=null)",
+    ),
+    Hint("Give --max-steps or", f"{SVA} --set training.max_steps=null", r"Give (--max-steps)", also="1"),
+    Hint("Give --max-steps more than X", f"{SVA} --extend {{sva}} --max-steps 1", r"(--max-steps) more", also="3"),
+    Hint("Name it with --extend RUN", f"{SVA} --layer added", r"with (--extend RUN),", fill={"RUN": "{sva}"}),
+    Hint("draw the weights: --set layer.base=random", f"{SVA} --layer added", r"weights: (--set layer.base=random)"),
+    Hint("Use --layer added", f"{SVA} --set adapts={{sva}}", r"Use (--layer added)"),
+    Hint(
+        "phmrun eval X",
+        f"{SVA} --max-steps 4000 --max-time 0:00:01 --set training.patience=0",
+        r"to score it as it is: (phmrun .*)",
+    ),
+    Hint(
+        "`phmrun runs show X",
+        SVA,
+        r"`(phmrun runs show .*?)`",
+        reorder("train"),
+    ),
+    Hint(
+        "use --embedding",
+        "count-params nmt --layer projective",
+        r"use (--embedding projective)",
+        without="--layer projective",
+    ),
+    Hint("use X hypercomplex --set", "count-params nmt --layer quaternion", r"use (--layer hypercomplex --set \S+)"),
+    Hint("use --layer X", "count-params nmt --layer lowrank", r"use (--layer low-rank)"),
+    Hint("or --set model.tie=none", "count-params nmt --output phm --set output.n=4", r"or (--set model.tie=none)"),
+    Hint("as in --set X", "count-params nmt --set training.seed", r"as in (--set \S+)", without="--set training.seed"),
+    Hint("phmrun count-params nmt, or", "count-params", r"(phmrun count-params nmt), or"),
+    Hint(
+        "one of your own needs --plugin FILE",
+        f"{SVA} --layer own-layer",
+        r"needs (--plugin FILE)",
+        write("mine.py", MINE),
+        fill={"FILE": "mine.py"},
+    ),
+    # compression and export
+    Hint(
+        "Update it: phmrun train … --extend X",
+        "compress {sva} --layer added",
+        r"(phmrun train … --extend \S+)",
+        fill={"train …": f"{SVA} --layer added --max-steps 4"},
+    ),
+    Hint("phmrun export X --format onnx", "export {sva} --format ctranslate2", RAN),
+    Hint("use --calibrate 8", "compress {sva} --layer low-rank --budget 0.9 --calibrate 0", r"use (--calibrate 8)"),
+    Hint(
+        "Use --format safetensors or onnx with --factored",
+        "export {sva} --factored --format ctranslate2",
+        r"Use (--format safetensors)",
+    ),
+    Hint("`phmrun doctor` shows", f"{SVA} --accelerator gpu", r"`(phmrun doctor)`"),
+    Hint("Use X or more", "compress {sva} --layer low-rank --budget 0.01", r"Use (--budget [\d.]+) or"),
+    Hint(
+        "Give an empty folder with --out",
+        "export {nmt} --format ctranslate2 --out nmt-data",
+        r"with (--out)",
+        also="new",
+    ),
+    # sweeps, tables, results
+    Hint(
+        "`phmrun train TASK` makes one",
+        "table --runs-dir none",
+        r"`(phmrun train TASK)`",
+        fill={"TASK": "sva"},
+        also="--config sva.yaml",
+    ),
+    Hint(
+        "`phmrun sweep FILE --plan` shows",
+        "table sweep.yaml",
+        r"`(phmrun sweep FILE --plan)`",
+        fill={"FILE": "sweep.yaml"},
+    ),
+    Hint(
+        "`phmrun bench run RUN` measures", "bench table sweep.yaml", r"`(phmrun bench run RUN)`", fill={"RUN": "{sva}"}
+    ),
+    Hint("`phmrun schema sweep`", "plot tuning sweep.yaml", r"`(phmrun schema sweep)`"),
+    Hint(
+        "`phmrun count-params --paper X`",
+        "sweep configs/papers/define/table4.yaml",
+        r"`(phmrun count-params --paper .*?)`",
+    ),
+    Hint(
+        "As in --only X",
+        "sweep sweep.yaml --plan --only layer",
+        r"As in (--only layer=phm) --only seed=1",
+        without="--only layer",
+    ),
+    Hint(
+        "Run: phmrun results add sweep.yaml --to X/NAME",
+        "results build results",
+        r"Run: (phmrun results add .*?NAME)",
+        also=RUNS,
+    ),
+    Hint(
+        "phmrun results build X --out X",
+        "results build results --out R.md --check",
+        RAN,
+        add_results,
+    ),
+    Hint(
+        "`phmrun results add FILE|RUN… --to DIR/NAME`",
+        "results restore results",
+        r"`(phmrun results add .*?)`",
+        fill={"FILE|RUN…": "{sva}", "DIR/NAME": "results/own"},
+    ),
+    Hint("--margin needs --until-decided", "sweep sweep.yaml --margin 1 --plan", r"needs (--until-decided)"),
+    Hint(
+        "phmrun sweep X X --seeds 5", "claims phm", r"(phmrun sweep \S.*? --seeds 5)", also="--plan", code=3
+    ),  # without the data
+    # parts of one's own
+    Hint("Next: X --plugin X", "new structure tiled", r"Next: (.*)"),
+    Hint("Next: X --plugin X", "new metric second", r"Next: (.*)", also="--config sva.yaml"),
+    Hint("Next: X --plugin X", "new task reviews", r"Next: (.*)"),
+    Hint("Next: X --plugin X", "new network slow", r"Next: (.*)", also="--config sva.yaml"),
+]
