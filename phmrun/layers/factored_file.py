@@ -28,15 +28,12 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import disk_errors, replacing
 from phmrun.layers.conversion import attach_report, convert_layers, is_supported
 from phmrun.layers.options import checked_options
-from phmrun.layers.report import conversions, parameter_count
+from phmrun.layers.recipe import FORMAT, KEY, fault, read_recipe, steps_of
+from phmrun.layers.report import parameter_count
 from phmrun.layers.structure import Application, Structure
 from phmrun.registry import STRUCTURES
 
 Model = TypeVar("Model", bound=nn.Module)
-KEY = "phmrun"
-"""Metadata entry with the recipe."""
-FORMAT = 1
-"""Version of the recipe."""
 Precision = Literal["none", "bfloat16", "int8"]
 """Rounding of stored numbers: "none"; "bfloat16", all of them; "int8", those of large tensors."""
 SMALLEST = 1024
@@ -100,26 +97,6 @@ def save(
     return path
 
 
-def steps_of(model: nn.Module) -> list[dict[str, Any]]:
-    """Return the steps of a converted model's recipe.
-
-    The keys of a step are "structure", "options" and "places", the names of its layers. Layers with the same structure
-    and options are one step; steps are in the order of their first layer.
-
-    Raises:
-        PhmrunError: A converted layer has no structure any more.
-    """
-    steps: dict[str, dict[str, Any]] = {}
-    modules = dict(model.named_modules())
-    for layer in conversions(model):
-        if not any(isinstance(part, Structure) for part in modules.get(layer.name, nn.Module()).modules()):
-            hint = "Save the model that phmrun.layers.convert returned, not a folded copy."
-            raise PhmrunError(f"layer {layer.name!r} was converted but has no structure now", hint=hint)
-        step = {"structure": layer.structure, "options": dict(layer.options), "places": []}
-        steps.setdefault(json.dumps(step, sort_keys=True), step)["places"].append(layer.name)
-    return list(steps.values())
-
-
 def load(factory: Callable[[], Model], path: str | Path) -> Model:
     """Build the plain model, convert it by the recipe, and load the factors.
 
@@ -142,11 +119,11 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
 
     path = Path(path)
     if not path.is_file():
-        raise _fault(path, "no such file")
+        raise fault(path, "no such file")
     plain = factory()
     try:
         with library.safe_open(path, framework="pt") as file:
-            recipe = _recipe(path, file.metadata())
+            recipe = read_recipe(path, file.metadata())
             scales: dict[str, str] = recipe.get("int8", {})
             names = [name for name in file.keys() if name not in scales.values()]  # noqa: SIM118
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
@@ -157,25 +134,25 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
             _check_shapes(path, state, shapes, _aliases(path, recipe, shapes), optional)
             if base["names"] and _digest({name: state.get(name) for name in base["names"]}) != base["sha256"]:
                 hint = "The factory must build the model with the weights that were frozen."
-                raise _fault(path, "the factory's model has other frozen weights than the file updates", hint)
+                raise fault(path, "the factory's model has other frozen weights than the file updates", hint)
             for name in shapes:
                 values = file.get_tensor(name)
                 if name in scales:
                     values = values.float() * file.get_tensor(scales[name])
                 if values.is_floating_point() != state[name].is_floating_point():
-                    raise _fault(path, f"{name} is {values.dtype}, in the model {state[name].dtype}")
+                    raise fault(path, f"{name} is {values.dtype}, in the model {state[name].dtype}")
                 state[name].data = values.to(state[name].device, copy=True)  # not a view of the mapped file
             for name, source in recipe["tied"].items():
                 if state[name] is not state[source]:  # tied by the converted model, but not by the factory's
                     state[name].data = state[source].data.clone()
     except (SafetensorError, OSError, RuntimeError) as error:
-        raise _fault(path, f"the file is damaged or does not fit: {error}") from error
+        raise fault(path, f"the file is damaged or does not fit: {error}") from error
     for module in model.modules():
         if isinstance(module, Structure):
             try:
                 module.restore()
             except PhmrunError as error:
-                raise _fault(path, error.what, error.hint) from error
+                raise fault(path, error.what, error.hint) from error
             if module.temporary:
                 module.set_progress(1.0)
     return model
@@ -236,7 +213,7 @@ def _built(model: Model, recipe: Mapping[str, Any], path: Path, shapes: Mapping[
             options = _options(step["structure"], step["options"])
             for place in step["places"]:
                 if place not in layers or not is_supported(layers[place]):
-                    raise _fault(path, f"the factory's model has no layer {place!r} that can be converted")
+                    raise fault(path, f"the factory's model has no layer {place!r} that can be converted")
                 _check_memory(path, layers[place], place, step["structure"], options, stored)
             chosen = {layers[place]: place for place in step["places"]}
             model, converted = convert_layers(model, chosen, step["structure"], options)
@@ -267,7 +244,7 @@ def _check_memory(
         rows, columns = matrices[0]
         kept = cls.count(rows // 4 if isinstance(layer, nn.LSTM) else rows, columns, **options)
         if kept > stored:
-            raise _fault(path, f"layer {place!r} would have {kept:,} parameters, the file has {stored:,} numbers")
+            raise fault(path, f"layer {place!r} would have {kept:,} parameters, the file has {stored:,} numbers")
 
 
 def _options(structure: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -283,61 +260,6 @@ def _options(structure: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return checked_options(structure, {name: options[name] for name in options if name not in chosen}) | chosen
 
 
-def _recipe(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any]:
-    """Return the recipe in a file's metadata, after validation of its form.
-
-    Raises:
-        PhmrunError: (exit 3) There is no recipe, or it is damaged or of another format.
-    """
-    text = (metadata or {}).get(KEY)
-    if text is None:
-        raise _fault(path, "the file has no recipe", hint="Write it with phmrun.layers.save.")
-    try:
-        recipe = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise _fault(path, f"the recipe is damaged: {error}") from error
-    if isinstance(recipe, dict) and recipe.get("format") not in (FORMAT, None):
-        raise _fault(path, f"the recipe has format {recipe['format']!r}; valid: {FORMAT}", hint="Update phmrun.")
-    if not _is_recipe(recipe):
-        raise _fault(path, "the recipe is damaged: steps with structure, options and places are expected")
-    checked: dict[str, Any] = recipe
-    return checked
-
-
-def _is_recipe(recipe: Any) -> bool:
-    """Return True if a recipe has this format and all keys, each of the right type.
-
-    "base" and "int8" may be missing. Other keys are not checked.
-    """
-
-    def is_step(step: Any) -> bool:
-        """Return True if a step has its three keys, each of the right type."""
-        return (
-            isinstance(step, dict)
-            and isinstance(step.get("structure"), str)
-            and isinstance(step.get("options"), dict)
-            and isinstance(step.get("places"), list)
-            and all(isinstance(place, str) for place in step["places"])
-        )
-
-    def is_base(base: Any) -> bool:
-        names = base.get("names") if isinstance(base, dict) else None
-        return isinstance(names, list) and all(isinstance(name, str) for name in names) and "sha256" in base
-
-    base = recipe.get("base") if isinstance(recipe, dict) else None
-    return (
-        isinstance(recipe, dict)
-        and recipe.get("format") == FORMAT
-        and isinstance(recipe.get("steps"), list)
-        and all(is_step(step) for step in recipe["steps"])
-        and isinstance(recipe.get("tied"), dict)
-        and all(isinstance(name, str) for name in recipe["tied"].values())
-        and (base is None or is_base(base))
-        and isinstance(recipe.get("int8", {}), dict)
-        and all(isinstance(name, str) for name in recipe.get("int8", {}).values())
-    )
-
-
 def _aliases(
     path: Path, recipe: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, tuple[int, ...]]:
@@ -348,7 +270,7 @@ def _aliases(
     """
     for name, source in recipe["tied"].items():
         if source not in shapes or name in shapes:
-            raise _fault(path, f"the recipe is damaged: {name!r} is tied to {source!r}, which the file does not hold")
+            raise fault(path, f"the recipe is damaged: {name!r} is tied to {source!r}, which the file does not hold")
     return {name: shapes[source] for name, source in recipe["tied"].items()}
 
 
@@ -390,7 +312,7 @@ def _check_shapes(
     if problems:
         more = f"\n  and {len(problems) - 5} more" if len(problems) > 5 else ""
         hint = "The factory must build the model as it was before the conversion."
-        raise _fault(path, "the file does not fit the model:\n  " + "\n  ".join(problems[:5]) + more, hint=hint)
+        raise fault(path, "the file does not fit the model:\n  " + "\n  ".join(problems[:5]) + more, hint=hint)
 
 
 def _base(model: nn.Module) -> dict[str, Tensor]:
@@ -430,11 +352,6 @@ def _temporary(model: nn.Module) -> set[str]:
         for name, _ in module.named_parameters(remove_duplicate=False)
         if name in module.temporary
     }
-
-
-def _fault(path: Path, what: str, hint: str | None = None) -> PhmrunError:
-    """Return an error (exit 3) about the file."""
-    return PhmrunError(what, where=str(path), hint=hint, code=ExitCode.DATA)
 
 
 def _safetensors() -> Any:

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import write_text
 from phmrun.layers.conversion import LISTENERS, attach_report, convert_layers
-from phmrun.layers.factored_file import steps_of
 from phmrun.layers.options import checked_options
+from phmrun.layers.recipe import steps_of
 from phmrun.layers.report import parameter_count
 from phmrun.layers.structure import Structure, build_structure
 from phmrun.registry import STRUCTURES
