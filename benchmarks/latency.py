@@ -68,11 +68,14 @@ def measure(size: str, rounds: int, *, cold: int | None = None) -> list[Latency]
     systems: dict[str, tuple[int, Callable[[], object]]] = {}
     for name, layer in LAYERS.items():
         torch.manual_seed(1)
-        options = TransformerOptions(**SIZES[size], tie="all")
-        network = Transformer(options, (WORDS[size], WORDS[size]), {"layer": layer}).eval()
+        shape = TransformerOptions(**SIZES[size], tie="all")
+        network = Transformer(shape, (WORDS[size], WORDS[size]), {"layer": layer}).eval()
         count = sum(parameter.numel() for parameter in network.parameters())
         if name == "dense":
-            systems |= {f"ctranslate2 {kind}": (count, run) for kind, run in _engines(network).items()}
+            options = {"beam_size": 1, "min_decoding_length": LENGTH, "max_decoding_length": LENGTH}
+            for kind, translator in translators(network).items():
+                run = partial(translator.translate_batch, [["w7"] * LENGTH], **options)
+                systems[f"ctranslate2 {kind}"] = count, run
             systems[name] = count, partial(_sentence, IncrementalTransformer(network, PAD))
         else:
             factored = IncrementalTransformer(network, PAD, "factored", "factored")
@@ -109,15 +112,18 @@ def _sentence(decoder: IncrementalTransformer) -> None:
         tokens = decoder.step(tokens, state).argmax(2)
 
 
-def _engines(network: Transformer) -> dict[str, Callable[[], object]]:
-    """Return CTranslate2's greedy search of a sentence in float32 and int8; empty if it is not installed."""
+def translators(network: Transformer) -> dict[str, Any]:
+    """Return CTranslate2's translators in "float32" and "int8_float32"; empty if it is not installed.
+
+    Token number i is the word "wi".
+    """
     try:
         engine = library()
     except PhmrunError:
         return {}
     words = [f"w{number}" for number in range(network.source_embedding.num_embeddings)]  # type: ignore[union-attr]
     names = ["<pad>", "<unk>", "<s>", "</s>", *words[4:]]
-    runs: dict[str, Callable[[], object]] = {}
+    engines = {}
     for kind in ("float32", "int8_float32"):
         specification = specification_of(network)
         specification.register_source_vocabulary(names)
@@ -126,12 +132,10 @@ def _engines(network: Transformer) -> dict[str, Callable[[], object]]:
         specification.optimize(quantization=None if kind == "float32" else kind)
         with tempfile.TemporaryDirectory() as folder:
             specification.save(str(Path(folder)))
-            translator = engine.Translator(
+            engines[kind] = engine.Translator(
                 folder, device="cpu", compute_type=kind, intra_threads=torch.get_num_threads(), inter_threads=1
             )
-        options = {"beam_size": 1, "min_decoding_length": LENGTH, "max_decoding_length": LENGTH}
-        runs[kind] = partial(translator.translate_batch, [["w7"] * LENGTH], **options)
-    return runs
+    return engines
 
 
 def main() -> None:

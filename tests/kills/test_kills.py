@@ -2,9 +2,11 @@
 
 import os
 import random
+import time
 
 import pytest
-from trials import Site, attempt, cases
+from forks import ended, finished
+from trials import Case, Site, attempt, cases, differences, facts, kill
 
 ROUNDS = int(os.environ.get("PHMRUN_KILLS", "1"))
 
@@ -19,3 +21,19 @@ def test_killed_at_any_moment_it_ends_the_same(case, tmp_path):
     for _ in range(ROUNDS):
         trial = attempt(site, draw, most=1 if ROUNDS == 1 and case.world > 1 else 3)
         assert not trial.differences, trial
+
+
+@pytest.mark.parametrize("kernels", ["auto", "torch", "onednn"])
+def test_killed_and_resumed_without_the_setting_it_keeps_its_library(kernels, tmp_path):
+    site, setting = Site(tmp_path / "site", Case("nmt", 1, "32")), ["--set", f"hardware.kernels={kernels}"]
+    assert finished(site.start("one", "straight", *setting))[0] == 0, site.said()
+    pid = site.start("one", "killed", *setting)
+    while not any((site.folder / "killed").glob("*/checkpoints/*.ckpt")):
+        assert os.waitpid(pid, os.WNOHANG) == (0, 0), site.said()
+        time.sleep(0.01)
+    assert kill(pid, "all", site) == (True, [])
+    assert ended(site.start("one", "killed")) == 0, site.said()
+    straight, resumed = site.run("straight"), site.run("killed")
+    libraries = [entry["kernels"] for run in (straight, resumed) for entry in run.environment()]
+    assert libraries == [libraries[0]] * 3
+    assert not differences(facts(straight), facts(resumed))
