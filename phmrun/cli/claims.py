@@ -1,57 +1,70 @@
-"""``phmrun claims``: check the claims of papers against finished runs."""
+"""``phmrun claims``: check the claims of papers against finished runs and results."""
 
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from phmrun.cli import console
 from phmrun.cli.options import Json, RunsDirectory
 
+if TYPE_CHECKING:
+    from phmrun.papers.claims import Finding
+
+RESULTS = Path("results")
+
 
 def claims(
     paper: Annotated[str, typer.Argument(metavar="[PAPER]")] = "all",
     runs_dir: RunsDirectory = Path("runs"),
+    results: Annotated[Path | None, typer.Option("--results", metavar="DIR")] = None,
     as_json: Json = False,
 ) -> None:
     """Check each of a paper's claims against finished runs: effect, 95 % interval, seeds.
 
-    Runs in a reduced setting decide a claim for that setting only, marked ‡. Nothing is trained.
+    Runs in a reduced setting decide a claim for that setting only, marked ‡. Nothing is trained. A claim without such
+    runs is checked by the sweeps that the claims of DIR/questions.yaml name.
 
     Claims that are undecided or not run are followed by a command.
 
     Args:
         paper: Short name of a paper (default: all).
+        results: Folder of results (default: results, if it has a questions.yaml).
 
     Examples:
         phmrun claims phm
         phmrun claims --json
     """
-    from phmrun.papers.claims import Evidence, examine, load_claims
+    from phmrun.papers.claims import findings
+    from phmrun.report.results_page import QUESTIONS
 
-    files = load_claims(paper)
-    evidence = Evidence(runs_dir)
-    findings = [
-        examine(file.paper, claim, evidence.measured, evidence.share_of) for file in files for claim in file.claims
-    ]
+    folder = results or (RESULTS if (RESULTS / QUESTIONS).is_file() else None)
+    listed = findings(paper, runs_dir, folder)
     if as_json:
-        console.print_json([finding.as_dict() for finding in findings])
+        console.print_json([finding.as_dict() for finding in listed])
         return
-    rows = []
-    for finding in findings:
-        outcome = f"{finding.outcome}{'‡' if finding.reduced else ''}"
-        if finding.outcome == "not testable here":
-            outcome += f": {finding.why}"
-        effect = None if finding.effect is None else f"{finding.effect:.4f}"
-        if finding.effect is not None and finding.interval is not None:
-            effect = f"{finding.effect:+.2f} [{finding.interval[0]:+.2f}, {finding.interval[1]:+.2f}]"
-        seeds = f"{finding.seeds[0]}, {finding.seeds[1]}" if any(finding.seeds) else None
-        rows.append([finding.paper, finding.claim.table, finding.claim.says, outcome, finding.printed, effect, seeds])
-    console.print_table(("paper", "table", "claim", "", "printed", "ours", "seeds"), rows)
-    for reduced in dict.fromkeys(finding.reduced for finding in findings if finding.reduced):
-        console.stdout().print(f"‡ in this reduced setting: {reduced}", markup=False, soft_wrap=True)
-    for finding in findings:
-        if finding.outcome in ("undecided", "not run") and finding.command:
-            console.stdout().print(
-                f"{finding.claim.name}: {finding.why}: {finding.command}", markup=False, soft_wrap=True
-            )
+    for cite, group in groupby(listed, key=lambda finding: f"{finding.cite} ({finding.paper})"):
+        columns = ("claim", "table", "", "ours", "printed", "seeds")
+        console.print_table(columns, map(_row, group), title=cite, drop=("seeds", "printed"))
+    for finding in listed:
+        if finding.reduced:
+            where = f"{finding.sweep}, " if finding.sweep else ""
+            console.print_note(f"‡ {finding.claim.name}: {where}{finding.reduced}: {finding.why}")
+    for finding in listed:
+        if finding.outcome in ("undecided", "not run", "not testable here"):
+            then = f": {finding.command}" if finding.command else ""
+            console.stdout().print(f"{finding.claim.name}: {finding.why}{then}", markup=False, soft_wrap=True)
+
+
+def _row(finding: "Finding") -> list[str | float | None]:
+    """Return a claim's row: sentence, table, outcome, our difference with its interval, the printed one, seeds.
+
+    The outcome of a reduced setting has the mark ‡. A value that does not exist is ``None``.
+    """
+    effect = None if finding.effect is None else f"{finding.effect:.4f}"
+    if finding.effect is not None and finding.interval is not None:
+        effect = f"{finding.effect:+.2f} [{finding.interval[0]:+.2f}, {finding.interval[1]:+.2f}]"
+    seeds = f"{finding.seeds[0]}, {finding.seeds[1]}" if any(finding.seeds) else None
+    outcome = f"{finding.outcome}{'‡' if finding.reduced else ''}"
+    return [finding.claim.says, finding.claim.table, outcome, effect, finding.printed, seeds]

@@ -6,101 +6,29 @@ it "in this reduced setting", never the paper's. Imports torch to count networks
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any
 
-from pydantic import Field, model_validator
-
-from phmrun.config import Experiment, Section, config_source, packaged_names
-from phmrun.errors import ExitCode, PhmrunError, unknown
+from phmrun.config import Experiment, config_source, packaged_names
+from phmrun.errors import ExitCode, PhmrunError
 from phmrun.layers import options_of
 from phmrun.ledger.listing import list_runs
 from phmrun.ledger.recorded_run import PREFIX as TIME
 from phmrun.metric import metric_of
 from phmrun.papers.audit import build_counts
 from phmrun.papers.audit import measured as count_of
+from phmrun.report.reduced_claims import CheckedClaim
+from phmrun.report.results_page import checked_claims
 from phmrun.results.comparison import same_items, scored
 from phmrun.results.entries import Entry, settings_of
 from phmrun.results.items import RunItems
 from phmrun.results.long_table import Results, done
-from phmrun.results.printed import Printed
 from phmrun.results.table import Figure, Numbers
 from phmrun.statistics.welch import Design, Difference, difference
 from phmrun.sweeps import Inspected, load_sweep, plan
-from phmrun.sweeps.paper_table import FOLDER, PaperTable, column_groups, load_table, paper_names, validated
-
-CLAIMS = "claims.yaml"
-DEFAULT_MARGIN = 0.5
-
-
-class Claim(Section):
-    """Claim that a table supports."""
-
-    name: str = Field(min_length=1)
-    """Short name, unique in the paper."""
-    says: str = Field(min_length=1)
-    """The claim, in our words."""
-    table: str
-    """Number of the table."""
-    row: str
-    """Row that the claim is about."""
-    against: str | None = None
-    """Row to compare with; the same row by default."""
-    column: str
-    """Column of the score."""
-    against_column: str | None = None
-    """Column of the other cell; the same by default."""
-    claim: Literal["better", "worse", "close", "size"]
-    """better, worse: different in that direction; close: not worse by more than margin; size: no more than share of the
-    other's parameters.
-    """
-    margin: float = Field(DEFAULT_MARGIN, gt=0)
-    """close: δ, in units of the score."""
-    share: float | None = Field(None, gt=0)
-    """size: upper limit of parameters / the other's parameters."""
-
-    @model_validator(mode="after")
-    def _two_cells(self) -> Self:
-        """Check that a claim has two cells, and a share for sizes.
-
-        Raises:
-            ValueError: Neither ``against`` nor ``against_column`` is set. Or a share is set for another claim than one
-                on size, or missing.
-        """
-        if self.against is None and self.against_column is None:
-            raise ValueError(f"the claim {self.name} names one cell: give against or against_column")
-        if (self.claim == "size") != (self.share is not None):
-            raise ValueError(f"the claim {self.name}: share belongs to size, and size needs it")
-        return self
-
-    @property
-    def cells(self) -> tuple[tuple[str, str], tuple[str, str]]:
-        """Row and column of its cell, and of the cell to compare with.
-
-        Row or column of the second are those of the first if not named.
-        """
-        return (self.row, self.column), (self.against or self.row, self.against_column or self.column)
-
-
-class ClaimsFile(Section):
-    """Claims of one paper."""
-
-    paper: str
-    """Short name of the paper."""
-    claims: list[Claim] = Field(min_length=1)
-    """Claims, in the order of the tables."""
-
-
-class Outcome(StrEnum):
-    """Outcome of a claim's check."""
-
-    HOLDS = "holds"
-    FAILS = "does not"
-    UNDECIDED = "undecided"
-    NOT_RUN = "not run"
-    UNTESTABLE = "not testable here"
+from phmrun.sweeps.paper_claims import Claim, Outcome, load_claims, outcome_of, printed_difference
+from phmrun.sweeps.paper_table import FOLDER, column_groups, load_table
 
 
 @dataclass(frozen=True)
@@ -117,6 +45,8 @@ class Finding:
     seeds: tuple[int, int] = (0, 0)  # seeds of both cells
     reduced: str = ""  # how the settings are smaller than the paper's; empty if they are equal
     command: str = ""  # command that decides it
+    cite: str = ""  # authors and year
+    sweep: str = ""  # sweep of the results folder that checks it; empty if runs of the paper's settings do
 
     def as_dict(self) -> dict[str, Any]:
         """Return the finding as a JSON object.
@@ -142,39 +72,56 @@ class Finding:
             "interval": list(self.interval) if self.interval else None,
             "seeds": list(self.seeds),
             "reduced": self.reduced or None,
+            "sweep": self.sweep or None,
             "command": self.command or None,
         }
 
 
-Measured = Callable[[str, Claim], tuple[Difference | None, tuple[int, int]]]
-"""Function from a sweep's file and a claim to our comparison and the seeds of both cells."""
+def findings(paper: str, runs_dir: Path, results: Path | None = None) -> list[Finding]:
+    """Check the claims of one paper, or of all papers.
 
+    Runs with the settings of a paper's table, or of its reduced version, decide a claim by :func:`examine`. A claim
+    without them is checked by each sweep of the results that names it.
 
-def load_claims(paper: str = "all") -> list[ClaimsFile]:
-    """Load the claims of one paper, or of all papers.
-
-    The list is empty for a known paper without claims.
+    Args:
+        paper: Short name of the paper, or "all".
+        runs_dir: Directory of the runs.
+        results: Folder of results with ``questions.yaml``; none are read if not given.
 
     Raises:
-        PhmrunError: (exit 2) The paper is unknown, a file is malformed, or a claim names a cell that its table lacks.
+        PhmrunError: (exit 2) The paper is unknown. (exit 3) A file of the results is missing or damaged.
     """
-    if paper != "all" and paper not in paper_names():
-        raise unknown("paper", paper, [*paper_names(), "all"], where="PAPER")
-    files = []
-    for name in packaged_names():
-        if not name.startswith(FOLDER) or not name.endswith(f"/{CLAIMS}"):
-            continue
-        if paper not in ("all", name.removeprefix(FOLDER).split("/")[0]):
-            continue
-        files.append(validated(ClaimsFile, name))
-        for claim in files[-1].claims:
-            file = f"{FOLDER}{files[-1].paper}/table{claim.table}.yaml"
-            table = load_table(file)
-            for row, column in claim.cells:
-                if row not in [row_of_table.name for row_of_table in table.rows] or column not in table.columns:
-                    what = f"the claim {claim.name} names no cell of the table: {row} / {column}"
-                    raise PhmrunError(what, where=file)
-    return files
+    files = load_claims(paper)
+    evidence = Evidence(runs_dir)
+    reduced: dict[tuple[str, str], list[CheckedClaim]] = {}
+    for item in checked_claims(results) if results else ():
+        reduced.setdefault((item.paper.paper, item.claim.name), []).append(item)
+    listed = []
+    for file in files:
+        for claim in file.claims:
+            finding = replace(examine(file.paper, claim, evidence.measured, evidence.share_of), cite=file.cite)
+            others = reduced.get((file.paper, claim.name), []) if finding.outcome is Outcome.NOT_RUN else []
+            listed += [_reduced(finding, item) for item in others] or [finding]
+    return listed
+
+
+def _reduced(finding: Finding, checked: CheckedClaim) -> Finding:
+    """Return a finding with the outcome of a sweep in a reduced setting."""
+    shown = checked.difference
+    return replace(
+        finding,
+        outcome=checked.outcome,
+        why=checked.why,
+        effect=shown.value if shown else None,
+        interval=(shown.low, shown.high) if shown else None,
+        seeds=shown.seeds if shown else checked.seeds,
+        reduced=f"{checked.score}, {checked.asked.reduction}",
+        sweep=checked.asked.sweep,
+    )
+
+
+Measured = Callable[[str, Claim], tuple[Difference | None, tuple[int, int]]]
+"""Function from a sweep's file and a claim to our comparison and the seeds of both cells."""
 
 
 def examine(paper: str, claim: Claim, measured: Measured, share_of: Callable[[str, Claim], float]) -> Finding:
@@ -216,56 +163,6 @@ def examine(paper: str, claim: Claim, measured: Measured, share_of: Callable[[st
             command = _command(file, claim)
             return Finding(paper, claim, printed, outcome, why, effect, interval, seeds, reduced, command)
     return Finding(paper, claim, printed, Outcome.NOT_RUN, "no run is done", command=_command(name, claim))
-
-
-def outcome_of(
-    claim: Claim, comparison: Difference | None, seeds: tuple[int, int], *, lower_is_better: bool
-) -> tuple[Outcome, str]:
-    """Return the outcome of a claim from a comparison, and its reason.
-
-    Undecided if a cell has no run, either has a single seed, or the interval does not decide. "close" holds if the
-    interval excludes a loss of ``margin``; "better" and "worse" if it excludes 0 on their side, and fail on the other.
-
-    Args:
-        claim: The claim, not one on size.
-        comparison: Difference of the two cells' scores; ``None`` if they cannot be compared.
-        seeds: Seeds of both cells.
-        lower_is_better: True if lower scores are better.
-    """
-    if not all(seeds):
-        return Outcome.UNDECIDED, "one of the two cells has no run"
-    if comparison is None or min(seeds) < 2:
-        return Outcome.UNDECIDED, "a single seed has no spread over training"
-    # Negated if lower is better, so that more is better; this swaps the ends.
-    low, high = sorted((-end if lower_is_better else end) for end in (comparison.low, comparison.high))
-    if claim.claim == "close":
-        if low > -claim.margin:
-            return Outcome.HOLDS, f"not worse by more than {claim.margin:g}"
-        if high < -claim.margin:
-            return Outcome.FAILS, f"worse by more than {claim.margin:g}"
-        return Outcome.UNDECIDED, f"may be worse by more than {claim.margin:g}, or not"
-    if low <= 0 <= high:
-        return Outcome.UNDECIDED, f"not significantly different (p = {comparison.p:.2g})"
-    if (claim.claim == "better") == (low > 0):
-        return Outcome.HOLDS, f"{claim.claim} (p = {comparison.p:.2g})"
-    return Outcome.FAILS, f"the opposite holds (p = {comparison.p:.2g})"
-
-
-def printed_difference(table: PaperTable, claim: Claim) -> float | None:
-    """Return the printed difference of the two cells, the claim's minus the other.
-
-    It is rounded to 6 decimals. For a size, it is their ratio. Of cells with several numbers, the first counts.
-    ``None`` if either cell is not printed.
-    """
-    try:
-        unit = table.columns[claim.column].unit
-        ours, theirs = (
-            float(Printed.parse(table.row(row).published[column].partition("/")[0].strip(), unit).amount)
-            for row, column in claim.cells
-        )
-    except (KeyError, StopIteration, PhmrunError):
-        return None
-    return ours / theirs if claim.claim == "size" else round(ours - theirs, 6)
 
 
 def _command(file: str, claim: Claim) -> str:

@@ -15,9 +15,11 @@ from phmrun.metric import metric_of
 from phmrun.report.content import environments
 from phmrun.report.document import Code, Document, Listing, Part, Picture, Text, to_markdown
 from phmrun.results.baselines import baseline_rows
+from phmrun.results.comparison import compare_cells
 from phmrun.results.costs import Point, points_of
 from phmrun.results.layout import lay_out
 from phmrun.results.plots.sweeps import draw_effects
+from phmrun.results.row_comparison import RowComparison
 from phmrun.results.table import Effect, Numbers
 from phmrun.results.verdicts import verdict_words
 from phmrun.statistics.verdict import Verdict
@@ -106,6 +108,47 @@ class Answer:
         name = self._name(row)
         return next((reason for begin, reason in self._asked.withdrawn.items() if name.startswith(begin)), "")
 
+    @property
+    def names(self) -> list[str]:
+        """Names of the rows, in the order of the table."""
+        return [self._name(row) for row in range(len(self._table.rows))]
+
+    def _place(self, begin: str) -> int | None:
+        """Return the first row whose name begins so; ``None`` without one."""
+        return next((row for row, name in enumerate(self.names) if name.startswith(begin)), None)
+
+    def has(self, begin: str) -> bool:
+        """True if a row's name begins so."""
+        return self._place(begin) is not None
+
+    def withdrawn(self, begin: str) -> str:
+        """Return the reason why the verdict of a row is withdrawn.
+
+        The row is the first whose name begins so. The result is empty if there is none, or its verdict is not
+        withdrawn.
+        """
+        row = self._place(begin)
+        return self._withdrawn.get(row, "") if row is not None else ""
+
+    def comparison(self, begin: str, against: str = "") -> RowComparison | None:
+        """Return the comparison of a row in the first score.
+
+        Rows are the first whose names begin so. Without ``against``, it is the design's comparison with the baseline,
+        and ``None`` if the verdict is withdrawn. With it, it is a single test against that row alone, of all counted
+        seeds. The result is ``None`` without such a row or comparison, and if the two were scored on other items.
+        """
+        row = self._place(begin)
+        if row is None:
+            return None
+        if not against:
+            return self._differences.get((row, 0))
+        other = self._place(against)
+        if other is None:
+            return None
+        figures = self._table.figures
+        margin = self._asked.margin
+        return compare_cells({(row, 0): figures[row][0]}, figures[other][0], self.score, margin).get((row, 0))
+
     def _comparisons(self) -> Iterator[Compared]:
         """Yield each difference that has an interval, sorted by row and column.
 
@@ -182,12 +225,9 @@ class Answer:
             A dash ("–") without such a row or without its comparison; "withdrawn" for a withdrawn verdict; only the
             verdict's words if there is no difference to show.
         """
-        row = next((place for place in range(len(self._table.rows)) if self._name(place).startswith(begin)), None)
-        if row is None:
-            return NONE
-        if row in self._withdrawn:
+        if self.withdrawn(begin):
             return "withdrawn"
-        comparison = self._differences.get((row, 0))
+        comparison = self.comparison(begin)
         if comparison is None:
             return NONE
         words, shown = verdict_words(comparison), comparison.judgement.difference
@@ -205,13 +245,14 @@ class Answer:
         decided = [verdict_words(comparison) for _, comparison in sorted(self._differences.items())]
         return decided + ["withdrawn"] * len(self._withdrawn)
 
-    def page(self, question: str, about: str) -> str:
+    def page(self, question: str, about: str, missing: str = "") -> str:
         """Return the sweep's page as Markdown.
 
-        Its parts: the question and, unless empty, ``about``, then those of :meth:`_parts`. The picture is a link to
-        :attr:`picture`, which is not written here.
+        Its parts: the question and, unless empty, ``about`` and the experiments that are ``missing``, then those of
+        :meth:`_parts`. The picture is a link to :attr:`picture`, which is not written here.
         """
-        opening: list[Part] = [Text(f"Question: {question}"), *([Text(about)] if about else [])]
+        texts = (f"Question: {question}", about, f"Missing: {missing}" if missing else "")
+        opening: list[Part] = [Text(text) for text in texts if text]
         return to_markdown(Document(self.title, [*opening, *self._parts()], []))
 
     def _parts(self) -> Iterator[Part]:

@@ -1,7 +1,7 @@
 """Page of a project's results (RESULTS.md) and one page per sweep, generated from small result files."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -12,17 +12,23 @@ from pydantic import BaseModel, ValidationError
 from phmrun.documents import parse_yaml
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
+from phmrun.ledger import Run
 from phmrun.ledger.listing import unchanged
 from phmrun.progress import note
 from phmrun.registry import loaded_plugins
 from phmrun.report.answers import PAGE, Answer, SweepOfQuestion
 from phmrun.report.document import Code, Document, Links, Listing, Part, Picture, Section, Text, to_markdown
+from phmrun.report.reduced_claims import CheckedClaim, ReducedClaim, check, claims_table
 from phmrun.results.long_table import restore_folder
 from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.sweeps import draw_pareto
 from phmrun.sweeps.file import load_sweep
 
 QUESTIONS, SWEEP, SIZES = "questions.yaml", "sweep.yaml", "sizes.svg"
+CLAIMS_HOLD = (
+    "A verdict is that of the reduced setting, not of the paper's. Differences are in the sweep's score. Beside dense "
+    "they are those of the sweep's page. Two other rows are compared alone, in one test of all seeds."
+)
 
 
 class Question(BaseModel, extra="forbid"):
@@ -58,6 +64,7 @@ class Questions(BaseModel, extra="forbid"):
     about: str = ""
     matrix: Matrix | None = None
     questions: tuple[Question, ...]
+    claims: tuple[ReducedClaim, ...] = ()  # claims of papers, each checked on rows of a sweep
     longer: str = ""  # what changes with longer training
     unknown: tuple[str, ...] = ()  # what these results do not say
 
@@ -83,34 +90,67 @@ def page_of(folder: Path) -> Page:
             names a plug-in that the user has not. (exit 2) A file is not YAML.
     """
     asked = _load_questions(folder)
-    _require_named_plugins(_sweep_file(folder, sweep.name) for question in asked.questions for sweep in question.sweeps)
     with TemporaryDirectory() as temporary, unchanged():
-        runs_dir = Path(temporary)
-        runs = restore_folder(folder, runs_dir, durable=False)
+        runs, answers = _answers(folder, asked, Path(temporary))
         spent = sum(segment.get("cpu_seconds", 0.0) for run in runs for segment in run.environment())
-        answers = {
-            sweep.name: Answer(sweep, _sweep_file(folder, sweep.name), runs_dir)
-            for question in asked.questions
-            for sweep in question.sweeps
-        }
         # All reads of runs happen here, before the temporary directory is deleted.
         pages = {
-            folder / sweep.name / PAGE: answers[sweep.name].page(question.question, question.about)
+            folder / sweep.name / PAGE: answers[sweep.name].page(question.question, question.about, question.missing)
             for question in asked.questions
             for sweep in question.sweeps
         }
         pictures = {answer.picture: answer.effects() for answer in answers.values() if answer.compared}
         sections = _matrix(asked.matrix, answers, folder, pictures) if asked.matrix else []
+        checked = [check(claim, answers, folder / QUESTIONS) for claim in asked.claims]
     if asked.longer:
         sections.append(Section("What changes with longer training?", [Text(asked.longer)]))
-    sections += [Section(question.question, _question(question, answers, folder)) for question in asked.questions]
+    if checked:
+        sections.append(Section("Do the papers' claims hold here?", [Text(CLAIMS_HOLD), claims_table(checked)]))
     if asked.unknown:
-        sections.append(Section("What is not known", [Text(f"{line}") for line in asked.unknown]))
+        sections.append(Section("What is not known", [Text(line) for line in asked.unknown]))
+    sections += [Section(question.question, _question(question, answers, folder)) for question in asked.questions]
     opening: list[Part] = [Text(asked.about)] if asked.about else []
     opening.append(Text(f"{len(runs)} runs, trials of the tuning among them; {spent / 3600:.1f} CPU hours in all."))
     opening.append(Code(f"phmrun results restore {folder} --runs-dir runs", "console"))
     numbered = [Section(f"{place}. {section.title}", section.parts) for place, section in enumerate(sections, 1)]
     return Page(to_markdown(Document(asked.title, opening, numbered)), pages, pictures)
+
+
+def checked_claims(folder: Path) -> list[CheckedClaim]:
+    """Return the claims of ``questions.yaml`` in a folder of results, each checked on its sweep.
+
+    Only the sweeps that claims name are compared. The result is empty if the file has no claims.
+
+    Raises:
+        PhmrunError: (exit 3) A file is missing or damaged, a claim names a claim, sweep or row that does not exist, or
+            a sweep names a plug-in that the user has not. (exit 2) A file is not YAML.
+    """
+    asked = _load_questions(folder)
+    if not asked.claims:
+        return []
+    with TemporaryDirectory() as temporary, unchanged():
+        _, answers = _answers(folder, asked, Path(temporary), {claim.sweep for claim in asked.claims})
+        return [check(claim, answers, folder / QUESTIONS) for claim in asked.claims]
+
+
+def _answers(
+    folder: Path, asked: Questions, runs_dir: Path, only: Collection[str] | None = None
+) -> tuple[list[Run], dict[str, Answer]]:
+    """Restore all runs of a folder, and return them with the answers of the questions' sweeps by name.
+
+    Args:
+        folder: Folder of results.
+        asked: Its questions.
+        runs_dir: Directory to restore the runs in; the answers read it lazily.
+        only: Names of the sweeps to answer; all if not given.
+
+    Raises:
+        PhmrunError: (exit 3) A file is missing or damaged, or a sweep names a plug-in that the user has not.
+    """
+    sweeps = [sweep for question in asked.questions for sweep in question.sweeps if only is None or sweep.name in only]
+    _require_named_plugins(_sweep_file(folder, sweep.name) for sweep in sweeps)
+    runs = restore_folder(folder, runs_dir, durable=False)
+    return runs, {sweep.name: Answer(sweep, _sweep_file(folder, sweep.name), runs_dir) for sweep in sweeps}
 
 
 def _load_questions(folder: Path) -> Questions:
@@ -212,9 +252,9 @@ def _matrix(matrix: Matrix, answers: Mapping[str, Answer], folder: Path, picture
 def _question(question: Question, answers: Mapping[str, Answer], folder: Path) -> Sequence[Part]:
     """Return the parts of a question's section.
 
-    These are the links to the pages of its sweeps, with their verdicts counted ("2 different, worse · 1 open"; "no
-    comparison" without), and what is missing, if anything. Without sweeps, the links are replaced by the question's
-    ``about``, or by the sentence that nothing was run.
+    These are the links to the pages of its sweeps, with their verdicts counted: "2 different, worse · 1 open", or "no
+    comparison" without any. Without sweeps, they are the question's ``about``, or the sentence that nothing was run,
+    and what is missing, if anything.
     """
     links = []
     for sweep in question.sweeps:
@@ -225,8 +265,7 @@ def _question(question: Question, answers: Mapping[str, Answer], folder: Path) -
     parts: list[Part] = [Links(links)] if links else []
     if not links:
         parts.append(Text(question.about or "Undecided: nothing was run for it."))
-    if question.missing:
-        parts.append(Text(f"Missing: {question.missing}"))
+        parts += [Text(f"Missing: {question.missing}")] if question.missing else []
     return parts
 
 

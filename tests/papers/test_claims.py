@@ -1,11 +1,18 @@
 """The papers' claims: each names cells that are there, and is decided as its words say."""
 
+from pathlib import Path
+from statistics import fmean
+
 import pytest
 
 from phmrun.errors import PhmrunError
 from phmrun.papers import paper_names
-from phmrun.papers.claims import Claim, Outcome, examine, load_claims, outcome_of
+from phmrun.papers.claims import examine
+from phmrun.report.reduced_claims import ReducedClaim, check
+from phmrun.results.row_comparison import RowComparison
+from phmrun.statistics.verdict import Question, judge
 from phmrun.statistics.welch import Design, difference
+from phmrun.sweeps.paper_claims import Claim, Outcome, load_claims, outcome_of
 
 BASE = [30.0, 30.2, 30.1, 29.9]
 
@@ -69,3 +76,58 @@ def test_sizes_and_what_no_run_has():
 def test_an_unknown_paper():
     with pytest.raises(PhmrunError, match="there is no paper 'phn'"):
         load_claims("phn")
+
+
+class Sweep:
+    """Stands for the answer of a sweep: dense, and a row with these scores."""
+
+    score, names = "test/accuracy", ["dense", "phm n=8"]
+
+    def __init__(self, row, dense=(90.0, 90.2, 90.1, 89.9), *, floor=50.0, withdrawn=""):
+        self.rows, self.reason = {"": dense, "dense": dense, "phm n=8": row}, withdrawn
+        self.floor = floor
+
+    def has(self, name):
+        return name in self.rows
+
+    def withdrawn(self, name):
+        return self.reason if name == "phm n=8" else ""
+
+    def comparison(self, row, against):
+        question = Question(0.5)
+        judged = judge({"x": self.rows[row]}, self.rows[against], question, floors=[[self.floor]])["x"]
+        return RowComparison(judged, question, 1)
+
+
+def of_sweep(sweep, **more):
+    asked = ReducedClaim(claim="phm/sva-n8", sweep="agreement", row="phm n=8", reduction="small", **more)
+    return check(asked, {"agreement": sweep}, Path("questions.yaml"))
+
+
+def test_a_reduced_claim_has_the_outcome_of_the_sweeps_own_verdict():
+    up, down, same = [92.0, 92.1, 91.9, 92.2], [88.0, 88.2, 87.9, 88.1], [90.1, 90.0, 90.2, 89.9]
+    outcomes = [of_sweep(Sweep(row)).outcome for row in (up, down, same)]
+    assert outcomes == [Outcome.HOLDS, Outcome.FAILS, Outcome.UNDECIDED]  # the claim: better than dense
+    checked = of_sweep(Sweep(up), against="dense")
+    assert checked.difference.value == pytest.approx(fmean(up) - 90.05)
+    assert (checked.claim.name, checked.paper.cite, checked.seeds) == ("sva-n8", "Zhang et al. 2021", (4, 4))
+    assert of_sweep(Sweep([90.0])).outcome is Outcome.UNDECIDED  # a single seed
+    assert of_sweep(Sweep([90.0])).why == "a single seed has no spread over training"
+    assert of_sweep(Sweep(same, floor=95.0)).outcome is Outcome.UNTRAINED
+    withdrawn = of_sweep(Sweep(down, withdrawn="other items"))
+    assert (withdrawn.outcome, withdrawn.why, withdrawn.difference) == (Outcome.WITHDRAWN, "other items", None)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"claim": "phm/sva-n9"}, "there is no trained claim 'phm/sva-n9'"),
+        ({"claim": "phm/nmt-size"}, "there is no trained claim 'phm/nmt-size'"),
+        ({"sweep": "agrement"}, "there is no sweep 'agrement'"),
+        ({"against": "monarch"}, "names a row that the sweep agreement lacks: monarch"),
+    ],
+)
+def test_a_reduced_claim_on_nothing_is_refused(change, message):
+    values = {"claim": "phm/sva-n8", "sweep": "agreement", "row": "phm n=8", "reduction": "small"} | change
+    with pytest.raises(PhmrunError, match=message):
+        check(ReducedClaim(**values), {"agreement": Sweep([1.0])}, Path("questions.yaml"))
