@@ -66,8 +66,9 @@ def table(
         significance: Add verdicts on the differences from the dense baseline, over seeds and test items.
         margin: Equivalence margin δ, in units of the score (default: 0.5 for BLEU, accuracy and attachment; 0: test for
             differences only).
-        costs: Columns of costs besides parameters: multiplications (per token), training-time, step-time (of `bench
-            run`), file-size, serving-memory, latency (of `export --compare`).
+        costs: Columns of costs besides parameters: multiplications (per token), training-time, clock-step,
+            clock-sentence, weights-size, step-time (of `bench run`), file-size, serving-memory, latency (of `export
+            --compare`).
         pareto: Sort rows by this cost (parameters or one of --costs) and mark the Pareto front: rows that no other
             beats in cost and score.
         only: Sweep: only cells with this value.

@@ -16,7 +16,7 @@ from phmrun.report.content import environments
 from phmrun.report.document import Code, Document, Listing, Part, Picture, Text, to_markdown
 from phmrun.results.baselines import baseline_rows
 from phmrun.results.comparison import compare_cells
-from phmrun.results.costs import Point, points_of
+from phmrun.results.costs import MISSING, Point, cost_texts, points_of
 from phmrun.results.layout import lay_out
 from phmrun.results.plots.sweeps import draw_effects
 from phmrun.results.row_comparison import RowComparison
@@ -28,6 +28,7 @@ from phmrun.sweeps.results import Asked, view_of_sweep
 from phmrun.sweeps.selection import SEED
 
 PAGE, PICTURE, NONE = "README.md", "effects.svg", "–"
+FILE_SIZE, WEIGHTS_SIZE, CLOCK_STEP, CLOCK_SENTENCE = "file-size", "weights-size", "clock-step", "clock-sentence"
 
 
 def _folder_name(name: str) -> str:
@@ -68,7 +69,8 @@ class Answer:
         score: First score of the table's first column.
         picture: Path of the picture of differences, beside the sweep's file.
         compared: Differences that have an interval, by row and column; those of withdrawn verdicts are left out.
-        points: Parameters and score of each row, in the first column.
+        points: Parameters and score of each row, in the first column; rows with withdrawn verdicts are left out.
+        timed: Milliseconds of a training step, by its clock, and score of each of these rows that has them on record.
         baselines: First score of each baseline by its name with its kind.
         floor: Name and score of the best floor, or a dash.
     """
@@ -89,7 +91,9 @@ class Answer:
         self.score = self._table.headings[0].scores[0]
         self.picture = file.with_name(PICTURE)
         self.compared = list(self._comparisons())
-        self.points: list[Point] = points_of(self._table, 0)
+        self.points: list[Point] = points_of(self._table, 0, without=self._withdrawn)
+        timed = points_of(self._table, 0, CLOCK_STEP, without=self._withdrawn)
+        self.timed = [point._replace(size=1000 * point.size) for point in timed]
         self._trivial = baseline_rows(self._table)
         # First score of each baseline by its name with its kind: "majority (floor)".
         self.baselines = {row.label: value for row in self._trivial if (value := row.values[0]) is not None}
@@ -181,9 +185,8 @@ class Answer:
 
         The baseline is the first row whose first experiment is one; ``None`` without such a row.
         """
-        return next(
-            (f[0].numbers[0] for f in self._table.figures if f[0].entries and f[0].entries[0].is_baseline), None
-        )
+        figures = self._table.figures
+        return next((figures[row][0].numbers[0] for row in range(len(figures)) if self._is_baseline(row)), None)
 
     def effects(self) -> Figure:
         """Return the picture of the differences from dense in one score.
@@ -200,6 +203,29 @@ class Answer:
             return draw_effects(shown, score)
         mean = dense.mean
         return draw_effects(shown, score, {name: value - mean for name, value in self.baselines.items()})
+
+    def costs(self, begin: str) -> str:
+        """Return a row's costs: "3.60 MB, 9.9 ms/step, 0.03 ms/sentence".
+
+        These are the bytes of the weights, those of the file that ships ("MB shipped"), and the medians of a training
+        step and a test sentence by the clock. Costs without a record are left out.
+
+        Args:
+            begin: Beginning of the row's name; the first such row counts. Empty: the baseline.
+        """
+        places = range(len(self._table.rows))
+        row = self._place(begin) if begin else next((place for place in places if self._is_baseline(place)), None)
+        if row is None:
+            return ""
+        entries = self._table.figures[row][0].entries
+        units = {WEIGHTS_SIZE: "MB", FILE_SIZE: "MB shipped", CLOCK_STEP: "ms/step", CLOCK_SENTENCE: "ms/sentence"}
+        texts = zip(cost_texts(entries, list(units)), units.values(), strict=True)
+        return ", ".join(f"{text} {unit}" for text, unit in texts if text != MISSING)
+
+    def _is_baseline(self, row: int) -> bool:
+        """True if a row's first experiment in the first column is a baseline; False without experiments."""
+        entries = self._table.figures[row][0].entries
+        return bool(entries) and entries[0].is_baseline
 
     @property
     def reference(self) -> str:

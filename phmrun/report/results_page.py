@@ -16,13 +16,19 @@ from phmrun.ledger import Run
 from phmrun.ledger.listing import unchanged
 from phmrun.progress import note
 from phmrun.registry import loaded_plugins
-from phmrun.report.answers import PAGE, Answer, SweepOfQuestion
+from phmrun.report.answers import NONE, PAGE, Answer, SweepOfQuestion
 from phmrun.report.document import Code, Document, Links, Listing, Part, Picture, Section, Text, to_markdown
 from phmrun.report.reduced_claims import CheckedClaim, ReducedClaim, check, claims_table
 from phmrun.results.long_table import restore_folder
 from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.sweeps import draw_pareto
+from phmrun.results.printed import Printed
+from phmrun.results.render import Styled
+from phmrun.results.verdicts import verdict_words
+from phmrun.statistics.verdict import DECIDED
 from phmrun.sweeps.file import load_sweep
+from phmrun.sweeps.paper_claims import load_claims
+from phmrun.sweeps.paper_table import FOLDER, load_table
 
 QUESTIONS, SWEEP, SIZES = "questions.yaml", "sweep.yaml", "sizes.svg"
 CLAIMS_HOLD = (
@@ -40,11 +46,36 @@ class Question(BaseModel, extra="forbid"):
     missing: str = ""  # experiments needed for an answer
 
 
+class Published(BaseModel, extra="forbid"):
+    """Printed cell of a paper's table, a line in a picture."""
+
+    table: str  # paper and table: phm/table6
+    row: str
+    column: str
+
+    def line(self) -> tuple[str, float]:
+        """Return its name, such as "Zhang et al. 2021, Transformer (published)", and the printed number.
+
+        Raises:
+            PhmrunError: (exit 2) There is no such table. (exit 3) The table has no such cell, or it is no number.
+        """
+        table = load_table(f"{FOLDER}{self.table}.yaml")
+        try:
+            printed = Printed.parse(table.row(self.row).published[self.column])
+        except (StopIteration, KeyError, PhmrunError):
+            what = f"the table {self.table} has no number at {self.row} / {self.column}"
+            raise PhmrunError(what, where=QUESTIONS, code=ExitCode.DATA) from None
+        return f"{load_claims(table.paper)[0].cite}, {self.row} (published)", float(printed.amount)
+
+
 class Column(BaseModel, extra="forbid"):
     """Column of the matrix: a sweep under a short name."""
 
     name: str
     sweep: str
+    also: tuple[str, ...] = ()  # sweeps with the same baseline whose rows are in the column, too
+    longer: str = ""  # sweep of the same rows trained longer; none if empty
+    published: tuple[Published, ...] = ()  # printed scores, lines in the column's picture
 
 
 class Matrix(BaseModel, extra="forbid"):
@@ -222,31 +253,53 @@ def _require_named_plugins(files: Iterable[Path]) -> None:
 def _matrix(matrix: Matrix, answers: Mapping[str, Answer], folder: Path, pictures: dict[Path, Figure]) -> list[Section]:
     """Return the section of the matrix, and one of pictures.
 
-    The matrix has the dense scores, a row of differences for each structure, and the best floors; the advice follows. A
-    picture shows a column's scores by size, if the column has two points or more. Pictures are added to ``pictures`` in
-    place.
+    The matrix has the dense scores, a row of differences for each structure, and the best floors, each with its costs;
+    the advice follows. A picture shows the scores of a column's sweep by parameters and by training time, if it has two
+    points or more. Pictures are added to ``pictures`` in place.
 
     Raises:
-        PhmrunError: (exit 3) A column's sweep belongs to no question.
+        PhmrunError: (exit 3) A column's sweep belongs to no question, or the paper has no such printed number.
     """
-    for column in matrix.columns:
-        if column.sweep not in answers:
-            what = f"the matrix names {column.sweep}, a sweep that belongs to no question"
+    for name in (name for column in matrix.columns for name in (column.sweep, *column.also, column.longer) if name):
+        if name not in answers:
+            what = f"the matrix names {name}, a sweep that belongs to no question"
             raise PhmrunError(what, where=str(folder / QUESTIONS), valid=list(answers), code=ExitCode.DATA)
     its = [answers[column.sweep] for column in matrix.columns]
-    rows = [("dense", *(answer.reference for answer in its))]
-    rows += [(name, *(answer.cell(begin) for answer in its)) for name, begin in matrix.rows.items()]
+    rows: list[tuple[str | Styled, ...]] = [("dense", *(Styled(answer.reference, answer.costs("")) for answer in its))]
+    rows += [
+        (name, *(_cell(column, begin, answers) for column in matrix.columns)) for name, begin in matrix.rows.items()
+    ]
     rows += [("best trivial system", *(answer.floor for answer in its))]
     parts: list[Part] = [Text(matrix.about)] if matrix.about else []
     parts.append(Listing(("", *(column.name for column in matrix.columns)), rows))
     parts += [Text(sentence) for sentence in matrix.advice]
     drawn: list[Part] = []
-    for column, answer in zip(matrix.columns, its, strict=True):
-        if len(answer.points) > 1:
-            path = folder / column.sweep / SIZES
-            pictures[path] = draw_pareto(answer.points, answer.score, baselines=answer.baselines)
-            drawn.append(Picture(path, f"{column.name}: {answer.score} by parameters", path.as_posix()))
-    return [Section(matrix.question, parts), Section("Scores by size", drawn)]
+    for column in matrix.columns:
+        lines = dict(published.line() for published in column.published)
+        for name in (column.sweep, *column.also):
+            answer, path = answers[name], folder / name / SIZES
+            if len(answer.points) > 1:
+                beside = {"ms per training step": answer.timed}
+                floors = {**answer.baselines, **lines}
+                pictures[path] = draw_pareto(answer.points, answer.score, baselines=floors, beside=beside)
+                drawn.append(Picture(path, f"{column.name}: {answer.score} by size and training time", path.as_posix()))
+    return [Section(matrix.question, parts), Section("Scores by size and time", drawn)]
+
+
+def _cell(column: Column, begin: str, answers: Mapping[str, Answer]) -> Styled:
+    """Return the cell of a structure in a column of the matrix, with the row's costs below.
+
+    The first sweep of the column that has the row counts. An undecided cell is muted. One that the column's longer
+    sweep decides the same way is strong. Without the row, the cell is a dash.
+    """
+    answer = next((answers[name] for name in (column.sweep, *column.also) if answers[name].has(begin)), None)
+    if answer is None:
+        return Styled(NONE)
+    lengths = [answer.comparison(begin)]
+    lengths += [answers[column.longer].comparison(begin)] if column.longer else []
+    decided = [verdict_words(compared) for compared in lengths if compared and compared.verdict in DECIDED]
+    strong = len(decided) == 2 and len(set(decided)) == 1
+    return Styled(answer.cell(begin), answer.costs(begin), strong=strong, muted=not decided)
 
 
 def _question(question: Question, answers: Mapping[str, Answer], folder: Path) -> Sequence[Part]:

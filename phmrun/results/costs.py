@@ -1,11 +1,13 @@
 """Costs beside a score: parameters, multiplications, time. Imports no torch."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from statistics import fmean
+from itertools import pairwise
+from statistics import fmean, median
 from typing import Any, NamedTuple, Protocol
 
-from phmrun.errors import unknown
+from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger import RecordedRun
 from phmrun.ledger.card import SERVING, duration
 from phmrun.ledger.wording import row_name
@@ -46,21 +48,23 @@ class Cost:
     of: Callable[[RecordedRun], float | None]  # amount of a run; ``None`` if not on record
     shown: Callable[[float], str]  # formats an amount
     meaning: str  # note below the table
+    average: Callable[[Iterable[float]], float] = fmean  # average over runs
 
 
 def cost_of(entries: Iterable[HasRun], name: str) -> float | None:
-    """Return the mean of a cost over the runs that have it on record.
+    """Return the average of a cost over the runs that have it on record.
 
-    ``name`` is a key of :data:`COSTS`. The result is ``None`` if no run has it.
+    ``name`` is a key of :data:`COSTS`. Times by the clock of training and scoring are medians, other costs means. The
+    result is ``None`` if no run has it.
     """
     amounts = [value for entry in entries if entry.run and (value := COSTS[name].of(entry.run)) is not None]
-    return fmean(amounts) if amounts else None
+    return COSTS[name].average(amounts) if amounts else None
 
 
 def cost_texts(entries: Sequence[HasRun], names: Sequence[str]) -> list[str]:
     """Return the texts of the named costs, in order.
 
-    Each is the mean over the runs that have it on record; without any it is "–".
+    Each is the average over the runs that have it on record; without any it is "–".
     """
     amounts = [(name, cost_of(entries, name)) for name in names]
     return [MISSING if amount is None else COSTS[name].shown(amount) for name, amount in amounts]
@@ -77,17 +81,17 @@ def require_cost(name: str, where: str) -> str:
     return name
 
 
-def points_of(table: ResultTable, column: int, cost: str = "parameters") -> list[Point]:
+def points_of(table: ResultTable, column: int, cost: str = "parameters", without: Container[int] = ()) -> list[Point]:
     """Return a table's rows that have a cost and a score in a column.
 
-    The points are in the order of rows. The column's first score counts. Points are labeled by the keys that differ
-    between rows, or by all in a single row.
+    The points are in the order of rows; those of ``without`` are left out. The column's first score counts. Points are
+    labeled by the keys that differ between rows, or by all in a single row.
     """
     points = []
     telling = [len({labels[place] for labels in table.rows}) > 1 for place in range(len(table.keys))]
-    for labels, figures in zip(table.rows, table.figures, strict=True):
+    for row, (labels, figures) in enumerate(zip(table.rows, table.figures, strict=True)):
         size, numbers = cost_of(figures[column].entries, cost), figures[column].numbers[0]
-        if size is not None and numbers.mean is not None:
+        if row not in without and size is not None and numbers.mean is not None:
             named = zip(table.keys, labels, telling, strict=True)
             label = row_name({key: text for key, text, tells in named if tells or len(table.rows) == 1})
             points.append(Point(label, size, numbers.mean, numbers.deviation))
@@ -147,6 +151,38 @@ def _step_time(run: RecordedRun) -> float | None:
     return seconds / steps
 
 
+def _weights_size(run: RecordedRun) -> float | None:
+    """Return the bytes of a run's weights; ``None`` if not on record.
+
+    Frozen weights count; a dense matrix that only guides a structure in training does not.
+    """
+    memory, counts = run.parameters.get("memory"), run.parameters
+    weights = memory.get("weights") if isinstance(memory, Mapping) else None
+    total, trained = counts.get("total"), counts.get("trained_total")
+    if not isinstance(weights, int) or not isinstance(total, int):
+        return None
+    return float(weights - 4 * max(0, trained - total) if isinstance(trained, int) else weights)  # guides are float32
+
+
+def _clock_step(run: RecordedRun) -> float | None:
+    """Return the seconds of an optimizer step by the clock of training.
+
+    It is the median over the intervals between two logged losses, so that validations and pauses hardly count. The
+    result is ``None`` with fewer than two such intervals on record, or for a damaged history.
+    """
+    with suppress(PhmrunError, KeyError, TypeError):
+        points = [(int(row["step"]), float(row["time"])) for row in run.run.history.rows("train/loss")]
+        rates = [(late - early) / (end - begin) for (begin, early), (end, late) in pairwise(points) if end > begin]
+        return median(rate for rate in rates if rate > 0) if len(rates) > 1 else None
+    return None
+
+
+def _clock_sentence(run: RecordedRun) -> float | None:
+    """Return the seconds of a test sentence when the run was scored; ``None`` if its speed is not on record."""
+    speed = run.score("test/sentences_per_second")
+    return 1 / speed if speed else None
+
+
 def _served(field: str) -> Callable[[RecordedRun], float | None]:
     """Return a reader of a measurement by ``phmrun export --compare``.
 
@@ -189,6 +225,21 @@ COSTS: Mapping[str, Cost] = {
         lambda value: f"{1000 * value:.3g}",
         "an optimizer step as measured by `phmrun bench run RUN --only training`, not during training",
     ),
+    "clock-step": Cost(
+        "ms per step, training",
+        _clock_step,
+        lambda value: f"{1000 * value:.3g}",
+        "median by the clock of training, whatever else its machine did meanwhile",
+        median,
+    ),
+    "clock-sentence": Cost(
+        "ms a test sentence",
+        _clock_sentence,
+        lambda value: f"{1000 * value:.2g}",
+        "by the clock when the run was scored, in its batches, whatever else its machine did meanwhile",
+        median,
+    ),
+    "weights-size": Cost("MB of weights", _weights_size, lambda value: f"{value / 1e6:,.2f}", "in single precision"),
     "file-size": Cost("MB on disk", _served("bytes"), lambda value: f"{value / 1e6:,.2f}", SERVED),
     "serving-memory": Cost("MB in memory", _served("peak_memory"), lambda value: f"{value / 1e6:,.0f}", SERVED),
     "latency": Cost("ms a sentence", _served("single_ms"), lambda value: f"{value:,.1f}", f"{SERVED}, batch 1"),

@@ -8,6 +8,7 @@ import html
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from phmrun.escaping import latex, markdown, printable, spreadsheet
@@ -21,6 +22,27 @@ _NUMBER = re.compile(
     r"(?P<value>[+-]?(?P<whole>\d[\d,]*)(?:\.(?P<decimals>\d+))?)(?: ± (?P<error>\d+(?:\.\d+)?))?(?P<mark>[^\w\s.,%]*)"
 )
 """Number in a cell, perhaps with an error and marks: "60.50 ± 0.71*"."""
+
+
+@dataclass(frozen=True)
+class Styled:
+    """Cell of a table with an emphasis and a second line in small print."""
+
+    text: str
+    below: str = ""  # second line; none if empty
+    strong: bool = False
+    muted: bool = False  # in small print; ignored if strong
+
+    def __str__(self) -> str:
+        """Both lines joined by a semicolon."""
+        return "; ".join(filter(None, (self.text, self.below)))
+
+    def rendered(self, escape: Callable[[str], str]) -> str:
+        """Return the cell with HTML tags, which Markdown takes, too; ``escape`` is applied to its texts."""
+        tag = "strong" if self.strong else "small" if self.muted else ""
+        text = escape(self.text)
+        first = f"<{tag}>{text}</{tag}>" if tag else text
+        return f"{first}<br><small>{escape(self.below)}</small>" if self.below else first
 
 
 def cell(value: Any) -> str:
@@ -42,8 +64,13 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str
     Columns with any number are right-aligned; numbers within texts do not count.
     """
     ruler = ["---:" if numbers else ":---" for numbers in _right_aligned(rows, len(columns))]
-    lines = [[*map(markdown, columns)], ruler, *([markdown(cell(value)) for value in row] for row in rows)]
+    lines = [[*map(markdown, columns)], ruler, *([_rendered(value, markdown) for value in row] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _rendered(value: Any, escape: Callable[[str], str]) -> str:
+    """Return a value's text, escaped; a :class:`Styled` cell has its tags."""
+    return value.rendered(escape) if isinstance(value, Styled) else escape(cell(value))
 
 
 def latex_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -113,7 +140,7 @@ def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     lines = []
     for row in rows:
         kinds = [' class="number"' if is_number(value) else "" for value in row]
-        cells = [f"<td{kind}>{escaped(cell(value))}</td>" for kind, value in zip(kinds, row, strict=True)]
+        cells = [f"<td{kind}>{_rendered(value, escaped)}</td>" for kind, value in zip(kinds, row, strict=True)]
         lines.append(f"<tr>{''.join(cells)}</tr>")
     body = "\n".join(lines)
     names = "".join(f"<th>{escaped(name)}</th>" for name in columns)

@@ -1,6 +1,7 @@
 """``phmrun results``, on the results that the project carries: no data, no training."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from statistics import fmean
@@ -8,7 +9,7 @@ from statistics import fmean
 import pytest
 from matplotlib.figure import Figure
 
-from phmrun.errors import ExitCode
+from phmrun.errors import ExitCode, PhmrunError
 from phmrun.report import results_page
 from phmrun.results.plots import sweeps as pictures
 
@@ -160,3 +161,51 @@ def test_plug_ins_of_contributed_sweeps_are_not_executed(phmrun, tmp_path, monke
     command = refused.err.strip().rpartition("phmrun ")[2].split()
     phmrun(*command)
     assert Path("executed").exists()
+
+
+def test_the_matrix_has_intervals_costs_and_emphasis(phmrun, tmp_path, monkeypatch):
+    monkeypatch.setenv("PHMRUN_DATA", str(tmp_path / "no data"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("agreement-structures", "agreement-embeddings"):
+        shutil.copytree(ROOT / "results" / name, f"results/{name}")
+    Path("results/questions.yaml").write_text("""title: T
+matrix:
+  question: Which?
+  columns:
+    - {name: short, sweep: agreement-structures, also: [agreement-embeddings]}
+    - name: long
+      sweep: agreement-structures
+      longer: agreement-structures
+      published: [{table: phm/table6, row: Transformer, column: Acc}]
+  rows: {low rank: low-rank, PHM: phm n=4, embeddings: embedding kronecker, none: monarch blocks=8}
+questions:
+  - question: Q
+    sweeps:
+      - {name: agreement-structures, max_seeds: 6, withdrawn: {monarch: no}}
+      - {name: agreement-embeddings, max_seeds: 6}
+""")
+    page = results_page.page_of(Path("results"))
+    rows = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ")[1:] for line in page.text.splitlines()}
+    short, long = rows["low rank"]
+    assert re.fullmatch(
+        r"-6.05 \\\[.*\\\] different, worse<br><small>1.87 MB, .* ms/step, .* ms/sentence</small>", short
+    )
+    assert long == f"<strong>{short.replace('<br>', '</strong><br>')}"  # decided at both lengths
+    assert rows["PHM"][0] == rows["PHM"][1]
+    assert rows["PHM"][0].startswith("<small>-2.82")
+    assert [cell == "–" for cell in (*rows["embeddings"], *rows["none"])] == [False, True, True, True]
+    records = map(
+        json.loads, (path.read_text() for path in Path("results/agreement-embeddings").glob("*kronecker*.json"))
+    )
+    sizes = {record["parameters"]["memory"]["weights"] for record in records}
+    assert f"<small>{sizes.pop() / 1e6:.2f} MB, " in rows["embeddings"][0]
+    (path,) = [path for path in page.pictures if path.as_posix() == "results/agreement-structures/sizes.svg"]
+    legend = [text.get_text() for text in page.pictures[path].legends[0].get_texts()]
+    assert "Zhang et al. 2021, Transformer (published)" in " ".join(legend)
+    assert any(text.startswith("low-rank") for text in legend)
+    assert not any(text.startswith("monarch") for text in legend)  # withdrawn
+    assert len(page.pictures[path].axes) == 2
+    questions = Path("results/questions.yaml")
+    questions.write_text(questions.read_text().replace("column: Acc", "column: Saving"))
+    with pytest.raises(PhmrunError, match="has no number at Transformer / Saving"):
+        results_page.page_of(Path("results"))

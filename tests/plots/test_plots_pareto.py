@@ -95,3 +95,16 @@ def test_the_axis_is_logarithmic_only_for_wide_ranges():
     near, far = ([Point("a", 1e6, 20.0, None), Point("b", size, 18.0, None)] for size in (2e6, 4e6))
     assert [draw_pareto(points, "test/bleu").axes[0].get_xscale() for points in (near, far)] == ["linear", "log"]
     assert draw_pareto(near, "test/bleu").axes[0].get_xlabel() == "parameters"
+
+
+def test_a_second_cost_is_a_panel_with_the_same_scores_and_colors():
+    points = [Point("dense", 7.5e6, 36.7, 0.4), Point("phm n=4", 3.4e6, 37.1, None)]
+    timed = [points[1]._replace(size=12.0)]  # no time of dense on record
+    figure = draw_pareto(points, "test/bleu", baselines={"copy (floor)": 36.0}, beside={"ms": timed, "MB": []})
+    left, right = figure.axes
+    assert [axes.get_xlabel() for axes in figure.axes] == ["parameters", "ms"]
+    assert left.get_ylim() == right.get_ylim()
+    drawn = [axes.containers[-1].lines[0] for axes in figure.axes]
+    assert drawn[0].get_color() == drawn[1].get_color()
+    assert list(drawn[1].get_xydata()[0]) == [12.0, 37.1]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["copy (floor)", "dense", "phm n=4"]

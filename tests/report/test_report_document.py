@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from phmrun.report.document import Code, Document, Listing, Picture, Section, Text, to_html, to_markdown
+from phmrun.results.render import Styled
 
 SVG = '<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"><rect/></svg>\n'
 
@@ -65,6 +66,16 @@ def test_page_as_markdown_escapes_and_aligns(page):
     assert "| x\\|y | – | – |" in lines
     assert '![what "it" shows](curve.svg)' in lines
     assert lines[lines.index("Settings:") + 2 :][:3] == ["```yaml", "a: <b>", "```"]
+
+
+def test_styled_cells_have_an_emphasis_and_a_second_line():
+    cells = [Styled("a < b", "1 MB"), Styled("[1, 2]", strong=True), Styled("0", muted=True), Styled("x")]
+    document = Document("T", [Listing(("a", "b", "c", "d"), [cells])], [])
+    row = to_markdown(document).splitlines()[-1]
+    assert row == r"| a \< b<br><small>1 MB</small> | <strong>\[1, 2\]</strong> | <small>0</small> | x |"
+    html = to_html(document)
+    assert "<td>a &lt; b<br><small>1 MB</small></td><td><strong>[1, 2]</strong></td>" in html
+    assert [str(cell) for cell in cells[:2]] == ["a < b; 1 MB", "[1, 2]"]
 
 
 def test_what_counts_as_a_number(page):

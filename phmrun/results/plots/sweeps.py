@@ -6,6 +6,7 @@ from textwrap import fill
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -29,23 +30,51 @@ def draw_pareto(
     size: str = "parameters",
     heading: str = "",
     baselines: Mapping[str, float] = MappingProxyType({}),
+    beside: Mapping[str, Sequence[Point]] = MappingProxyType({}),
 ) -> Figure:
     """Return a figure of a score by cost.
 
-    The axis of costs is logarithmic if the largest is at least three times the smallest, else linear. Each point has a
-    color and marker, its spread (if known), and an entry in the legend below; a line joins the Pareto front. On a
-    logarithmic axis, sizes whose labels do not overlap are labeled; if these are more than six, the axis has its usual
-    labels. ``size`` is that axis's label. Baselines are dashed lines across the figure, by the name in the legend. One
-    farther from the points than twice the span of their scores is not drawn, and the legend names it with its score.
-    If all points have the same score, every baseline is drawn.
+    Each point has a color and marker, its spread (if known), and an entry in the legend below; a line joins the Pareto
+    front. Baselines are dashed lines across the figure, by the name in the legend. One farther from the points than
+    twice the span of their scores is not drawn, and the legend names it with its score. If all points have the same
+    score, every baseline is drawn.
+
+    Args:
+        points: Points of the left panel, one or more.
+        score: Name of the score.
+        size: Label of its axis of costs.
+        heading: Title of the figure.
+        baselines: Scores by name.
+        beside: Points of further panels at its right, by the label of the axis of costs; empty panels are left out.
+            Labels of points that the left panel lacks have no entry in the legend.
     """
-    columns = 2 if max((len(words(point.label)) for point in points), default=0) <= LONGEST else 1
+    panels = {size: points, **{label: others for label, others in beside.items() if others}}
+    names = list(dict.fromkeys(point.label for others in panels.values() for point in others))
+    columns = 2 if max((len(words(name)) for name in names), default=0) <= LONGEST else 1
     figure = new_figure(7.0, 4.2 + 0.2 * math.ceil((len(points) + len(baselines)) / columns))
     figure.suptitle(fill(words(heading), 90), fontsize=10)
-    axes = figure.subplots()
+    all_axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axes, (label, others) in zip(all_axes, panels.items(), strict=True):
+        _draw_panel(axes, others, score, label, names, baselines)
+    spread = any(point.spread is not None for point in points)
+    all_axes[0].set_ylabel(title(score) + (" ± deviation over seeds" if spread else ""))
+    figure.legend(*all_axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=columns, fontsize=8)
+    return figure
+
+
+def _draw_panel(
+    axes: Axes, points: Sequence[Point], score: str, size: str, names: Sequence[str], baselines: Mapping[str, float]
+) -> None:
+    """Draw scores by one cost on axes.
+
+    The axis of costs is logarithmic if the largest is at least three times the smallest, else linear. On a logarithmic
+    axis, sizes whose labels do not overlap are labeled; if these are more than six, the axis has its usual labels. A
+    point's place among ``names`` decides its color and marker.
+    """
     best = frontier(points, lower=metric_of(score).lower_is_better)
     axes.plot([p.size for p in best], [p.score for p in best], color=PALETTE[6], linewidth=1.2, zorder=1)
-    for number, point in enumerate(points):
+    for point in points:
+        number = names.index(point.label)
         color, marker, label = PALETTE[number % 6], MARKERS[number // 6 % len(MARKERS)], words(point.label)
         axes.errorbar(point.size, point.score, yerr=point.spread, fmt=marker, color=color, capsize=3, label=label)
     low, high = (end(p.score + side * (p.spread or 0) for p in points) for end, side in ((min, -1), (max, 1)))
@@ -67,11 +96,7 @@ def draw_pareto(
         axes.set_xticks(sizes, [short(value) for value in sizes], rotation=30, ha="right", fontsize=8)
         axes.set_xticks([], minor=True)
     axes.set_xlabel(f"{size} (logarithmic)" if wide else size)
-    spread = any(point.spread is not None for point in points)
-    axes.set_ylabel(title(score) + (" ± deviation over seeds" if spread else ""))
     axes.grid(alpha=0.3)
-    figure.legend(loc="outside lower center", ncols=columns, fontsize=8)
-    return figure
 
 
 def legible(sizes: Sequence[float], least: float = 0.05) -> list[float]:
