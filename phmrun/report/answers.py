@@ -1,10 +1,9 @@
 """Answer that one sweep of a folder of results gives: its own page, its picture, its verdicts."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from matplotlib.figure import Figure
 from pydantic import AfterValidator, BaseModel
 
 from phmrun.errors import counted
@@ -18,7 +17,6 @@ from phmrun.results.baselines import baseline_rows
 from phmrun.results.comparison import compare_cells
 from phmrun.results.costs import MISSING, Point, cost_texts, points_of
 from phmrun.results.layout import lay_out
-from phmrun.results.plots.sweeps import draw_effects
 from phmrun.results.row_comparison import RowComparison
 from phmrun.results.table import Effect, Numbers
 from phmrun.results.verdicts import verdict_words
@@ -27,8 +25,13 @@ from phmrun.sweeps.cell_status import CellState
 from phmrun.sweeps.results import Asked, view_of_sweep
 from phmrun.sweeps.selection import SEED
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 PAGE, PICTURE, NONE = "README.md", "effects.svg", "–"
 FILE_SIZE, WEIGHTS_SIZE, CLOCK_STEP, CLOCK_SENTENCE = "file-size", "weights-size", "clock-step", "clock-sentence"
+Drawing = Callable[[], "Figure"]
+"""Function that draws a picture; it imports Matplotlib, which takes half a second."""
 
 
 def _folder_name(name: str) -> str:
@@ -188,8 +191,8 @@ class Answer:
         figures = self._table.figures
         return next((figures[row][0].numbers[0] for row in range(len(figures)) if self._is_baseline(row)), None)
 
-    def effects(self) -> Figure:
-        """Return the picture of the differences from dense in one score.
+    def effects(self) -> Drawing:
+        """Return the drawing of the differences from dense in one score.
 
         The score is that of the first comparison. Baselines, minus the dense mean, are in it if that is the table's
         first score.
@@ -199,10 +202,31 @@ class Answer:
         """
         score, dense = self.compared[0].score, self._dense
         shown = [item.effect for item in self.compared if item.score == score]
-        if score != self.score or dense is None or dense.mean is None:
-            return draw_effects(shown, score)
-        mean = dense.mean
-        return draw_effects(shown, score, {name: value - mean for name, value in self.baselines.items()})
+        mean = dense.mean if dense and score == self.score else None
+        baselines = {} if mean is None else {name: value - mean for name, value in self.baselines.items()}
+
+        def draw() -> "Figure":
+            """Draw the picture."""
+            from phmrun.results.plots.sweeps import draw_effects
+
+            return draw_effects(shown, score, baselines)
+
+        return draw
+
+    def sizes(self, lines: Mapping[str, float]) -> Drawing:
+        """Return the drawing of the first score by parameters and by training time.
+
+        ``lines`` are further scores by name, drawn as those of the baselines.
+        """
+
+        def draw() -> "Figure":
+            """Draw the picture."""
+            from phmrun.results.plots.sweeps import draw_pareto
+
+            floors, beside = {**self.baselines, **lines}, {"ms per training step": self.timed}
+            return draw_pareto(self.points, self.score, baselines=floors, beside=beside)
+
+        return draw
 
     def costs(self, begin: str) -> str:
         """Return a row's costs: "3.60 MB, 9.9 ms/step, 0.03 ms/sentence".

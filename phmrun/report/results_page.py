@@ -6,7 +6,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from matplotlib.figure import Figure
 from pydantic import BaseModel, ValidationError
 
 from phmrun.documents import parse_yaml
@@ -16,12 +15,10 @@ from phmrun.ledger import Run
 from phmrun.ledger.listing import unchanged
 from phmrun.progress import note
 from phmrun.registry import loaded_plugins
-from phmrun.report.answers import NONE, PAGE, Answer, SweepOfQuestion
+from phmrun.report.answers import NONE, PAGE, Answer, Drawing, SweepOfQuestion
 from phmrun.report.document import Code, Document, Links, Listing, Part, Picture, Section, Text, to_markdown
 from phmrun.report.reduced_claims import CheckedClaim, ReducedClaim, check, claims_table
 from phmrun.results.long_table import restore_folder
-from phmrun.results.plots.canvas import save_figure
-from phmrun.results.plots.sweeps import draw_pareto
 from phmrun.results.printed import Printed
 from phmrun.results.render import Styled
 from phmrun.results.verdicts import verdict_words
@@ -101,11 +98,11 @@ class Questions(BaseModel, extra="forbid"):
 
 
 class Page(NamedTuple):
-    """Page as Markdown, with the sweeps' pages and all pictures by file."""
+    """Page as Markdown, with the sweeps' pages and the drawings of all pictures by file."""
 
     text: str
     pages: Mapping[Path, str]
-    pictures: Mapping[Path, Figure]
+    pictures: Mapping[Path, Drawing]
 
 
 def page_of(folder: Path) -> Page:
@@ -250,7 +247,9 @@ def _require_named_plugins(files: Iterable[Path]) -> None:
                 )
 
 
-def _matrix(matrix: Matrix, answers: Mapping[str, Answer], folder: Path, pictures: dict[Path, Figure]) -> list[Section]:
+def _matrix(
+    matrix: Matrix, answers: Mapping[str, Answer], folder: Path, pictures: dict[Path, Drawing]
+) -> list[Section]:
     """Return the section of the matrix, and one of pictures.
 
     The matrix has the dense scores, a row of differences for each structure, and the best floors, each with its costs;
@@ -279,9 +278,7 @@ def _matrix(matrix: Matrix, answers: Mapping[str, Answer], folder: Path, picture
         for name in (column.sweep, *column.also):
             answer, path = answers[name], folder / name / SIZES
             if len(answer.points) > 1:
-                beside = {"ms per training step": answer.timed}
-                floors = {**answer.baselines, **lines}
-                pictures[path] = draw_pareto(answer.points, answer.score, baselines=floors, beside=beside)
+                pictures[path] = answer.sizes(lines)
                 drawn.append(Picture(path, f"{column.name}: {answer.score} by size and training time", path.as_posix()))
     return [Section(matrix.question, parts), Section("Scores by size and time", drawn)]
 
@@ -323,6 +320,8 @@ def _question(question: Question, answers: Mapping[str, Answer], folder: Path) -
 
 
 def save_pictures(page: Page) -> None:
-    """Write the pictures of a page to their paths, in place of existing files."""
-    for path, figure in page.pictures.items():
-        save_figure(figure, path)
+    """Draw the pictures of a page and write them to their paths, in place of existing files."""
+    from phmrun.results.plots.canvas import save_figure  # imports Matplotlib
+
+    for path, draw in page.pictures.items():
+        save_figure(draw(), path)

@@ -21,7 +21,7 @@ from phmrun.results.late_gain import late_gain, validation_curve
 from phmrun.results.row_comparison import Place, RowComparison, Scored
 from phmrun.results.table import Figure, ResultTable
 from phmrun.results.validations import at_equal_time
-from phmrun.statistics.items import ItemVariance, resampled_variance
+from phmrun.statistics.items import ItemVariance, variance_of_resamples
 from phmrun.statistics.verdict import Question, judge
 
 
@@ -82,16 +82,12 @@ def compare_cells(
     question = Question((metric.margin if margin is None else margin) or None, metric.lower_is_better)
     reference, reader = scored(dense, score), reader or RunItems()
     rows: dict[str, Sequence[float]] = {}
-    items: dict[str, ItemVariance] = {}
     kept: dict[str, tuple[Place, Scored]] = {}
     for place, figure in figures.items():
         row = scored(figure, score)
-        if not same_items(row, reference, score, reader):
-            continue
-        name = f"{place}"
-        kept[name], rows[name] = (place, row), row.values
-        if (shared := _item_variance(row, reference, score, reader)) is not None:
-            items[name] = shared
+        if same_items(row, reference, score, reader):
+            kept[f"{place}"], rows[f"{place}"] = (place, row), row.values
+    items = _item_variances({name: row for name, (_, row) in kept.items()}, reference, score, reader)
     floors = floor_scores(dense.entries, score)
     judged = judge(rows, reference.values, question, floors=list(floors.values()), items=items)
     best = best_floor(floors, lower_is_better=metric.lower_is_better)
@@ -183,19 +179,23 @@ def same_items(row: Scored, reference: Scored, score: str, reader: RunItems) -> 
     return len({run.mark for run in runs}) == 1 and len({run.file for run in runs} - {""}) <= 1
 
 
-def _item_variance(row: Scored, reference: Scored, score: str, reader: RunItems) -> ItemVariance | None:
-    """Return the variance of a difference over test items.
+def _item_variances(
+    rows: Mapping[str, Scored], reference: Scored, score: str, reader: RunItems
+) -> dict[str, ItemVariance]:
+    """Return the variance over test items of each row's difference, by name.
 
-    ``None`` if any run's items are missing, or the score does not add up over items.
+    Rows with a run whose items are missing are left out, as are all if a run of the reference is one, or if the score
+    does not add up over items.
     """
     measure = metric_of(score).measure
-    if measure is None or OF in score:
-        return None
-    read = [reader.of(side.runs, score) for side in (row, reference)]
-    if not all(read):
-        return None
-    counts = [[run.counts for run in side] for side in read]
-    return resampled_variance(counts[0], counts[1], measure)
+    if measure is None or OF in score or not reader.of(reference.runs, score):
+        return {}
+    readable = {name: row for name, row in rows.items() if reader.of(row.runs, score)}
+    reader.resampled([path for row in (reference, *readable.values()) for path in row.runs], score, measure)
+    dense = reader.resampled(reference.runs, score, measure)
+    return {
+        name: variance_of_resamples(reader.resampled(row.runs, score, measure), dense) for name, row in readable.items()
+    }
 
 
 def pairs(table: ResultTable, baseline: Mapping[str, Any] | None = None) -> Iterator[tuple[Place, Figure, Figure, str]]:

@@ -21,13 +21,15 @@ from phmrun.metric import OF, find_metric, metric_of, part_of
 from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.items import Items
 from phmrun.metrics.packing import packed, unpacked
+from phmrun.statistics.items import Measure, Resampled, resampled
 
 
 class RunItems:
-    """Cache of the items' counts by run and score."""
+    """Cache of the items' counts by run and score, and of the scores on resampled items."""
 
     def __init__(self) -> None:
         self._read: dict[tuple[Path, str], Items | None] = {}
+        self._resampled: dict[tuple[Path, str], Resampled] = {}
 
     def of(self, runs: Sequence[Path], score: str) -> list[Items]:
         """Return the counts of all runs, in order; each is read once.
@@ -43,6 +45,20 @@ class RunItems:
                 self._read[path, score] = items and items._replace(counts=_compact(items.counts))
         counts = [self._read[path, score] for path in runs]
         return [items for items in counts if items is not None] if all(items is not None for items in counts) else []
+
+    def resampled(self, runs: Sequence[Path], score: str, measure: Measure) -> list[Resampled]:
+        """Return the scores of all runs on the same resamples of the items, in order; each is computed once.
+
+        Resampling the runs of many rows at once draws the resamples once. The items of all runs can be read.
+
+        Raises:
+            ValueError: The runs have different numbers of items.
+        """
+        new = [path for path in dict.fromkeys(runs) if (path, score) not in self._resampled]
+        if new:
+            scores = resampled([items.counts for items in self.of(new, score)], measure)
+            self._resampled |= {(path, score): run for path, run in zip(new, scores, strict=True)}
+        return [self._resampled[path, score] for path in runs]
 
 
 def _compact(counts: Counts) -> Counts:

@@ -68,7 +68,7 @@ def variance_of_means(system: Sequence[Array], reference: Sequence[Array]) -> It
         ValueError: The runs have different numbers of items.
     """
     sides = [np.stack(side) for side in (system, reference)]
-    count = _same_items(sides)
+    count = _same_items([run for side in sides for run in side])
     together = [side.mean(axis=0) for side in sides]
     in_both = 0.0
     for side, mean in zip(sides, together, strict=True):
@@ -78,6 +78,21 @@ def variance_of_means(system: Sequence[Array], reference: Sequence[Array]) -> It
     of_items = float((together[0] - together[1]).var(ddof=1)) / count if count > 1 else 0.0
     first, second = (tuple(side.mean(axis=1).tolist()) for side in sides)
     return ItemVariance(of_items, in_both, count, (first, second))
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """Scores of a run on resampled test sets.
+
+    Attributes:
+        score: Score on all items.
+        drawn: Score on each resample, ``[draws]``.
+        items: Number of items.
+    """
+
+    score: float
+    drawn: Array
+    items: int
 
 
 def resampled_variance(
@@ -96,25 +111,42 @@ def resampled_variance(
     Raises:
         ValueError: The runs have different numbers of items.
     """
-    sides = [list(system), list(reference)]
-    count = _same_items(sides)
-    on_all = [_scores(np.ones((1, count)), side, measure)[0] for side in sides]
+    runs = resampled([*system, *reference], measure, draws)
+    return variance_of_resamples(runs[: len(system)], runs[len(system) :])
+
+
+def resampled(runs: Sequence[NDArray[Any]], measure: Measure, draws: int = DRAWS) -> list[Resampled]:
+    """Return the scores of runs on the same resamples, drawn with a fixed seed.
+
+    The resamples depend on nothing but the number of items and ``draws``. The arguments are those of
+    :func:`resampled_variance`; there is at least one run.
+
+    Raises:
+        ValueError: The runs have different numbers of items.
+    """
+    count = _same_items(runs)
+    on_all = _scores(np.ones((1, count)), runs, measure)[0]
     stream = np.random.default_rng(SEED)
-    drawn = [np.empty((draws, len(side))) for side in sides]
+    drawn = np.empty((draws, len(runs)))
     together = max(1, _MOST // count)
     for place in range(0, draws, together):
         sets = [stream.integers(count, size=count) for _ in range(min(together, draws - place))]
         weights = np.stack([np.bincount(items, minlength=count).astype(np.float64) for items in sets])
-        for scores, side in zip(drawn, sides, strict=True):
-            scores[place : place + together] = _scores(weights, side, measure)
-    of_items = float((drawn[0].mean(axis=1) - drawn[1].mean(axis=1)).var(ddof=1))
+        drawn[place : place + together] = _scores(weights, runs, measure)
+    return [Resampled(float(score), drawn[:, number], count) for number, score in enumerate(on_all)]
+
+
+def variance_of_resamples(system: Sequence[Resampled], reference: Sequence[Resampled]) -> ItemVariance:
+    """Return the variance over items of a difference, from the runs of both sides on the same resamples."""
+    sides = [np.stack([run.drawn for run in side], axis=1) for side in (system, reference)]
+    of_items = float((sides[0].mean(axis=1) - sides[1].mean(axis=1)).var(ddof=1))
     in_both = 0.0
-    for scores in drawn:
+    for scores in sides:
         if scores.shape[1] > 1:
             surplus = float(scores.var(axis=0, ddof=1).mean() - scores.mean(axis=1).var(ddof=1))
             in_both += max(surplus, 0.0) / (scores.shape[1] - 1)
-    first, second = (tuple(float(score) for score in side) for side in on_all)
-    return ItemVariance(of_items, in_both, count, (first, second))
+    first, second = (tuple(run.score for run in side) for side in (system, reference))
+    return ItemVariance(of_items, in_both, system[0].items, (first, second))
 
 
 def _scores(weights: Array, side: Sequence[NDArray[Any]], measure: Measure) -> Array:
@@ -137,13 +169,13 @@ def _scores(weights: Array, side: Sequence[NDArray[Any]], measure: Measure) -> A
     return np.concatenate(scores, axis=1)
 
 
-def _same_items(sides: Iterable[Iterable[NDArray[Any]]]) -> int:
+def _same_items(runs: Iterable[NDArray[Any]]) -> int:
     """Return the number of items, axis 0 of every run.
 
     Raises:
         ValueError: The runs have different numbers of items.
     """
-    counts = {len(run) for side in sides for run in side}
+    counts = {len(run) for run in runs}
     if len(counts) != 1:
         raise ValueError(f"a comparison needs the same items of every run, not {sorted(counts)}")
     return counts.pop()

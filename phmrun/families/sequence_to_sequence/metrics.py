@@ -15,6 +15,12 @@ def _counts(name: str) -> Any:
     return partial(reader, counted=Deferred(f"{_MATHEMATICS}:{name}"))
 
 
+def _of_sentences(name: str, title: str, measure: str, counts: str) -> Metric:
+    """Return a metric that is a mean over sentences; ``measure`` and ``counts`` are functions of the same module."""
+    of_items = Deferred(f"{_MATHEMATICS}:{measure}")
+    return Metric(name, title, of_items=of_items, read_items=_counts(counts), hub_name="")
+
+
 BLEU = Metric(
     "bleu",
     "BLEU",
@@ -26,19 +32,9 @@ BLEU = Metric(
 CHRF = Metric(
     "chrf", "chrF", measure=Deferred(f"{_MATHEMATICS}:chrf_of"), read_items=_counts("chrf_counts"), floors=_FLOORS
 )
-SENTENCE_BLEU = Metric(
-    "sentence-bleu",
-    "sentence BLEU",
-    of_items=Deferred(f"{_MATHEMATICS}:sentence_bleu_of"),
-    read_items=_counts("bleu_counts"),
-    hub_name="",
-)
-SENTENCE_BLEU_NLTK = Metric(
-    "sentence-bleu-nltk",
-    "sentence BLEU by NLTK",
-    of_items=Deferred(f"{_MATHEMATICS}:sentence_bleu_nltk_of"),
-    read_items=_counts("nltk_counts"),
-    hub_name="",
+SENTENCE_BLEU = _of_sentences("sentence-bleu", "sentence BLEU", "sentence_bleu_of", "bleu_counts")
+SENTENCE_BLEU_NLTK = _of_sentences(
+    "sentence-bleu-nltk", "sentence BLEU by NLTK", "sentence_bleu_nltk_of", "nltk_counts"
 )
 OF_TEXT = (BLEU, CHRF, SENTENCE_BLEU, SENTENCE_BLEU_NLTK)
 COPY = Baseline("copy", "the source, copied")
