@@ -35,14 +35,8 @@ def code_of(config: Experiment) -> Code:
     Raises:
         PhmrunError: A source file cannot be read or parsed.
     """
-    code: Code = {}
-    for registry, name in _names(config):
-        if name in registry:
-            code[f"{registry.kind} {name}"] = _described(registry.get(name), registry.announcement(name))
-    for metric in TASKS.get(config.task).metrics:
-        announced = METRICS.announcement(metric.name) if metric.name in METRICS else TASKS.announcement(config.task)
-        code[f"metric {metric.name}"] = _described(metric, announced)
-    return dict(sorted(code.items()))
+    objects = dict(sorted(_objects(config).items()))
+    return {name: _described(value, announcement) for name, (value, announcement) in objects.items()}
 
 
 def foreign_marks(config: Experiment) -> dict[str, str]:
@@ -52,10 +46,25 @@ def foreign_marks(config: Experiment) -> dict[str, str]:
     phmrun are not among them.
     """
     return {
-        f"package {facts['distribution']}: {name}": facts["sha256"]
-        for name, facts in code_of(config).items()
-        if facts["distribution"] not in (OURS, PLUGIN)
+        f"package {announcement.distribution}: {name}": _described(value, announcement)["sha256"]
+        for name, (value, announcement) in sorted(_objects(config).items())
+        if announcement is not None and announcement.distribution != OURS
     }
+
+
+def _objects(config: Experiment) -> dict[str, tuple[Any, Announcement | None]]:
+    """Return a config's registered objects and the task's metrics, with their announcements.
+
+    Keys are "kind name". Names that no registry has are left out.
+    """
+    objects: dict[str, tuple[Any, Announcement | None]] = {}
+    for registry, name in _names(config):
+        if name in registry:
+            objects[f"{registry.kind} {name}"] = registry.get(name), registry.announcement(name)
+    for metric in TASKS.get(config.task).metrics:
+        announced = METRICS.announcement(metric.name) if metric.name in METRICS else TASKS.announcement(config.task)
+        objects[f"metric {metric.name}"] = metric, announced
+    return objects
 
 
 def _names(section: Section) -> Iterator[tuple[Registry, str]]:

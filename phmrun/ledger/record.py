@@ -6,12 +6,14 @@ A run directory restored from a record serves tables, claims, reports, plots and
 
 import hashlib
 import io
+import json
 import os
 import re
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +224,7 @@ def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> l
     Args:
         paths: Files of records.
         runs_dir: Directory of runs.
-        durable: Flush the directories to disk. Default: ``True``.
+        durable: Flush the directories to disk, and indent JSON for readers. Default: ``True``.
 
     Returns:
         One run per path, in order.
@@ -231,7 +233,7 @@ def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> l
         PhmrunError: (exit 3) A file is not a record or not named after its run, or a run's place has a symbolic link or
             weights without a status.
     """
-    records = [_read_record(path) for path in paths]
+    records = [_read_record(path, indent=durable) for path in paths]
     runs = [Run(directory_of(runs_dir, name)) for name, _ in records]
     # By path: sweeps may share a run.
     named = {run.path: (run, files) for run, (_, files) in zip(runs, records, strict=True)}
@@ -246,10 +248,11 @@ def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> l
     return runs
 
 
-def _read_record(path: Path) -> tuple[str, dict[str, str]]:
+def _read_record(path: Path, *, indent: bool) -> tuple[str, dict[str, str]]:
     """Read a record.
 
-    Return the run id, and the texts of the run's files by name. A record without a checksum is accepted.
+    Return the run id, and the texts of the run's files by name, as :func:`_texts`. A record without a checksum is
+    accepted.
 
     Raises:
         PhmrunError: (exit 3) The file cannot be read, is damaged, has another format, is larger than 1 MiB, or is not
@@ -274,16 +277,18 @@ def _read_record(path: Path) -> tuple[str, dict[str, str]]:
         what = "a result is named for its run: RUN_ID.json with the RUN_ID that it holds"
         raise PhmrunError(what, where=str(path), valid=["task-data-layer-seed-0123456789ab.json"], code=ExitCode.DATA)
     try:
-        return name, _texts(record)
+        return name, _texts(record, indent=indent)
     except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise PhmrunError(f"the result is damaged: {error!r}", where=str(path), code=ExitCode.DATA) from error
 
 
-def _texts(record: Mapping[str, Any]) -> dict[str, str]:
+def _texts(record: Mapping[str, Any], *, indent: bool) -> dict[str, str]:
     """Return the texts of a run's files by name.
 
-    They are rebuilt from a record, with a manifest of all of them.
+    They are rebuilt from a record, with a manifest of all of them. ``indent`` indents JSON; one line is written in a
+    tenth of the time.
     """
+    written = json_text if indent else partial(json.dumps, ensure_ascii=False)
     files = [
         {"path": str(file), "sha256": str(digest), "bytes": int(size)} for file, digest, size in record["data"]["files"]
     ]
@@ -303,11 +308,11 @@ def _texts(record: Mapping[str, Any]) -> dict[str, str]:
     texts = {
         CONFIG: yaml_text(record["config"]),
         HISTORY: "".join(to_line(row) for row in record["history"]),
-        **{name: json_text(content) for name, content in contents.items()},
+        **{name: written(content) for name, content in contents.items()},
     }
     sums = {name: (hashlib.sha256(text.encode("utf-8")).hexdigest(),) for name, text in texts.items()}
     manifest = Record(record.get("identity"), sums, record.get("code", {}))
-    return {**texts, MANIFEST: json_text(manifest.to_json())}
+    return {**texts, MANIFEST: written(manifest.to_json())}
 
 
 def _write_runs(runs: Sequence[tuple[Run, Mapping[str, str]]], runs_dir: Path, durable: bool) -> None:

@@ -11,8 +11,8 @@ from phmrun.files import is_name
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.wording import row_name
 from phmrun.metric import metric_of
-from phmrun.report.content import environments
 from phmrun.report.document import Code, Document, Listing, Part, Picture, Text, to_markdown
+from phmrun.report.environments import environments
 from phmrun.results.baselines import baseline_rows
 from phmrun.results.comparison import compare_cells
 from phmrun.results.costs import MISSING, Point, cost_texts, points_of

@@ -1,16 +1,15 @@
 """Content of a sweep's report: table, pictures, runs, settings, environments, command."""
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from phmrun.config import to_yaml
 from phmrun.errors import PhmrunError, counted
-from phmrun.ledger import environment, segment
+from phmrun.ledger import environment
 from phmrun.ledger.card import duration, number
-from phmrun.ledger.wording import row_name
 from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, write
+from phmrun.report.environments import environments
 from phmrun.results.baselines import baseline_rows
 from phmrun.results.costs import points_of
 from phmrun.results.layout import Differences, lay_out
@@ -19,11 +18,9 @@ from phmrun.results.plots.runs import choose_score, curves, draw_history
 from phmrun.results.plots.sweeps import draw_pareto
 from phmrun.results.table import ResultTable
 from phmrun.sweeps import Plan
-from phmrun.sweeps.cell import Cell
 from phmrun.sweeps.cell_status import CellState, CellStatus, tally
 
 MOST_CURVES = 12
-MOST_DIFFERENCES = 12
 
 
 def write_report(
@@ -150,55 +147,3 @@ def _settings(plan: Plan, statuses: Sequence[CellStatus]) -> Iterable[Part]:
         if config and config.task not in seen:
             seen.add(config.task)
             yield Code(to_yaml(config, status.cell.origin), "yaml", f"All settings of the cell {status.cell.label}")
-
-
-def environments(statuses: Sequence[CellStatus]) -> list[Part]:
-    """Return a table of environments with their cells, and notes on differences.
-
-    Notes: cells without a record, differences between cells (or that there are none), changes of environment within a
-    run. The table is left out without any record. At most 12 differences are named in a note.
-    """
-    by_cell = {status.cell.label: segment.read_segments(status.run.run) for status in statuses if status.run}
-    cells: dict[str, list[Cell]] = {}
-    for status in statuses:
-        for line in dict.fromkeys(environment.summary(entry) for entry in by_cell.get(status.cell.label, ())):
-            cells.setdefault(line, []).append(status.cell)
-    parts: list[Part] = []
-
-    def say(text: str) -> None:
-        """Append a note to the parts."""
-        parts.append(Text(text, note=True))
-
-    if cells:
-        rows = [(line, "all" if len(cells) == 1 else _by_row(its)) for line, its in cells.items()]
-        parts.append(Listing(("environment", "cells"), rows))
-    if unknown := [label for label, segments in by_cell.items() if not segments]:
-        say(f"Not on record, since an older version made them: {', '.join(unknown)}.")
-    entries = [entry for segments in by_cell.values() for entry in segments]
-    changes = dict.fromkeys(change for entry in entries[1:] for change in environment.differences(entries[0], entry))
-    if changes:
-        say(f"The rows were not all made in the same environment: {'; '.join(list(changes)[:MOST_DIFFERENCES])}.")
-    elif len(by_cell) > 1 and not unknown:
-        say("All rows were made in the same environment.")
-    for label, segments in by_cell.items():
-        for before, after in pairwise(segments):
-            # A process that began at step 0, or trained nothing, did not resume in another environment.
-            if after.get("first_step") and (changed := environment.differences(before, after)):
-                listed = "; ".join(changed[:MOST_DIFFERENCES])
-                say(f"{label} went on in another one from step {after['first_step']:,}: {listed}.")
-    return parts
-
-
-def _by_row(cells: Sequence[Cell]) -> str:
-    """Return a text with the cells by row and their seeds.
-
-    As in "phm n=2: seeds 1, 2; phm n=4: seed 1". A row without seeds is its name alone.
-    """
-    seeds: dict[str, list[str]] = {}
-    for cell in cells:
-        row = row_name({key: text for key, text in cell.labels.items() if key != "seed"})
-        seeds.setdefault(row, []).append(cell.labels.get("seed", ""))
-    seeds_of = {
-        row: f"{'seed' if len(its) == 1 else 'seeds'} {', '.join(its)}" for row, its in seeds.items() if any(its)
-    }
-    return "; ".join(f"{row}: {seeds_of[row]}" if row in seeds_of else row for row in seeds)

@@ -100,20 +100,17 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
     if x > (a + 1) / (a + b + 2):
         return 1 - _incomplete_beta(b, a, 1 - x)
     front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
-    c, d = 1.0, 1 / _nonzero(1 - (a + b) * x / (a + 1))
+    c, d = 1.0, 1 - (a + b) * x / (a + 1)
+    d = 1 / (d if abs(d) > _SMALL else _SMALL)
     fraction = d
     for step in range(1, _STEPS):
         even = step * (b - step) * x / ((a + 2 * step - 1) * (a + 2 * step))
         odd = -(a + step) * (a + b + step) * x / ((a + 2 * step) * (a + 2 * step + 1))
         for term in (even, odd):
-            d = 1 / _nonzero(1 + term * d)
-            c = _nonzero(1 + term / c)
+            d, c = 1 + term * d, 1 + term / c
+            d = 1 / (d if abs(d) > _SMALL else _SMALL)
+            c = c if abs(c) > _SMALL else _SMALL
             fraction *= c * d
         if abs(c * d - 1) < 1e-15:
             break
     return front * fraction / a
-
-
-def _nonzero(value: float) -> float:
-    """Return a value, or +1e-300 if its magnitude is not above that."""
-    return value if abs(value) > _SMALL else _SMALL

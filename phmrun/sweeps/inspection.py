@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from phmrun.config import Experiment
-from phmrun.config.layering import OptionsOf
 from phmrun.engine.adaptation import code_marks
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.data import DataModule
@@ -121,7 +120,7 @@ def _learnt_sizes(data: DataModule) -> tuple[int, ...] | None:
     return data.vocabulary.sizes if size <= SMALL else None
 
 
-def recorded_data(runs_dir: Path, options_of: OptionsOf) -> Recorded:
+def recorded_data(runs_dir: Path) -> Recorded:
     """Return a lookup of recorded checksums in a directory of runs.
 
     The runs are read at the first call. The lookup returns ``None`` if no run has the data settings, and raises a
@@ -136,7 +135,7 @@ def recorded_data(runs_dir: Path, options_of: OptionsOf) -> Recorded:
         """
         runs: dict[str, dict[str, str]] = {}
         for run in list_runs(runs_dir):
-            settings, marks = _learnt_from(run, options_of)
+            settings, marks = _learnt_from(run)
             if marks:
                 runs.setdefault(settings, {})[marks] = run.id
         return runs
@@ -161,17 +160,17 @@ def recorded_data(runs_dir: Path, options_of: OptionsOf) -> Recorded:
     return look
 
 
-def _learnt_from(run: RecordedRun, options_of: OptionsOf) -> tuple[str, str]:
+def _learnt_from(run: RecordedRun) -> tuple[str, str]:
     """Return the data settings and checksums of a run, as JSON texts.
 
     Checksums of plug-ins and packages are left out; the second text is empty if there are no others. Cached until its
     config file changes. Runs without checksums are read again, since they may have only just started.
     """
     config = run.path / CONFIG
-    key = (config, config.stat().st_mtime_ns if config.is_file() else 0, options_of)
+    key = (config, config.stat().st_mtime_ns if config.is_file() else 0)
     if key in _READ:
         return _READ[key]
-    entry = entry_of_run(run, options_of)
+    entry = entry_of_run(run)  # the options of layers do not matter to the data
     marks = {name: mark for name, mark in entry.marks.items() if not name.startswith(("plugin ", "package "))}
     if not marks:
         return _key(entry.settings), ""
@@ -179,7 +178,7 @@ def _learnt_from(run: RecordedRun, options_of: OptionsOf) -> tuple[str, str]:
     return _READ[key]
 
 
-_READ: dict[tuple[Path, int, OptionsOf], tuple[str, str]] = {}
+_READ: dict[tuple[Path, int], tuple[str, str]] = {}
 
 
 def _key(settings: Mapping[str, object]) -> str:

@@ -3,7 +3,8 @@
 Imports torch to count networks.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -18,7 +19,7 @@ from phmrun.ledger.listing import list_runs
 from phmrun.progress import waiting
 from phmrun.registry import TASKS, load_plugins, plugin_marks
 from phmrun.sweeps.budget import within_budget
-from phmrun.sweeps.cell import Cell, Inspect, Inspected
+from phmrun.sweeps.cell import Cell, Inspect, Inspected, Make
 from phmrun.sweeps.file import Sweep, load_sweep
 from phmrun.sweeps.plan import Plan, plan, reseeded, varied
 from phmrun.sweeps.selection import SEED, fits, read_selection
@@ -92,10 +93,9 @@ def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, Options
     @cache
     def networks() -> Inspect:
         """Return the inspector of experiments that train a network; imports torch."""
-        from phmrun.layers import options_of
         from phmrun.sweeps.inspection import inspector, recorded_data
 
-        return inspector(plugins, recorded_data(ledger, options_of) if ledger else None)
+        return inspector(plugins, recorded_data(ledger) if ledger else None)
 
     def inspect(config: Experiment) -> Inspected:
         """Inspect an experiment by its task's runner, else by its network.
@@ -120,14 +120,24 @@ def structure_options(name: str, *, table: bool = False) -> Sequence[Option]:
     return options_of(name, table=table)
 
 
-def maker(made: Plan, ledger: Path | None = None) -> Callable[[Cell, Mapping[str, Any]], Cell]:
+def maker(made: Plan, ledger: Path | None = None) -> Make:
     """Return a function that builds trial cells.
 
-    It builds a cell from another and values by dotted key. A run of an earlier version in the plan's ledger replaces a
-    cell without a run. The checksums of missing data are taken from ``ledger``.
+    It builds a cell from another and values by dotted key; the same cell object and values give one cell. A run of an
+    earlier version in the plan's ledger replaces a cell without a run. The checksums of missing data are taken from
+    ``ledger``.
     """
     inspect, options_of = by_torch(made.sweep, ledger)
-    return lambda cell, values: recorded_cell(varied(cell, values, inspect, options_of), made.ledger)
+    built: dict[tuple[int, str], tuple[Cell, Cell]] = {}  # by id; the first cell is kept, so that its id stays its own
+
+    def make(cell: Cell, values: Mapping[str, Any]) -> Cell:
+        """Build a cell from another and values by dotted key."""
+        key = id(cell), json.dumps(values, default=str)
+        if key not in built:
+            built[key] = cell, varied(cell, values, inspect, options_of)
+        return recorded_cell(built[key][1], made.ledger)
+
+    return make
 
 
 def tuned_rows(made: Plan, runs_dir: Path) -> list[Tuned]:
@@ -135,11 +145,13 @@ def tuned_rows(made: Plan, runs_dir: Path) -> list[Tuned]:
 
     They have the steps of the sweep's budget. The result is empty if the sweep tunes nothing.
     """
-    tune = made.sweep.file.tune
-    if not tune:
-        return []
-    sweep_plan = budgeted(made, runs_dir)
-    return settled(sweep_plan, runs_dir, tune, maker(made, runs_dir), replicates=made.sweep.file.replicates)
+    return _tuned(budgeted(made, runs_dir), runs_dir, maker(made, runs_dir)) if made.sweep.file.tune else []
+
+
+def _tuned(made: Plan, runs_dir: Path, make: Make) -> list[Tuned]:
+    """Return the rows of a plan with their trials; none if the sweep tunes nothing."""
+    tune, replicates = made.sweep.file.tune, made.sweep.file.replicates
+    return settled(made, runs_dir, tune, make, replicates=replicates) if tune else []
 
 
 def budgeted(sweep_plan: Plan, runs_dir: Path) -> Plan:
@@ -158,8 +170,9 @@ def chosen(sweep_plan: Plan, runs_dir: Path) -> Plan:
     It is unchanged if the sweep has no budget and tunes nothing.
     """
     sweep_plan = budgeted(sweep_plan, runs_dir)
-    rows = tuned_rows(sweep_plan, runs_dir)
-    return with_choices(sweep_plan, rows, maker(sweep_plan, runs_dir)) if rows else sweep_plan
+    make = maker(sweep_plan, runs_dir)
+    rows = _tuned(sweep_plan, runs_dir, make)
+    return with_choices(sweep_plan, rows, make) if rows else sweep_plan
 
 
 def recorded_plan(

@@ -25,8 +25,9 @@ def test_training_is_what_brings_lightning():
 
 COUNTING = """
 from phmrun.cli.app import main
-adaptive, released = ["lm", "--embedding", "adaptive"], ["sva", "--layer", "phm", "--set", "layer.variant=released"]
-for arguments in (["nmt"], adaptive, released):
+adaptive, guided = ["lm", "--embedding", "adaptive"], ["sva", "--layer", "guided"]
+released = ["sva", "--layer", "phm", "--set", "layer.variant=released"]
+for arguments in (["nmt"], adaptive, guided, released):
     try:
         main(["count-params", *arguments])
     except SystemExit as end:

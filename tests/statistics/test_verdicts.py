@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from phmrun.statistics.collapse import collapsed, fisher_exact
-from phmrun.statistics.items import resampled_variance, variance_of_means
+from phmrun.statistics.items import resampled, resampled_variance, variance_of_means, variance_of_resamples
 from phmrun.statistics.looks import nominal_levels, repeated_level
 from phmrun.statistics.verdict import Population, Question, Verdict, judge
 from phmrun.statistics.welch import CAUTION, Design, difference, noncentrality, seeds_needed
@@ -158,6 +158,16 @@ def test_variance_over_items_is_the_same_in_closed_form_and_resampled():
     assert drawn.of_items == pytest.approx(closed.of_items, rel=0.1)
     assert drawn.in_both == pytest.approx(closed.in_both, rel=0.25)
     assert drawn.scores[0] == pytest.approx(closed.scores[0])
+
+
+def test_resamples_of_a_run_do_not_depend_on_the_runs_beside_it():
+    stream = np.random.default_rng(7)
+    runs = [stream.integers(0, 5, (150, 3)).astype(np.uint8) for _ in range(7)]
+    together = resampled(runs, lambda sums: sums[:, 0] * sums[:, 1] / sums[:, 2])
+    for system, reference in (((0, 1, 2), (3, 4)), ((5,), (6, 0))):
+        sides = [[runs[number] for number in side] for side in (system, reference)]
+        alone = resampled_variance(*sides, lambda sums: sums[:, 0] * sums[:, 1] / sums[:, 2])
+        assert alone == variance_of_resamples(*([together[number] for number in side] for side in (system, reference)))
 
 
 def test_items_alone_decide_on_fixed_models(stats):

@@ -16,7 +16,7 @@ from phmrun.sweeps.results import results_of
 
 
 def planned(path, runs_dir):
-    return plan(load_sweep(str(path)), inspector({}, recorded_data(runs_dir, options_of)), options_of)
+    return plan(load_sweep(str(path)), inspector({}, recorded_data(runs_dir)), options_of)
 
 
 def done(runs_dir, cell, marks):
@@ -47,10 +47,10 @@ def test_a_table_needs_no_data(nmt, tmp_path, capsys):
 def test_checksums_that_come_later_are_seen_by_the_same_process(nmt, tmp_path):
     cell = planned(nmt, tmp_path / "runs").cells[0]
     run = Run.create(tmp_path / "runs", cell.run_id, to_yaml(cell.config))
-    look = recorded_data(tmp_path / "runs", options_of)
+    look = recorded_data(tmp_path / "runs")
     assert look(cell.config) is None
     run.write_data(DataRecord({}, dict(cell.marks)))
-    assert recorded_data(tmp_path / "runs", options_of)(cell.config) == cell.marks
+    assert recorded_data(tmp_path / "runs")(cell.config) == cell.marks
 
 
 def test_other_files_of_the_same_name_are_not_guessed(nmt, tmp_path):

@@ -85,8 +85,9 @@ class Guided(Structure):
     def reset_parameters(self, std: float) -> None:
         """Draw Ŵ by its structure, and copy it to D, in place."""
         self.inside.reset_parameters(std)
-        with torch.no_grad():
-            self.dense.copy_(self.inside.materialize())
+        if not self.dense.is_meta:  # the product's meta kernel imports torch's compiler
+            with torch.no_grad():
+                self.dense.copy_(self.inside.materialize())
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
         """Fit Ŵ by its structure, and copy ``weight`` to D, in place.
