@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ class Entry:
         """True if it trains on the user's own files."""
         return self.config.get(DATA, {}).get("name") == OWN_FILES
 
-    @property
+    @cached_property
     def dense(self) -> bool:
         """True if no section of its configuration, and no single map, has another structure than dense.
 

@@ -16,6 +16,7 @@ def read_items(run: Run, split: str, part: str) -> Items:
     heading = lines[0].split("\t")
     predicted, gold, parts = (heading.index(name) for name in ("predicted", "label", "part"))
     rows = [row for row in (line.split("\t") for line in lines[1:]) if not part or row[parts] == part]
-    counts = np.array([[row[predicted] == row[gold], 1] for row in rows], dtype=np.float64)
+    counts = np.ones((len(rows), 2))
+    counts[:, 0] = [row[predicted] == row[gold] for row in rows]
     file = run.fingerprints().get(split, "")  # gold labels alone do not identify the items
     return Items(counts, checksum([row[gold] + "\t" + row[parts] for row in rows]), file)
