@@ -7,8 +7,8 @@
 its factors, and all other tensors as they are. Load them with `model.load_state_dict(weights)`.
 
 The metadata entry "phmrun" of the file is JSON. `steps` has the structures with their options and places, `shapes` the
-rows and columns of each W. `tied` has further names of tensors, and `int8` the scales of 8-bit tensors. An LSTM's
-factors are under `cells`: only phmrun builds its weights.
+rows and columns of each W. `tied` has further names of tensors, and `int8` the scales of 8-bit tensors. A biaffine
+form's matrices are `NAME.maps.NUMBER.matrix`. An LSTM's factors are under `cells`: only phmrun builds its weights.
 """
 
 import json
@@ -86,17 +86,18 @@ def dense_weights(path: str | Path) -> dict[str, Tensor]:
     weights = {name: value.float() if value.is_floating_point() else value for name, value in stored.items()}
     weights.update({name: weights[source] for name, source in recipe["tied"].items()})
     for step in recipe["steps"]:
+        if "maps" in step["options"]:
+            raise SystemExit(f"{step['places'][0]} is an LSTM: phmrun.layers.load builds it")
         if step["structure"] not in BUILD:
             raise SystemExit(f"this script builds {', '.join(BUILD)}, not {step['structure']}")
         for place in step["places"]:
-            prefix = f"{place}.structure."
-            factors = {
-                name.removeprefix(prefix): weights.pop(name) for name in list(weights) if name.startswith(prefix)
-            }
-            if not factors:
+            linear = any(name.startswith(f"{place}.structure.") for name in weights)  # else of a biaffine form
+            prefix, name = (f"{place}.structure.", "weight") if linear else (f"{place}.", "matrix")
+            factors = {key.removeprefix(prefix): weights.pop(key) for key in list(weights) if key.startswith(prefix)}
+            if place not in recipe["shapes"]:
                 raise SystemExit(f"{place} is no linear map or table: phmrun.layers.load builds it")
             rows, columns = recipe["shapes"][place]
-            weights[f"{place}.weight"] = BUILD[step["structure"]](factors, step["options"])[:rows, :columns]
+            weights[f"{place}.{name}"] = BUILD[step["structure"]](factors, step["options"])[:rows, :columns]
     for name in [name for name in weights if ".structure." in name]:  # further names of a tied table
         place, source = (text.partition(".structure.")[0] for text in (name, recipe["tied"][name]))
         weights[f"{place}.weight"] = weights[f"{source}.weight"]

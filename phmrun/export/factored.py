@@ -2,15 +2,17 @@
 
 import copy
 import json
+from collections.abc import Mapping
 from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from phmrun.layers import LSTM, Embedding, Linear
-from phmrun.layers.conversion import attach_report, convert_layers, is_supported
+from phmrun.layers.conversion import attach_report, convert_layers, is_replaceable
 from phmrun.layers.gate_maps import GateMaps
 from phmrun.layers.network import share_parameters
+from phmrun.layers.recurrence import StartedLSTM
 from phmrun.layers.report import parameter_count
 from phmrun.layers.structure import Structure
 
@@ -19,10 +21,9 @@ from phmrun.layers.structure import Structure
 def factored_copy(network: nn.Module, plain: nn.Module) -> nn.Module:
     """Return a copy of ``plain`` with the factors of ``network``.
 
-    Factors are those of linear maps, tables and LSTMs; dense maps stay plain modules. A map stays dense, too, if its
-    plain form is not ``nn.Linear``, ``nn.Embedding`` or ``nn.LSTM`` at the same place. So does an LSTM that has other
-    gates or options than ``phmrun.layers.convert`` gives it. The same holds for a map whose plain weight is tied to one
-    that stays dense.
+    Factors are those of linear maps, tables, biaffine forms and LSTMs; dense ones stay plain modules. A map stays
+    dense, too, if it has no dense counterpart at the same place, or if its plain weight is tied to one that stays
+    dense. So does an LSTM whose plain form is no ``nn.LSTM`` or ``StartedLSTM``.
 
     Args:
         network: Trained network.
@@ -33,15 +34,16 @@ def factored_copy(network: nn.Module, plain: nn.Module) -> nn.Module:
         ``load(lambda: plain, path)`` reads.
     """
     duplicate = copy.deepcopy(plain)
-    before, places = parameter_count(duplicate), dict(duplicate.named_modules())
-    sources = dict(network.named_modules())
+    before, sources = parameter_count(duplicate), dict(network.named_modules())
+    duplicate = _with_gates(duplicate, sources, before)
+    places = dict(duplicate.named_modules())
     steps: dict[str, tuple[Structure, dict[nn.Module, str]]] = {}
     for name, module in sources.items():
-        structure = _structure_of(module)
+        structure = module.structure if isinstance(module, Linear | Embedding) else module
         place = places.get(name)
-        if structure is None or structure.name == "dense" or place is None or not is_supported(place):
+        if not isinstance(structure, Structure) or structure.name == "dense" or place is None:
             continue
-        if isinstance(module, LSTM) and not _same_gates(module, place, structure):
+        if not is_replaceable(place):
             continue
         key = json.dumps([structure.name, _options(structure)], sort_keys=True, default=str)
         steps.setdefault(key, (structure, {}))[1][place] = name
@@ -60,7 +62,7 @@ def factored_copy(network: nn.Module, plain: nn.Module) -> nn.Module:
         duplicate, records = convert_layers(duplicate, chosen, structure.name, _options(structure))
         attach_report(duplicate, records, before)
         for name in chosen.values():
-            _copy_factors(sources[name], duplicate.get_submodule(name))
+            duplicate.get_submodule(name).load_state_dict(sources[name].state_dict())
     share_parameters(duplicate)
     return duplicate.eval().requires_grad_(False)
 
@@ -77,16 +79,6 @@ def weight_bytes(network: nn.Module, plain: nn.Module) -> tuple[int, int]:
     return 4 * parameter_count(plain), 4 * parameter_count(factored_copy(network, plain))
 
 
-def _structure_of(module: nn.Module) -> Structure | None:
-    """Return the structure of a ``Linear`` or ``Embedding``.
-
-    For an ``LSTM`` it is that of the first map of its first layer, for other modules None.
-    """
-    if isinstance(module, Linear | Embedding):
-        return module.structure
-    return cast(Structure, cast(GateMaps, module.cells[0]).input[0]) if isinstance(module, LSTM) else None
-
-
 def _options(structure: Structure) -> dict[str, object]:
     """Return the options of a structure without ``freeze``.
 
@@ -95,34 +87,31 @@ def _options(structure: Structure) -> dict[str, object]:
     return {name: value for name, value in structure.options.items() if name != "freeze"}
 
 
-def _same_gates(lstm: LSTM, plain: nn.Module, structure: Structure) -> bool:
-    """Return True if a conversion of ``plain`` has the factors of ``lstm``.
+def _with_gates(plain: nn.Module, sources: Mapping[str, nn.Module], before: int) -> nn.Module:
+    """Convert LSTMs to phmrun's with the gates of ``sources``, in place; return the network.
 
-    Names and shapes are compared; biases may differ. False if ``plain`` is no ``nn.LSTM``.
+    Only LSTMs with a structured map are converted. Their dense maps, biases and first states are those of ``sources``;
+    structured maps are dense and random for now. Of two bias vectors a gate, the second is 0 if the source has one.
+
+    Args:
+        plain: Folded network.
+        sources: Modules of the trained network by name.
+        before: Parameters of the folded network, for the report.
     """
-    if type(plain) is not nn.LSTM:
-        return False
-    copied = copy.deepcopy(plain)
-    converted, _ = convert_layers(copied, {copied: "lstm"}, structure.name, _options(structure))
-    ours, theirs = (
-        {name: value.shape for name, value in module.state_dict().items() if not name.endswith(".bias")}
-        for module in (lstm, converted)
-    )
-    return ours == theirs
-
-
-def _copy_factors(source: nn.Module, target: nn.Module) -> None:
-    """Copy the factors and biases of a map or LSTM into ``target``, in place.
-
-    If an LSTM has one bias per gate and ``target`` two, the second becomes 0.
-    """
-    if not isinstance(source, LSTM):
-        target.load_state_dict(source.state_dict())
-        return
-    state: dict[str, Tensor] = source.state_dict()
-    for name, value in target.state_dict().items():
-        if name.endswith(".bias"):  # one vector per gate, or two whose sum has an effect
-            value.zero_()
-            value[: len(state[name])] = state[name]
-        else:
-            value.copy_(state[name])
+    places = dict(plain.named_modules())
+    for name, lstm in sources.items():
+        if not isinstance(lstm, LSTM) or type(places.get(name)) not in (nn.LSTM, StartedLSTM):
+            continue
+        if all(part.name == "dense" for part in lstm.modules() if isinstance(part, Structure)):
+            continue
+        cell = cast(GateMaps, lstm.cells[0])
+        options = {"maps": "stacked" if len(cell.input) == 1 else "gate", "coupled": cell.coupled}
+        plain, records = convert_layers(plain, {places[name]: name}, "dense", options)
+        attach_report(plain, records, before)
+        state = lstm.state_dict()
+        for entry, value in plain.get_submodule(name).state_dict().items():
+            if entry.endswith(".bias"):  # one vector per gate, or two whose sum has an effect
+                value.zero_()
+            if entry in state:
+                value[: len(state[entry])] = state[entry]
+    return plain

@@ -22,8 +22,10 @@ from phmrun.layers.inference import replaced
 from phmrun.layers.linear import Linear
 from phmrun.layers.lstm import LSTM
 from phmrun.layers.options import options_of
+from phmrun.layers.recurrence import StartedLSTM
 from phmrun.layers.report import ATTRIBUTE, ConversionReport, ConvertedLayer, LeftLayer, parameter_count, trained_count
 from phmrun.layers.structure import Structure
+from phmrun.layers.structures.dense import Dense
 from phmrun.layers.torch_attention import StructuredAttention
 from phmrun.registry import STRUCTURES
 
@@ -176,6 +178,15 @@ def is_supported(module: nn.Module) -> bool:
     parametrized.
     """
     return (type(module) in KINDS or is_conv1d(module)) and not _is_parametrized(module)
+
+
+def is_replaceable(module: nn.Module) -> bool:
+    """Return True if :func:`convert_layers` can convert a layer.
+
+    These are the layers of :func:`is_supported`, and of folded networks of phmrun: a dense matrix of a biaffine form or
+    of an LSTM's gate, and an LSTM with learned first states.
+    """
+    return is_supported(module) or type(module) in (Dense, StartedLSTM)
 
 
 def _is_parametrized(module: nn.Module) -> bool:

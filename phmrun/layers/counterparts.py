@@ -12,7 +12,8 @@ from phmrun.layers.embedding import Embedding
 from phmrun.layers.gate_maps import GateMaps
 from phmrun.layers.linear import Linear, glorot_std, linear_std, on_device
 from phmrun.layers.lstm import LSTM
-from phmrun.layers.structure import Structure, build_structure
+from phmrun.layers.recurrence import StartedLSTM
+from phmrun.layers.structure import Structure, build_structure, build_weight
 from phmrun.layers.torch_attention import MAPS, StructuredAttention, structured
 from phmrun.registry import STRUCTURES
 
@@ -56,6 +57,10 @@ def counterpart(module: nn.Module, structure: str, shared: Shared, near: bool, o
     layer: nn.Module
     if isinstance(module, nn.LSTM):
         layer = _lstm(module, structure, near, options)
+    elif isinstance(module, StartedLSTM):
+        layer = _lstm(module.lstm, structure, near, {**options, "cell": "parser-v2"})
+    elif isinstance(module, Structure):
+        layer = _matrix(module, structure, near, options)
     elif isinstance(module, nn.MultiheadAttention):
         layer = _attention(module, structure, near, options)
     elif isinstance(module, CONVOLUTIONS):
@@ -98,6 +103,19 @@ def _linear(module: nn.Module, structure: str, shared: Shared, near: bool, optio
         if near:
             layer.structure.fit(weight.detach().t().contiguous() if transposed else weight.detach())
     return layer
+
+
+def _matrix(module: Structure, structure: str, near: bool, options: dict[str, Any]) -> Structure:
+    """Return a structure in place of a dense matrix; with ``near``, fitted to it.
+
+    Otherwise it is drawn as ``Linear`` draws its map.
+    """
+    weight = build_weight(module).detach()
+    matrix = build_structure(structure, *weight.shape, **options).to(weight.device, weight.dtype)
+    matrix.reset_parameters(linear_std(module.in_features))
+    if near:
+        matrix.fit(weight)
+    return matrix
 
 
 def _embedding(module: nn.Embedding, structure: str, shared: Shared, near: bool, options: dict[str, Any]) -> Embedding:

@@ -5,9 +5,10 @@ The metadata entry ``phmrun`` is JSON::
     {"format": 1, "steps": [{"structure": "phm", "options": {"n": 4, …}, "places": ["encoder.0", …]}],
      "tied": {"output.structure.a": "table.structure.a"}}
 
-``"shapes": {"encoder.0": [rows, columns], …}`` are the sizes of each W, for readers other than :func:`load`. The
-optional key ``"int8": {"encoder.0.structure.s": "encoder.0.structure.s.scale", …}`` names 8-bit tensors and their
-scales: the product of both is the tensor. Other metadata are the writer's.
+A place is a layer of the factory's model, or a dense matrix in an LSTM that an earlier step has converted:
+``lstm.cells.0.input.0``. ``"shapes": {"encoder.0": [rows, columns], …}`` are the sizes of each W, for readers other
+than :func:`load`. The optional key ``"int8": {"encoder.0.structure.s": "encoder.0.structure.s.scale", …}`` names 8-bit
+tensors and their scales: the product of both is the tensor. Other metadata are the writer's.
 
 A file of updates of frozen weights (structure ``added``) holds no frozen tensors. Its recipe has the further key
 ``"base": {"names": […], "sha256": …}``: the tensors that the factory's model must have, and their checksum.
@@ -26,10 +27,12 @@ from torch import Tensor, nn
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import disk_errors, replacing
-from phmrun.layers.conversion import attach_report, convert_layers, is_supported
+from phmrun.layers.conversion import attach_report, convert_layers, is_replaceable
+from phmrun.layers.gate_maps import GateMapping
 from phmrun.layers.options import checked_options
 from phmrun.layers.recipe import FORMAT, KEY, fault, read_recipe, steps_of
-from phmrun.layers.report import parameter_count
+from phmrun.layers.recurrence import StartedLSTM
+from phmrun.layers.report import conversions, parameter_count
 from phmrun.layers.structure import Application, Structure
 from phmrun.registry import STRUCTURES
 
@@ -38,6 +41,8 @@ Precision = Literal["none", "bfloat16", "int8"]
 """Rounding of stored numbers: "none"; "bfloat16", all of them; "int8", those of large tensors."""
 SMALLEST = 1024
 """Numbers of the smallest tensor that is stored in 8 bits."""
+ARGUMENTS = {"application": get_args(Application), "maps": get_args(GateMapping), "coupled": (True, False)}
+"""Arguments of layers that a recipe's step may have beside its structure's options, with their values."""
 GROUP = 32
 """Least numbers that have a scale in common, if the tensor has them below its first dimension."""
 
@@ -161,12 +166,14 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
 def _shapes(model: nn.Module) -> dict[str, list[int]]:
     """Return rows and columns of W by the modules' names.
 
-    Listed are modules with an attribute ``structure``, such as maps and tables; a shared structure has several.
+    Listed are modules with an attribute ``structure``, such as maps and tables, and converted matrices; a shared
+    structure has several names.
     """
+    converted = {layer.name for layer in conversions(model)}
     return {
         name.removesuffix(".structure"): [module.out_features, module.in_features]
         for name, module in model.named_modules(remove_duplicate=False)
-        if isinstance(module, Structure) and name.endswith(".structure")
+        if isinstance(module, Structure) and (name.endswith(".structure") or name in converted)
     }
 
 
@@ -212,7 +219,7 @@ def _built(model: Model, recipe: Mapping[str, Any], path: Path, shapes: Mapping[
         try:
             options = _options(step["structure"], step["options"])
             for place in step["places"]:
-                if place not in layers or not is_supported(layers[place]):
+                if place not in layers or not is_replaceable(layers[place]):
                     raise fault(path, f"the factory's model has no layer {place!r} that can be converted")
                 _check_memory(path, layers[place], place, step["structure"], options, stored)
             chosen = {layers[place]: place for place in step["places"]}
@@ -238,6 +245,7 @@ def _check_memory(
         PhmrunError: (exit 3) It would have more.
     """
     cls = STRUCTURES.get(structure)
+    layer = layer.lstm if isinstance(layer, StartedLSTM) else layer
     options = {name: value for name, value in options.items() if name in cls.defaults()}
     matrices = [parameter.shape for parameter in layer.parameters(recurse=False) if parameter.dim() == 2]
     if matrices:
@@ -250,13 +258,13 @@ def _check_memory(
 def _options(structure: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a recipe's step in their types.
 
-    ``application``, an argument of ``Linear``, is kept if valid; otherwise it counts as an unknown option.
+    Arguments of ``Linear`` (``application``) and ``LSTM`` (``maps``, ``coupled``) are kept if valid; otherwise they
+    count as unknown options.
 
     Raises:
         PhmrunError: The structure or an option is unknown, or a value is invalid.
     """
-    application = options.get("application")
-    chosen = {"application": application} if application in get_args(Application) else {}
+    chosen = {name: options[name] for name, valid in ARGUMENTS.items() if options.get(name) in valid}
     return checked_options(structure, {name: options[name] for name in options if name not in chosen}) | chosen
 
 

@@ -1,6 +1,7 @@
 """Exports with factors: small files, equal outputs, readable without phmrun."""
 
 import json
+import runpy
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,17 +14,23 @@ import torch
 from built_networks import built
 from random_transformers import network
 from test_export_graphs import NETWORKS, graph_of
+from torch import nn
 
 from phmrun.errors import PhmrunError
 from phmrun.export.factored import factored_copy
 from phmrun.export.formats import Form, _export_file, export, read_weights
 from phmrun.families.sequence_to_sequence.graph import translation_graph
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
-from phmrun.layers import load
+from phmrun.layers import folded, load, save
+from phmrun.layers.biaffine import Biaffine
+from phmrun.layers.network import replace_structures, structures_of
+from phmrun.layers.report import parameter_count
 from phmrun.layers.structure import Structure
 from phmrun.ledger.run import Run
 from phmrun.models.transformer import Transformer
 from phmrun.tasks.nmt.config import TranslationExperiment
+from phmrun.tasks.parse.biaffine_parser import BiaffineParser
+from phmrun.tasks.parse.module import parser_graph
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
 
 pytest.importorskip("safetensors")
@@ -109,8 +116,46 @@ def test_networks_of_all_tasks_keep_their_factors(name, tmp_path):
     module = SimpleNamespace(export_graph=lambda: program)
     trained = SimpleNamespace(run=run, load=lambda **_: "best@7", module=module)
     assert export(trained, None, "safetensors", factored=True).difference < 1e-5
+    factored, kept = (
+        {place for place, part in structures_of(network).items() if part.name != "dense"}
+        for network in (program.trained, factored_copy(program.trained, program.network))
+    )
+    assert factored - {"embedding.tables.0"} == kept  # a language model's plain table is at another place
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("cell", ["coupled", "plain", "parser-v2"])
+def test_factors_of_single_gates_and_labels_make_the_file_smaller(cell, tmp_path):
+    torch.manual_seed(3)
+    sizes = {"word_width": 48, "tag_width": 16, "character_width": 8, "character_hidden": 8, "hidden": 48, "layers": 1}
+    parser = built(BiaffineParser, 32, 12, 20, 4, **sizes, arc_width=32, label_width=32, cell=cell).eval()
+    matrices = {place: part for place, part in structures_of(parser).items() if ".maps." in place or ".cells." in place}
+    layers = {place: {"structure": "low-rank", "rank": 2} for place in list(matrices)[::2]}
+    replace_structures(parser, layers)
+    for part in structures_of(parser).values():
+        part.reset_parameters(0.1)
+    program = parser_graph(parser)
+    module = SimpleNamespace(export_graph=lambda: program)
+    trained = SimpleNamespace(run=Run(tmp_path), load=lambda **_: "best@7", module=module)
+    exported = export(trained, None, "safetensors", factored=True)
+    assert exported.difference < 1e-5
     copied = factored_copy(program.trained, program.network)
-    assert any(isinstance(part, Structure) and part.name == "phm" for part in copied.modules()) or "circulant" in name
+    assert {place for place, part in structures_of(copied).items() if part.name == "low-rank"} == layers.keys()
+    biases = sum(value.numel() for name, value in copied.state_dict().items() if name.endswith(".bias"))
+    assert parameter_count(copied) <= parameter_count(parser) + biases
+    assert export(trained, None, "safetensors").bytes > 1.3 * exported.bytes
+
+
+@torch.no_grad()
+def test_matrices_of_biaffine_forms_are_read_without_phmrun(tmp_path):
+    torch.manual_seed(3)
+    form = Biaffine(8, 3, structure="low-rank", rank=2)
+    network = nn.ModuleDict({"form": form})
+    path = save(factored_copy(network, folded(network)), tmp_path / "factored.safetensors")
+    weights = runpy.run_path(str(EXAMPLE))["dense_weights"](path)
+    for number, weight in enumerate(form.weight):
+        torch.testing.assert_close(weights[f"form.maps.{number}.matrix"], weight)
+    assert weights.keys() == folded(network).state_dict().keys()
 
 
 @torch.no_grad()

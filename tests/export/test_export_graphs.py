@@ -76,6 +76,7 @@ NETWORKS = {
     "transformer-xl-define": (transformer_xl, {"embedding": DEFINE}, language_model_graph),
     "transformer-xl-adaptive": (transformer_xl, {"embedding": CLUSTERS}, language_model_graph),
     "parser": (parser, {"embedding": PHM}, parser_graph),
+    "parser-v2": (parser, {"cell": "parser-v2"}, parser_graph),
     "parser-circulant": (parser, {"output": {"structure": "circulant"}}, parser_graph),
 }
 
