@@ -286,6 +286,26 @@ class Answer:
         numbers = f"{shown.value:+.2f} [{shown.low:+.2f}, {shown.high:+.2f}]"
         return numbers if words in ("undecided", "open") else f"{numbers} {words}"
 
+    def evidence(self, begin: str) -> tuple[str, str, str, str]:
+        """Return a row's name, length of training, difference from dense, and seeds.
+
+        The row is the first whose name begins so. Several lengths are joined by "and". The difference is
+        that of :meth:`cell`, with the words of an undecided verdict, too. Seeds are those of the row and of dense, "5"
+        or "5, 4", and a dash without a comparison.
+
+        Raises:
+            ValueError: There is no such row.
+        """
+        row = self._place(begin)
+        if row is None:
+            raise ValueError(f"no row begins with {begin!r}")
+        comparison = self.comparison(begin)
+        words = verdict_words(comparison) if comparison else ""
+        text = self.cell(begin)
+        text = text if words in text else f"{text} {words}"
+        seeds = ", ".join(map(str, dict.fromkeys(comparison.judgement.seeds))) if comparison else NONE
+        return self._name(row), " and ".join(self._table.figures[row][0].lengths), text, seeds
+
     def kinds(self) -> list[str]:
         """Return the verdicts in words, by row and score.
 

@@ -27,7 +27,7 @@ from phmrun.sweeps.file import load_sweep
 from phmrun.sweeps.paper_claims import load_claims
 from phmrun.sweeps.paper_table import FOLDER, load_table
 
-QUESTIONS, SWEEP, SIZES = "questions.yaml", "sweep.yaml", "sizes.svg"
+QUESTIONS, SWEEP, SIZES, EVIDENCE = "questions.yaml", "sweep.yaml", "sizes.svg", "evidence.md"
 CLAIMS_HOLD = (
     "A verdict is that of the reduced setting, not of the paper's. Differences are in the sweep's score. Beside dense "
     "they are those of the sweep's page. Two other rows are compared alone, in one test of all seeds."
@@ -75,6 +75,13 @@ class Column(BaseModel, extra="forbid"):
     published: tuple[Published, ...] = ()  # printed scores, lines in the column's picture
 
 
+class Advice(BaseModel, extra="forbid"):
+    """Sentence of advice, and the rows that it follows from."""
+
+    says: str
+    rows: dict[str, tuple[str, ...]]  # beginnings of rows' names, by the name of their sweep
+
+
 class Matrix(BaseModel, extra="forbid"):
     """Table of structures by tasks that opens the page."""
 
@@ -82,7 +89,7 @@ class Matrix(BaseModel, extra="forbid"):
     about: str = ""
     columns: tuple[Column, ...]
     rows: dict[str, str]  # beginning of the row's name in the sweeps, by the name to print
-    advice: tuple[str, ...] = ()  # sentences that follow from it
+    advice: tuple[Advice, ...] = ()  # sentences that follow from it
 
 
 class Questions(BaseModel, extra="forbid"):
@@ -109,9 +116,9 @@ def page_of(folder: Path) -> Page:
     """Return the page of a folder of results, with its sweeps' pages.
 
     All measured numbers come from the folder's files: `questions.yaml`, and one folder per sweep with its `sweep.yaml`
-    and a file per run. Nothing is written there. Pages and pictures are returned by the path to write them to: the
-    sweep's ``README.md``, ``effects.svg`` if a difference has an interval, and ``sizes.svg`` if it is drawn for the
-    matrix.
+    and a file per run. Nothing is written there. Pages and pictures are returned by the path to write them to:
+    ``evidence.md`` if the matrix has advice, and of each sweep ``README.md``, ``effects.svg`` if a difference has an
+    interval, and ``sizes.svg`` if it is drawn for the matrix.
 
     Raises:
         PhmrunError: (exit 3) A file is missing or damaged, the matrix names a sweep that no question has, or a sweep
@@ -129,6 +136,8 @@ def page_of(folder: Path) -> Page:
         }
         pictures = {answer.picture: answer.effects() for answer in answers.values() if answer.compared}
         sections = _matrix(asked.matrix, answers, folder, pictures) if asked.matrix else []
+        if asked.matrix and asked.matrix.advice:
+            pages[folder / EVIDENCE] = _evidence(asked.matrix, answers, folder / QUESTIONS)
         checked = [check(claim, answers, folder / QUESTIONS) for claim in asked.claims]
     if asked.longer:
         sections.append(Section("What changes with longer training?", [Text(asked.longer)]))
@@ -271,7 +280,10 @@ def _matrix(
     rows += [("best trivial system", *(answer.floor for answer in its))]
     parts: list[Part] = [Text(matrix.about)] if matrix.about else []
     parts.append(Listing(("", *(column.name for column in matrix.columns)), rows))
-    parts += [Text(sentence) for sentence in matrix.advice]
+    parts += [Text(advice.says) for advice in matrix.advice]
+    if matrix.advice:
+        evidence = (folder / EVIDENCE).as_posix()
+        parts.append(Links([("Evidence", evidence, "rows, intervals and lengths of training behind each sentence")]))
     drawn: list[Part] = []
     for column in matrix.columns:
         lines = dict(published.line() for published in column.published)
@@ -281,6 +293,26 @@ def _matrix(
                 pictures[path] = answer.sizes(lines)
                 drawn.append(Picture(path, f"{column.name}: {answer.score} by size and training time", path.as_posix()))
     return [Section(matrix.question, parts), Section("Scores by size and time", drawn)]
+
+
+def _evidence(matrix: Matrix, answers: Mapping[str, Answer], where: Path) -> str:
+    """Return the page of the rows behind each sentence of advice, as Markdown.
+
+    Raises:
+        PhmrunError: (exit 3) A sentence names a sweep that belongs to no question, or a row that its sweep lacks.
+    """
+    sections = []
+    for number, advice in enumerate(matrix.advice, 1):
+        rows = []
+        for name, begin in ((name, begin) for name, begins in advice.rows.items() for begin in begins):
+            if name not in answers or not answers[name].has(begin):
+                what = f"the advice names a row that is not there: {name}, {begin}"
+                raise PhmrunError(what, where=str(where), code=ExitCode.DATA)
+            rows.append((answers[name].title, *answers[name].evidence(begin)))
+        listing = Listing(("sweep", "row", "length", "beside dense", "seeds"), rows)
+        sections.append(Section(f"Advice {number}", [Text(advice.says), listing]))
+    opening = [Text("Intervals are simultaneous over the rows of a sweep and its looks, over training seeds.")]
+    return to_markdown(Document("Evidence for the advice", opening, sections))
 
 
 def _cell(column: Column, begin: str, answers: Mapping[str, Answer]) -> Styled:

@@ -178,6 +178,8 @@ matrix:
       longer: agreement-structures
       published: [{table: phm/table6, row: Transformer, column: Acc}]
   rows: {low rank: low-rank, PHM: phm n=4, embeddings: embedding kronecker, none: monarch blocks=8}
+  advice:
+    - {says: Take it., rows: {agreement-structures: [low-rank, phm n=4], agreement-embeddings: [embedding kron]}}
 questions:
   - question: Q
     sweeps:
@@ -205,7 +207,15 @@ questions:
     assert any(text.startswith("low-rank") for text in legend)
     assert not any(text.startswith("monarch") for text in legend)  # withdrawn
     assert len(page.pictures[path].axes) == 2
+    evidence = page.pages[Path("results/evidence.md")]
+    assert "Take it." in page.text
+    assert "(results/evidence.md)" in page.text
+    assert "| 800 steps or 15 epochs | -6.05 " in evidence
+    assert [line.count(" undecided | 5 |") for line in evidence.splitlines() if "5 |" in line] == [0, 1, 1]
     questions = Path("results/questions.yaml")
+    questions.write_text(questions.read_text().replace("embedding kron]", "embedding none]"))
+    with pytest.raises(PhmrunError, match="a row that is not there: agreement-embeddings, embedding none"):
+        results_page.page_of(Path("results"))
     questions.write_text(questions.read_text().replace("column: Acc", "column: Saving"))
     with pytest.raises(PhmrunError, match="has no number at Transformer / Saving"):
         results_page.page_of(Path("results"))
