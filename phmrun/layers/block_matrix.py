@@ -39,7 +39,8 @@ def from_blocks(outputs: Tensor, size: int) -> Tensor:
 
     ``[blocks, features of a block, tokens] -> [tokens, size]``.
     """
-    return outputs.flatten(0, 1)[:size].t().contiguous()
+    features = outputs.flatten(0, 1)
+    return (features if len(features) == size else features[:size]).t().contiguous()
 
 
 def choose_blocks(out_features: int, in_features: int, budget: float | str) -> int:

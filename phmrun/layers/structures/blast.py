@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phmrun.kernels.batched import batched_product
 from phmrun.layers.block_matrix import block_size, choose_blocks, from_blocks, into_blocks
 from phmrun.layers.fitting import best_coupled_blocks
 from phmrun.layers.inference import PackedFactors
@@ -144,6 +145,6 @@ def apply_blast(inputs: Tensor, b: Tensor, d: Tensor, c: Tensor, *, out_features
     Returns:
         ``[tokens, out_features]``.
     """
-    read = torch.bmm(c, into_blocks(inputs, len(c), c.shape[2]))  # [j, r, tokens]
+    read = batched_product(c, into_blocks(inputs, len(c), c.shape[2]))  # [j, r, tokens]
     coupled = torch.bmm(d, read.transpose(0, 1)).transpose(0, 1)  # [i, r, tokens]
-    return from_blocks(torch.bmm(b, coupled), out_features)
+    return from_blocks(batched_product(b, coupled, joined=True), out_features)

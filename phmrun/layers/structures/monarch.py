@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phmrun.kernels.batched import batched_product
 from phmrun.layers.block_matrix import block_size, choose_blocks, from_blocks, into_blocks
 from phmrun.layers.fitting import best_low_rank_blocks
 from phmrun.layers.inference import PackedFactors
@@ -189,6 +190,6 @@ def apply_monarch(inputs: Tensor, left: Tensor, right: Tensor, *, out_features: 
     """
     blocks, between, columns = right.shape
     tokens = inputs.shape[0]
-    sent = torch.bmm(right, into_blocks(inputs, blocks, columns))  # [j, (i, r), tokens]
+    sent = batched_product(right, into_blocks(inputs, blocks, columns))  # [j, (i, r), tokens]
     received = sent.view(blocks, blocks, between // blocks, tokens).transpose(0, 1).reshape(blocks, between, tokens)
-    return from_blocks(torch.bmm(left, received), out_features)
+    return from_blocks(batched_product(left, received, joined=True), out_features)
