@@ -22,6 +22,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import data_dir, json_text, read_regular, replacing, staging, sync_directory, write_text
 from phmrun.ledger.card import shared
 from phmrun.ledger.directory import (
+    BENCH,
     CONFIG,
     DATA,
     ENVIRONMENT,
@@ -154,9 +155,9 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
     """Return the record of a finished run as a JSON object.
 
     It has config, status, scores, parameters (without those of each module), data, environment, thinned history, items,
-    checksums of weights, and the identity if it is on record. It has neither weights, outputs, the machine's name nor
-    the command line; of packages, only those that compute are named. Paths are relative to the data directory, or file
-    names alone.
+    checksums of weights, and measurements and identity if they are on record. It has neither weights, outputs, the
+    machine's name nor the command line; of packages, only those that compute are named. Paths are relative to the data
+    directory, or file names alone.
 
     Args:
         run: Run in the state ``done``.
@@ -196,6 +197,7 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
         "history": thinned(run.history.read()),
         "items": dict(items),
         "weights": dict(weights),
+        **({"bench": _portable(bench)} if (bench := run.bench()) else {}),
         **({"identity": manifest.identity, "code": dict(manifest.code)} if manifest and manifest.identity else {}),
     }
 
@@ -304,6 +306,7 @@ def _texts(record: Mapping[str, Any], *, indent: bool) -> dict[str, str]:
         ENVIRONMENT: {"segments": plain(record["environment"])},
         ITEMS: record.get("items", {}),
         WEIGHTS: record.get("weights", {}),
+        **({BENCH: plain(record["bench"])} if "bench" in record else {}),
     }
     texts = {
         CONFIG: yaml_text(record["config"]),

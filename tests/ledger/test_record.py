@@ -9,9 +9,12 @@ import pytest
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
+from phmrun.ledger.card import SERVING
 from phmrun.ledger.environment import DataRecord, Source, Split
 from phmrun.ledger.listing import summarise
 from phmrun.ledger.record import ITEMS, POINTS, WEIGHTS, record_of, restore, thinned, write_record
+from phmrun.ledger.recorded_run import RecordedRun
+from phmrun.results.costs import COSTS
 
 NAME = "toy-lost-dense-1-0123456789ab"
 
@@ -55,6 +58,16 @@ def test_a_run_comes_back(run, tmp_path):
     assert again.history.read() == [{"step": 1, "time": 0.12346, "train/loss": 1.0}]
     assert json.loads((again.path / ITEMS).read_text()) == items
     assert json.loads((again.path / WEIGHTS).read_text()) == {"last.ckpt": "2" * 64}
+
+
+def test_measured_costs_travel_without_paths(run, tmp_path):
+    measured = {"bytes": 1200, "single_ms": 0.5, "path": "/home/somebody/runs/x/model.safetensors"}
+    run.add_bench({f"{SERVING}safetensors": measured})
+    path = write_record(record_of(run, items={}, weights={}), tmp_path / "results")
+    assert "somebody" not in path.read_text()
+    (again,) = restore([path], tmp_path / "elsewhere")
+    assert again.bench() == {f"{SERVING}safetensors": measured | {"path": "model.safetensors"}}
+    assert COSTS["file-size"].of(RecordedRun(again)) == 1200
 
 
 def test_nothing_of_the_machine_is_in_it_and_the_bytes_are_the_same_again(run, tmp_path):
