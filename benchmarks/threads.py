@@ -27,11 +27,11 @@ FEWER = re.compile(r"computing with (\d+) thread")
 
 
 @contextmanager
-def busy(number: int) -> Iterator[None]:
-    """Keep ``number`` other processes busy inside the block."""
+def busy(number: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Keep ``number`` other processes busy inside the block, and yield them."""
     processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
     try:
-        yield
+        yield processes
     finally:
         for process in processes:
             process.kill()
