@@ -71,7 +71,10 @@ class GateMaps(nn.Module):
         for parameter in (self.bias, self.state):
             if parameter is not None:
                 nn.init.zeros_(parameter)
-        joined = nn.init.orthogonal_(torch.empty(hidden, inputs + hidden, device=self.state.device))  # type: ignore[union-attr]
+        device = cast(Tensor, self.state).device
+        if device.type == "meta":
+            return  # the draw's meta kernels import torch's compiler
+        joined = nn.init.orthogonal_(torch.empty(hidden, inputs + hidden, device=device))
         gates = torch.cat([joined, -joined, joined, joined]).split([inputs, hidden], dim=1)
         for maps, rows in zip((self.input, self.recurrent), gates, strict=True):
             for structure, part in zip(maps, rows.chunk(len(maps)), strict=True):

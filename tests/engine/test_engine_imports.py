@@ -27,7 +27,7 @@ COUNTING = """
 from phmrun.cli.app import main
 adaptive, guided = ["lm", "--embedding", "adaptive"], ["sva", "--layer", "guided"]
 released = ["sva", "--layer", "phm", "--set", "layer.variant=released"]
-for arguments in (["nmt"], adaptive, guided, released):
+for arguments in (["nmt"], ["parse"], adaptive, guided, released):
     try:
         main(["count-params", *arguments])
     except SystemExit as end:

@@ -4,11 +4,10 @@ python tests/reference/make_delight.py GIT_DIRECTORY
 """
 
 import sys
-import types
 
 import numpy as np
 import torch
-from recording import Source, checked_out, record
+from recording import Source, checked_out, empty_packages, record
 from torch import Tensor, nn
 
 SOURCE = Source(
@@ -48,9 +47,7 @@ def main(git_directory: str) -> None:
     """Outputs, gradients and a step of both units on the same inputs."""
     with checked_out(SOURCE, git_directory) as folder:
         np.int = int  # type: ignore[attr-defined]
-        package = types.ModuleType("fairseq")
-        package.__path__ = [str(folder / "fairseq")]
-        sys.modules["fairseq"] = package
+        empty_packages(folder, "fairseq")
         torch.set_default_dtype(torch.float64)
         from fairseq.delight_modules.dextra_unit import DExTraUnit  # type: ignore[import-not-found]
 

@@ -7,7 +7,7 @@ import sys
 import types
 
 import torch
-from recording import Source, checked_out, record
+from recording import Source, checked_out, empty_packages, record
 
 LAYER = "src/modules/layer"
 SOURCE = Source(
@@ -27,10 +27,7 @@ def main(git_directory: str) -> None:
         for path in folder.rglob("*.py"):
             text = path.read_text().replace(".cuda()", "")
             path.write_text(text.replace("torch.tensor(1.0)", "torch.tensor(1.0, dtype=torch.float64)"))
-        for name in ("modules", "modules.layer", "modules.op"):
-            package = types.ModuleType(name)
-            package.__path__ = [str(folder / "src" / name.replace(".", "/"))]
-            sys.modules[name] = package
+        empty_packages(folder / "src", "modules", "modules.layer", "modules.op")
         from modules.op.low_rank import low_rank_custom  # type: ignore[import-not-found]
 
         sys.modules["modules.op"].low_rank_custom = low_rank_custom  # type: ignore[attr-defined]
