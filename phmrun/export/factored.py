@@ -21,9 +21,10 @@ from phmrun.layers.structure import Structure
 def factored_copy(network: nn.Module, plain: nn.Module) -> nn.Module:
     """Return a copy of ``plain`` with the factors of ``network``.
 
-    Factors are those of linear maps, tables, biaffine forms and LSTMs; dense ones stay plain modules. A map stays
-    dense, too, if it has no dense counterpart at the same place, or if its plain weight is tied to one that stays
-    dense. So does an LSTM whose plain form is no ``nn.LSTM`` or ``StartedLSTM``.
+    Factors are those of linear maps, tables, biaffine forms and LSTMs; dense ones stay plain modules, except LSTMs with
+    coupled gates, which keep three of four. A map stays dense, too, if it has no dense counterpart at the same place,
+    or if its plain weight is tied to one that stays dense. So does an LSTM whose plain form is no ``nn.LSTM`` or
+    ``StartedLSTM``.
 
     Args:
         network: Trained network.
@@ -90,8 +91,9 @@ def _options(structure: Structure) -> dict[str, object]:
 def _with_gates(plain: nn.Module, sources: Mapping[str, nn.Module], before: int) -> nn.Module:
     """Convert LSTMs to phmrun's with the gates of ``sources``, in place; return the network.
 
-    Only LSTMs with a structured map are converted. Their dense maps, biases and first states are those of ``sources``;
-    structured maps are dense and random for now. Of two bias vectors a gate, the second is 0 if the source has one.
+    Only LSTMs with a structured map or coupled gates are converted: the plain form of coupled gates has a fourth one.
+    Dense maps, biases and first states are those of ``sources``; structured maps are dense and random for now. Of two
+    bias vectors a gate, the second is 0 if the source has one.
 
     Args:
         plain: Folded network.
@@ -102,9 +104,9 @@ def _with_gates(plain: nn.Module, sources: Mapping[str, nn.Module], before: int)
     for name, lstm in sources.items():
         if not isinstance(lstm, LSTM) or type(places.get(name)) not in (nn.LSTM, StartedLSTM):
             continue
-        if all(part.name == "dense" for part in lstm.modules() if isinstance(part, Structure)):
-            continue
         cell = cast(GateMaps, lstm.cells[0])
+        if not cell.coupled and all(part.name == "dense" for part in lstm.modules() if isinstance(part, Structure)):
+            continue
         options = {"maps": "stacked" if len(cell.input) == 1 else "gate", "coupled": cell.coupled}
         plain, records = convert_layers(plain, {places[name]: name}, "dense", options)
         attach_report(plain, records, before)

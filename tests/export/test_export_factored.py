@@ -124,13 +124,15 @@ def test_networks_of_all_tasks_keep_their_factors(name, tmp_path):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("cell", ["coupled", "plain", "parser-v2"])
-def test_factors_of_single_gates_and_labels_make_the_file_smaller(cell, tmp_path):
+@pytest.mark.parametrize(
+    ("cell", "part"), [("coupled", ""), ("coupled", "label_classifier"), ("plain", ""), ("parser-v2", "")]
+)
+def test_factors_of_single_gates_and_labels_make_the_file_smaller(cell, part, tmp_path):
     torch.manual_seed(3)
     sizes = {"word_width": 48, "tag_width": 16, "character_width": 8, "character_hidden": 8, "hidden": 48, "layers": 1}
     parser = built(BiaffineParser, 32, 12, 20, 4, **sizes, arc_width=32, label_width=32, cell=cell).eval()
     matrices = {place: part for place, part in structures_of(parser).items() if ".maps." in place or ".cells." in place}
-    layers = {place: {"structure": "low-rank", "rank": 2} for place in list(matrices)[::2]}
+    layers = {place: {"structure": "low-rank", "rank": 2} for place in list(matrices)[::2] if part in place}
     replace_structures(parser, layers)
     for part in structures_of(parser).values():
         part.reset_parameters(0.1)
@@ -143,7 +145,7 @@ def test_factors_of_single_gates_and_labels_make_the_file_smaller(cell, tmp_path
     assert {place for place, part in structures_of(copied).items() if part.name == "low-rank"} == layers.keys()
     biases = sum(value.numel() for name, value in copied.state_dict().items() if name.endswith(".bias"))
     assert parameter_count(copied) <= parameter_count(parser) + biases
-    assert export(trained, None, "safetensors").bytes > 1.3 * exported.bytes
+    assert export(trained, None, "safetensors").bytes > 1.2 * exported.bytes
 
 
 @torch.no_grad()
