@@ -90,6 +90,7 @@ class Matrix(BaseModel, extra="forbid"):
     columns: tuple[Column, ...]
     rows: dict[str, str]  # beginning of the row's name in the sweeps, by the name to print
     advice: tuple[Advice, ...] = ()  # sentences that follow from it
+    pictures: tuple[Column, ...] = ()  # sweeps that are no columns, with pictures like those of columns
 
 
 class Questions(BaseModel, extra="forbid"):
@@ -268,7 +269,8 @@ def _matrix(
     Raises:
         PhmrunError: (exit 3) A column's sweep belongs to no question, or the paper has no such printed number.
     """
-    for name in (name for column in matrix.columns for name in (column.sweep, *column.also, column.longer) if name):
+    shown = (*matrix.columns, *matrix.pictures)
+    for name in (name for column in shown for name in (column.sweep, *column.also, column.longer) if name):
         if name not in answers:
             what = f"the matrix names {name}, a sweep that belongs to no question"
             raise PhmrunError(what, where=str(folder / QUESTIONS), valid=list(answers), code=ExitCode.DATA)
@@ -285,7 +287,7 @@ def _matrix(
         evidence = (folder / EVIDENCE).as_posix()
         parts.append(Links([("Evidence", evidence, "rows, intervals and lengths of training behind each sentence")]))
     drawn: list[Part] = []
-    for column in matrix.columns:
+    for column in shown:
         lines = dict(published.line() for published in column.published)
         for name in (column.sweep, *column.also):
             answer, path = answers[name], folder / name / SIZES

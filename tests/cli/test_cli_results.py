@@ -202,11 +202,12 @@ questions:
     sizes = {record["parameters"]["memory"]["weights"] for record in records}
     assert f"<small>{sizes.pop() / 1e6:.2f} MB, " in rows["embeddings"][0]
     (path,) = [path for path in page.pictures if path.as_posix() == "results/agreement-structures/sizes.svg"]
-    legend = [text.get_text() for text in page.pictures[path].legends[0].get_texts()]
+    figure = page.pictures[path]()
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
     assert "Zhang et al. 2021, Transformer (published)" in " ".join(legend)
     assert any(text.startswith("low-rank") for text in legend)
     assert not any(text.startswith("monarch") for text in legend)  # withdrawn
-    assert len(page.pictures[path].axes) == 2
+    assert len(figure.axes) == 2
     evidence = page.pages[Path("results/evidence.md")]
     assert "Take it." in page.text
     assert "(results/evidence.md)" in page.text
