@@ -46,6 +46,7 @@ def test_the_page_is_what_the_results_say_and_pictures_are_drawn_again_the_same(
     records = {path.name: json.loads(path.read_text()) for path in Path("results").glob("*/*.json")}  # a copy is one
     hours = sum(part["cpu_seconds"] for record in records.values() for part in record["environment"]) / 3600
     assert f"{len(records)} runs, trials of the tuning among them; {hours:.1f} CPU hours in all." in page.text
+    assert len(page.text.encode()) <= 15 * 1024
     before = {picture: picture.read_bytes() for picture in page.pictures}
     for picture in before:
         picture.unlink()
