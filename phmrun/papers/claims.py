@@ -5,7 +5,7 @@ it "in this reduced setting", never the paper's. Imports torch to count networks
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,11 @@ from phmrun.results.long_table import Results, done
 from phmrun.results.table import Figure, Numbers
 from phmrun.statistics.welch import Design, Difference, difference
 from phmrun.sweeps import Inspected, load_sweep, plan
+from phmrun.sweeps.cell import Cell
+from phmrun.sweeps.file import Sweep
 from phmrun.sweeps.paper_claims import Claim, Outcome, load_claims, outcome_of, printed_difference
 from phmrun.sweeps.paper_table import FOLDER, column_groups, load_table
+from phmrun.sweeps.selection import fits
 
 
 @dataclass(frozen=True)
@@ -185,6 +188,7 @@ class Evidence:
 
     def __init__(self, runs_dir: Path) -> None:
         self._by_settings: dict[str, list[Entry]] = {}
+        self._planned: dict[str, Sequence[Cell]] = {}  # by the name of a sweep's file
         for entry in Results.load(done(list_runs(runs_dir)), options_of).entries:
             self._by_settings.setdefault(_key(entry.settings), []).append(entry)
 
@@ -207,9 +211,8 @@ class Evidence:
             only: dict[str, list[Any]] = {"row": [row]}
             if len(set(groups.values())) > 1:
                 only["column"] = [groups[column]]
-            # The settings leave out the seed, so one seed finds all runs; the data are not needed.
-            cells = plan(sweep, _unseen, options_of, seeds=1, only=only).cells
-            config = next((cell.config for cell in cells if cell.config), None)
+            fitting = (cell.config for cell in self._cells(file, sweep) if fits(cell.at, cell.config, only))
+            config = next((config for config in fitting if config), None)
             entries = self._by_settings.get(_key(settings_of(config)), []) if config else []
             having = tuple(entry for entry in entries if entry.run and entry.run.score(name) is not None)
             values = tuple(entry.run.score(name) or 0.0 for entry in having if entry.run)
@@ -221,6 +224,15 @@ class Evidence:
         if not same_items(sides[0], sides[1], name, RunItems()):
             return None, seeds
         return difference(sides[0].values, sides[1].values, Design()), seeds
+
+    def _cells(self, file: str, sweep: Sweep) -> Sequence[Cell]:
+        """Return the cells of a sweep's file, one of each row and column; they are planned once.
+
+        The settings leave out the seed, so one seed finds all runs; the data are not needed.
+        """
+        if file not in self._planned:
+            self._planned[file] = plan(sweep, _unseen, options_of, seeds=1).cells
+        return self._planned[file]
 
     def share_of(self, file: str, claim: Claim) -> float:
         """Return the parameters of a claim's row divided by the other row's.
