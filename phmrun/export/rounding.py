@@ -29,14 +29,19 @@ def write_rounded(proto: Any, path: Path, precision: Precision, *, computed: boo
         return
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    logging.getLogger().addFilter(_without_advice)
+    root, silent = logging.getLogger(), logging.NullHandler()
+    # onnxruntime advises to pre-process the graph, which torch has done. Its logging.warning would give a root logger
+    # without handlers one that prints every later message a second time.
+    root.addHandler(silent)
+    root.addFilter(_without_advice)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         exact = Path(folder) / "exact.onnx"
         onnx.save(proto, exact)
         try:
             quantize_dynamic(exact, path, weight_type=QuantType.QInt8, per_channel=True)
         finally:
-            logging.getLogger().removeFilter(_without_advice)
+            root.removeFilter(_without_advice)
+            root.removeHandler(silent)
 
 
 def _without_advice(record: logging.LogRecord) -> bool:
