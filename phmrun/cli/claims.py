@@ -8,6 +8,7 @@ import typer
 
 from phmrun.cli import console
 from phmrun.cli.options import Json, RunsDirectory
+from phmrun.progress import waiting
 
 if TYPE_CHECKING:
     from phmrun.papers.claims import Finding
@@ -40,7 +41,8 @@ def claims(
     from phmrun.report.results_page import QUESTIONS
 
     folder = results or (RESULTS if (RESULTS / QUESTIONS).is_file() else None)
-    listed = findings(paper, runs_dir, folder)
+    with waiting("comparing finished runs and results"):
+        listed = findings(paper, runs_dir, folder)
     if as_json:
         console.print_json([finding.as_dict() for finding in listed])
         return
