@@ -42,7 +42,21 @@ class CheckedClaim(NamedTuple):
     seeds: tuple[int, int]  # seeds of both rows; (0, 0) without a comparison
 
 
-def check(asked: ReducedClaim, answers: Mapping[str, Answer], where: Path) -> CheckedClaim:
+Papers = Mapping[str, tuple[ClaimsFile, Claim]]
+"""Claims by short names of the paper and of the claim, each with its file: phm/sva-n8."""
+
+
+def papers_claims() -> Papers:
+    """Load the claims of all papers, except those on size, which are counted.
+
+    Raises:
+        PhmrunError: (exit 2) A file of claims is malformed.
+    """
+    named = {f"{file.paper}/{claim.name}": (file, claim) for file in load_claims() for claim in file.claims}
+    return {name: pair for name, pair in named.items() if pair[1].claim != "size"}
+
+
+def check(asked: ReducedClaim, papers: Papers, answers: Mapping[str, Answer], where: Path) -> CheckedClaim:
     """Check a claim on the rows of a sweep.
 
     The comparison with the baseline is that of the sweep's design. One with another row is a single test of all counted
@@ -51,6 +65,7 @@ def check(asked: ReducedClaim, answers: Mapping[str, Answer], where: Path) -> Ch
 
     Args:
         asked: The claim and its rows.
+        papers: Claims of :func:`papers_claims`.
         answers: Answers of sweeps, by name.
         where: File that names the claim, for messages.
 
@@ -58,9 +73,7 @@ def check(asked: ReducedClaim, answers: Mapping[str, Answer], where: Path) -> Ch
         PhmrunError: (exit 3) The paper has no such claim, the claim is one on size, the sweep is not among the answers,
             or it has no such row.
     """
-    papers = {f"{file.paper}/{claim.name}": (file, claim) for file in load_claims() for claim in file.claims}
-    trained = [name for name, (_, claim) in papers.items() if claim.claim != "size"]  # sizes are counted
-    for kind, name, valid in (("trained claim", asked.claim, trained), ("sweep", asked.sweep, list(answers))):
+    for kind, name, valid in (("trained claim", asked.claim, list(papers)), ("sweep", asked.sweep, list(answers))):
         if name not in valid:
             raise PhmrunError(f"there is no {kind} {name!r}", where=str(where), valid=valid, code=ExitCode.DATA)
     (file, claim), answer = papers[asked.claim], answers[asked.sweep]

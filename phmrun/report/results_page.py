@@ -17,7 +17,7 @@ from phmrun.progress import note
 from phmrun.registry import loaded_plugins
 from phmrun.report.answers import NONE, PAGE, Answer, Drawing, SweepOfQuestion
 from phmrun.report.document import Code, Document, Links, Listing, Part, Picture, Section, Text, to_markdown
-from phmrun.report.reduced_claims import CheckedClaim, ReducedClaim, check, claims_table
+from phmrun.report.reduced_claims import CheckedClaim, ReducedClaim, check, claims_table, papers_claims
 from phmrun.results.long_table import restore_folder
 from phmrun.results.printed import Printed
 from phmrun.results.render import Styled
@@ -139,7 +139,7 @@ def page_of(folder: Path) -> Page:
         sections = _matrix(asked.matrix, answers, folder, pictures) if asked.matrix else []
         if asked.matrix and asked.matrix.advice:
             pages[folder / EVIDENCE] = _evidence(asked.matrix, answers, folder / QUESTIONS)
-        checked = [check(claim, answers, folder / QUESTIONS) for claim in asked.claims]
+        checked = _checked(asked, answers, folder / QUESTIONS)
     if asked.longer:
         sections.append(Section("What changes with longer training?", [Text(asked.longer)]))
     if checked:
@@ -168,7 +168,17 @@ def checked_claims(folder: Path) -> list[CheckedClaim]:
         return []
     with TemporaryDirectory() as temporary, unchanged():
         _, answers = _answers(folder, asked, Path(temporary), {claim.sweep for claim in asked.claims})
-        return [check(claim, answers, folder / QUESTIONS) for claim in asked.claims]
+        return _checked(asked, answers, folder / QUESTIONS)
+
+
+def _checked(asked: Questions, answers: Mapping[str, Answer], where: Path) -> list[CheckedClaim]:
+    """Check the claims of the questions on the answers of their sweeps.
+
+    Raises:
+        PhmrunError: (exit 3) A claim names a claim, sweep or row that does not exist.
+    """
+    papers = papers_claims() if asked.claims else {}
+    return [check(claim, papers, answers, where) for claim in asked.claims]
 
 
 def _answers(

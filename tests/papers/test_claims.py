@@ -8,7 +8,7 @@ import pytest
 from phmrun.errors import PhmrunError
 from phmrun.papers import paper_names
 from phmrun.papers.claims import examine
-from phmrun.report.reduced_claims import ReducedClaim, check
+from phmrun.report.reduced_claims import ReducedClaim, check, papers_claims
 from phmrun.results.row_comparison import RowComparison
 from phmrun.statistics.verdict import Question, judge
 from phmrun.statistics.welch import Design, difference
@@ -101,7 +101,7 @@ class Sweep:
 
 def of_sweep(sweep, **more):
     asked = ReducedClaim(claim="phm/sva-n8", sweep="agreement", row="phm n=8", reduction="small", **more)
-    return check(asked, {"agreement": sweep}, Path("questions.yaml"))
+    return check(asked, papers_claims(), {"agreement": sweep}, Path("questions.yaml"))
 
 
 def test_a_reduced_claim_has_the_outcome_of_the_sweeps_own_verdict():
@@ -130,4 +130,4 @@ def test_a_reduced_claim_has_the_outcome_of_the_sweeps_own_verdict():
 def test_a_reduced_claim_on_nothing_is_refused(change, message):
     values = {"claim": "phm/sva-n8", "sweep": "agreement", "row": "phm n=8", "reduction": "small"} | change
     with pytest.raises(PhmrunError, match=message):
-        check(ReducedClaim(**values), {"agreement": Sweep([1.0])}, Path("questions.yaml"))
+        check(ReducedClaim(**values), papers_claims(), {"agreement": Sweep([1.0])}, Path("questions.yaml"))
