@@ -34,23 +34,29 @@ class Verbosity(IntEnum):
 
 
 class _StandardError(logging.Handler):
-    """Handler that writes messages to the current standard error."""
+    """Handler that writes messages to the current standard error, each but once in succession."""
+
+    last = ""  # message written last
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print the formatted record, and flush."""
-        print(self.format(record), file=sys.stderr, flush=True)
+        """Print the formatted record, and flush; do nothing if the last message is the same."""
+        text = self.format(record)
+        if text != self.last:
+            print(text, file=sys.stderr, flush=True)
+        self.last = text
 
 
 def set_verbosity(verbosity: Verbosity) -> None:
     """Set the level of phmrun's loggers.
 
-    Their messages are printed on standard error.
+    Their messages are printed on standard error. A message that equals the one before is left out.
     """
     levels = {Verbosity.QUIET: logging.WARNING, Verbosity.NORMAL: logging.INFO, Verbosity.VERBOSE: logging.DEBUG}
     logger = logging.getLogger("phmrun")
     logger.setLevel(levels[verbosity])
-    if not any(isinstance(handler, _StandardError) for handler in logger.handlers):
-        logger.addHandler(_StandardError())
+    for handler in [handler for handler in logger.handlers if isinstance(handler, _StandardError)]:
+        logger.removeHandler(handler)
+    logger.addHandler(_StandardError())
 
 
 def verbosity() -> Verbosity:

@@ -130,6 +130,15 @@ def test_verbosity(capsys, verbosity, seen):
     assert printed.out == ""
 
 
+def test_a_repeated_note_is_printed_once_until_another_comes_or_the_next_command(capsys):
+    logger = logging.getLogger("phmrun.some.module")
+    for _ in range(2):
+        console.set_verbosity(Verbosity.NORMAL)
+        for text in ("changed", "changed", "other", "changed"):
+            logger.info(text)
+    assert capsys.readouterr().err.split() == ["changed", "other", "changed"] * 2
+
+
 def test_warnings_of_scores_reach_the_screen(capsys):
     warned = {"value": 1.0, "warnings": ["That's 100 lines that end in a tokenized period ('.')"]}
     console.print_scores({"test/bleu": warned, "test/chrf": warned})
