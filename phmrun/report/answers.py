@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAGE, PICTURE, NONE = "README.md", "effects.svg", "–"
+TIME = "ms per training step"  # label of an axis
 FILE_SIZE, WEIGHTS_SIZE, CLOCK_STEP, CLOCK_SENTENCE = "file-size", "weights-size", "clock-step", "clock-sentence"
 Drawing = Callable[[], "Figure"]
 """Function that draws a picture; it imports Matplotlib, which takes half a second."""
@@ -213,18 +214,21 @@ class Answer:
 
         return draw
 
-    def sizes(self, lines: Mapping[str, float]) -> Drawing:
+    def sizes(self, lines: Mapping[str, float], widths: "Answer | None" = None) -> Drawing:
         """Return the drawing of the first score by parameters and by training time.
 
-        ``lines`` are further scores by name, drawn as those of the baselines.
+        Args:
+            lines: Further scores by name, drawn as those of the baselines.
+            widths: Answer of a sweep of dense networks of several widths, which a curve joins; none if not given.
         """
 
         def draw() -> "Figure":
             """Draw the picture."""
             from phmrun.results.plots.sweeps import draw_pareto
 
-            floors, beside = {**self.baselines, **lines}, {"ms per training step": self.timed}
-            return draw_pareto(self.points, self.score, baselines=floors, beside=beside)
+            floors, beside = {**self.baselines, **lines}, {TIME: self.timed}
+            curve = {"parameters": widths.points, TIME: widths.timed} if widths else {}
+            return draw_pareto(self.points, self.score, baselines=floors, beside=beside, curve=curve)
 
         return draw
 

@@ -72,7 +72,13 @@ class Column(BaseModel, extra="forbid"):
     sweep: str
     also: tuple[str, ...] = ()  # sweeps with the same baseline whose rows are in the column, too
     longer: str = ""  # sweep of the same rows trained longer; none if empty
+    widths: str = ""  # sweep of dense networks of several widths, a curve in the column's picture; none if empty
     published: tuple[Published, ...] = ()  # printed scores, lines in the column's picture
+
+    @property
+    def sweeps(self) -> list[str]:
+        """Names of all its sweeps."""
+        return [name for name in (self.sweep, *self.also, self.longer, self.widths) if name]
 
 
 class Advice(BaseModel, extra="forbid"):
@@ -280,7 +286,7 @@ def _matrix(
         PhmrunError: (exit 3) A column's sweep belongs to no question, or the paper has no such printed number.
     """
     shown = (*matrix.columns, *matrix.pictures)
-    for name in (name for column in shown for name in (column.sweep, *column.also, column.longer) if name):
+    for name in (name for column in shown for name in column.sweeps):
         if name not in answers:
             what = f"the matrix names {name}, a sweep that belongs to no question"
             raise PhmrunError(what, where=str(folder / QUESTIONS), valid=list(answers), code=ExitCode.DATA)
@@ -299,10 +305,11 @@ def _matrix(
     drawn: list[Part] = []
     for column in shown:
         lines = dict(published.line() for published in column.published)
+        curve = answers[column.widths] if column.widths else None
         for name in (column.sweep, *column.also):
             answer, path = answers[name], folder / name / SIZES
             if len(answer.points) > 1:
-                pictures[path] = answer.sizes(lines)
+                pictures[path] = answer.sizes(lines, curve)
                 drawn.append(Picture(path, f"{column.name}: {answer.score} by size and training time", path.as_posix()))
     return [Section(matrix.question, parts), Section("Scores by size and time", drawn)]
 

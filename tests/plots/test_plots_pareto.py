@@ -108,3 +108,13 @@ def test_a_second_cost_is_a_panel_with_the_same_scores_and_colors():
     assert drawn[0].get_color() == drawn[1].get_color()
     assert list(drawn[1].get_xydata()[0]) == [12.0, 37.1]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["copy (floor)", "dense", "phm n=4"]
+
+
+def test_a_curve_joins_dense_networks_by_cost_in_its_panels_only():
+    points = [Point("dense", 7.5e6, 36.7, 0.4), Point("phm n=4", 3.4e6, 37.1, None)]
+    along = [Point("wide", 7.5e6, 36.7, 0.4), Point("narrow", 2e6, 30.0, None), Point("middle", 4e6, 34.0, None)]
+    figure = draw_pareto(points, "test/bleu", beside={"ms": points}, curve={"parameters": along})
+    curves = [[line for line in axes.lines if line.get_label() == "dense, by width"] for axes in figure.axes]
+    assert [len(lines) for lines in curves] == [1, 0]
+    assert curves[0][0].get_xydata().tolist() == [[2e6, 30.0], [4e6, 34.0], [7.5e6, 36.7]]
+    assert "dense, by width" in [text.get_text() for text in figure.legends[0].get_texts()]

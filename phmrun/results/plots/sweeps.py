@@ -31,6 +31,7 @@ def draw_pareto(
     heading: str = "",
     baselines: Mapping[str, float] = MappingProxyType({}),
     beside: Mapping[str, Sequence[Point]] = MappingProxyType({}),
+    curve: Mapping[str, Sequence[Point]] = MappingProxyType({}),
 ) -> Figure:
     """Return a figure of a score by cost.
 
@@ -47,6 +48,7 @@ def draw_pareto(
         baselines: Scores by name.
         beside: Points of further panels at its right, by the label of the axis of costs; empty panels are left out.
             Labels of points that the left panel lacks have no entry in the legend.
+        curve: Dense networks of several widths, by a panel's label of costs: a dotted line joins them.
     """
     panels = {size: points, **{label: others for label, others in beside.items() if others}}
     names = list(dict.fromkeys(point.label for others in panels.values() for point in others))
@@ -56,6 +58,9 @@ def draw_pareto(
     all_axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, (label, others) in zip(all_axes, panels.items(), strict=True):
         _draw_panel(axes, others, score, label, names, baselines)
+        if along := sorted(curve.get(label, ()), key=lambda point: point.size):
+            places, scores = [point.size for point in along], [point.score for point in along]
+            axes.plot(places, scores, ":.", color=PALETTE[7], label="dense, by width", zorder=0)
     spread = any(point.spread is not None for point in points)
     all_axes[0].set_ylabel(title(score) + (" ± deviation over seeds" if spread else ""))
     figure.legend(*all_axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=columns, fontsize=8)
