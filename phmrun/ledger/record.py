@@ -221,7 +221,8 @@ def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> l
     """Restore run directories from records, each atomically.
 
     All records are read and checked before the first directory is created. Runs that have a status are left unchanged,
-    even if they differ from the record; a directory without one is replaced.
+    even if they differ from the record; a directory without one is replaced. Of two records of a run with equal scores
+    the last counts.
 
     Args:
         paths: Files of records.
@@ -232,14 +233,19 @@ def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> l
         One run per path, in order.
 
     Raises:
-        PhmrunError: (exit 3) A file is not a record or not named after its run, or a run's place has a symbolic link or
-            weights without a status.
+        PhmrunError: (exit 3) A file is not a record or not named after its run, two records of a run have different
+            scores, or a run's place has a symbolic link or weights without a status.
     """
     records = [_read_record(path, indent=durable) for path in paths]
     runs = [Run(directory_of(runs_dir, name)) for name, _ in records]
-    # By path: sweeps may share a run.
-    named = {run.path: (run, files) for run, (_, files) in zip(runs, records, strict=True)}
-    missing = [(run, files) for run, files in named.values() if not run.status_path.exists()]
+    named: dict[Path, tuple[Run, dict[str, str], Path]] = {}  # by directory: sweeps may share a run
+    for path, run, (_, files) in zip(paths, runs, records, strict=True):
+        if run.path in named and named[run.path][1][METRICS] != files[METRICS]:
+            what = f"two results of the run {run.id} have different scores"
+            hint = "Keep the one that you trust, and delete the other."
+            raise PhmrunError(what, where=f"{named[run.path][2]} and {path}", hint=hint, code=ExitCode.DATA)
+        named[run.path] = run, files, path
+    missing = [(run, files) for run, files, _ in named.values() if not run.status_path.exists()]
     for run, _ in missing:
         if run.path.is_symlink() or run.path.resolve().parent != runs_dir.resolve():
             raise PhmrunError("a symbolic link is in the run's place", where=str(run.path), code=ExitCode.DATA)

@@ -70,6 +70,17 @@ def test_measured_costs_travel_without_paths(run, tmp_path):
     assert COSTS["file-size"].of(RecordedRun(again)) == 1200
 
 
+def test_two_results_of_a_run_have_the_same_scores_or_neither_counts(run, tmp_path):
+    first, second = (write_record(record_of(run, items={}, weights=w), tmp_path / n) for n, w in [("a", {}), ("b", {})])
+    assert len(restore([first, second], tmp_path / "same")) == 2
+    run.update_metrics("test/accuracy", {"value": 81.6, "signature": "x", "ci": [80.0, 83.0]})
+    second = write_record(record_of(run, items={}, weights={}), tmp_path / "b")
+    with pytest.raises(PhmrunError, match=f"two results of the run {NAME} have different scores") as caught:
+        restore([first, second], tmp_path / "other")
+    assert caught.value.where == f"{first} and {second}"
+    assert not (tmp_path / "other").exists()
+
+
 def test_nothing_of_the_machine_is_in_it_and_the_bytes_are_the_same_again(run, tmp_path):
     path = write_record(record_of(run, items={}, weights={}), tmp_path / "results")
     text = path.read_text()
