@@ -71,7 +71,7 @@ def test_measured_costs_travel_without_paths(run, tmp_path):
 
 
 def test_two_results_of_a_run_have_the_same_scores_or_neither_counts(run, tmp_path):
-    first, second = (write_record(record_of(run, items={}, weights=w), tmp_path / n) for n, w in [("a", {}), ("b", {})])
+    first, second = (write_record(record_of(run, items={}, weights={}), tmp_path / name) for name in "ab")
     assert len(restore([first, second], tmp_path / "same")) == 2
     run.update_metrics("test/accuracy", {"value": 81.6, "signature": "x", "ci": [80.0, 83.0]})
     second = write_record(record_of(run, items={}, weights={}), tmp_path / "b")
