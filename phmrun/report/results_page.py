@@ -343,10 +343,11 @@ def _cell(column: Column, begin: str, answers: Mapping[str, Answer]) -> Styled:
     answer = next((answers[name] for name in (column.sweep, *column.also) if answers[name].has(begin)), None)
     if answer is None:
         return Styled(NONE)
-    lengths = [answer.comparison(begin)]
-    lengths += [answers[column.longer].comparison(begin)] if column.longer else []
-    decided = [verdict_words(compared) for compared in lengths if compared and compared.verdict in DECIDED]
-    strong = len(decided) == 2 and len(set(decided)) == 1
+    compared = answer.comparison(begin)
+    longer = answers[column.longer].comparison(begin) if column.longer else None
+    decided = compared is not None and compared.verdict in DECIDED
+    words = [verdict_words(comparison) for comparison in (compared, longer) if comparison]
+    strong = decided and len(words) == 2 and len(set(words)) == 1
     return Styled(answer.cell(begin), answer.costs(begin), strong=strong, muted=not decided)
 
 

@@ -167,12 +167,13 @@ def test_plug_ins_of_contributed_sweeps_are_not_executed(phmrun, tmp_path, monke
 def test_the_matrix_has_intervals_costs_and_emphasis(phmrun, tmp_path, monkeypatch):
     monkeypatch.setenv("PHMRUN_DATA", str(tmp_path / "no data"))
     monkeypatch.chdir(tmp_path)
-    for name in ("agreement-structures", "agreement-embeddings"):
+    for name in ("agreement-structures", "agreement-embeddings", "translation-longer"):
         shutil.copytree(ROOT / "results" / name, f"results/{name}")
     Path("results/questions.yaml").write_text("""title: T
 matrix:
   question: Which?
   columns:
+    - {name: decided only when longer, sweep: agreement-structures, longer: translation-longer}
     - {name: short, sweep: agreement-structures, also: [agreement-embeddings]}
     - name: long
       sweep: agreement-structures
@@ -186,22 +187,24 @@ questions:
     sweeps:
       - {name: agreement-structures, max_seeds: 6, withdrawn: {monarch: no}}
       - {name: agreement-embeddings, max_seeds: 6}
+      - {name: translation-longer}
 """)
     page = results_page.page_of(Path("results"))
     rows = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ")[1:] for line in page.text.splitlines()}
-    short, long = rows["low rank"]
+    other, short, long = rows["low rank"]
     assert re.fullmatch(
         r"-6.05 \\\[.*\\\] different, worse<br><small>1.87 MB, .* ms/step, .* ms/sentence</small>", short
     )
     assert long == f"<strong>{short.replace('<br>', '</strong><br>')}"  # decided at both lengths
-    assert rows["PHM"][0] == rows["PHM"][1]
+    assert other == short
+    assert len(set(rows["PHM"])) == 1  # an undecided difference stays muted where a longer training decides
     assert rows["PHM"][0].startswith("<small>-2.82")
-    assert [cell == "–" for cell in (*rows["embeddings"], *rows["none"])] == [False, True, True, True]
+    assert [cell == "–" for cell in (*rows["embeddings"], *rows["none"])] == [True, False, *[True] * 4]
     records = map(
         json.loads, (path.read_text() for path in Path("results/agreement-embeddings").glob("*kronecker*.json"))
     )
     sizes = {record["parameters"]["memory"]["weights"] for record in records}
-    assert f"<small>{sizes.pop() / 1e6:.2f} MB, " in rows["embeddings"][0]
+    assert f"<small>{sizes.pop() / 1e6:.2f} MB, " in rows["embeddings"][1]
     (path,) = [path for path in page.pictures if path.as_posix() == "results/agreement-structures/sizes.svg"]
     figure = page.pictures[path]()
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
