@@ -105,12 +105,13 @@ def _outcome(claim: Claim, comparison: RowComparison | None, *, lower_is_better:
 
 
 def claims_table(checked: Sequence[CheckedClaim]) -> Listing:
-    """Return the table of checked claims, a row each: claim, verdict, setting."""
+    """Return the table of checked claims, a row each: claim, verdict (with the reason of a withdrawn one), setting."""
     rows = []
     for item in checked:
         source = f"{item.paper.cite}, Table {item.claim.table}: {item.claim.says}"
         effect = item.difference
         interval = f": {effect.value:+.2f} [{effect.low:+.2f}, {effect.high:+.2f}]" if effect else ""
+        reason = f": {item.why}" if item.outcome is Outcome.WITHDRAWN else ""
         setting = f"{item.asked.sweep}: {item.asked.reduction}"
-        rows.append((source, f"{item.outcome}{interval}", setting))
+        rows.append((source, f"{item.outcome}{interval}{reason}", setting))
     return Listing(("claim", "here", "sweep and reduction"), rows)

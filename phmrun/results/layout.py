@@ -271,7 +271,10 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
     yield from verdict_notes(table, differences, [_row_name(table, row) for row in range(len(table.rows))])
     yield from _tuned(table)
     if any(numbers.deviation is not None for line in table.figures for figure in line for numbers in figure.numbers):
-        yield "±: the deviation over seeds; --json has the 95 % intervals of the mean over seeds and of one further run"
+        chose = any(comparison.dropped for comparison in differences.values())
+        all_of = ", those that chose settings among them: differences leave these out" if chose else ""
+        intervals = "--json has the 95 % intervals of the mean over seeds and of one further run"
+        yield f"±: the deviation over seeds{all_of}; {intervals}"
     for (row, column), text in sorted(withheld(table).items()):
         under = f", {table.headings[column].name}" if len(table.headings) > 1 else ""
         yield f"{_row_name(table, row)}{under}: {text}"

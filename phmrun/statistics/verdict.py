@@ -33,6 +33,7 @@ class Verdict(StrEnum):
     UNDECIDED = "undecided"
 
 
+BELOW_FLOOR = "the reference does not beat its best floor"
 DECIDED = (Verdict.DIFFERENT, Verdict.EQUIVALENT, Verdict.NOT_WORSE)
 
 
@@ -191,12 +192,14 @@ def _judge_one(
     """Return the judgement of one system at one look.
 
     Over items, seeds are not checked for collapse. Over seeds, collapsed ones on either side give no difference:
-    UNTRAINED if all of a side collapsed, else UNDECIDED; their numbers and Fisher's p-value are kept. Without an
-    interval or spread, UNTRAINED if a floor is not beaten and no looks are planned, else UNDECIDED with a reason.
+    UNTRAINED if all of a side collapsed or an uncollapsed reference does not beat its floors, else UNDECIDED; their
+    numbers and Fisher's p-value are kept. Without an interval or spread, UNTRAINED if a floor is not beaten and no
+    looks are planned, else UNDECIDED with a reason.
     Otherwise the verdict is that of :func:`_verdict`; an undecided one over seeds has the seeds needed.
     """
     lower = question.lower_is_better
     trained = beats_floors(scores, floors, lower_is_better=lower)
+    passed = beats_floors(reference, floors, lower_is_better=lower)
     judgement = Judgement(Verdict.UNDECIDED, trained=trained, seeds=(len(scores), len(reference)))
     if items is not None:
         fixed = _over_items(items, question.design(1))
@@ -210,11 +213,12 @@ def _judge_one(
         if any(counts):
             p = fisher_exact((counts[0], len(scores)), (counts[1], len(reference)))
             reason = f"collapsed seeds: {counts[0]} of {len(scores)}, reference {counts[1]} of {len(reference)}"
+            untrained = passed is False and not counts[1]
+            reason += f"; {BELOW_FLOOR}" if untrained else ""
             lost_all = counts[0] == len(scores) or counts[1] == len(reference)
-            verdict = Verdict.UNTRAINED if lost_all else Verdict.UNDECIDED
+            verdict = Verdict.UNTRAINED if lost_all or untrained else Verdict.UNDECIDED
             return replace(judgement, verdict=verdict, reason=reason, collapsed=counts, p_collapsed=p)
         shown, reason = _over_seeds(scores, reference, question, design, items)
-    passed = beats_floors(reference, floors, lower_is_better=lower)
     verdict, why = _verdict(shown, question, (trained, passed))
     if reason and (verdict is not Verdict.UNTRAINED or question.looks):
         verdict, why = Verdict.UNDECIDED, reason
@@ -282,7 +286,7 @@ def _verdict(
     if shown is not None and shown.error and (gains[0] > 0 or gains[1] < 0):
         return Verdict.DIFFERENT, ""
     if trained[1] is False:
-        return Verdict.UNTRAINED, "the reference does not beat its best floor"
+        return Verdict.UNTRAINED, BELOW_FLOOR
     margin = question.margin or 0.0
     if margin and gains[0] > -margin:
         return (Verdict.EQUIVALENT if gains[1] < margin else Verdict.NOT_WORSE), ""

@@ -111,6 +111,11 @@ def test_collapsed_seeds_get_no_verdict_on_means_but_an_exact_test():
     assert collapsed([9.0, 9.1, 8.9, 60.0], lower_is_better=True) == [3]
     lost = judge({"row": [math.nan] * 6}, DENSE, Question())["row"]
     assert (lost.verdict, lost.collapsed) == (Verdict.UNTRAINED, (6, 0))
+    below = judge({"row": row}, DENSE, Question(), floors=[[40.0]])["row"]
+    assert below.verdict is Verdict.UNTRAINED
+    assert below.reason.endswith("the reference does not beat its best floor")
+    unknown = judge({"row": DENSE}, row, Question(), floors=[[40.0]])["row"]  # it is not known what dense reaches
+    assert (unknown.verdict, unknown.collapsed) == (Verdict.UNDECIDED, (0, 2))
 
 
 @pytest.mark.parametrize("count", [60, 1500])
