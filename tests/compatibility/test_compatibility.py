@@ -14,6 +14,7 @@ import torch
 
 from phmrun.cli.app import main
 from phmrun.engine.checkpoints import LAST, load_checkpoint
+from phmrun.errors import ExitCode
 from phmrun.ledger import Run, State
 
 HERE = Path(__file__).parent
@@ -74,6 +75,7 @@ def uninterrupted(folder, tmp_path_factory):
     return run.name, load_checkpoint(run / "checkpoints" / LAST)["state_dict"]
 
 
+REPRODUCE = "runs reproduce RUN --data-dir OWN"
 VERBS = {
     "runs list": None,
     "runs show RUN": None,
@@ -89,17 +91,24 @@ VERBS = {
     "compress RUN --layer low-rank --budget 0.9": (2, 2, "all are phm already"),
     "table RUN": (0, 3, "none of its cells has a finished run"),
     "results add RUN --to OUT/results": (0, 3, "none of these runs is done"),
-    "runs reproduce RUN --data-dir OWN": (0, 2, "the run is interrupted, so there is nothing to reproduce yet"),
+    REPRODUCE: (0, 2, "the run is interrupted, so there is nothing to reproduce yet"),
     "eval RUN --test OWN/dev.tsv": None,
     "verify RUNS": None,
     "runs rm RUN --yes": None,
 }
 """Verbs that open a run. Values are exit codes for a finished and an interrupted run, and the reason of a refusal."""
+KEYS = {"network.encoder.0.attention.block.project.0.bias": slice(8, 16)}
+"""Biases of attention's keys add one number to all scores of a query, and softmax removes it.
+
+Their gradients are rounding errors, which Adam scales up to whole steps, so that they differ between processors.
+"""
 
 
 @pytest.mark.parametrize("state", [State.DONE, State.INTERRUPTED])
 @pytest.mark.parametrize("release", RELEASES)
-def test_runs_of_a_release_are_opened_by_every_verb_or_refused_with_a_reason(folder, release, state, tmp_path, capfd):
+def test_runs_of_a_release_are_opened_by_every_verb_or_refused_with_a_reason(
+    folder, release, state, same_processor, tmp_path, capfd
+):
     runs_dir = tmp_path / "runs"
     shutil.copytree(folder / release, runs_dir)
     (tmp_path / "lines.txt").write_text("the keys\nthe key to the doors\n")
@@ -109,6 +118,8 @@ def test_runs_of_a_release_are_opened_by_every_verb_or_refused_with_a_reason(fol
     for line, refusal in VERBS.items():
         words = [re.sub("RUNS|DONE|RUN|OUT|OWN", lambda match: places[match[0]], word) for word in line.split()]
         code = call(*words, "--runs-dir", str(runs_dir))
+        if line == REPRODUCE and state is State.DONE and not same_processor:
+            refusal = (ExitCode.TRAINING, 2, "the same up to rounding over all steps; test/accuracy differs by +0")
         expected = refusal[state is not State.DONE] if refusal else 0
         output = "".join(capfd.readouterr())
         assert code == expected, f"{line}: {output}"
@@ -142,4 +153,6 @@ def test_an_interrupted_run_of_a_release_goes_on_to_the_same_weights(folder, rel
     # The first steps were made on a Xeon with AVX-512. A processor with other products continues with its own rounding.
     near = {"rtol": 0, "atol": 0} if same_processor else {"rtol": 1e-3, "atol": 1e-4}
     for key, tensor in expected.items():
+        if key in KEYS and not same_processor:
+            weights[key][KEYS[key]] = tensor[KEYS[key]]
         torch.testing.assert_close(weights[key], tensor, **near)
