@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from phmrun.results.long_table import restore_folder
+
 RESULTS = ("agreement-natural", "parser-released", "ptb-define-epoch", "translation-longer")
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -20,3 +22,17 @@ def test_published_beside_ours_shows_scores_that_the_results_hold():
     scores = re.findall(r"\d+\.\d\d ± \d\.\d\d", page)
     assert len(scores) == 13
     assert [score for score in scores if score not in results] == []
+
+
+def test_published_cells_are_those_on_record(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS.parent))
+    from benchmarks.published_curve import LINES, bleu, losses
+
+    page = (DOCS / "published.md").read_text()
+    runs = restore_folder(DOCS.parent / "results/style-phm-plus", tmp_path)
+    assert len(runs) >= 2
+    for run in runs:
+        loss = losses(run, "val/loss")
+        epochs = ", ".join(f"{loss[at]:.3f}" for at in (0, 4, 8))
+        scores = f"| {bleu(run, LINES):.2f} | {bleu(run):.2f} | {epochs} |"
+        assert [row for row in page.splitlines() if f"| {run.parameters()['total']:,} |" in row and scores in row]
