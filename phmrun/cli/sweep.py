@@ -104,7 +104,7 @@ Threads = Annotated[
 @app.command("run", epilog=EPILOG)
 def run(
     file: File,
-    plan: Annotated[bool, typer.Option("--plan")] = False,
+    plan: Annotated[bool, typer.Option("--plan", "--dry-run")] = False,
     only: Only = None,
     seeds: Seeds = None,
     horizons: Horizons = None,

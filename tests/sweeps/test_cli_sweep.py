@@ -30,6 +30,7 @@ def test_the_plan(phmrun, written):
     assert "8 cells: 6 missing · 2 invalid · remaining time unknown" in result.stdout
     assert "invalid: layer phm n=3 · model.width 4 · seed 1 and 1 more: n = 3 does not divide 4" in result.stderr
     assert phmrun("run", file, "--plan").stdout == result.stdout
+    assert phmrun("run", file, "--dry-run").stdout == result.stdout
 
 
 def test_the_plan_as_json(phmrun, written):
