@@ -63,6 +63,11 @@ class Tuned:
         return [status for row in (self, *self.replicates) for _, status in row.trials]
 
     @property
+    def is_searching(self) -> bool:
+        """True if one of its trials has not ended."""
+        return any(status.state not in OVER for _, status in self.trials)
+
+    @property
     def scores(self) -> list[float]:
         """Best validation score of each of its trials, in their order.
 
@@ -165,16 +170,17 @@ def extended(rows: Sequence[Tuned]) -> list[Space] | None:
 def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
     """Return the plan with each row's best values.
 
-    Rows without a choice stay unchanged. Without replicates, cells gain the values in ``at``, and a row's first cell is
-    marked as having chosen the settings. With them, cells get the choice of their seed, and the pilot's cell is left
-    out. All get the row's ``at_edge``.
+    Rows without a choice stay unchanged; they are marked as searching if trials are left. Without replicates, cells
+    gain the values in ``at``, and a row's first cell is marked as having chosen the settings. With them, cells get the
+    choice of their seed, and the pilot's cell is left out. All get the row's ``at_edge``.
     """
-    chosen = {cell.run_id: row for row in rows if row.values is not None for cell in row.cells}
+    of_cell = {cell.run_id: row for row in rows for cell in row.cells}
     cells = []
     for cell in plan.cells:
-        row = chosen.get(cell.run_id)
-        if row is None:
-            cells.append(cell)
+        row = of_cell.get(cell.run_id)
+        if row is None or row.values is None:
+            searching = cell.searching or (row is not None and row.is_searching)
+            cells.append(replace(cell, searching=searching))
             continue
         if row.replicates:
             cells += _replicate(row, cell, make)
@@ -196,8 +202,7 @@ def _replicate(row: Tuned, cell: Cell, make: Make) -> Iterator[Cell]:
             values = chosen.values if chosen.values is not None else row.values
             # The labels stay those of the row, whatever value the seed chose.
             chosen_cell = replace(make(cell, values or {}), at=cell.at, at_edge=row.at_edge)
-            searching = any(status.state not in OVER for _, status in chosen.trials)
-            yield replace(chosen_cell, own_choice=(key,), choices=len(chosen.space[key]), searching=searching)
+            yield replace(chosen_cell, own_choice=(key,), choices=len(chosen.space[key]), searching=chosen.is_searching)
 
 
 def _around(cell: Cell) -> Space:
@@ -235,7 +240,7 @@ def _tried(row: Tuned, runs_dir: Path, make: Make, further: Sequence[Mapping[str
     row = replace(row, trials=tuple(trials), values=None, at_edge=())
     results = [(status.run.score(BEST) if status.run else None, values) for values, status in trials]
     scored = [(score, values) for score, values in results if score is not None]
-    if any(status.state not in OVER for _, status in trials) or not scored:
+    if row.is_searching or not scored:
         return row
     pick = min if row.lower_is_better else max
     _, best = pick(scored, key=lambda pair: pair[0])

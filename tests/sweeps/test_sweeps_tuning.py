@@ -70,12 +70,13 @@ def test_the_best_validation_chooses(rows, tmp_path):
 
 
 def test_a_best_value_at_the_edge_extends_the_space_of_all_rows(rows):
-    _, _, look = rows
+    created, make, look = rows
     look({"dense": 0.01, "phm": 0.1})
     actual = look()
     assert list(actual[1].space[RATE]) == [0.001, 0.01, 0.1, 1.0]
     assert [len(row.trials) for row in actual] == [4, 4]
     assert all(row.values is None for row in actual)  # the new trials are still to be run
+    assert all(cell.searching for cell in with_choices(created, actual, make).cells)  # so no cell is done
     look({"dense": 0.01, "phm": 0.1})
     actual = look()
     assert [(row.values, row.at_edge) for row in actual] == [({RATE: 0.01}, ()), ({RATE: 0.1}, ())]
