@@ -16,6 +16,7 @@ from phmrun.cli.app import main
 from phmrun.config import nested
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import list_runs
+from phmrun.registry import METRICS
 
 PAGE = Path(__file__).parents[2] / "docs" / "own-parts.md"
 BLOCK = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
@@ -128,6 +129,7 @@ def test_a_plug_in_in_a_sweep_with_a_verdict(plugin, folder, monkeypatch, capsys
     monkeypatch.syspath_prepend(PAGE.parents[1] / "tests" / "kills")
     from forks import ended, forked, load
 
+    monkeypatch.setattr(METRICS, "_registered", dict(METRICS._registered))  # my_metric would score other tests
     task, use = USES[plugin]
     course = {"training.max_steps": 2, "training.optimizer.lr": 0.01, "logging.wandb": "disabled"}
     base = nested({**SMALL, **SIZES[task], **use, **course})
