@@ -24,6 +24,16 @@ def test_published_beside_ours_shows_scores_that_the_results_hold():
     assert [score for score in scores if score not in results] == []
 
 
+def test_published_parsers_are_those_on_record(tmp_path):
+    page = (DOCS / "published.md").read_text()
+    runs = restore_folder(DOCS.parent / "results/parser-full", tmp_path)
+    assert len(runs) >= 2
+    for run in runs:
+        scores = " / ".join(f"{run.metrics()[f'test/{name}']['value']:.2f}" for name in ("uas", "las"))
+        cells = f"| {run.parameters()['total']:,} | ", f" | {scores} | "
+        assert [row for row in page.splitlines() if all(cell in row for cell in cells)]
+
+
 def test_published_cells_are_those_on_record(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(DOCS.parent))
     from benchmarks.published_curve import LINES, bleu, losses
