@@ -9,7 +9,6 @@ from typing import Any
 from phmrun.cli import console
 from phmrun.errors import ExitCode, counted
 from phmrun.files import last_lines
-from phmrun.ledger.card import duration
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import LEFT, CellState, CellStatus, Estimate, distinct, progress, tally
 from phmrun.sweeps.selection import SEED
@@ -54,11 +53,12 @@ def show(plan: Plan, statuses: Sequence[CellStatus], slots: int, as_json: bool) 
     if double:
         parts.append(f"{double} the same experiment as another")
     if left := [status for status in runs if status.state in LEFT]:
-        seconds = Estimate(runs).total(left, slots)
+        estimate = Estimate(runs)
+        seconds = estimate.total(left, slots)
         if seconds is None:
             parts.append("remaining time unknown until a cell of each task is done")
         else:
-            parts.append(f"about {duration(seconds)} of training left, {slots} at a time")
+            parts.append(f"{estimate.text(seconds, left)} of training left, {slots} at a time")
     out.print("\n" + " · ".join(parts), markup=False, soft_wrap=True)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import fmean
 
 from phmrun.config import semantic_values
+from phmrun.ledger.card import duration
 from phmrun.ledger.directory import directory_of
 from phmrun.ledger.listing import recorded_run
 from phmrun.ledger.lock import LOCK, Holder, living_holder
@@ -190,8 +191,9 @@ class Estimate:
         """Return the seconds left for a cell.
 
         The result is 0 if no work is left; failed, blocked and invalid cells have none. A cell that has trained is
-        estimated by its own pace. Without ``max_steps`` or a step, it is the time of similar cells minus its own, at
-        least 0. Others are estimated by similar cells. ``None`` if there are none.
+        estimated by its own pace to ``max_steps``, or by similar cells if it has patience and they say less. Without
+        ``max_steps`` or a step, it is the time of similar cells minus its own, at least 0. Others are estimated by
+        similar cells. ``None`` if there are none.
         """
         if status.state not in LEFT:
             return 0.0
@@ -200,7 +202,10 @@ class Estimate:
             return whole
         spent, share = status.run.status.seconds, progress(status)
         if share:
-            return spent * (1 / share - 1)
+            to_the_last_step = spent * (1 / share - 1)
+            if has_patience(status) and whole is not None and whole > spent:
+                return min(to_the_last_step, whole - spent)
+            return to_the_last_step
         return None if whole is None else max(0.0, whole - spent)
 
     def total(self, statuses: Iterable[CellStatus], slots: int) -> float | None:
@@ -211,6 +216,19 @@ class Estimate:
         left = [self.left(status) for status in statuses]
         estimates = [seconds for seconds in left if seconds is not None]
         return sum(estimates) / max(slots, 1) if len(estimates) == len(left) else None
+
+    def text(self, seconds: float, statuses: Iterable[CellStatus]) -> str:
+        """Return the seconds left as text: "about 2 h 5 min", or "up to 2 h 5 min" if patience may end a cell sooner.
+
+        It may if a cell with patience is left and no similar cell was measured.
+        """
+        unknown = any(has_patience(status) and self.whole(status.cell) is None for status in statuses)
+        return f"{'up to' if unknown else 'about'} {duration(seconds)}"
+
+
+def has_patience(status: CellStatus) -> bool:
+    """True if a cell ends after validations without a better score."""
+    return status.cell.config is not None and status.cell.config.training.patience > 0
 
 
 def progress(status: CellStatus) -> float | None:

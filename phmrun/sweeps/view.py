@@ -77,7 +77,7 @@ class Tracker:
         They are for missing, queued and running cells, and include the mean overhead of start-up and evaluation so
         far. Interrupted cells do not count.
         """
-        open_ones = [s for s in self.statuses.values() if s.state in (*NOT_BEGUN, CellState.RUNNING)]
+        open_ones = self._open_ones()
         training = self.estimate.total(open_ones, self.slots)
         if training is None or not open_ones:
             return training
@@ -98,8 +98,12 @@ class Tracker:
             parts.append(f"{sum(paces):,.0f} units/s")
         left = self.left()
         if left:
-            parts.append(f"about {duration(left)} left")
+            parts.append(f"{self.estimate.text(left, self._open_ones())} left")
         return " · ".join(parts)
+
+    def _open_ones(self) -> list[CellStatus]:
+        """Return the missing, queued and running cells."""
+        return [status for status in self.statuses.values() if status.state in (*NOT_BEGUN, CellState.RUNNING)]
 
 
 View = Callable[[Event | None], None]  # shows an event; None: time has passed

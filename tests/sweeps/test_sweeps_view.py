@@ -100,6 +100,19 @@ def test_the_own_pace_of_a_run_decides(at):
     assert Estimate(without.statuses()).left(without.statuses()[1]) == 5
 
 
+def test_patience_bounds_the_time_left_until_a_similar_run_has_ended(at):
+    created = at({"task": "toy", "base": {"training": {"max_steps": 100, "patience": 3}}, "seeds": 3})
+    created.put(0, State.INTERRUPTED, seconds=4.0, step=10)
+    (running, *_) = created.statuses()
+    estimate = Estimate([])
+    assert (estimate.left(running), estimate.text(36, [running])) == (36, "up to 36 s")
+    estimate.learn(running.cell, 10.0)  # patience ended another seed after 25 steps
+    assert (estimate.left(running), estimate.text(6, [running])) == (6, "about 6 s")
+    estimate = Estimate([])
+    estimate.learn(running.cell, 3.0)  # this one has already trained for longer
+    assert estimate.left(running) == 36
+
+
 def test_lines_where_there_is_no_terminal(at, caplog):
     created = at()
     tracker = Tracker(created.statuses(), created.runs_dir, 1)
