@@ -227,8 +227,9 @@ class Estimate:
 
 
 def has_patience(status: CellStatus) -> bool:
-    """True if a cell ends after validations without a better score."""
-    return status.cell.config is not None and status.cell.config.training.patience > 0
+    """True if a cell ends after validations without a better score; False for a script, which has no patience."""
+    training = status.cell.config.training if status.cell.config else None
+    return getattr(training, "patience", 0) > 0
 
 
 def progress(status: CellStatus) -> float | None:
