@@ -24,7 +24,7 @@ from phmrun.engine.checkpoints import BEST, LAST, diverged, step_checkpoints, wr
 from phmrun.engine.lightning import Callback, pl, window_completed
 from phmrun.engine.processes import Agreement
 from phmrun.engine.progress import Meter, Record
-from phmrun.errors import Interrupted
+from phmrun.errors import Interrupted, counted
 from phmrun.metric import metric_of
 
 LOG = logging.getLogger("phmrun.engine")
@@ -193,7 +193,8 @@ class Validation(Callback):
         """Score the model, save the best weights, and stop if patience has ended.
 
         If averaging has started, the weights' mean is scored and saved; the weights are then restored. A validation
-        that starts it is logged. Patience ends after ``patience`` validations without a better score; 0 is no limit.
+        that starts it is logged. Patience ends after ``patience`` validations without a better score, each of which is
+        logged with their number; 0 is no limit.
 
         Raises:
             PhmrunError: (exit 4) The loss is not finite, or the monitored score is NaN.
@@ -202,6 +203,9 @@ class Validation(Callback):
             value = self._score(trainer, module)
         if self.averaging and self.averaging.observe(module, self._loss(value)):
             LOG.info("weights are averaged from step %s on", f"{trainer.global_step:,}")
+        if self.patience and self.waited:
+            text = "no better score than at step %s for %s; training ends after %s"
+            LOG.info(text, f"{self.best_step:,}", counted(self.waited, "validation"), self.patience)
         if self.patience and self.waited >= self.patience:
             self.stopped_early = True
             trainer.should_stop = True

@@ -155,7 +155,8 @@ def fit(
     if start is not None and not (directory / LAST).is_file():
         adopt(start, directory)
     last = directory / LAST if (directory / LAST).is_file() else None
-    meter, progress = Meter(record, HISTORY_EVERY), TrainingProgress(lines_every, data.unit, total)
+    meter, may_end_early = Meter(record, HISTORY_EVERY), bool(training.patience or training.max_time)
+    progress = TrainingProgress(lines_every, data.unit, total, may_end_early=may_end_early)
     limit, stopping, randomness = TimeLimit(training.max_seconds), Stopping(), Randomness()
     averaging = Averaging(training.average_after) if training.average_after else None
     validation = Validation(

@@ -59,12 +59,14 @@ class TrainingProgress(Callback):
         every: Seconds between lines if stderr is not a terminal.
         unit: Name of the units in the plural: "tokens", "items".
         total: Maximum optimizer steps.
+        may_end_early: True if patience or a time limit may end the training before ``total``.
     """
 
-    def __init__(self, every: float, unit: str, total: int) -> None:
+    def __init__(self, every: float, unit: str, total: int, *, may_end_early: bool = False) -> None:
         self.every = every
         self.unit = unit
         self.total = total
+        self.may_end_early = may_end_early
         self.loss: float | None = None
         self._units = 0
         self._last = 0.0
@@ -121,13 +123,14 @@ class TrainingProgress(Callback):
         self.on_train_end(trainer, module)
 
     def _left(self, now: float, trainer: pl.Trainer) -> str:
-        """Return the remaining time as h:mm:ss.
+        """Return the remaining time as h:mm:ss, after "up to" if training may end early.
 
         It assumes the mean speed since this process began to train.
         """
         began, first = self._began
         seconds = int((now - began) / max(trainer.global_step - first, 1) * (self.total - trainer.global_step))
-        return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        bound = "up to " if self.may_end_early and trainer.global_step < self.total else ""
+        return f"{bound}{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
 def reads_are_free(module: pl.LightningModule) -> bool:

@@ -13,11 +13,7 @@ from phmrun.engine.progress import TrainingProgress, training_bar
 
 
 def test_a_log_has_a_line_every_so_often(tmp_path, monkeypatch, caplog):
-    class EveryStep(TrainingProgress):
-        def __init__(self, every, unit, total):
-            super().__init__(0.0, unit, total)
-
-    monkeypatch.setattr(fit, "TrainingProgress", EveryStep)
+    monkeypatch.setattr(fit, "TrainingProgress", lambda _, *rest, **named: TrainingProgress(0.0, *rest, **named))
     with caplog.at_level(logging.INFO, "phmrun.engine"):
         train_toy(tmp_path, max_steps=3, accumulate=2)
     lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("step ")]
@@ -26,6 +22,15 @@ def test_a_log_has_a_line_every_so_often(tmp_path, monkeypatch, caplog):
     assert all(re.fullmatch(pattern, line) for line in lines)
     assert lines[-1].endswith("0:00:00 left")
     assert "lr 3.33e-01" in lines[-1]
+
+
+@pytest.mark.parametrize("early", [{"patience": 9}, {"max_time": "01:00:00"}])
+def test_the_time_left_is_a_bound_where_training_may_end_early(early, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(fit, "TrainingProgress", lambda _, *rest, **named: TrainingProgress(0.0, *rest, **named))
+    with caplog.at_level(logging.INFO, "phmrun.engine"):
+        train_toy(tmp_path, max_steps=3, **early)
+    lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("step ")]
+    assert [re.search(r" · up to \d:\d\d:\d\d left$", line) is not None for line in lines] == [True, True, False]
 
 
 def test_a_quiet_log_has_the_last_line_only(tmp_path, caplog):

@@ -1,5 +1,6 @@
 """When validations are made, what is kept, and when training stops."""
 
+import logging
 import math
 import types
 
@@ -27,6 +28,16 @@ def test_the_best_weights_are_kept(tmp_path):
     assert (best["global_step"], toy.fitted.best_step) == (4, 4)
     # Every step subtracts rate · (units / window units) = 1/step from the weight.
     assert float(best["state_dict"]["network.weight"]) == pytest.approx(-(1 + 1 / 2 + 1 / 3 + 1 / 4), abs=1e-6)
+
+
+def test_the_log_tells_how_long_patience_lasts(tmp_path, caplog):
+    losses = [3.0, 2.0, 2.0, 2.5]
+    with caplog.at_level(logging.INFO, "phmrun.engine"):
+        train_toy(tmp_path, ToyModule(validations=losses), max_steps=20, validate_every=2, patience=2)
+    assert [record.getMessage() for record in caplog.records if "better" in record.getMessage()] == [
+        "no better score than at step 4 for 1 validation; training ends after 2",
+        "no better score than at step 4 for 2 validations; training ends after 2",
+    ]
 
 
 def test_an_equal_score_is_no_better(tmp_path):
