@@ -116,7 +116,7 @@ def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
 
 
 def _finished(what: list[str], runs_dir: Path, seeds: int) -> "tuple[list[Run], list[Run]]":
-    """Return the finished runs that a user names: (trials, other runs).
+    """Return the finished runs that a user names, diverged ones included: (trials, other runs).
 
     A sweep file stands for its runs with ``seeds`` seeds. Unfinished runs are left out; a trial that is a cell, too, is
     among the other runs.
@@ -134,12 +134,12 @@ def _finished(what: list[str], runs_dir: Path, seeds: int) -> "tuple[list[Run], 
         tried = [status for row in tuned_rows(plan, runs_dir) for status in row.all_trials]
         cells = survey(chosen(plan, runs_dir), runs_dir)
         paths = [
-            dict.fromkeys(status.run.path for status in statuses if status.run and status.state is CellState.DONE)
+            dict.fromkeys(s.run.path for s in statuses if s.run and (s.state is CellState.DONE or s.diverged))
             for statuses in (tried, cells)
         ]
         return [Run(path) for path in paths[0] if path not in paths[1]], [Run(path) for path in paths[1]]
     runs = [Run.find(runs_dir, reference) for reference in what]
-    return [], [run for run in runs if run.status.state is State.DONE]
+    return [], [run for run in runs if run.status.state is State.DONE or run.status.diverged]
 
 
 @app.command("restore")

@@ -54,7 +54,8 @@ def shrink(
         by: Cost: bytes of the file, against the run's float32 safetensors; parameters; latency.
         within: Largest loss of the score, in its units.
         steps: Further optimizer steps of each trained candidate.
-        seeds: Seeds of each trained candidate and of the dense control.
+        seeds: Seeds of each trained candidate and of the dense control. Of several, the first chooses the learning rate
+            and does not count in the verdict.
         every: Try all ways; default: stop at the first that does.
         split: Split on which candidates are scored and chosen.
 

@@ -16,12 +16,24 @@ from phmrun.ledger.card import duration
 from phmrun.progress import note
 from phmrun.results.costs import COSTS, VERDICT_COSTS, cost_of, cost_texts
 from phmrun.results.verdicts import facts, verdict_words
+from phmrun.sweeps.budget import STEPS
 from phmrun.sweeps.cell_status import CellState, CellStatus, Estimate, survey
 from phmrun.sweeps.file import load_sweep
 from phmrun.sweeps.plan import Plan
-from phmrun.sweeps.planning import chosen, planned
+from phmrun.sweeps.planning import budgeted, chosen, planned
 from phmrun.sweeps.selection import SEED
-from phmrun.sweeps.sequential import Terms, families, fix_terms, known, main_score, planned_seeds, scores_of, wanted
+from phmrun.sweeps.sequential import (
+    Known,
+    Terms,
+    families,
+    family_sizes,
+    fix_terms,
+    known,
+    main_score,
+    planned_seeds,
+    scores_of,
+    wanted,
+)
 
 
 def decide(
@@ -41,8 +53,9 @@ def decide(
     """Run seeds, look by look, until each row is decided.
 
     A row also ends at its maximum number of seeds. All end at the time limit, or after a round that leaves a run
-    unfinished. With ``plan``, looks and verdicts so far are printed and nothing is run. The log has the verdict of each
-    row after each round. The design is recorded before the first run.
+    unfinished. The level is shared by all rows of the file, also by those that ``only`` leaves out. With ``plan``,
+    looks and verdicts so far are printed and nothing is run. The log has the verdict of each row after each round. The
+    design is recorded before the first run.
 
     Returns:
         ``ExitCode.SWEEP`` if a run failed in this call, otherwise ``ExitCode.OK``, also at the time limit.
@@ -67,6 +80,8 @@ def decide(
         return ExitCode.OK
     statuses = survey(sweep_plan, runs_dir)
     sweep_work.require_cells(statuses)
+    whole = planned(file, None, planned_seeds(terms, load_sweep(file)), horizons=horizons) if only else asked
+    sizes = family_sizes(survey(budgeted(whole, runs_dir), runs_dir))
     for family in families(statuses):
         if family.baseline is None or not family.rows:
             raise PhmrunError(
@@ -76,11 +91,11 @@ def decide(
     workers = sweep_work.local_workers(sweep_plan, runs_dir, jobs, threads)
     _tell_plan(statuses, terms, hours, workers.slots)
     if plan:
-        _show(statuses, terms, as_json)
+        _show(known(statuses, terms, sizes), terms, as_json)
         return ExitCode.OK
     fix_terms(workers.place.path, terms, file)
     bad: dict[str, list[str]] = {}
-    while left := wanted(statuses, terms):  # a row whose run has failed stays where it is
+    while left := wanted(statuses, terms, sizes):  # a row whose run has failed stays where it is
         if replicates:
             train(_cells_of(asked, left))
             sweep_plan = chosen(asked, runs_dir)
@@ -89,27 +104,30 @@ def decide(
         statuses = survey(sweep_plan, runs_dir)
         over = sweep_work.is_over(deadline)
         done = {status.cell.run_id for status in statuses if status.state is CellState.DONE}
-        for standing in known(statuses, terms):
+        for standing in known(statuses, terms, sizes):
             note(
                 f"{standing.family}: {standing.row.label}: {verdict_words(standing.comparison)} "
                 f"after {standing.looked_at} seeds"
             )
-        stuck = [status.cell.label for status in wanted(statuses, terms)] == [status.cell.label for status in left]
+        stuck = [status.cell.label for status in wanted(statuses, terms, sizes)] == [s.cell.label for s in left]
         if over or stuck or (not replicates and any(status.cell.run_id not in done for status in left)):
             break
     sweep_output.tell_failures([s for s in statuses if s.cell.run_id in bad and s.state is not CellState.DONE], bad)
-    _show(statuses, terms, as_json)
+    _show(known(statuses, terms, sizes), terms, as_json)
     return ExitCode.SWEEP if bad else ExitCode.OK
 
 
 def _cells_of(plan: Plan, wanted: Sequence[CellStatus]) -> Plan:
     """Return a plan with replicates that has the pilots and the wanted seeds only.
 
-    The pilot is the first cell of a row. Wanted are cells with the labels of ``wanted``.
+    The pilot is the first cell of a row. Wanted are cells with the labels of ``wanted``; steps that fit into a budget
+    are no label yet.
     """
     rows = [tuple(text for key, text in cell.labels.items() if key != SEED) for cell in plan.cells]
     pilots = {rows.index(row) for row in rows}
-    labels = [status.cell.labels for status in wanted]
+    labels = [
+        {k: v for k, v in status.cell.labels.items() if k != STEPS or not status.cell.budget} for status in wanted
+    ]
     kept = [cell for place, cell in enumerate(plan.cells) if place in pilots or cell.labels in labels]
     return replace(plan, cells=kept)
 
@@ -138,14 +156,13 @@ def _tell_plan(statuses: Sequence[CellStatus], terms: Terms, hours: float | None
         note(f"at most {duration(total / slots)} of training, {slots} at a time{limit}")
 
 
-def _show(statuses: Sequence[CellStatus], terms: Terms, as_json: bool) -> None:
+def _show(standings: Sequence[Known], terms: Terms, as_json: bool) -> None:
     """Print the verdict of each row with its costs, as a table or JSON.
 
     JSON is a list of rows. Keys: family, row, those of :func:`~phmrun.results.verdicts.facts`, open, looked_at, seeds,
     max_seeds, mean, scores, costs. Mean and scores are those of counted seeds. Costs are means over the row's finished
     runs; None in JSON if not on record.
     """
-    standings = known(statuses, terms)
     finished = [[cell for cell in standing.row.statuses if cell.state is CellState.DONE] for standing in standings]
     means = [fmean(standing.scores) if standing.scores else None for standing in standings]
     if as_json:
@@ -178,5 +195,6 @@ def _show(statuses: Sequence[CellStatus], terms: Terms, as_json: bool) -> None:
         ]
         for standing, mean, cells in zip(standings, means, finished, strict=True)
     ]
-    heads = ("data", "row", main_score(statuses) or "score", "looked at", "seeds", "verdict")
+    scores = list(dict.fromkeys(standing.score for standing in standings if standing.score))
+    heads = ("data", "row", scores[0] if len(scores) == 1 else "score", "looked at", "seeds", "verdict")
     console.print_table((*heads, *(COSTS[name].heading for name in VERDICT_COSTS)), rows)

@@ -74,14 +74,14 @@ class Stopping(Callback):
         """Stop after an optimizer step if a process has received a signal.
 
         If there are several processes, signals that came before the previous step's end count. ``received`` becomes the
-        largest number of all. At the last step training ends anyway, and ``reached`` stays False.
+        largest number of all. Where training ends anyway, at the last step or by patience, ``reached`` stays False.
         """
         if not window_completed(trainer):
             return
         agreed = int(self._agreement.all_reduce_max(self.received or 0, trainer.strategy.root_device))
         if agreed:
             self.received = agreed
-        if agreed and trainer.global_step < trainer.max_steps:
+        if agreed and not _ends(trainer):
             self.reached = True
             trainer.should_stop = True
 
@@ -123,15 +123,19 @@ class TimeLimit(Callback):
         """Stop after an optimizer step at the limit.
 
         The longest time of all processes counts, as of the previous step if there are several. ``reached`` becomes
-        True. At the last step training ends anyway, and ``reached`` stays False.
+        True. Where training ends anyway, at the last step or by patience, ``reached`` stays False.
         """
         if self.seconds is None or not window_completed(trainer):
             return
         taken = self._agreement.all_reduce_max(time.monotonic() - self._began, trainer.strategy.root_device)
-        over = taken >= self.seconds
-        if over and trainer.global_step < trainer.max_steps:
+        if taken >= self.seconds and not _ends(trainer):
             self.reached = True
             trainer.should_stop = True
+
+
+def _ends(trainer: pl.Trainer) -> bool:
+    """True if training ends with this step: the last one, or one after which an earlier callback stops it."""
+    return trainer.should_stop or trainer.global_step >= trainer.max_steps
 
 
 @dataclass(eq=False)

@@ -1,4 +1,4 @@
-"""Runs as files: archives with weights, and small JSON records of finished runs.
+"""Runs as files: archives with weights, and small JSON records of finished runs, diverged ones included.
 
 A run directory restored from a record serves tables, claims, reports, plots and comparisons. Commands that need weights
 (``eval``, ``predict``, ``export``) refuse it. ``runs reproduce`` trains it again and compares scores and checksums.
@@ -34,7 +34,7 @@ from phmrun.ledger.directory import (
     directory_of,
 )
 from phmrun.ledger.environment import DataRecord
-from phmrun.ledger.lock import LOCK
+from phmrun.ledger.lock import LOCK, living_holder
 from phmrun.ledger.manifest import MANIFEST, Record
 from phmrun.ledger.recorded_config import config_values
 from phmrun.ledger.run import Run
@@ -152,7 +152,7 @@ def _absolute_paths(value: Any) -> Iterator[str]:
 
 
 def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str]) -> dict[str, Any]:
-    """Return the record of a finished run as a JSON object.
+    """Return the record of a run that is done or has diverged, as a JSON object.
 
     It has config, status, scores, parameters (without those of each module), data, environment, thinned history, items,
     checksums of weights, and measurements and identity if they are on record. It has neither weights, outputs, the
@@ -160,7 +160,7 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
     directory, or file names alone.
 
     Args:
-        run: Run in the state ``done``.
+        run: Run in the state ``done``, or ``failed`` because it diverged; a table counts both.
         items: Counts of each test item, by score.
         weights: Checksums of the tensors, by file.
 
@@ -168,7 +168,7 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
         PhmrunError: (exit 2) The run is not done; (exit 3) one of its files is damaged.
     """
     status = run.status
-    if status.state is not State.DONE:
+    if status.state is not State.DONE and not status.diverged:
         raise PhmrunError(f"the run is {status.state}, so there is no result yet", where=str(run.path))
     config = parse_yaml(run.config_path.read_text(encoding="utf-8"), str(run.config_path))
     segments = []
@@ -327,8 +327,8 @@ def _texts(record: Mapping[str, Any], *, indent: bool) -> dict[str, str]:
 def _write_runs(runs: Sequence[tuple[Run, Mapping[str, str]]], runs_dir: Path, durable: bool) -> None:
     """Write run directories, each atomically.
 
-    They are written into a staging folder, then moved into place. An existing directory is replaced. ``durable``
-    flushes them to disk.
+    They are written into a staging folder, then moved into place. An existing directory is replaced, unless a process
+    has begun to train there meanwhile. ``durable`` flushes them to disk.
     """
     with staging(runs_dir / "restored") as stage:
         for run, files in runs:
@@ -343,6 +343,8 @@ def _write_runs(runs: Sequence[tuple[Run, Mapping[str, str]]], runs_dir: Path, d
         if durable:
             os.sync()  # once for all: a hundred times faster than file by file
         for run, _ in runs:
+            if living_holder(run.path / LOCK) or run.status_path.exists() or run.checkpoints.exists():
+                continue  # training has begun here since the directory was looked at
             if run.path.exists():  # its process died before it wrote a status
                 run.path.rename(stage / f".{run.path.name}.former")
             (stage / run.path.name).rename(run.path)

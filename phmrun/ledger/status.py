@@ -32,6 +32,10 @@ class State(StrEnum):
     INTERRUPTED = "interrupted"
 
 
+DIVERGED = " at optimizer step "
+"""Part of the reason of a run that ``phmrun.engine.checkpoints.diverged`` has ended."""
+
+
 @dataclass(frozen=True)
 class Status:
     """Content of ``status.json``. Times are ISO 8601 in UTC.
@@ -59,6 +63,11 @@ class Status:
     pid: int | None = None
     seconds: float = 0.0
     about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def diverged(self) -> bool:
+        """True if the run failed because training stopped at NaN or infinity."""
+        return self.state is State.FAILED and DIVERGED in (self.reason or "")
 
     @classmethod
     def from_json(cls, content: Any) -> "Status":

@@ -20,12 +20,12 @@ from phmrun.papers.audit import build_counts
 from phmrun.papers.audit import measured as count_of
 from phmrun.report.reduced_claims import CheckedClaim
 from phmrun.report.results_page import checked_claims
-from phmrun.results.comparison import same_items, scored
+from phmrun.results.comparison import floor_scores, same_items, scored
 from phmrun.results.entries import Entry, settings_of
 from phmrun.results.items import RunItems
-from phmrun.results.long_table import Results, done
-from phmrun.results.table import Figure, Numbers
-from phmrun.statistics.welch import Design, Difference, difference
+from phmrun.results.long_table import Results, ended
+from phmrun.results.table import Figure
+from phmrun.statistics.verdict import Judgement, Question, judge
 from phmrun.sweeps import Inspected, load_sweep, plan
 from phmrun.sweeps.cell import Cell
 from phmrun.sweeps.file import Sweep
@@ -123,8 +123,8 @@ def _reduced(finding: Finding, checked: CheckedClaim) -> Finding:
     )
 
 
-Measured = Callable[[str, Claim], tuple[Difference | None, tuple[int, int]]]
-"""Function from a sweep's file and a claim to our comparison and the seeds of both cells."""
+Measured = Callable[[str, Claim], tuple[Judgement | None, tuple[int, int]]]
+"""Function from a sweep's file and a claim to our judgement and the seeds of both cells."""
 
 
 def examine(paper: str, claim: Claim, measured: Measured, share_of: Callable[[str, Claim], float]) -> Finding:
@@ -157,11 +157,12 @@ def examine(paper: str, claim: Claim, measured: Measured, share_of: Callable[[st
         chosen = "table" in values and "paper" not in values  # a selection of a table's rows and columns
         if chosen and any((rows and row not in rows) or (columns and at not in columns) for row, at in claim.cells):
             continue
-        comparison, seeds = measured(file, claim)
+        judgement, seeds = measured(file, claim)
         if any(seeds):
             lower = metric_of(str(score)).lower_is_better
-            outcome, why = outcome_of(claim, comparison, seeds, lower_is_better=lower)
-            effect, interval = (comparison.value, (comparison.low, comparison.high)) if comparison else (None, None)
+            outcome, why = outcome_of(claim, judgement, seeds, lower_is_better=lower)
+            shown = judgement.difference if judgement else None
+            effect, interval = (shown.value, (shown.low, shown.high)) if shown else (None, None)
             reduced = str(values.get("reduced") or "reduced settings") if file == small else ""
             command = _command(file, claim)
             return Finding(paper, claim, printed, outcome, why, effect, interval, seeds, reduced, command)
@@ -189,15 +190,15 @@ class Evidence:
     def __init__(self, runs_dir: Path) -> None:
         self._by_settings: dict[str, list[Entry]] = {}
         self._planned: dict[str, Sequence[Cell]] = {}  # by the name of a sweep's file
-        for entry in Results.load(done(list_runs(runs_dir)), options_of).entries:
+        for entry in Results.load(ended(list_runs(runs_dir)), options_of).entries:
             self._by_settings.setdefault(_key(entry.settings), []).append(entry)
 
-    def measured(self, file: str, claim: Claim) -> tuple[Difference | None, tuple[int, int]]:
-        """Return the comparison of a claim's cells, and their seeds.
+    def measured(self, file: str, claim: Claim) -> tuple[Judgement | None, tuple[int, int]]:
+        """Return the judgement of a claim's cells, and their seeds.
 
-        The comparison is ``None`` if a cell has fewer than two runs, or the two were scored on different items. If the
-        file is no sweep over a table, the seeds are (0, 0). Runs count if they are finished, have the cell's settings
-        with any seed, and have the score.
+        It is that of tables, with one row: collapsed seeds and floors of the other cell count. The judgement is
+        ``None`` if a cell has no run, or the two were scored on different items. If the file is no sweep over a table,
+        the seeds are (0, 0). Runs count if they have the cell's settings with any seed, and have the score or diverged.
         """
         sweep = load_sweep(file)
         table = sweep.table
@@ -214,16 +215,15 @@ class Evidence:
             fitting = (cell.config for cell in self._cells(file, sweep) if fits(cell.at, cell.config, only))
             config = next((config for config in fitting if config), None)
             entries = self._by_settings.get(_key(settings_of(config)), []) if config else []
-            having = tuple(entry for entry in entries if entry.run and entry.run.score(name) is not None)
-            values = tuple(entry.run.score(name) or 0.0 for entry in having if entry.run)
-            figures.append(Figure((Numbers(values, (), None),), having))
-        seeds = (figures[0].runs, figures[1].runs)
-        if not all(seeds):
-            return None, seeds
+            having = (entry for entry in entries if entry.diverged or (entry.run and entry.run.score(name) is not None))
+            figures.append(Figure((), tuple(having)))
         sides = [scored(figure, name) for figure in figures]
-        if not same_items(sides[0], sides[1], name, RunItems()):
+        seeds = len(sides[0].values), len(sides[1].values)
+        if not all(seeds) or not same_items(sides[0], sides[1], name, RunItems()):
             return None, seeds
-        return difference(sides[0].values, sides[1].values, Design()), seeds
+        question = Question(lower_is_better=metric_of(name).lower_is_better)
+        floors = list(floor_scores(figures[1].entries, name).values())
+        return judge({"row": sides[0].values}, sides[1].values, question, floors=floors)["row"], seeds
 
     def _cells(self, file: str, sweep: Sweep) -> Sequence[Cell]:
         """Return the cells of a sweep's file, one of each row and column; they are planned once.

@@ -14,7 +14,6 @@ from phmrun.metric import metric_of
 from phmrun.report.answers import Answer
 from phmrun.report.document import Listing
 from phmrun.results.row_comparison import RowComparison
-from phmrun.statistics.verdict import Verdict
 from phmrun.statistics.welch import Difference
 from phmrun.sweeps.paper_claims import Claim, ClaimsFile, Outcome, load_claims, outcome_of
 
@@ -90,18 +89,10 @@ def check(asked: ReducedClaim, papers: Papers, answers: Mapping[str, Answer], wh
 
 
 def _outcome(claim: Claim, comparison: RowComparison | None, *, lower_is_better: bool) -> tuple[Outcome, str]:
-    """Return the outcome of a claim from a comparison of rows, and its reason.
-
-    UNDECIDED without a comparison or if the judgement names a reason; UNTRAINED if its verdict is.
-    """
+    """Return the outcome of a claim from a comparison of rows, and its reason; UNDECIDED without a comparison."""
     if comparison is None:
         return Outcome.UNDECIDED, "the two rows are not compared"
-    judgement = comparison.judgement
-    if judgement.verdict is Verdict.UNTRAINED:
-        return Outcome.UNTRAINED, judgement.reason
-    if judgement.reason:
-        return Outcome.UNDECIDED, judgement.reason
-    return outcome_of(claim, judgement.difference, judgement.seeds, lower_is_better=lower_is_better)
+    return outcome_of(claim, comparison.judgement, comparison.judgement.seeds, lower_is_better=lower_is_better)
 
 
 def claims_table(checked: Sequence[CheckedClaim]) -> Listing:

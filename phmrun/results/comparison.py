@@ -234,13 +234,13 @@ def _candidates(
     for row, figures in enumerate(table.figures):
         for column, figure in enumerate(figures):
             score = table.headings[column].scores[0]
-            if figure.runs == 0 or _is_baseline(figure, baseline):
+            if not figure.has_ended or _is_baseline(figure, baseline):
                 continue
             same_score = [other for at, other in enumerate(figures) if table.headings[at].scores[0] == score]
             below = [line[column] for line in table.figures] + same_score
             candidates = [
                 other for other in below
-                if other.runs and _is_baseline(other, baseline) and _data(other) == _data(figure)
+                if other.has_ended and _is_baseline(other, baseline) and _data(other) == _data(figure)
             ]  # fmt: skip
             if candidates:
                 yield (row, column), figure, candidates, score

@@ -87,11 +87,11 @@ class Entry:
     def length(self) -> str:
         """Length of training: "2,000 steps" or "10 epochs".
 
-        Both may be joined by "or". It is the steps made if there is a run that is not done, else the sweep's budget of
-        time, else the configured length; empty if that names none.
+        Both may be joined by "or". It is the steps made if there is a run that is neither done nor diverged, else the
+        sweep's budget of time, else the configured length; empty if that names none.
         """
         status = self.run.status if self.run else None
-        if status and status.state is not State.DONE:
+        if status and status.state is not State.DONE and not self.diverged:
             return f"{status.step:,} steps"
         if self.budget:
             return self.budget
@@ -177,7 +177,8 @@ def entry_of_run(run: RecordedRun, options_of: OptionsOf | None = None) -> Entry
         # A run without marks is of a release without layer versions.
         if now != digest if marks else layer_versions(config) or changed_mathematics(config):
             settings[MADE] = "by another release, or from another run"
-    return Entry({}, config.model_dump(mode="json"), run, settings, marks)
+    diverged = bool(run.status and run.status.diverged)
+    return Entry({}, config.model_dump(mode="json"), run, settings, marks, diverged=diverged)
 
 
 def settings_of(config: Experiment) -> dict[str, Any]:

@@ -225,11 +225,20 @@ def done(runs: Iterable[RecordedRun]) -> list[RecordedRun]:
     Raises:
         PhmrunError: (exit 3) A run's file differs from its manifest, whatever its state.
     """
+    return [run for run in ended(runs) if run.state == State.DONE]
+
+
+def ended(runs: Iterable[RecordedRun]) -> list[RecordedRun]:
+    """Return the runs that are done or have diverged, in their order.
+
+    Raises:
+        PhmrunError: (exit 3) A run's file differs from its manifest, whatever its state.
+    """
     runs = list(runs)
     for run in runs:
         if run.broken is not None:
             raise run.broken
-    return [run for run in runs if run.state == State.DONE]
+    return [run for run in runs if run.state == State.DONE or (run.status and run.status.diverged)]
 
 
 def restore_folder(folder: Path, runs_dir: Path, *, durable: bool = True) -> list[Run]:

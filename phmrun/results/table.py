@@ -85,8 +85,8 @@ class Figure:
 
     @property
     def lengths(self) -> tuple[str, ...]:
-        """Distinct training lengths of its runs, sorted as text."""
-        return tuple(sorted({entry.length for entry in self.entries if entry.run}))
+        """Distinct training lengths of its runs, diverged ones included, sorted as text."""
+        return tuple(sorted({entry.length for entry in self.entries if entry.run or entry.diverged}))
 
     @property
     def budget(self) -> str:
@@ -100,6 +100,11 @@ class Figure:
     def runs(self) -> int:
         """Number of seeds that have every score; 0 without scores."""
         return min((len(number.values) for number in self.numbers), default=0)
+
+    @property
+    def has_ended(self) -> bool:
+        """True if a seed has every score, or has diverged."""
+        return self.runs > 0 or any(entry.diverged for entry in self.entries)
 
 
 @dataclass(frozen=True)

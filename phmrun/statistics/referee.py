@@ -159,14 +159,14 @@ def decide(
         raise PhmrunError("there are no scores", code=ExitCode.DATA)
     if margin is not None and not margin >= 0:
         raise PhmrunError(f"a margin is at least 0, not {margin}", where="--margin")
-    chosen = _chosen(table, metric, choose_by, lower_is_better=lower_is_better)
+    chosen, counts = _chosen(table, metric, choose_by, lower_is_better=lower_is_better)
     names = list(dict.fromkeys(row.system for row in chosen))
     for name, option in ((reference, "--reference"), (trivial, "--trivial")):
         if name is not None and name not in names:
             raise unknown("system", name, names, where=option)
-    systems = {name: _system(name, [row for row in chosen if row.system == name]) for name in names}
+    systems = {name: _system([row for row in chosen if row.system == name], counts[name]) for name in names}
     seedless = not any(row.seed for row in chosen)
-    items_known = all(system.items for system in systems.values())
+    items_known = all(system.items for name, system in systems.items() if name != trivial)
     population = Population(over) if over else Population.ITEMS if seedless and items_known else Population.SEEDS
     question = Question(margin or None, lower_is_better, level, tuple(looks), population)
     dense, floor = systems.pop(reference), systems.pop(trivial, None) if trivial is not None else None
@@ -205,23 +205,28 @@ def _means(rows: Sequence[Row]) -> dict[str, float]:
     return {name: fmean(numbers) for name, numbers in values.items()}
 
 
-def _chosen(rows: Sequence[Row], metric: str, choose_by: str | None, *, lower_is_better: bool) -> list[Row]:
-    """Return the rows of the metric, of each seed's best trial.
+def _chosen(
+    rows: Sequence[Row], metric: str, choose_by: str | None, *, lower_is_better: bool
+) -> tuple[list[Row], dict[str, int]]:
+    """Return the rows of the metric, of each seed's best trial, and the most trials of a seed by system.
 
     The best trial has the best mean of ``choose_by``, the first of equal ones; trials that are not finite come last.
-    ``lower_is_better`` is the direction of ``choose_by``, too. Its name becomes "TRIAL of COUNT". If no seed has
-    several trials, all rows of the metric are returned unchanged.
+    ``lower_is_better`` is the direction of ``choose_by``, too. A seed with a single trial, such as that of a trivial
+    system, needs no validation.
 
     Raises:
-        PhmrunError: (exit 3) A seed has several trials without ``choose_by``, or a trial has no validation score. (exit
-            2) A metric is unknown.
+        PhmrunError: (exit 3) A seed has several trials without ``choose_by``, or one of several has no validation
+            score. (exit 2) A metric is unknown.
     """
     kept = choose_metric(rows, metric)
     trials: dict[tuple[str, str], dict[str, Row]] = {}
     for row in kept:
         trials.setdefault((row.system, row.seed), {}).setdefault(row.trial, row)
-    if all(len(by_trial) == 1 for by_trial in trials.values()):
-        return kept
+    counts: dict[str, int] = {}
+    for (system, _), by_trial in trials.items():
+        counts[system] = max(counts.get(system, 0), len(by_trial))
+    if max(counts.values(), default=1) == 1:
+        return kept, counts
     if choose_by is None:
         first = next(row for by_trial in trials.values() if len(by_trial) > 1 for row in list(by_trial.values())[1:])
         raise PhmrunError(
@@ -236,27 +241,26 @@ def _chosen(rows: Sequence[Row], metric: str, choose_by: str | None, *, lower_is
     sign = -1.0 if lower_is_better else 1.0
     best: dict[tuple[str, str], str] = {}
     for key, by_trial in trials.items():
+        if len(by_trial) == 1:
+            best[key] = next(iter(by_trial))
+            continue
         if missing := [trial for trial in by_trial if trial not in validation.get(key, {})]:
             row = by_trial[missing[0]]
             raise PhmrunError(f"the trial {row.trial} has no {choose_by}", where=row.where, code=ExitCode.DATA)
         means = {trial: sign * fmean(values) for trial, values in validation[key].items() if trial in by_trial}
         best[key] = max(means, key=lambda trial: means[trial] if math.isfinite(means[trial]) else -math.inf)
-    return [
-        row._replace(trial=f"{row.trial} of {len(trials[row.system, row.seed])}")
-        for row in kept
-        if row.trial == best[row.system, row.seed]
-    ]
+    return [row for row in kept if row.trial == best[row.system, row.seed]], counts
 
 
-def _system(name: str, rows: Sequence[Row]) -> System:
-    """Return the scores of one system by seed.
+def _system(rows: Sequence[Row], trials: int) -> System:
+    """Return the scores of one system by seed, each of which has chosen among at most ``trials`` trials.
 
     Seeds are sorted by length, then as text. With items, a score is the mean over them.
 
     Raises:
         PhmrunError: (exit 3) A score occurs twice, or only some scores of a seed have an item.
     """
-    by_seed: dict[str, dict[str, Row]] = {}
+    name, by_seed = rows[0].system, dict[str, dict[str, Row]]()
     for row in rows:
         earlier = by_seed.setdefault(row.seed, {}).setdefault(row.item, row)
         if earlier is not row:
@@ -273,7 +277,6 @@ def _system(name: str, rows: Sequence[Row]) -> System:
     scores = tuple(fmean(row.value for row in by_item.values()) for _, by_item in ordered)
     has_items = all("" not in by_item for by_item in by_seed.values())
     items = tuple({item: row.value for item, row in by_item.items()} for _, by_item in ordered) if has_items else ()
-    trials = max(int(row.trial.rpartition(" of ")[2]) if " of " in row.trial else 1 for row in rows)
     return System(name, scores, items, trials)
 
 

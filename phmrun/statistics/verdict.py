@@ -107,11 +107,13 @@ def judge(
     *,
     floors: Sequence[Sequence[float]] = (),
     items: Mapping[str, ItemVariance] | None = None,
+    rows: int = 0,
 ) -> dict[str, Judgement]:
     """Judge every system by the scores of its seeds.
 
-    Scores are in the order of the seeds. Each verdict is the one at the first deciding look; without one, that of all
-    scores. The level is shared by all systems. The judgements are by name, in the order of ``systems``.
+    Scores are in the order of the seeds. Each verdict is the one at the first deciding look, else at the last one that
+    both sides have enough seeds for; later seeds wait for the next look. Without a look it is that of all scores. The
+    level is shared by all systems. The judgements are by name, in the order of ``systems``.
 
     Args:
         systems: Scores by system; NaN marks a diverged seed.
@@ -119,8 +121,9 @@ def judge(
         question: Margin, direction, level, looks and population.
         floors: Scores of the trivial systems that a trained one must beat; a single value is a constant.
         items: Variance over test items by system, if the items are known.
+        rows: Systems that share the level, if more than ``systems``.
     """
-    design = question.design(max(len(systems), 1))
+    design = question.design(max(len(systems), rows, 1))
     judged = {}
     for name, scores in systems.items():
         shared = (items or {}).get(name)
@@ -136,18 +139,19 @@ def _first_decided(
     floors: Sequence[Sequence[float]],
     items: ItemVariance | None,
 ) -> Judgement:
-    """Return the judgement at the first deciding look, else now.
+    """Return the judgement at the first deciding look, else at the last one reached.
 
-    DIFFERENT, EQUIVALENT and NOT_WORSE decide; UNTRAINED does not. Of the looks that both sides have enough seeds for,
-    all except the largest take the first scores and no items. Instead of the largest, the judgement now takes all
-    scores and the items. Repeated confidence intervals allow any stopping rule.
+    DIFFERENT, EQUIVALENT and NOT_WORSE decide; UNTRAINED does not. A look takes the first scores of both sides, so that
+    later seeds of the reference, trained for other systems, change nothing; only the last one takes the items. Before
+    the first look, and without looks, all scores are judged. Repeated confidence intervals allow any stopping rule.
     """
     looks = [look for look in question.looks if look <= min(len(scores), len(reference))]
     for look in looks[:-1]:
         at_look = _judge_one(scores[:look], reference[:look], question, design, floors, None)
         if at_look.verdict in DECIDED:
             return at_look
-    return _judge_one(scores, reference, question, design, floors, items)
+    last = looks[-1] if looks else None
+    return _judge_one(scores[:last], reference[:last], question, design, floors, items)
 
 
 def beats_floors(scores: Sequence[float], floors: Sequence[Sequence[float]], *, lower_is_better: bool) -> bool | None:

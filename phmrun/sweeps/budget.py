@@ -103,8 +103,8 @@ def within_budget(plan: Plan, runs_dir: Path, make: Make) -> Plan:
     """Return the plan with the steps of each row that fit into its budget.
 
     They are the budget's seconds / seconds per step, rounded, at least 1. They become ``training.max_steps``, also in
-    ``at``; ``training.max_epochs`` becomes ``None``. Cells of a row without a calibration are marked as searching.
-    Without a budget the plan is unchanged, as are cells that cannot run.
+    ``at``; ``training.max_epochs`` becomes ``None``, and the cells name their budget. Cells of a row without a
+    calibration are marked as searching. Without a budget the plan is unchanged, as are cells that cannot run.
     """
     budget = plan.sweep.file.budget
     if budget is None:
@@ -120,7 +120,8 @@ def within_budget(plan: Plan, runs_dir: Path, make: Make) -> Plan:
             cells.append(replace(cell, searching=True))
             continue
         steps = {STEPS: max(1, round(budget.time / pace))}
-        cells.append(replace(make(cell, {**steps, EPOCHS: None}), at={**cell.at, **steps}))
+        timed = make(cell, {**steps, EPOCHS: None})
+        cells.append(replace(timed, at={**cell.at, **steps}, budget=f"{budget.time:g} s of training"))
     return replace(plan, cells=cells)
 
 

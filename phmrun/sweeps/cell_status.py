@@ -24,7 +24,6 @@ from phmrun.sweeps.cell import Cell
 from phmrun.sweeps.plan import Plan
 from phmrun.sweeps.selection import SEED
 
-DIVERGED = " at optimizer step "  # in the reason of a run that `phmrun.engine.checkpoints.diverged` ended
 CLAIM = ".claim"  # a planner's lock on a run directory: it has started that run, or is about to
 
 
@@ -69,11 +68,9 @@ class CellStatus:
 
     @property
     def diverged(self) -> bool:
-        """True if the cell failed because training stopped at NaN or infinity.
-
-        The reason of its run then contains " at optimizer step ".
-        """
-        return self.state is CellState.FAILED and DIVERGED in self.reason
+        """True if the cell failed because training stopped at NaN or infinity."""
+        status = self.run.status if self.run else None
+        return self.state is CellState.FAILED and status is not None and status.diverged
 
     @property
     def parameters(self) -> int | None:

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from phmrun.config import Section, packaged_names
 from phmrun.errors import PhmrunError, unknown
 from phmrun.results.printed import Printed
-from phmrun.statistics.welch import Difference
+from phmrun.statistics.verdict import Judgement, Verdict
 from phmrun.sweeps.paper_table import FOLDER, PaperTable, load_table, paper_names, validated
 
 CLAIMS = "claims.yaml"
@@ -118,23 +118,28 @@ def load_claims(paper: str = "all") -> list[ClaimsFile]:
 
 
 def outcome_of(
-    claim: Claim, comparison: Difference | None, seeds: tuple[int, int], *, lower_is_better: bool
+    claim: Claim, judgement: Judgement | None, seeds: tuple[int, int], *, lower_is_better: bool
 ) -> tuple[Outcome, str]:
-    """Return the outcome of a claim from a comparison, and its reason.
+    """Return the outcome of a claim from the judgement of its cells, and its reason.
 
-    Undecided if a cell has no run, either has a single seed, or the interval does not decide. "close" holds if the
-    interval excludes a loss of ``margin``; "better" and "worse" if it excludes 0 on their side, and fail on the other.
+    Undecided if a cell has no run, either has a single seed, the judgement names a reason such as collapsed seeds, or
+    the interval does not decide; untrained if the judgement is. "close" holds if the interval excludes a loss of
+    ``margin``; "better" and "worse" if it excludes 0 on their side, and fail on the other.
 
     Args:
         claim: The claim, not one on size.
-        comparison: Difference of the two cells' scores; ``None`` if they cannot be compared.
+        judgement: Judgement of the claim's cell beside the other; ``None`` if they cannot be compared.
         seeds: Seeds of both cells.
         lower_is_better: True if lower scores are better.
     """
     if not all(seeds):
         return Outcome.UNDECIDED, "one of the two cells has no run"
-    if comparison is None or min(seeds) < 2:
-        return Outcome.UNDECIDED, "a single seed has no spread over training"
+    if judgement is None:
+        return Outcome.UNDECIDED, "the two cells were scored on different items"
+    if judgement.verdict is Verdict.UNTRAINED:
+        return Outcome.UNTRAINED, judgement.reason or "a network does not beat the best trivial system"
+    if (comparison := judgement.difference) is None or judgement.reason:
+        return Outcome.UNDECIDED, judgement.reason or "a single seed has no spread over training"
     # Negated if lower is better, so that more is better; this swaps the ends.
     low, high = sorted((-end if lower_is_better else end) for end in (comparison.low, comparison.high))
     if claim.claim == "close":

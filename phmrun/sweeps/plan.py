@@ -119,7 +119,7 @@ def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: 
     """Return a cell with other values by dotted key.
 
     It is resolved, inspected and named again; invalid values become its fault. Its ``at`` gains the values, which may
-    change its labels. Its seed and baseline mark stay, other marks of tuning and paper are reset.
+    change its labels. Its seed, baseline mark and budget stay, other marks of tuning and paper are reset.
 
     Raises:
         ValueError: The cell has no valid configuration.
@@ -129,7 +129,8 @@ def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: 
     sources = [Source(cell.label, cell.config.model_dump(mode="json")), Source("a trial", nested(values))]
     varied_cell = _resolved({**cell.at, **values}, cell.config.task, sources, options_of)
     origin = {**cell.origin, **{key: varied_cell.origin[key] for key in values if key in varied_cell.origin}}
-    (seeded,) = _with_seeds(replace(varied_cell, origin=origin, baseline=cell.baseline), [cell.config.seed], inspect)
+    marked = replace(varied_cell, origin=origin, baseline=cell.baseline, budget=cell.budget)
+    (seeded,) = _with_seeds(marked, [cell.config.seed], inspect)
     return seeded
 
 

@@ -150,9 +150,7 @@ def results_of(plan: Plan, statuses: Iterable[CellStatus]) -> Results:
 
     A paper's table keeps its shape. A budget of time is named in each entry.
     """
-    budget = plan.sweep.file.budget
-    equal = f"{budget.time:g} s of training" if budget else ""
-    entries = tuple(replace(_entry(status), budget=equal) for status in statuses)
+    entries = tuple(replace(_entry(status), budget=status.cell.budget) for status in statuses)
     keys = tuple(dict.fromkeys(key for entry in entries for key in entry.at if key != SEED))
     sweep, table, shape = plan.sweep, plan.sweep.table, None
     if table:
@@ -196,7 +194,7 @@ def _entry(status: CellStatus) -> Entry:
     config, settings = cell.config.model_dump(mode="json"), settings_of(cell.config)
     # A replicate samples the whole tuning procedure: the value that its seed chose is no setting.
     settings = {key: value for key, value in settings.items() if key not in cell.own_choice}
-    marks = cell.marks or (recorded_marks(run) if run else {})
+    marks = cell.marks or (recorded_marks(status.run) if status.run else {})
     return Entry(
         cell.labels,
         config,

@@ -46,9 +46,13 @@ class Row:
 class Family:
     """Rows that are compared with the same dense row."""
 
-    label: str  # their task and data
+    key: tuple[str, str]  # their task, data and multiple of the length of training; and that length
+    label: str  # the first part of the key, and the length if several families share that part
     baseline: Row | None  # dense row; ``None`` if there is none, so that nothing can be decided
     rows: tuple[Row, ...]  # the other rows
+
+
+Sizes = Mapping[tuple[str, str], int]  # number of rows that share the level, by the key of their family
 
 
 @dataclass(frozen=True)
@@ -57,12 +61,14 @@ class Known:
 
     Attributes:
         family: Label of its family.
+        score: Name of the score that its family is compared by; empty before the first run.
         row: The row.
         comparison: Its comparison with the dense row.
         scores: Scores of its counted seeds, up to the first missing one; NaN if diverged.
     """
 
     family: str
+    score: str
     row: Row
     comparison: RowComparison
     scores: tuple[float, ...]
@@ -232,71 +238,88 @@ def _fixed_before(kept: Terms, folder: Path) -> PhmrunError:
 def families(statuses: Iterable[CellStatus]) -> list[Family]:
     """Group the rows of a sweep by task, data and length of training.
 
-    Groups and their rows are in the order of their first cells. A row has cells that differ in the seed only, sorted
+    The length is the multiple of ``horizons``, and the configured steps and epochs, or the budget of time. Groups and
+    their rows are in the order of their first cells. A row has cells that differ in the seed only, sorted
     by it. The first dense row of a group is its baseline, ``None`` without one; further dense rows stay among the
     others.
     """
-    rows: dict[str, dict[tuple[tuple[str, str], ...], list[CellStatus]]] = {}
+    rows: dict[tuple[str, str], dict[tuple[tuple[str, str], ...], list[CellStatus]]] = {}
     for status in statuses:
         entry = _entry(status.cell)
-        length = f"{HORIZON} {status.cell.labels[HORIZON]}" if HORIZON in status.cell.labels else ""
-        family = " ".join(filter(None, (entry.label("task"), entry.label("data"), length)))
+        multiple = f"{HORIZON} {status.cell.labels[HORIZON]}" if HORIZON in status.cell.labels else ""
+        family = " ".join(filter(None, (entry.label("task"), entry.label("data"), multiple)))
         labels = tuple((key, text) for key, text in status.cell.labels.items() if key != SEED)
-        rows.setdefault(family, {}).setdefault(labels, []).append(status)
+        rows.setdefault((family, entry.length), {}).setdefault(labels, []).append(status)
+    names = [family for family, _ in rows]
     grouped = []
-    for family, by_labels in rows.items():
+    for key, by_labels in rows.items():
+        family = key[0] if names.count(key[0]) == 1 else " ".join(key)
         members = []
         for labels, cells in by_labels.items():
             ordered = sorted(cells, key=lambda status: int(status.cell.at[SEED]))
             members.append(Row(row_name(dict(labels)), tuple(ordered), _entry(cells[0].cell).is_baseline))
         baseline = next((row for row in members if row.dense), None)
-        grouped.append(Family(family, baseline, tuple(row for row in members if row is not baseline)))
+        grouped.append(Family(key, family, baseline, tuple(row for row in members if row is not baseline)))
     return grouped
 
 
-def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
+def known(statuses: Sequence[CellStatus], terms: Terms, sizes: Sizes | None = None) -> list[Known]:
     """Return the state of each row compared with a dense row.
 
-    Rows are in the order of :func:`families`; those of a family are judged together. Seeds that chose settings are not
+    Rows are in the order of :func:`families`; those of a family are judged together, by the main score of its runs.
+    Seeds that chose settings are not
     counted. A row is open if it is not decided, and it or the dense row has not reached the last look. Rows of a family
     without a dense row are left out, as are the dense rows themselves.
+
+    Args:
+        statuses: Cells of the sweep.
+        terms: Its design.
+        sizes: Rows of each family that share the level, by its key, where ``statuses`` are a selection; by default
+            those of ``statuses``.
     """
-    score, compared = main_score(statuses), []
+    compared = []
     for family in families(statuses):
         if family.baseline is None:
             continue
+        score = main_score(status for row in (family.baseline, *family.rows) for status in row.statuses)
+        shared = max(len(family.rows), (sizes or {}).get(family.key, 0))
         dropped = max(len(row.statuses) - len(counted_seeds(row)) for row in (family.baseline, *family.rows))
         question = terms.question(score, dropped)
         cells = [status.cell for row in (family.baseline, *family.rows) for status in row.statuses]
         base = scores_of(family.baseline)
         values = {str(place): scores_of(row) for place, row in enumerate(family.rows)}
         floors = floor_scores(family.baseline.statuses, score) if score else {}
-        judged = judge(values, base, question, floors=list(floors.values()))
+        judged = judge(values, base, question, floors=list(floors.values()), rows=shared)
         best = best_floor(floors, lower_is_better=question.lower_is_better)
         for place, row in enumerate(family.rows):
             judgement, scores = judged[str(place)], values[str(place)]
             seen = reached(question.looks, len(scores), len(base))
             is_open = judgement.verdict not in DECIDED and seen < question.looks[-1]
             comparison = RowComparison(
-                judgement, question, len(family.rows), best, dropped, is_open, max(cell.choices for cell in cells)
+                judgement, question, shared, best, dropped, is_open, max(cell.choices for cell in cells)
             )
-            compared.append(Known(family.label, row, comparison, tuple(scores)))
+            compared.append(Known(family.label, score, row, comparison, tuple(scores)))
     return compared
 
 
-def wanted(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
+def family_sizes(statuses: Iterable[CellStatus]) -> Sizes:
+    """Return the number of rows that share the level in each family, by its key, without the dense row."""
+    return {family.key: len(family.rows) for family in families(statuses)}
+
+
+def wanted(statuses: Sequence[CellStatus], terms: Terms, sizes: Sizes | None = None) -> list[CellStatus]:
     """Return the unfinished cells up to the next look.
 
     They are of open rows, each up to its next look, and of their baselines, up to the furthest. In each family, the
     baseline's come first. Families without a baseline have none. Cells of any state but done are unfinished, also
-    failed ones; diverged ones are left out.
+    failed ones; diverged ones are left out. ``sizes`` is that of :func:`known`.
     """
     chosen: list[CellStatus] = []
+    judged = known(statuses, terms, sizes)
     for family in families(statuses):
         if family.baseline is None:
             continue
-        everything = [status for row in (family.baseline, *family.rows) for status in row.statuses]
-        still_open = [row for row in known(everything, terms) if row.open]
+        still_open = [row for row in judged if row.family == family.label and row.open]
         if not still_open:
             continue
         looks = still_open[0].comparison.question.looks
@@ -315,16 +338,19 @@ def replayed(table: ResultTable, statuses: Sequence[CellStatus], terms: Terms) -
     dense cell's gain at the end of training, its budget, validations at equal time, and turns between lengths are
     added. ``statuses`` are all cells of the sweep, since rows outside the table share the level, too.
     """
-    score, compared = main_score(statuses), {}
+    compared: dict[tuple[int, int], RowComparison] = {}
     by_run = {
-        status.run.id: row.comparison for row in known(statuses, terms) for status in row.row.statuses if status.run
+        (status.run.id, row.score): row.comparison
+        for row in known(statuses, terms)
+        for status in row.row.statuses
+        if status.run
     }
     for row, figures in enumerate(table.figures):
         for column, figure in enumerate(figures):
-            runs = [entry.run.id for entry in figure.entries if entry.run]
-            if table.headings[column].scores[0] == score and runs and runs[0] in by_run:
-                compared[row, column] = by_run[runs[0]]
-    for place, figure, dense, _ in pairs(table):
+            first = next((entry.run.id for entry in figure.entries if entry.run), "")
+            if (looked := by_run.get((first, table.headings[column].scores[0]))) is not None:
+                compared[row, column] = looked
+    for place, figure, dense, score in pairs(table):
         if place in compared:
             gain = late_gain(*validation_curve(dense, score), compared[place].question.margin)
             equal = at_equal_time(figure, dense, score)
@@ -381,4 +407,4 @@ def _entry(cell: Cell) -> Entry:
     The configuration is empty if the cell has none.
     """
     config: Mapping[str, object] = cell.config.model_dump(mode="json") if cell.config else {}
-    return Entry({}, config, None, marks=cell.marks, baseline=cell.baseline)
+    return Entry({}, config, None, marks=cell.marks, baseline=cell.baseline, budget=cell.budget)

@@ -270,7 +270,8 @@ class Search:
 
         They are on the scores of the test set, and only candidates in full precision have one. Without the control or
         such a candidate, the results are unchanged. The margin is the goal's allowed loss; there is none if that is 0.
-        Scores of single items are resampled if all runs have them.
+        Of several seeds, the one that chose a rate does not count. Scores of single items are resampled if all runs
+        have them.
         """
         control = next((result for result in results if result.way == "control"), None)
         trained = [result for result in results if result.way in ("structure", "student") and "," not in result.label]
@@ -280,9 +281,9 @@ class Search:
         metric, reader = metric_of(score), RunItems()
         values, items = {}, {}
         for result in (control, *trained):
-            scores = [Run(path).metrics().get(score) for path in result.runs]
+            scores = [Run(path).metrics().get(score) for path in self._counted(result)]
             values[result.label] = [float(entry["value"]) for entry in scores if isinstance(entry, Mapping)]
-            sides = [reader.of(side.runs, score) for side in (result, control)]
+            sides = [reader.of(self._counted(side), score) for side in (result, control)]
             if metric.measure is not None and all(sides):
                 counts = [[run.counts for run in side] for side in sides]
                 items[result.label] = resampled_variance(counts[0], counts[1], metric.measure)
@@ -291,6 +292,14 @@ class Search:
         question = Question(self.goal.within or None, metric.lower_is_better)
         judged = judge(values, reference, question, items=items)
         return [replace(result, judgement=judged.get(result.label)) for result in results]
+
+    def _counted(self, result: Result) -> tuple[Path, ...]:
+        """Return a result's runs without that of the seed that chose its rate, if there are others.
+
+        A student trains at one rate, and without further steps nothing is chosen.
+        """
+        chose = self.goal.steps > 0 and result.way != "student" and len(result.runs) > 1
+        return result.runs[1:] if chose else result.runs
 
 
 def recommended(results: list[Result], by: By) -> Result | None:

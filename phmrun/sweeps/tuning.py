@@ -21,7 +21,7 @@ from phmrun.metric import metric_of
 from phmrun.sweeps.cell import Cell, Make
 from phmrun.sweeps.cell_status import CellState, CellStatus, look
 from phmrun.sweeps.file import RATE
-from phmrun.sweeps.plan import Plan
+from phmrun.sweeps.plan import Plan, reseeded
 from phmrun.sweeps.selection import SEED
 
 EXTENSIONS = 2  # maximum number of extensions of a space
@@ -43,6 +43,7 @@ class Tuned:
         values: Values of the best trial; ``None`` until all trials have ended, or if none has a score.
         at_edge: Keys of numbers whose best value is the least or greatest of the space, or lies outside it.
         replicates: One row per further seed, which chooses among three values itself; empty before the pilot has ended.
+        outside: Its cell of the sweep's first seed if a selection leaves that out of ``cells``.
     """
 
     cells: tuple[Cell, ...]
@@ -51,6 +52,12 @@ class Tuned:
     values: Mapping[str, Any] | None = None
     at_edge: tuple[str, ...] = ()
     replicates: tuple["Tuned", ...] = ()
+    outside: Cell | None = None
+
+    @property
+    def pilot(self) -> Cell:
+        """Cell whose seed chooses: that of the sweep's first seed, even if it is not selected."""
+        return self.outside or self.cells[0]
 
     @property
     def label(self) -> str:
@@ -89,7 +96,8 @@ class Tuned:
 def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make, *, replicates: bool = False) -> list[Tuned]:
     """Return the runnable rows of a plan, with their trials so far.
 
-    A row has cells that differ in the seed only; its first cell is tried. Cells without a run id are left out. Once
+    A row has cells that differ in the seed only; that of the sweep's first seed is tried, even if a selection leaves it
+    out, so that selections of one sweep share their trials. Cells without a run id are left out. Once
     every row has its best values, spaces are extended at edges, at most twice. With ``tune`` True, two rates beside
     the best are tried then. Trials that have not ended are the ones to run next. With ``replicates``, further seeds
     have trials of their own once every row has its best values.
@@ -102,7 +110,7 @@ def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make, *, replicates: b
     for cell in plan.cells:
         if cell.run_id is not None:
             by_row.setdefault(tuple(text for key, text in cell.labels.items() if key != SEED), []).append(cell)
-    rows = [Tuned(tuple(cells), _around(cells[0]) if tune is True else tune) for cells in by_row.values()]
+    rows = [_row(cells, plan.sweep.seeds()[0], tune) for cells in by_row.values()]
     rows = [_tried(row, runs_dir, make) for row in rows]
     for _ in range(EXTENSIONS):
         wider = None if any(row.values is None for row in rows) else extended(rows)
@@ -143,7 +151,9 @@ def _replicates(row: Tuned, runs_dir: Path, make: Make) -> Iterator[Tuned]:
     Its trials have the three values of :func:`grid_of_three`, which also has the errors.
     """
     key, grid = grid_of_three(row)
-    for cell in row.cells[1:]:
+    for cell in row.cells:
+        if cell.run_id == row.pilot.run_id:
+            continue
         yield _tried(Tuned((cell,), {key: grid}), runs_dir, make)
 
 
@@ -171,7 +181,7 @@ def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
     """Return the plan with each row's best values.
 
     Rows without a choice stay unchanged; they are marked as searching if trials are left. Without replicates, cells
-    gain the values in ``at``, and a row's first cell is marked as having chosen the settings. With them, cells get the
+    gain the values in ``at``, and a row's pilot is marked as having chosen the settings. With them, cells get the
     choice of their seed, and the pilot's cell is left out. All get the row's ``at_edge``.
     """
     of_cell = {cell.run_id: row for row in rows for cell in row.cells}
@@ -185,7 +195,7 @@ def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
         if row.replicates:
             cells += _replicate(row, cell, make)
             continue
-        chose = cell.run_id == row.cells[0].run_id
+        chose = cell.run_id == row.pilot.run_id
         cells.append(replace(make(cell, row.values or {}), at_edge=row.at_edge, chose_settings=chose))
     return replace(plan, cells=cells)
 
@@ -203,6 +213,15 @@ def _replicate(row: Tuned, cell: Cell, make: Make) -> Iterator[Cell]:
             # The labels stay those of the row, whatever value the seed chose.
             chosen_cell = replace(make(cell, values or {}), at=cell.at, at_edge=row.at_edge)
             yield replace(chosen_cell, own_choice=(key,), choices=len(chosen.space[key]), searching=chosen.is_searching)
+
+
+def _row(cells: Sequence[Cell], first: int, tune: Tune) -> Tuned:
+    """Return a row without trials.
+
+    Its pilot has the seed ``first``; its space is that of the sweep, or rates around its own.
+    """
+    outside = None if cells[0].at[SEED] == first else reseeded(cells[0], first)
+    return Tuned(tuple(cells), _around(cells[0]) if tune is True else tune, outside=outside)
 
 
 def _around(cell: Cell) -> Space:
@@ -236,7 +255,7 @@ def _tried(row: Tuned, runs_dir: Path, make: Make, further: Sequence[Mapping[str
     ``at_edge`` names the keys of numbers whose best value is not strictly between the least and greatest of the space.
     """
     combinations = [dict(zip(row.space, values, strict=True)) for values in product(*row.space.values())]
-    trials = [(values, look(make(row.cells[0], values), runs_dir)) for values in [*combinations, *further]]
+    trials = [(values, look(make(row.pilot, values), runs_dir)) for values in [*combinations, *further]]
     row = replace(row, trials=tuple(trials), values=None, at_edge=())
     results = [(status.run.score(BEST) if status.run else None, values) for values, status in trials]
     scored = [(score, values) for score, values in results if score is not None]

@@ -176,6 +176,36 @@ def test_each_seed_chooses_among_its_trials_by_validation():
     assert decision.reference.scores[0] > 87
 
 
+def test_a_trivial_system_needs_neither_trials_nor_items():
+    stream = np.random.default_rng(3)
+    rows = [
+        {
+            "system": name,
+            "seed": seed,
+            "metric": metric,
+            "value": mean + trial + stream.normal(),
+            "trial": f"{trial} of 9",
+        }
+        for name, mean in (("dense", 80), ("phm", 70))
+        for seed in range(6)
+        for trial in range(2)
+        for metric in ("test", "dev")
+    ]
+    rows.append({"system": "majority", "seed": 0, "metric": "test", "value": 60.0})
+    named = {"reference": "dense", "trivial": "majority"}
+    decision = package.decide(rows, metric="test", choose_by="dev", **named)
+    assert "among 2 trials" in decision.estimand
+    assert decision.judgements["phm"].trained
+    items = [
+        {"system": name, "metric": "test", "value": float(item % every != 0), "item": item}
+        for name, every in (("dense", 9), ("phm", 3))
+        for item in range(400)
+    ]
+    alone = package.decide(items, reference="dense", metric="test")
+    beside = package.decide([*items, {"system": "majority", "metric": "test", "value": 0.5}], metric="test", **named)
+    assert alone.judgements["phm"].verdict == beside.judgements["phm"].verdict == "different"
+
+
 def test_decide_imports_no_torch():
     code = "import sys; from phmrun.cli import decide; import phmrun; phmrun.decide; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

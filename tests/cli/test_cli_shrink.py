@@ -147,12 +147,14 @@ def test_a_failing_disk_ends_the_search_instead_of_leaving_a_candidate_out(fresh
 def test_the_rate_with_the_best_validation_is_kept(fresh, measured, monkeypatch):
     monkeypatch.setattr(shrink, "STRUCTURES", ())
     monkeypatch.setattr(shrink, "RATES", (0.1, 1e4, 0.03))  # the second one breaks the network
-    (control, *_) = Search(fresh, Goal(Fraction(3, 5), by="parameters", steps=2, seeds=2)).results()
+    search = Search(fresh, Goal(Fraction(3, 5), by="parameters", steps=2, seeds=2))
+    (control, *_) = search.results()
     best = {path: float(Run(path).metrics()["validation/best"]["value"]) for path in fresh.path.parent.glob("nmt-*")}
     del best[fresh.path]
     first = {path: value for path, value in best.items() if "-dense-1-" in path.name}
     assert control.runs[0] == min(first, key=first.get)
     assert len(control.runs) == 2
+    assert search._counted(control) == control.runs[1:]  # the first seed has chosen the rate
     rates = [open_run(Run(path)).config.training.optimizer.lr for path in control.runs]
     assert rates[0] == rates[1]
 

@@ -1,5 +1,6 @@
 """The papers' claims: each names cells that are there, and is decided as its words say."""
 
+import math
 from pathlib import Path
 from statistics import fmean
 
@@ -11,7 +12,6 @@ from phmrun.papers.claims import examine
 from phmrun.report.reduced_claims import ReducedClaim, check, papers_claims
 from phmrun.results.row_comparison import RowComparison
 from phmrun.statistics.verdict import Question, judge
-from phmrun.statistics.welch import Design, difference
 from phmrun.sweeps.paper_claims import Claim, Outcome, load_claims, outcome_of
 
 BASE = [30.0, 30.2, 30.1, 29.9]
@@ -24,8 +24,8 @@ def claim(kind, **more):
 
 
 def said(kind, ours, lower=False, **more):
-    comparison = difference(ours, BASE, Design())
-    return outcome_of(claim(kind, **more), comparison, (len(ours), 4), lower_is_better=lower)[0]
+    judgement = judge({"row": ours}, BASE, Question(lower_is_better=lower))["row"]
+    return outcome_of(claim(kind, **more), judgement, (len(ours), 4), lower_is_better=lower)[0]
 
 
 def test_every_paper_has_claims_on_cells_that_exist():
@@ -47,11 +47,20 @@ def test_outcomes():
     assert outcome_of(claim("better"), None, (1, 1), lower_is_better=False)[0] is Outcome.UNDECIDED
 
 
+def test_what_tables_do_not_decide_claims_do_not_either():
+    assert said("worse", [28.0, 28.2, math.nan, 28.1]) is Outcome.UNDECIDED  # diverged
+    assert said("worse", [math.nan] * 4) is Outcome.UNTRAINED
+    even = judge({"row": [91.0, 91.0]}, [90.0, 90.0], Question())
+    assert outcome_of(claim("better"), even["row"], (2, 2), lower_is_better=False)[0] is Outcome.UNDECIDED
+    floored = judge({"row": [30.1, 30.0, 30.2, 29.9]}, BASE, Question(), floors=[[40.0]])["row"]
+    assert outcome_of(claim("close"), floored, (4, 4), lower_is_better=False)[0] is Outcome.UNTRAINED
+
+
 def test_reduced_settings_never_decide_the_papers_claim():
-    comparison = difference([32.0, 32.1, 31.9, 32.2], BASE, Design())
+    judgement = judge({"row": [32.0, 32.1, 31.9, 32.2]}, BASE, Question())["row"]
 
     def measured(file, _):
-        return (comparison, (4, 4)) if file.endswith("-small.yaml") else (None, (0, 0))
+        return (judgement, (4, 4)) if file.endswith("-small.yaml") else (None, (0, 0))
 
     actual = examine("phm", claim("better"), measured, lambda *_: 0.0)
     assert (actual.outcome, bool(actual.reduced), actual.seeds) == (Outcome.HOLDS, True, (4, 4))

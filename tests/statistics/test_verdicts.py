@@ -140,6 +140,21 @@ def test_a_look_that_decided_stands_whatever_comes_later():
     assert "first look is at 5" in early.reason
 
 
+@pytest.mark.parametrize("late", [math.nan, -1000.0])
+def test_later_seeds_of_the_reference_wait_for_the_next_look(late):
+    row, dense = [25.0, 25.1, 24.9, 25.2, 24.8], [30.0, 30.1, 29.9, 30.2, 29.8]
+    question = Question(looks=(5, 7, 9))
+    before = judge({"row": row}, dense, question)["row"]
+    assert before.verdict is Verdict.DIFFERENT
+    assert judge({"row": row}, [*dense, late, 30.0], question)["row"] == before
+
+
+def test_a_level_may_be_shared_with_rows_not_at_hand():
+    alone, shared = (judge({"row": LOW}, DENSE, Question(), rows=rows)["row"] for rows in (0, 8))
+    assert shared == judge({"row": LOW, **dict.fromkeys("abcdefg", LOW)}, DENSE, Question())["row"]
+    assert shared.difference.p > alone.difference.p
+
+
 def test_seeds_that_are_needed_detect_the_difference_with_the_power():
     stream = np.random.default_rng(4)
     design = Design(1)

@@ -1,16 +1,24 @@
 """A sweep's results as a table: the grid's keys, or a paper's shape with its numbers."""
 
+from functools import partial
+
 import pytest
+import toy_experiment
 from test_sweeps_file import TABLE
 
+from phmrun.config import to_yaml
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
+from phmrun.ledger.record import record_of, restore, write_record
 from phmrun.results.comparison import differences
 from phmrun.results.layout import lay_out
 from phmrun.results.long_table import Results
 from phmrun.sweeps.cell_status import survey
+from phmrun.sweeps.file import RATE
+from phmrun.sweeps.plan import varied
 from phmrun.sweeps.results import results_of
 from phmrun.sweeps.sequential import families
+from phmrun.sweeps.tuning import settled
 
 
 @pytest.fixture
@@ -102,3 +110,58 @@ def test_runs_without_a_sweep(filled):
         ["dense", None, "81.00 ± 1.41", "70.00", "1, 2"],
         ["phm", None, "60.50 ± 0.71", "–", "2"],
     ]
+
+
+def ended(run, value):
+    """Ends a run with a score, or with NaN in training."""
+    if value is None:
+        run.set_state(State.FAILED, "the training loss is nan at optimizer step 120")
+        return
+    run.update_metrics("validation/best", {"value": value})
+    run.update_metrics("test/accuracy", {"value": value, "signature": "x"})
+    run.set_state(State.DONE)
+
+
+def restored(runs_dir, tmp_path):
+    """Another directory with the runs of this one, as records bring them there."""
+    runs = [run for run in map(Run, sorted(runs_dir.iterdir())) if run.status_path.is_file()]
+    files = [write_record(record_of(run, items={}, weights={}), tmp_path / "records") for run in runs]
+    restore(files, tmp_path / "restored")
+    return tmp_path / "restored"
+
+
+def test_diverged_seeds_count_after_a_restore_as_before(planned, tmp_path):
+    created = planned({"task": "toy", "grid": {"layer": ["dense", "phm", "rank"]}}, seeds=6)
+    for cell in created.cells:
+        layer, seed = cell.config.layer.structure, cell.config.seed
+        lost = (layer == "phm" and seed > 4) or layer == "rank"
+        value = None if lost else 80 + (0.1, 0.3, -0.2, 0.2, -0.1, 0.15)[seed - 1] + 2 * (layer == "phm")
+        ended(Run.create(tmp_path / "runs", cell.run_id, to_yaml(cell.config, cell.origin)), value)
+
+    def verdicts(runs_dir):
+        table = results_of(created, survey(created, runs_dir)).pivot()
+        laid = lay_out(table, "mean", differences(table, 0), paper=False)
+        assert [row[0] for row in laid.verdict_rows] == ["phm", "rank"]
+        return [(str(c.verdict), c.judgement.collapsed) for c in differences(table, 0).values()]
+
+    assert verdicts(tmp_path / "runs") == [("undecided", (2, 0)), ("untrained", (6, 0))]
+    assert verdicts(restored(tmp_path / "runs", tmp_path)) == verdicts(tmp_path / "runs")
+
+
+def test_a_diverged_trial_has_ended_after_a_restore_too(planned, tmp_path):
+    tune = {RATE: [0.001, 0.01, 0.1]}
+    training = {"schedule": {"name": "constant"}, "optimizer": {"lr": 1.0}, "monitor": "accuracy"}
+    content = {"task": "toy", "grid": {"layer": ["dense", "phm"]}, "base": {"training": training}, "tune": tune}
+    created = planned(content, seeds=4)
+
+    def chosen(runs_dir):
+        make = partial(varied, inspect=toy_experiment.inspect, options_of=toy_experiment.options_of)
+        return settled(created, runs_dir, tune, make), make
+
+    for row in chosen(tmp_path / "runs")[0]:
+        for values, status in row.trials:
+            run = Run.create(tmp_path / "runs", status.cell.run_id, to_yaml(status.cell.config, status.cell.origin))
+            ended(run, None if values[RATE] == 0.1 else 90 - abs(values[RATE] - 0.01))
+    for runs_dir in (tmp_path / "runs", restored(tmp_path / "runs", tmp_path)):
+        rows, _ = chosen(runs_dir)
+        assert [(row.values, row.is_searching) for row in rows] == [({RATE: 0.01}, False)] * 2

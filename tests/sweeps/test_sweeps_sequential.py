@@ -6,14 +6,16 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from phmrun.cli.sweep_decision import _cells_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.results.layout import lay_out, plain_rows
-from phmrun.sweeps.cell_status import survey
+from phmrun.sweeps.cell_status import CellState, CellStatus, survey
 from phmrun.sweeps.results import results_of
 from phmrun.sweeps.sequential import (
     Terms,
     families,
+    family_sizes,
     fix_terms,
     kept_terms,
     known,
@@ -76,6 +78,73 @@ def test_rows_of_one_name_stay_two(planned, tmp_path):
     (family,) = families(statuses)
     assert family.baseline
     assert [row.label for row in (family.baseline, *family.rows)] == ["dropout 0.1"] * 2
+
+
+NOISE = [0.1, 0.3, -0.2, 0.2, -0.1]
+
+
+def finished(made, runs_dir, score, mean):
+    """Ends the runs of a plan with the score of their cells, ``mean`` of the configuration, with noise by seed."""
+    for cell in made.cells:
+        run = Run.create(runs_dir, cell.run_id, f"task: {cell.config.task}\n")
+        value = mean(cell.config) + NOISE[cell.config.seed - 1]
+        run.update_metrics(score(cell.config), {"value": value, "signature": "x"})
+        run.set_state(State.DONE)
+    return survey(made, runs_dir)
+
+
+def test_each_task_is_judged_by_its_own_score(planned, tmp_path):
+    created = planned({"tasks": {"toy": {}, "other": {}}, "grid": {"layer": ["dense", "phm"]}}, seeds=5)
+    statuses = finished(
+        created,
+        tmp_path / "runs",
+        lambda config: "test/accuracy" if config.task == "toy" else "test/perplexity",
+        lambda config: 150.0 if config.layer.structure == "phm" else 100.0,
+    )
+    judged = {row.family.split()[0]: row for row in known(statuses, Terms(5))}
+    assert {task: (row.score, row.judgement.better) for task, row in judged.items()} == {
+        "toy": ("test/accuracy", True), "other": ("test/perplexity", False)
+    }  # fmt: skip
+
+
+def test_rows_are_compared_with_dense_ones_of_their_length(planned, tmp_path):
+    grid = {"training.max_steps": [500, 1000], "layer": ["dense", "phm"]}
+    created = planned({"task": "toy", "grid": grid}, seeds=5)
+    statuses = finished(
+        created, tmp_path / "runs", lambda _: "test/accuracy", lambda config: 50 + config.training.max_steps / 100
+    )
+    judged = known(statuses, Terms(5, margin=0))
+    assert [(row.family.endswith(steps), row.comparison.rows) for row, steps in zip(
+        judged, ("500 steps", "1,000 steps"), strict=True
+    )] == [(True, 1)] * 2  # fmt: skip
+    assert [row.judgement.difference.value for row in judged] == pytest.approx([0, 0])
+
+
+def test_the_level_is_shared_with_rows_that_are_not_selected(planned, tmp_path):
+    statuses = scored(
+        planned(SWEEP, seeds=5),
+        tmp_path / "runs",
+        {layer: [mean + noise for noise in NOISE] for layer, mean in (("dense", 90.0), ("phm", 89.5), ("rank", 89.5))},
+    )
+    terms = Terms(5, margin=0)
+    selected = [status for status in statuses if status.cell.config.layer.structure != "rank"]
+    whole = known(statuses, terms)[0]
+    (alone,), (shared,) = known(selected, terms), known(selected, terms, family_sizes(statuses))
+    assert shared.judgement == whole.judgement
+    assert shared.judgement.difference.p > alone.judgement.difference.p
+
+
+def test_replicates_within_a_budget_are_those_wanted(planned):
+    made = planned({"task": "toy", "grid": {"layer": ["dense", "phm"]}}, seeds=4)
+    timed = [
+        replace(cell, at={**cell.at, "training.max_steps": 17}, budget="600 s of training")
+        for cell in made.cells
+        if cell.config.seed in (2, 3)
+    ]
+    kept = _cells_of(made, [CellStatus(cell, CellState.MISSING) for cell in timed])
+    assert [(cell.config.layer.structure, cell.config.seed) for cell in kept.cells] == [
+        (layer, seed) for layer in ("dense", "phm") for seed in (1, 2, 3)
+    ]
 
 
 def test_a_design_stays(tmp_path):

@@ -52,6 +52,16 @@ def course_of(made, tune, tmp_path):
     return made, make, look
 
 
+def test_selected_seeds_share_the_trials_of_the_first(planned, tmp_path):
+    created, make, look = course_of(planned({**SWEEP, "seeds": 4}, only={"seed": [2, 3]}), SWEEP["tune"], tmp_path)
+    assert {status.cell.config.seed for row in look() for _, status in row.trials} == {1}
+    look({"dense": 0.01, "phm": 0.01})
+    rows = settled(created, tmp_path / "runs", SWEEP["tune"], make)
+    cells = with_choices(created, rows, make).cells
+    assert [(cell.config.seed, cell.chose_settings) for cell in cells] == [(2, False), (3, False)] * 2
+    assert {cell.config.training.optimizer.lr for cell in cells} == {0.01}
+
+
 def test_the_best_validation_chooses(rows, tmp_path):
     created, make, look = rows
     actual = look()
