@@ -135,13 +135,13 @@ def test_the_level_is_shared_with_rows_that_are_not_selected(planned, tmp_path):
 
 
 def test_replicates_within_a_budget_are_those_wanted(planned):
-    made = planned({"task": "toy", "grid": {"layer": ["dense", "phm"]}}, seeds=4)
+    plan = planned({"task": "toy", "grid": {"layer": ["dense", "phm"]}}, seeds=4)
     timed = [
         replace(cell, at={**cell.at, "training.max_steps": 17}, budget="600 s of training")
-        for cell in made.cells
+        for cell in plan.cells
         if cell.config.seed in (2, 3)
     ]
-    kept = _cells_of(made, [CellStatus(cell, CellState.MISSING) for cell in timed])
+    kept = _cells_of(plan, [CellStatus(cell, CellState.MISSING) for cell in timed])
     assert [(cell.config.layer.structure, cell.config.seed) for cell in kept.cells] == [
         (layer, seed) for layer in ("dense", "phm") for seed in (1, 2, 3)
     ]
