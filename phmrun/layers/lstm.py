@@ -206,7 +206,7 @@ class LSTM(nn.Module):
                 h, c = cell.initial(len(read))  # type: ignore[operator]
                 state = h.to(read), c.to(read)
                 wanted = cells and layer == self.num_layers - 1 and not direction
-                hidden, kept = self._read(read, state, built, wanted)
+                hidden, kept = self._read(read, state, built, lengths.squeeze(1), wanted)
                 if wanted and kept is not None:
                     last = kept[torch.arange(len(kept)), lengths.squeeze(1) - 1]
                 if self.observer:
@@ -216,7 +216,9 @@ class LSTM(nn.Module):
             inputs = directions[0] if len(directions) == 1 else torch.cat(directions, dim=-1)
         return inputs * inside.unsqueeze(-1), last
 
-    def _read(self, inputs: Tensor, state: State, built: GateWeights, cells: bool) -> tuple[Tensor, Tensor | None]:
+    def _read(
+        self, inputs: Tensor, state: State, built: GateWeights, lengths: Tensor, cells: bool
+    ) -> tuple[Tensor, Tensor | None]:
         """Return the outputs of a cell, ``[batch, length, hidden]``, and its cell states.
 
         Cell states have the same shape. They are None unless hidden dropout or ``cells`` make it run step by step, and
@@ -226,7 +228,7 @@ class LSTM(nn.Module):
             return linear_output(inputs, built), None
         share = self.hidden_dropout if self.training else 0.0
         if share or cells:
-            return stepped(inputs, state, built, share)
+            return stepped(inputs, state, built, share, lengths)
         weights = [weight for weight in built if weight is not None]
         return fused(inputs, state, weights, self.bias, 1, 0.0, self.training, False, True)[0], None
 

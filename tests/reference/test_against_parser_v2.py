@@ -92,10 +92,10 @@ def test_hidden_vectors_are_dropped_alike_at_all_steps_and_scaled():
     torch.manual_seed(2)
     mask = torch.nn.functional.dropout(torch.ones(2, 5), 0.4)
     torch.manual_seed(2)
-    hidden, _ = stepped(inputs, lstm.cells[0].initial(2), built, 0.4)
+    hidden, _ = stepped(inputs, lstm.cells[0].initial(2), built, 0.4, torch.tensor([4, 4]))
     for row in range(2):
         thinned = built._replace(recurrent=built.recurrent * mask[row])
-        alone, _ = stepped(inputs[row : row + 1], lstm.cells[0].initial(1), thinned, 0.0)
+        alone, _ = stepped(inputs[row : row + 1], lstm.cells[0].initial(1), thinned, 0.0, torch.tensor([4]))
         torch.testing.assert_close(hidden[row : row + 1], alone)
 
 

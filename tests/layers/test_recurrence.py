@@ -1,0 +1,52 @@
+"""Tests of phmrun/layers/recurrence.py."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from phmrun.layers.recurrence import GateWeights, stepped
+from tests.reference.recording import default_double
+
+LENGTHS = [3, 7, 1, 7, 2]
+
+
+def weights_of(lstm):
+    return GateWeights(lstm.weight_ih_l0, lstm.weight_hh_l0, lstm.bias_ih_l0, lstm.bias_hh_l0)
+
+
+@pytest.fixture
+def drawn():
+    """An LSTM, inputs and first states, in double precision."""
+    torch.manual_seed(1)
+    with default_double():
+        states = tuple(torch.randn(1, len(LENGTHS), 4, requires_grad=True) for _ in range(2))
+        return nn.LSTM(3, 4, batch_first=True), torch.randn(len(LENGTHS), 7, 3, requires_grad=True), states
+
+
+def test_outputs_and_gradients_are_those_of_torchs_lstm(drawn):
+    lstm, inputs, state = drawn
+    parts = [inputs, *state, *lstm.parameters()]
+    packed = pack_padded_sequence(inputs, torch.tensor(LENGTHS), batch_first=True, enforce_sorted=False)
+    outputs, (_, last) = lstm(packed, state)
+    theirs = pad_packed_sequence(outputs, batch_first=True)[0]
+    hidden, cells = stepped(inputs, state, weights_of(lstm), 0.0, torch.tensor(LENGTHS))
+    ends = cells[torch.arange(len(LENGTHS)), torch.tensor(LENGTHS) - 1]
+    torch.testing.assert_close(hidden, theirs)
+    torch.testing.assert_close(ends, last[0])
+    factors = torch.randn_like(theirs)
+    wanted = torch.autograd.grad((theirs * factors).sum() + last.square().sum(), parts)
+    actual = torch.autograd.grad((hidden * factors).sum() + ends.square().sum(), parts)
+    for ours, expected in zip(actual, wanted, strict=True):
+        torch.testing.assert_close(ours, expected)
+
+
+@pytest.mark.parametrize("returned", [0, 1], ids=["hidden", "cells"])
+def test_gradients_with_dropout_are_those_of_finite_differences(drawn, returned):
+    lstm, inputs, state = drawn
+
+    def run(inputs, h, c, *weights):
+        torch.manual_seed(2)
+        return stepped(inputs, (h, c), GateWeights(*weights), 0.4, torch.tensor(LENGTHS))[returned]
+
+    assert torch.autograd.gradcheck(run, (inputs, *state, *weights_of(lstm)))
