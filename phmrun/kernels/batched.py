@@ -29,13 +29,17 @@ def batched_product(matrices: Tensor, vectors: Tensor, *, joined: bool = False) 
         vectors: Features of each block for all tokens, in any layout.
         joined: Lay the result out as ``[tokens, blocks · out]`` in memory, so that blocks are joined without a copy.
     """
-    few = vectors.shape[2] < LEAST_TOKENS
-    if torch.compiler.is_compiling() or few or vectors.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
-        return torch.bmm(matrices, vectors)
-    if vectors.dtype not in (torch.float32, torch.float64):
+    if vectors.shape[2] < LEAST_TOKENS or not is_eager_on_cpu(vectors):
         return torch.bmm(matrices, vectors)
     products: Tensor = _Product.apply(matrices, vectors, joined)
     return products
+
+
+def is_eager_on_cpu(vectors: Tensor) -> bool:
+    """Return True if products of these vectors run on a CPU in 32 or 64 bits, not compiled and not exported."""
+    if torch.compiler.is_compiling() or vectors.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+        return False
+    return vectors.dtype in (torch.float32, torch.float64)
 
 
 class _Product(torch.autograd.Function):

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
+from phmrun.kernels.bilinear import bilinear_forms
 from phmrun.layers.linear import on_device
 from phmrun.layers.structure import BilinearForm, build_structure, build_weight
 
@@ -138,8 +139,8 @@ class Biaffine(nn.Module):
         if self._form is not None:
             scores = self._form.pairs(list(self.maps), x, y)
         else:
-            mapped = F.linear(y, self.weight.flatten(0, 1)).unflatten(-1, (self.out_features, -1))
-            scores = (mapped @ x.unsqueeze(-1)).squeeze(-1)
+            left, right = (vectors.reshape(-1, self.in_features) for vectors in (x, y))
+            scores = bilinear_forms(self.weight, left, right).view(*x.shape[:-1], self.out_features)
         if self.u is not None:
             scores = scores + F.linear(x, self.u)
         return scores if self.v is None else scores + self._of_y(y)
