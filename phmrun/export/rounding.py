@@ -17,9 +17,9 @@ def write_rounded(proto: Any, path: Path, precision: Precision, *, computed: boo
         proto: The graph; changed in place.
         path: File to write.
         precision: "bfloat16" or "int8".
-        computed: True to compute products in 8 bits, too, by ``onnxruntime.quantization.quantize_dynamic`` (int8 only).
-            False to store rounded weights only: the graph converts them to single precision, which onnxruntime does
-            once, when it loads the file.
+        computed: True to compute products in 8 bits, too, by ``onnxruntime.quantization.quantize_dynamic`` (int8 only),
+            with weights of 7 bits. False to store rounded weights only: the graph converts them to single precision,
+            which onnxruntime does once, when it loads the file.
     """
     import onnx
 
@@ -38,7 +38,8 @@ def write_rounded(proto: Any, path: Path, precision: Precision, *, computed: boo
         exact = Path(folder) / "exact.onnx"
         onnx.save(proto, exact)
         try:
-            quantize_dynamic(exact, path, weight_type=QuantType.QInt8, per_channel=True)
+            # Seven bits: sums of two products of eight overflow 16 bits on processors without VNNI.
+            quantize_dynamic(exact, path, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
         finally:
             root.removeFilter(_without_advice)
             root.removeHandler(silent)

@@ -147,7 +147,7 @@ class _Recurrence(torch.autograd.Function):
 
 
 def stepped(inputs: Tensor, state: State, weights: GateWeights, share: float, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Run the standard cell step by step, on a CPU without the padding.
+    """Run the standard cell step by step, without the padding if :func:`skips_padding`.
 
     The recurrence has the precision of the state, also under autocast. There is no second derivative.
 
@@ -159,14 +159,13 @@ def stepped(inputs: Tensor, state: State, weights: GateWeights, share: float, le
         lengths: ``[batch]``, at least 1.
 
     Returns:
-        Hidden and cell vectors of all steps, each ``[batch, length, hidden]``; 0 at padding, but on a GPU, which would
-        wait for the lengths.
+        Hidden and cell vectors of all steps, each ``[batch, length, hidden]``; 0 at padding that is left out.
     """
     bias = None if weights.input_bias is None else weights.input_bias + weights.recurrent_bias  # type: ignore[operator]
     h, c = state[0][0], state[1][0]
     mask = F.dropout(torch.ones_like(h), share) if share else None
     batch, length = inputs.shape[:2]
-    order, rows, sizes = _packing(torch.full_like(lengths, length) if inputs.is_cuda else lengths, length)
+    order, rows, sizes = _packed(lengths, length) if skips_padding(inputs) else _unpacked(batch, length, inputs.device)
     gates = F.linear(inputs.flatten(0, 1).index_select(0, rows), weights.input, bias).to(h.dtype)
     ordered = (values if values is None else values.index_select(0, order) for values in (h, c, mask))
     packed = _Recurrence.apply(gates, weights.recurrent.to(h.dtype), *ordered, sizes)
@@ -177,7 +176,15 @@ def stepped(inputs: Tensor, state: State, weights: GateWeights, share: float, le
     return hidden, cells
 
 
-def _packing(lengths: Tensor, longest: int) -> tuple[Tensor, Tensor, list[int]]:
+def skips_padding(inputs: Tensor) -> bool:
+    """Return True if a step leaves out the sequences that have ended.
+
+    That takes reading their lengths, for which a GPU would have to wait.
+    """
+    return inputs.device.type == "cpu"
+
+
+def _packed(lengths: Tensor, longest: int) -> tuple[Tensor, Tensor, list[int]]:
     """Return the order of sequences by falling length, and the positions and numbers of vectors by step.
 
     Positions are those in the flattened ``[batch, length]`` without padding: all first steps in the order, then all
@@ -186,9 +193,15 @@ def _packing(lengths: Tensor, longest: int) -> tuple[Tensor, Tensor, list[int]]:
     order = lengths.argsort(descending=True, stable=True)
     steps = torch.arange(longest, device=lengths.device).unsqueeze(1)
     inside = steps < lengths[order]
-    positions = (order * longest + steps).masked_select(inside)
     sizes = inside.sum(dim=1).tolist()
-    return order, positions, [size for size in sizes if size]
+    return order, (order * longest + steps).masked_select(inside), [size for size in sizes if size]
+
+
+def _unpacked(batch: int, length: int, device: torch.device) -> tuple[Tensor, Tensor, list[int]]:
+    """Return the same as :func:`_packed` for sequences that all have ``length``."""
+    order = torch.arange(batch, device=device)
+    steps = torch.arange(length, device=device).unsqueeze(1)
+    return order, (order * length + steps).flatten(), [batch] * length
 
 
 class StartedLSTM(nn.Module):

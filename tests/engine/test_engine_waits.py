@@ -12,6 +12,7 @@ from phmrun.decoding.beam import beam_search
 from phmrun.engine import callbacks, progress
 from phmrun.engine.data import loader
 from phmrun.engine.module import TrainingModule
+from phmrun.layers import recurrence
 from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.transformer import Transformer
 
@@ -22,6 +23,7 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 def waits_by_step(config, folder, monkeypatch):
     """Waits of each optimizer step between the second and the last, as on a GPU."""
     monkeypatch.setattr(progress, "reads_are_free", lambda module: False)
+    monkeypatch.setattr(recurrence, "skips_padding", lambda inputs: False)
     totals = []
     last = callbacks.PeriodicCheckpoints.on_train_batch_end
     with counted_waits() as counts:

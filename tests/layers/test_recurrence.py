@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from phmrun.layers import recurrence
 from phmrun.layers.recurrence import GateWeights, stepped
 from tests.reference.recording import default_double
 
@@ -24,7 +25,9 @@ def drawn():
         return nn.LSTM(3, 4, batch_first=True), torch.randn(len(LENGTHS), 7, 3, requires_grad=True), states
 
 
-def test_outputs_and_gradients_are_those_of_torchs_lstm(drawn):
+@pytest.mark.parametrize("skips", [True, False], ids=["without padding", "with padding"])
+def test_outputs_and_gradients_are_those_of_torchs_lstm(drawn, skips, monkeypatch):
+    monkeypatch.setattr(recurrence, "skips_padding", lambda inputs: skips)
     lstm, inputs, state = drawn
     parts = [inputs, *state, *lstm.parameters()]
     packed = pack_padded_sequence(inputs, torch.tensor(LENGTHS), batch_first=True, enforce_sorted=False)
@@ -32,6 +35,7 @@ def test_outputs_and_gradients_are_those_of_torchs_lstm(drawn):
     theirs = pad_packed_sequence(outputs, batch_first=True)[0]
     hidden, cells = stepped(inputs, state, weights_of(lstm), 0.0, torch.tensor(LENGTHS))
     ends = cells[torch.arange(len(LENGTHS)), torch.tensor(LENGTHS) - 1]
+    hidden = hidden * (torch.arange(7) < torch.tensor(LENGTHS).unsqueeze(1)).unsqueeze(2)
     torch.testing.assert_close(hidden, theirs)
     torch.testing.assert_close(ends, last[0])
     factors = torch.randn_like(theirs)
