@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from phmrun.results.long_table import restore_folder
 
 RESULTS = ("agreement-natural", "parser-released", "ptb-define-epoch", "translation-longer")
@@ -24,9 +26,10 @@ def test_published_beside_ours_shows_scores_that_the_results_hold():
     assert [score for score in scores if score not in results] == []
 
 
-def test_published_parsers_are_those_on_record(tmp_path):
+@pytest.mark.parametrize("folder", ["parser-full", "parser-full-french"])
+def test_published_parsers_are_those_on_record(folder, tmp_path):
     page = (DOCS / "published.md").read_text()
-    runs = restore_folder(DOCS.parent / "results/parser-full", tmp_path)
+    runs = restore_folder(DOCS.parent / "results" / folder, tmp_path)
     assert len(runs) >= 2
     for run in runs:
         scores = " / ".join(f"{run.metrics()[f'test/{name}']['value']:.2f}" for name in ("uas", "las"))
