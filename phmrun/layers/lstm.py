@@ -175,9 +175,9 @@ class LSTM(nn.Module):
     def padded_states(self, inputs: Tensor, lengths: Tensor, *, cells: bool = False) -> tuple[Tensor, Tensor | None]:
         """Return :func:`outputs` and, on request, the last cell states.
 
-        Inputs have the batch first, whatever ``batch_first`` is. Sequences are computed over their padding, too;
-        outputs are zero there. Dropout applies in training only. The observer is called for each cell, with the vectors
-        that are no padding.
+        Inputs have the batch first, whatever ``batch_first`` is. Sequences are computed over their padding, too, unless
+        step by step on a CPU; outputs are zero there. Dropout applies in training only. The observer is called for each
+        cell, with the vectors that are no padding.
 
         Args:
             inputs: ``[batch, length, input_size]``.
@@ -322,8 +322,9 @@ def outputs_and_cells(lstm: LSTM | StartedLSTM, inputs: Tensor, lengths: Tensor)
 def outputs(lstm: LSTM | nn.LSTM | StartedLSTM, inputs: Tensor, lengths: Tensor) -> Tensor:
     """Return the top layer's outputs for sequences padded on the right.
 
-    On a CPU an :class:`LSTM` runs over the padding: the gradient of torch's kernel for packed sequences clears memory
-    for all vectors at every time step. With a nonstandard cell it does so on all devices. Others read packed sequences.
+    On a CPU torch's kernel runs an :class:`LSTM` over the padding: its gradient for packed sequences clears memory for
+    all vectors at every time step. One with a nonstandard cell reads padded sequences on all devices. Others read
+    packed sequences.
 
     Args:
         lstm: An LSTM with ``batch_first=True``.

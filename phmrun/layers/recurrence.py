@@ -76,9 +76,9 @@ def linear_output(inputs: Tensor, weights: GateWeights) -> Tensor:
 class _Recurrence(torch.autograd.Function):
     """Standard cell over packed vectors, with its gradient written out.
 
-    In a sequence, ``rate = (g·i(1-i), c_{t-1}·f(1-f), i(1-g²), tanh(c)·o(1-o))`` is the derivative of c_t (of h_t for
-    o) with respect to the inputs of the gates. So the backward loop multiplies by it, and the gradient of U is one
-    product over all steps. No graph is kept of the single steps.
+    The rates (g·i(1-i), c_{t-1}·f(1-f), i(1-g²), tanh(c)·o(1-o)) are derivatives with respect to the inputs of the
+    gates: of c_t, for o of h_t. The backward loop multiplies by them, and the gradient of U is one product over all
+    steps. No graph is kept of the single steps.
     """
 
     @staticmethod
