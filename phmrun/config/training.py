@@ -22,6 +22,10 @@ class BatchConfig(Section):
     """Unit of `size`: target tokens, padding included (longest sentence × sentences), or sentences."""
     size: int = Field(4096, ge=1)
     """Target tokens or sentences (see `unit`) per micro-batch and device."""
+    buckets: int = Field(0, ge=0)
+    """Ranges of length with micro-batches of their own, at least one each; sentences are drawn from the whole range. A
+    batch may exceed `size` (unit=tokens). 0: no ranges.
+    """
     order: Literal["bucketed", "file"] = "bucketed"
     """bucketed: sentences of like length together, drawn anew in each epoch; file: as they stand in the file, in every
     epoch alike (unit=sentences).
@@ -29,13 +33,15 @@ class BatchConfig(Section):
 
     @model_validator(mode="after")
     def _order_counts_sentences(self) -> Self:
-        """Check that order "file" is used with sentences only.
+        """Check that order "file" is used with sentences only, and buckets with tokens.
 
         Raises:
-            ValueError: The order is "file", and the unit is not "sentences".
+            ValueError: The order is "file", and the unit is not "sentences"; or there are buckets, and it is.
         """
         if self.order == "file" and self.unit != "sentences":
             raise ValueError("order=file needs unit=sentences")
+        if self.buckets and self.unit != "tokens":
+            raise ValueError("buckets need unit=tokens")
         return self
 
 

@@ -199,6 +199,7 @@ class Batching:
         seed: Random seed of the batch order.
         workers: Additional processes that load training batches.
         order: "bucketed": by length, shuffled in each epoch; "file": order of the file.
+        buckets: Ranges of length with batches of their own; 0: none.
     """
 
     unit: Unit
@@ -207,12 +208,13 @@ class Batching:
     seed: int
     workers: int
     order: str = "bucketed"
+    buckets: int = 0
 
 
 def batching_of(config: Experiment) -> Batching:
     """Return the batching of a config's batch, training and hardware sections."""
     batch, seed, workers = config.batch, config.seed, config.hardware.workers
-    return Batching(batch.unit, batch.size, config.training.accumulate, seed, workers, batch.order)
+    return Batching(batch.unit, batch.size, config.training.accumulate, seed, workers, batch.order, batch.buckets)
 
 
 class BucketedData(DataModule[V]):
@@ -263,8 +265,14 @@ class BucketedData(DataModule[V]):
         weights = self.weights()
         first, *_, last = self.lengths("train") * 2
         ordered = self.batching.order == "file"
+        settings = self.batching
         return BatchPlan(
-            first, last, unit=self.batching.unit, size=self.batching.size, weights=weights, ordered=ordered
+            *(first, last),
+            unit=settings.unit,
+            size=settings.size,
+            weights=weights,
+            buckets=settings.buckets,
+            ordered=ordered,
         )
 
     def _stream(self, start: int = 0, rank: int = 0, world: int = 1) -> BatchStream:

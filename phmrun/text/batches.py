@@ -5,6 +5,9 @@ sentences in each therefore depend on the corpus and the budget alone. An epoch 
 fill its places, and the order of the batches. The epoch of a position is a division, so resuming in epoch 50 costs as
 much as starting.
 
+With ``buckets``, a class is one of a few ranges of length, with batches of its own. A small corpus then has at least as
+many batches as buckets, far below the budget, and each batch is drawn from all sentences of its range.
+
 Sizes include the end token: a sentence of k tokens counts k + 1. In tokens, a batch of r pairs costs r × the longest
 sentence of both sides, padding included, like fairseq's ``max-tokens``. A pair that exceeds the budget alone is a batch
 of its own.
@@ -14,7 +17,7 @@ Random numbers come from NumPy's ``PCG64.random_raw``, whose stream for a seed N
 """
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,6 +38,7 @@ class BatchPlan:
         unit: What ``size`` counts: ``tokens`` (padded, of the longer side) or ``sentences``.
         size: Most tokens, or sentences, in one batch.
         weights: Weight of each sentence in the loss, [sentences]; by default its target tokens and the end token.
+        buckets: Ranges of length with batches of their own (see :func:`_bucketed`); 0: none. ``unit`` must be tokens.
         ordered: Batches of consecutive sentences in the order of the file, in every epoch alike.
 
     Raises:
@@ -49,6 +53,7 @@ class BatchPlan:
         unit: Unit,
         size: int,
         weights: ArrayLike | None = None,
+        buckets: int = 0,
         ordered: bool = False,
     ) -> None:
         source = np.asarray(source_lengths, dtype=np.int32)
@@ -64,6 +69,8 @@ class BatchPlan:
         self._classes[classes] = np.concatenate([np.zeros(1, np.int32), np.cumsum(steps, dtype=np.int32)])
         costs = np.maximum(bound * SOURCE_CLASS, longest) + 1
         self.starts: NDArray[np.int64] = _cuts(costs, size) if unit == "tokens" else np.arange(0, source.size, size)
+        if buckets:
+            self._classes, self.starts = _bucketed(np.maximum(source, target) + 1, size, buckets)
         self.ordered = ordered
         self._weights = target.astype(np.int64) + 1 if weights is None else np.asarray(weights, dtype=np.int64)
 
@@ -213,6 +220,45 @@ def evaluation_batches(
     order = np.argsort(-costs, kind="stable").astype(np.int32)
     starts = _cuts(costs[order] + 1, size) if unit == "tokens" else np.arange(0, source.size, size)
     return np.split(order, starts[1:])[rank::world]
+
+
+def _bucketed(costs: NDArray[np.int32], size: int, buckets: int) -> tuple[Indices, NDArray[np.int64]]:
+    """Return the bucket of each sentence, and the first row of each batch of the sentences sorted by bucket.
+
+    Buckets are ranges of length with the least padding. A bucket of n sentences up to ℓ tokens long has ⌊nℓ/size⌋
+    batches, at least one, whose numbers of sentences differ by at most one. A batch may therefore exceed ``size``. The
+    rule is that of tdozat/Parser-v2, parser/dataset.py:106. Its search for the ranges (parser/misc/bucketer.py) is
+    local; this one is exact.
+    """
+    lengths, of_sentence, counts = np.unique(costs, return_inverse=True, return_counts=True)
+    last = _least_padding(lengths, counts, buckets)
+    classes = np.searchsorted(last, of_sentence).astype(np.int32)
+    starts, first = [], 0
+    for end, number in zip(last, np.bincount(classes), strict=True):
+        batches = min(number, max(1, int(number) * int(lengths[end]) // size))
+        starts.append(first + np.arange(batches) * number // batches)
+        first += number
+    return classes, np.concatenate(starts).astype(np.int64)
+
+
+def _least_padding(lengths: NDArray[Any], counts: NDArray[Any], buckets: int) -> NDArray[np.int64]:
+    """Return the index of each bucket's greatest length, with the least tokens including padding.
+
+    ``lengths`` are distinct and rising, ``counts`` are their sentences. There are at most as many buckets as lengths.
+    The best division of the first lengths into k buckets follows from those into k - 1.
+    """
+    rows = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    # tokens of one bucket from each length to each later one, padded; none where the range is empty
+    tokens = np.where(np.tri(len(lengths)).T, (rows[1:] - rows[:-1, None]) * lengths, np.inf)
+    best, choices = tokens[0], []
+    for _ in range(min(buckets, len(lengths)) - 1):
+        totals = np.concatenate([[np.inf], best[:-1]])[:, None] + tokens
+        choices.append(totals.argmin(0))
+        best = totals.min(0)
+    last = [len(lengths) - 1]
+    for choice in reversed(choices):
+        last.append(choice[last[-1]] - 1)
+    return np.array(last[::-1], dtype=np.int64)
 
 
 def _cuts(costs: NDArray[np.int32], size: int) -> NDArray[np.int64]:

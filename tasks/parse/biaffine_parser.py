@@ -49,7 +49,7 @@ class BiaffineParser(nn.Module):
     """Words, tags and characters through a bidirectional LSTM, four MLPs and two biaffine classifiers.
 
     The vector of a word is the sum of its own (rare words share that of the unknown word) and one from an LSTM over its
-    characters. The tag's vector is concatenated.
+    characters. The tag's vector is concatenated; of two tags, it is the sum of theirs.
 
     Dropout of vectors has the same mask at all positions of a sentence. Recurrent dropout of ``parser-v2`` cells drops
     hidden units, as released; that of other cells drops entries of recurrent matrices, which the fused kernel supports.
@@ -172,7 +172,7 @@ class BiaffineParser(nn.Module):
 
         Args:
             words: Ids ``[batch, length]``, the root first.
-            tags: Ids ``[batch, length]``.
+            tags: Ids ``[batch, length]``, or ``[batch, length, tags]`` if a word has several.
             characters: Ids ``[spellings, longest]``, one row per distinct spelling, longest first.
             character_counts: Characters of each spelling, ``[spellings]``, at least 1.
             spellings: Row of ``characters`` for each word, ``[batch, length]``.
@@ -248,10 +248,11 @@ class BiaffineParser(nn.Module):
         """Return the inputs of the LSTM, ``[batch, length, word_width + tag_width]``.
 
         In training, words are replaced by the unknown word, and words or tags dropped. If one of the two vectors is
-        dropped, the other is doubled; if both are, the input is 0. A word with an unknown tag is read like one whose
-        tag vector is dropped.
+        dropped, the other is doubled; if both are, the input is 0. A word whose tags are all unknown is read like one
+        whose tag vector is dropped.
         """
-        has_tag = (tags != UNK).to(spelt.dtype)
+        tags = tags if tags.dim() == 3 else tags.unsqueeze(-1)
+        has_tag = (tags != UNK).any(-1).to(spelt.dtype)
         kept = torch.stack([torch.ones_like(has_tag), has_tag])
         if self.training and self.word_dropout:
             words = words.masked_fill(torch.rand_like(has_tag) < self.word_dropout, UNK)
@@ -259,7 +260,8 @@ class BiaffineParser(nn.Module):
             kept = kept * (torch.rand_like(kept) >= self.embedding_dropout)
         scale = kept * (len(kept) / kept.sum(dim=0).clamp(min=1))
         vectors = self.embedding(words) + spelt
-        return torch.cat([vectors * scale[0].unsqueeze(-1), self.tags(tags) * scale[1].unsqueeze(-1)], dim=-1)
+        tag_vectors = self.tags(tags).sum(-2)
+        return torch.cat([vectors * scale[0].unsqueeze(-1), tag_vectors * scale[1].unsqueeze(-1)], dim=-1)
 
     def _drop(self, vectors: Tensor) -> Tensor:
         """Apply dropout in training, with the same mask at all positions of a sentence."""

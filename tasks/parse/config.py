@@ -36,11 +36,13 @@ class TreebankVocabularyConfig(Section):
     min_frequency: int = Field(2, ge=1)
     """Minimum count in the training data; rarer words share the vector of the unknown word."""
     lowercase: bool = True
-    """Look up word vectors in lower case; characters keep their case."""
+    """Look up word vectors in lower case."""
+    lowercase_characters: bool = False
+    """Read characters in lower case, too."""
     characters: Annotated[int, Formerly("letters")] = Field(32, ge=1)
     """Maximum number of characters read of a word, from its beginning."""
-    tags: Literal["upos", "xpos"] = "upos"
-    """Universal tags, or the treebank's own."""
+    tags: Literal["upos", "xpos", "both"] = "upos"
+    """Universal tags, the treebank's own, or the sum of the vectors of both."""
     subtypes: bool = True
     """Learn labels with their subtypes (nmod:poss)."""
     multiple_of: int = Field(8, ge=1)

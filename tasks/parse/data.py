@@ -199,6 +199,7 @@ class TreebankData(BucketedData[TreebankVocabulary]):
             most_words=self.settings.size,
             min_count=self.settings.min_frequency,
             lowercase=self.settings.lowercase,
+            lowercase_characters=self.settings.lowercase_characters,
             subtypes=self.settings.subtypes,
             column=self.settings.tags,
             longest=self.settings.characters,

@@ -185,9 +185,10 @@ class TreeParser:
             return
         warned = False
         for sentence in conllu.stream((f"{line}\n" for line in lines), name="input"):
-            if not warned and conllu.EMPTY in self.vocabulary.tags_of(sentence):
-                column = self.vocabulary.column.upper()
-                note(f"words without a tag in the column {column}: expect lower scores than with tags")
+            if not warned and self.vocabulary.lacks_tags(sentence):
+                column = self.vocabulary.column
+                where = "columns UPOS and XPOS" if column == "both" else f"column {column.upper()}"
+                note(f"words without a tag in the {where}: expect lower scores than with tags")
                 warned = True
             yield sentence
 

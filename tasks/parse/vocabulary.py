@@ -16,7 +16,7 @@ from phmrun.text.conllu import EMPTY, Sentence, universal
 from phmrun.text.vocabulary import BOS as ROOT
 from phmrun.text.vocabulary import PAD, UNK, padded_size
 
-Tags = Literal["upos", "xpos"]
+Tags = Literal["upos", "xpos", "both"]
 Numbers = NDArray[np.int64]
 
 FILE = "treebank.json"
@@ -30,11 +30,12 @@ class TreebankVocabulary:
     """Words, tags and characters by id minus :data:`SPECIALS`, and labels by id."""
 
     words: tuple[str, ...]  # words with their own vector
-    tags: tuple[str, ...]  # part-of-speech tags
+    tags: tuple[str, ...]  # part-of-speech tags; if both columns are read, "xpos=NN" is one of the treebank's own
     characters: tuple[str, ...]  # Unicode code points
     labels: tuple[str, ...]  # labels of arcs
-    column: Tags = "upos"  # column of these tags
-    lowercase: bool = True  # look up words in lower case; characters keep their case
+    column: Tags = "upos"  # column of these tags, or both columns
+    lowercase: bool = True  # look up words in lower case
+    lowercase_characters: bool = False  # look up characters in lower case
     longest: int = 32  # maximum number of characters read of a word, from its beginning
     multiple_of: int = 1  # tables are padded with unused rows to a multiple of this
     _ids: dict[str, dict[str, int]] = field(init=False, repr=False, compare=False, default_factory=dict)
@@ -56,32 +57,34 @@ class TreebankVocabulary:
         )
         return words, tags, characters, len(self.labels)
 
-    def tags_of(self, sentence: Sentence) -> tuple[str, ...]:
-        """Return the tags of a sentence's words, from the vocabulary's column."""
-        return sentence.xpos if self.column == "xpos" else sentence.upos
+    def lacks_tags(self, sentence: Sentence) -> bool:
+        """True if a word of the sentence has no tag in a column that is read."""
+        return any(EMPTY in tags for tags in _tag_columns(sentence, self.column))
 
     def encode(self, sentences: Sequence[Sentence]) -> "EncodedTreebank":
         """Return sentences as ids; each begins with the root.
 
-        Words are in lower case if configured; spellings are cut at ``longest`` characters. Heads and labels are
-        ``None`` unless all sentences have trees. Unknown words, tags and characters have the unknown id. A label with
-        an unknown subtype counts as its universal part; an unknown label is :data:`NO_LABEL`.
+        Words and characters are in lower case if configured; spellings are cut at ``longest`` characters. Heads and
+        labels are ``None`` unless all sentences have trees. Unknown words, tags and characters have the unknown id. A
+        label with an unknown subtype counts as its universal part; an unknown label is :data:`NO_LABEL`.
         """
         words, tags, labels, characters = (self._ids[kind] for kind in ("words", "tags", "labels", "characters"))
         trees = all(sentence.heads for sentence in sentences)
         rows = {"": 0}  # index of each spelling, the root's first
-        columns: dict[str, list[int]] = {key: [] for key in ("words", "tags", "spellings", "heads", "labels")}
+        columns: dict[str, list[Any]] = {key: [] for key in ("words", "tags", "spellings", "heads", "labels")}
         for sentence in sentences:
             forms = [form.lower() for form in sentence.forms] if self.lowercase else sentence.forms
             columns["words"] += [ROOT, *(words.get(form, UNK) for form in forms)]
-            columns["tags"] += [ROOT, *(tags.get(tag, UNK) for tag in self.tags_of(sentence))]
-            spellings = [form[: self.longest] for form in sentence.forms]
+            tag_columns = _tag_columns(sentence, self.column)
+            ids = [[ROOT, *(tags.get(tag, UNK) for tag in column)] for column in tag_columns]
+            columns["tags"] += ids[0] if len(ids) == 1 else zip(*ids, strict=True)
+            spellings = _spellings(sentence, self.longest, self.lowercase_characters)
             columns["spellings"] += [0, *(rows.setdefault(spelling, len(rows)) for spelling in spellings)]
             if trees:
                 columns["heads"] += [0, *sentence.heads]
                 # an unknown label counts as its universal part
-                ids = (labels.get(label, labels.get(universal(label), NO_LABEL)) for label in sentence.deprels)
-                columns["labels"] += [NO_LABEL, *ids]
+                arcs = (labels.get(label, labels.get(universal(label), NO_LABEL)) for label in sentence.deprels)
+                columns["labels"] += [NO_LABEL, *arcs]
         numbers = [characters.get(character, UNK) for spelling in rows for character in spelling]
         columns |= {
             "lengths": [len(sentence) for sentence in sentences],
@@ -121,6 +124,7 @@ def learn_vocabulary(
     most_words: int = 20_000,
     min_count: int = 2,
     lowercase: bool = True,
+    lowercase_characters: bool = False,
     subtypes: bool = True,
     column: Tags = "upos",
     longest: int = 32,
@@ -135,30 +139,54 @@ def learn_vocabulary(
         most_words: Maximum number of rows of the word table, special ones included.
         min_count: Minimum count of a word; rarer ones train the vector of the unknown word.
         lowercase: Count words in lower case.
+        lowercase_characters: Count characters in lower case.
         subtypes: Keep the subtypes of labels; otherwise only their universal parts.
-        column: Column of the tags.
+        column: Column of the tags; both: universal tags and the treebank's own.
         longest: Maximum number of characters read of a word.
         multiple_of: Tables are padded to a multiple of this.
     """
     counts: dict[str, Counter[str]] = {key: Counter() for key in _LISTS}
     for sentence in sentences:
         counts["words"].update(form.lower() if lowercase else form for form in sentence.forms)
-        counts["tags"].update(tag for tag in (sentence.xpos if column == "xpos" else sentence.upos) if tag != EMPTY)
-        counts["characters"].update("".join(form[:longest] for form in sentence.forms))
+        for tags in _tag_columns(sentence, column):
+            counts["tags"].update(tag for tag in tags if tag != EMPTY)
+        counts["characters"].update("".join(_spellings(sentence, longest, lowercase_characters)))
         counts["labels"].update(label if subtypes else universal(label) for label in sentence.deprels)
     lists = {}
     for key, counter in counts.items():
         ranked = sorted(counter.items(), key=lambda entry: (-entry[1], entry[0]))
         lists[key] = tuple(entry for entry, count in ranked if key != "words" or count >= min_count)
     lists["words"] = lists["words"][: max(0, most_words - SPECIALS)]
-    return TreebankVocabulary(**lists, column=column, lowercase=lowercase, longest=longest, multiple_of=multiple_of)
+    return TreebankVocabulary(
+        **lists,
+        column=column,
+        lowercase=lowercase,
+        lowercase_characters=lowercase_characters,
+        longest=longest,
+        multiple_of=multiple_of,
+    )
+
+
+def _tag_columns(sentence: Sentence, column: Tags) -> tuple[tuple[str, ...], ...]:
+    """Return the tags of a sentence's words, one tuple for each column that is read.
+
+    If both are, the treebank's own tags are marked ("xpos=NN"). Missing tags stay "_".
+    """
+    if column == "both":
+        return sentence.upos, tuple(tag if tag == EMPTY else f"xpos={tag}" for tag in sentence.xpos)
+    return (sentence.xpos if column == "xpos" else sentence.upos,)
+
+
+def _spellings(sentence: Sentence, longest: int, lowercase: bool) -> list[str]:
+    """Return the first ``longest`` characters of each word, in lower case if configured."""
+    return [(form.lower() if lowercase else form)[:longest] for form in sentence.forms]
 
 
 class Padded(NamedTuple):
     """Batch of sentences as ids, the root first; padding is 0 except in labels."""
 
     words: Numbers  # `[batch, length]`
-    tags: Numbers  # `[batch, length]`
+    tags: Numbers  # `[batch, length]`, or `[batch, length, 2]` of both columns
     # characters of each spelling among the words, longest spellings first, `[spellings, longest]`
     characters: Numbers
     character_counts: Numbers  # `[spellings]`
@@ -175,7 +203,7 @@ class EncodedTreebank:
 
     lengths: Numbers  # words of each sentence, without the root
     words: Numbers  # their ids
-    tags: Numbers  # their tags' ids
+    tags: Numbers  # their tags' ids, one or two each
     spellings: Numbers  # indices of their spellings
     heads: Numbers | None  # positions of their heads; `None` without trees
     labels: Numbers | None  # ids of their labels; `None` without trees
@@ -207,11 +235,14 @@ class EncodedTreebank:
         places = np.where(inside, self._starts[numbers][:, None] + columns, 0)
 
         def taken(values: Numbers | None, padding: int) -> Numbers:
-            """Return values ``[batch, length]`` with padding.
+            """Return values ``[batch, length, …]`` with padding.
 
             The result is an empty array if they are ``None``.
             """
-            return np.zeros((0, 0), dtype=np.int64) if values is None else np.where(inside, values[places], padding)
+            if values is None:
+                return np.zeros((0, 0), dtype=np.int64)
+            within = inside.reshape(inside.shape + (1,) * (values.ndim - 1))
+            return np.where(within, values[places], padding)
 
         # Padding has the root's spelling, row 0, which every batch has, so it adds no row.
         rows, spellings = np.unique(taken(self.spellings, 0), return_inverse=True)
