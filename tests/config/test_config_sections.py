@@ -4,6 +4,7 @@ from pydantic import ValidationError
 from phmrun.config import Experiment, LayerConfig, Section, TrainingConfig
 from phmrun.config.section import is_section
 from phmrun.config.sections import HardwareConfig
+from phmrun.config.training import BatchConfig
 
 
 @pytest.mark.parametrize(
@@ -84,3 +85,8 @@ def test_every_key_has_a_description():
     for section in every_section(Experiment):
         for name, field in section.model_fields.items():
             assert field.description, f"{section.__name__}.{name}"
+
+
+def test_ranges_of_length_count_tokens():
+    with pytest.raises(ValidationError, match="buckets need unit=tokens"):
+        BatchConfig(unit="sentences", buckets=2)

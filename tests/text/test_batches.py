@@ -151,6 +151,41 @@ def test_no_corpus_is_no_plan(wrong):
         BatchPlan(*wrong, unit="tokens", size=10)
 
 
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=80), st.integers(1, 5), st.integers(1, 200))
+def test_ranges_of_length_have_the_least_padding_and_batches_of_their_own(lengths, buckets, size):
+    costs = np.array(lengths) + 1
+    plan = BatchPlan(lengths, lengths, unit="tokens", size=size, buckets=buckets)
+    batches, _ = plan.epoch(3, 1)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+    distinct = np.unique(costs)
+    padded = {
+        ends: sum(costs[(costs > low) & (costs <= high)].size * high for low, high in itertools.pairwise((0, *ends)))
+        for inner in itertools.combinations(distinct[:-1].tolist(), min(buckets, len(distinct)) - 1)
+        for ends in [(*inner, int(distinct[-1]))]
+    }
+    ranges = {}
+    for batch in batches:
+        ranges.setdefault(plan._classes[batch[0]], []).append(batch)
+        assert len(set(plan._classes[batch])) == 1
+    tokens = 0
+    for members in ranges.values():
+        longest = max(costs[batch].max() for batch in members)
+        sizes = [len(batch) for batch in members]
+        tokens += sum(sizes) * longest
+        assert max(sizes) - min(sizes) <= 1
+        assert len(sizes) == min(sum(sizes), max(1, sum(sizes) * longest // size))
+    assert tokens == min(padded.values())
+
+
+def test_a_batch_is_drawn_from_its_whole_range():
+    lengths = np.arange(40)
+    plan = BatchPlan(lengths, lengths, unit="tokens", size=400, buckets=2)
+    together = {frozenset(batch.tolist()) for epoch in range(20) for batch in plan.epoch(0, epoch)[0]}
+    assert any({0, 19} <= batch for batch in together)
+    assert len(together) > 20
+
+
 def test_batches_in_the_order_of_the_file():
     plan = BatchPlan([3, 1, 9, 2, 2], [1, 1, 1, 5, 1], unit="sentences", size=2, ordered=True)
     for epoch in (0, 1):

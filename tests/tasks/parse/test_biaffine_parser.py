@@ -117,6 +117,14 @@ def test_words_of_one_spelling_share_its_vector(pooling):
     torch.testing.assert_close(inputs, expected)
 
 
+def test_the_vectors_of_several_tags_are_added():
+    network = build()
+    spelt = torch.zeros(2, 4, SIZES["word_width"], dtype=torch.float64)
+    inputs = network._inputs(WORDS, torch.stack([TAGS, TAGS.flip(1)], -1), spelt)
+    torch.testing.assert_close(inputs[..., 6:], network.tags(TAGS) + network.tags(TAGS.flip(1)))
+    torch.testing.assert_close(inputs[..., :6], network.embedding(WORDS))
+
+
 def test_an_unknown_tag_is_read_as_a_dropped_one():
     network = build()
     spelt = torch.zeros(2, 4, SIZES["word_width"], dtype=torch.float64)
@@ -125,6 +133,8 @@ def test_an_unknown_tag_is_read_as_a_dropped_one():
     inputs = network._inputs(WORDS, tags, spelt)
     torch.testing.assert_close(inputs[0, 1, :6], 2 * network.embedding(WORDS)[0, 1])
     assert not inputs[0, 1, 6:].any()
+    beside_a_known_one = network._inputs(WORDS, torch.stack([TAGS, torch.ones_like(TAGS)], -1), spelt)
+    torch.testing.assert_close(beside_a_known_one[0, 1, :6], network.embedding(WORDS)[0, 1])
 
 
 def test_dropped_embeddings_leave_the_others_scaled():

@@ -125,6 +125,17 @@ def test_missing_tags_are_told_of_once(trained, caplog):
     assert caplog.text.count("words without a tag in the column UPOS") == 1
 
 
+def test_both_columns_of_tags_are_read_and_named(tmp_path, caplog):
+    config = configured("parse", tmp_path / "trees", {"data": {"vocabulary": {"tags": "both"}}})
+    data = build_data(config, tmp_path)
+    network = build_module(config, *data.vocabulary.sizes).parser
+    parser = TreeParser(network, data.vocabulary, Search(), weights="test")
+    with caplog.at_level(logging.INFO):
+        assert len(answers(parser, CONLLU.replace("\tD\t", "\t_\t"))) == 2
+    assert "words without a tag in the columns UPOS and XPOS" in caplog.text
+    assert "tags:both" in parser.evaluate(data, "dev").scores["uas"].signature
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line"), [("\tB=1|A=2", "", 4), ("2.1\t", "1.1\t", 6), ("3\tv3", "4\tv3", 7), ("1-2\t", "1-9\t", 3)]
 )

@@ -40,13 +40,34 @@ def test_words_are_ranked_by_count_then_by_name():
     assert learn_vocabulary(TREES, longest=1).characters == ("D", "T", "c", "d", "s", "t")
 
 
+def test_both_columns_of_tags_are_read():
+    vocabulary = learn_vocabulary(TREES, column="both")
+    assert vocabulary.tags == ("NOUN", "DET", "xpos=DT", "xpos=NN", "VERB", "xpos=VBZ")
+    encoded = vocabulary.encode(TREES)
+    assert encoded.tags.tolist()[:4] == [[ROOT, ROOT], [4, 5], [3, 6], [7, 8]]
+    assert encoded.tags.tolist()[-1] == [3, UNK]  # the third sentence's word has no tag of the treebank's own
+    batch = encoded.padded(np.array([0, 2]))
+    assert batch.tags.shape == (2, 4, 2)
+    assert batch.tags[1].tolist() == [[ROOT, ROOT], [3, UNK], [PAD, PAD], [PAD, PAD]]
+    assert [vocabulary.lacks_tags(sentence) for sentence in TREES] == [False, False, True]
+    assert not any(learn_vocabulary(TREES).lacks_tags(sentence) for sentence in TREES)
+
+
+def test_characters_are_read_in_lower_case_if_configured():
+    vocabulary = learn_vocabulary(TREES, lowercase_characters=True)
+    assert set(vocabulary.characters) == set("thedogsleepscat")
+    the, small = (vocabulary.encode([sentence]).characters.tolist()[1:4] for sentence in TREES[:2])
+    assert the == small == [vocabulary.characters.index(letter) + 3 for letter in "the"]
+
+
 def test_sizes_are_padded_but_for_the_labels():
     assert learn_vocabulary(TREES).sizes == (5, 6, 3 + 13, 3)
     assert learn_vocabulary(TREES, multiple_of=8).sizes == (8, 8, 16, 3)
 
 
 def test_the_vocabulary_comes_back(tmp_path):
-    vocabulary = learn_vocabulary(TREES, column="xpos", longest=3, multiple_of=8, lowercase=False, min_count=1)
+    options = {"longest": 3, "multiple_of": 8, "lowercase": False, "lowercase_characters": True, "min_count": 1}
+    vocabulary = learn_vocabulary(TREES, column="both", **options)
     vocabulary.save(tmp_path)
     assert TreebankVocabulary.load(tmp_path) == vocabulary
     assert TreebankVocabulary.load(tmp_path).encode(TREES).words.tolist() == vocabulary.encode(TREES).words.tolist()
