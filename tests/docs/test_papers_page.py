@@ -26,7 +26,9 @@ def test_published_beside_ours_shows_scores_that_the_results_hold():
     assert [score for score in scores if score not in results] == []
 
 
-@pytest.mark.parametrize("folder", ["parser-full", "parser-full-french"])
+@pytest.mark.parametrize(
+    "folder", ["parser-full", "parser-full-french", "parser-table1-galician", "parser-table1-latin"]
+)
 def test_published_parsers_are_those_on_record(folder, tmp_path):
     page = (DOCS / "published.md").read_text()
     runs = restore_folder(DOCS.parent / "results" / folder, tmp_path)
