@@ -264,16 +264,9 @@ class BucketedData(DataModule[V]):
         """
         weights = self.weights()
         first, *_, last = self.lengths("train") * 2
-        ordered = self.batching.order == "file"
-        settings = self.batching
-        return BatchPlan(
-            *(first, last),
-            unit=settings.unit,
-            size=settings.size,
-            weights=weights,
-            buckets=settings.buckets,
-            ordered=ordered,
-        )
+        batching = self.batching
+        budget: dict[str, Any] = {"unit": batching.unit, "size": batching.size, "buckets": batching.buckets}
+        return BatchPlan(first, last, **budget, weights=weights, ordered=batching.order == "file")
 
     def _stream(self, start: int = 0, rank: int = 0, world: int = 1) -> BatchStream:
         """Return the endless stream of training batches of a process, after ``start`` micro-batches of all."""

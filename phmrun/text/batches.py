@@ -38,7 +38,9 @@ class BatchPlan:
         unit: What ``size`` counts: ``tokens`` (padded, of the longer side) or ``sentences``.
         size: Most tokens, or sentences, in one batch.
         weights: Weight of each sentence in the loss, [sentences]; by default its target tokens and the end token.
-        buckets: Ranges of length with batches of their own (see :func:`_bucketed`); 0: none. ``unit`` must be tokens.
+        buckets: Ranges of length with batches of their own, chosen for the least padding; 0: none. A range of n
+            sentences up to ℓ tokens long has ⌊nℓ/size⌋ batches, at least one, so that a batch may exceed ``size``.
+            ``unit`` must be "tokens".
         ordered: Batches of consecutive sentences in the order of the file, in every epoch alike.
 
     Raises:
@@ -68,9 +70,11 @@ class BatchPlan:
         steps = (np.diff(bound) != 0) | (np.diff(longest) != 0)
         self._classes[classes] = np.concatenate([np.zeros(1, np.int32), np.cumsum(steps, dtype=np.int32)])
         costs = np.maximum(bound * SOURCE_CLASS, longest) + 1
-        self.starts: NDArray[np.int64] = _cuts(costs, size) if unit == "tokens" else np.arange(0, source.size, size)
+        self.starts: NDArray[np.int64]
         if buckets:
             self._classes, self.starts = _bucketed(np.maximum(source, target) + 1, size, buckets)
+        else:
+            self.starts = _cuts(costs, size) if unit == "tokens" else np.arange(0, source.size, size)
         self.ordered = ordered
         self._weights = target.astype(np.int64) + 1 if weights is None else np.asarray(weights, dtype=np.int64)
 
