@@ -80,6 +80,8 @@ class BiaffineParser(nn.Module):
     """
 
     options: ClassVar[type[ParserOptions]] = ParserOptions
+    tag_columns = 1
+    """Tags of each word that the network was trained with."""
 
     def __init__(
         self, options: ParserOptions, sizes: Sequence[int], structures: Structures = MappingProxyType({})

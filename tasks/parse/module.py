@@ -106,8 +106,11 @@ def build_module(config: ParsingExperiment, words: int, tags: int, characters: i
         PhmrunError: (exit 2) The network is unknown, or sizes and structures do not match.
     """
     training = config.training
+    network = cast(BiaffineParser, build_network("parse", config, words, tags, characters, labels))
+    if config.data.vocabulary.tags == "both":
+        network.tag_columns = 2
     return ParserModule(
-        cast(BiaffineParser, build_network("parse", config, words, tags, characters, labels)),
+        network,
         optimizer_from(training.optimizer),
         schedule_from(training, config.model.hidden),
         smoothing=training.label_smoothing,
@@ -144,7 +147,7 @@ def parser_graph(network: BiaffineParser) -> ExportGraph:
         ArcsAndLabels(network).eval(),
         inputs={
             "words": sentence,
-            "tags": sentence,
+            "tags": sentence if network.tag_columns == 1 else (*sentence, network.tag_columns),
             "characters": (*spelling, "longest"),
             "character_counts": spelling,
             "spellings": sentence,
@@ -178,5 +181,8 @@ def _parsed(network: BiaffineParser, batch: int, length: int, longest: int) -> t
     characters[torch.arange(longest) >= counts.unsqueeze(1)] = PAD
     spellings = torch.randint(batch * length, (batch, length), generator=generator)
     lengths = torch.tensor([length, *(length // 2 + 1 for _ in range(batch - 1))])
-    words, tags = numbers(network.embedding, batch, length), numbers(network.tags, batch, length)
+    words = numbers(network.embedding, batch, length)
+    tags = numbers(network.tags, batch, length, network.tag_columns)
+    if network.tag_columns == 1:
+        tags = tags.squeeze(-1)
     return words, tags, characters, counts, spellings, lengths

@@ -16,7 +16,7 @@ from phmrun.cli.app import main
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.metrics.parsing import attachment_scores
 from phmrun.tasks.parse.data import build_data
-from phmrun.tasks.parse.module import build_module
+from phmrun.tasks.parse.module import build_module, parser_graph
 from phmrun.tasks.parse.predictor import Search, TreeParser, arcs_of, build_predictor
 from phmrun.text import conllu
 
@@ -134,6 +134,9 @@ def test_both_columns_of_tags_are_read_and_named(tmp_path, caplog):
         assert len(answers(parser, CONLLU.replace("\tD\t", "\t_\t"))) == 2
     assert "words without a tag in the columns UPOS and XPOS" in caplog.text
     assert "tags:both" in parser.evaluate(data, "dev").scores["uas"].signature
+    graph = parser_graph(network)
+    assert graph.inputs["tags"] == ("batch", "length", 2)
+    assert graph.examples[0][1].shape == (2, 7, 2)
 
 
 @pytest.mark.parametrize(
