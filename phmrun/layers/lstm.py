@@ -36,6 +36,8 @@ class LSTM(nn.Module):
         weight_dropout: Dropout rate of the entries of U, with one mask for all time steps (Merity et al. 2018).
         hidden_dropout: Dropout rate of h_{t-1} before U, with one mask per sequence. Training then runs step by step,
             because no kernel supports it.
+        direction_masks: Drop the inputs of each direction of a layer by a mask of its own; otherwise both share one.
+            Supported by :func:`outputs` of cells other than "standard" only.
         cell: "standard"; "linear-output": h_t = o ∘ c_t without σ and tanh, as printed by Zhang et al. 2021
             (section 3.1), run step by step; "parser-v2": gates σ(2·) and learned initial h and c (Dozat et al. 2017).
             The last two are supported by :func:`outputs` only; "parser-v2" excludes ``coupled``.
@@ -71,6 +73,7 @@ class LSTM(nn.Module):
         input_dropout: float = 0.0,
         weight_dropout: float = 0.0,
         hidden_dropout: float = 0.0,
+        direction_masks: bool = False,
         cell: Cell = "standard",
         structure: str = "dense",
         **options: Any,
@@ -80,12 +83,15 @@ class LSTM(nn.Module):
             raise PhmrunError(f"an LSTM has no maps {maps!r}", valid=("gate", "stacked"))
         if bias_vectors not in (1, 2):
             raise PhmrunError(f"an LSTM has 1 or 2 bias vectors per gate, not {bias_vectors}")
+        if direction_masks and cell == "standard":
+            raise PhmrunError("an LSTM cell 'standard' reads both directions with one mask of dropped inputs")
         if coupled and cell == "parser-v2":
             raise PhmrunError("an LSTM cell 'parser-v2' has four gates, so it cannot be coupled")
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
         self.dropout, self.input_dropout, self.weight_dropout = dropout, input_dropout, weight_dropout
         self.variational, self.cell, self.hidden_dropout = variational, cell, hidden_dropout
+        self.direction_masks = direction_masks
         self.directions = 2 if bidirectional else 1
         sizes = [input_size] + [self.directions * hidden_size] * (num_layers - 1)
         vectors = bias_vectors if bias else 0
@@ -198,11 +204,13 @@ class LSTM(nn.Module):
         dropped = self.weight_dropout if self.training else 0.0
         last: Tensor | None = None
         for layer in range(self.num_layers):
-            inputs = self._drop(inputs, self.dropout if layer else self.input_dropout, None, time=1)
+            share = self.dropout if layer else self.input_dropout
+            shared = inputs if self.direction_masks else self._drop(inputs, share, None, time=1)
             directions = []
             for direction, cell in enumerate(self.cells[layer * self.directions :][: self.directions]):
                 built: GateWeights = cell.build(dropped)  # type: ignore[operator]
-                read = _rows(inputs, backwards) if direction else inputs
+                read = self._drop(inputs, share, None, time=1) if self.direction_masks else shared
+                read = _rows(read, backwards) if direction else read
                 h, c = cell.initial(len(read))  # type: ignore[operator]
                 state = h.to(read), c.to(read)
                 wanted = cells and layer == self.num_layers - 1 and not direction

@@ -96,6 +96,7 @@ class BiaffineParser(nn.Module):
         recurrence: dict[str, Any] = {"batch_first": True, "variational": True, "input_dropout": dropout, **layer}
         if options.cell == "parser-v2":
             recurrence |= {"cell": options.cell, "bias_vectors": 1, "hidden_dropout": dropped}
+            recurrence["direction_masks"] = options.direction_masks
         else:
             recurrence |= {"coupled": options.cell == "coupled", "bias_vectors": 2, "weight_dropout": dropped}
         self.embedding = Embedding(words, options.word_width, **embedding)

@@ -35,6 +35,10 @@ class TreebankVocabularyConfig(Section):
     """Maximum number of rows of the word table, special ones included."""
     min_frequency: int = Field(2, ge=1)
     """Minimum count in the training data; rarer words share the vector of the unknown word."""
+    min_frequency_for: Literal["words", "all"] = "words"
+    """What min_frequency applies to: words; or also tags, labels and characters, counted in distinct words, as in
+    Parser-v2.
+    """
     lowercase: bool = True
     """Look up word vectors in lower case."""
     lowercase_characters: bool = False
@@ -183,10 +187,25 @@ class ParserOptions(ModelConfig):
     """
     embedding_dropout: Share = 0.33
     """Share of words read without their word vector, and share read without their tag vector."""
+    direction_masks: bool = False
+    """Dropout of the LSTM's inputs has a mask for each direction, as in Parser-v2; otherwise both share one. Only for
+    cell=parser-v2.
+    """
     vector_std: float | None = Field(None, gt=0)
     """Initial standard deviation of word, tag and character vectors; null: 1/√width."""
     word_dropout: Share = 0.0
     """Share of words whose own vector is replaced by the unknown word's; their characters stay."""
+
+    @model_validator(mode="after")
+    def _masks_fit_cells(self) -> Self:
+        """Check that cells support masks of each direction.
+
+        Raises:
+            ValueError: They do not.
+        """
+        if self.direction_masks and self.cell != "parser-v2":
+            raise ValueError(f"direction_masks=true needs cell=parser-v2, not cell={self.cell}")
+        return self
 
     @property
     def weight_dropout(self) -> float:

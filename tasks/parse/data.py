@@ -200,6 +200,7 @@ class TreebankData(BucketedData[TreebankVocabulary]):
             min_count=self.settings.min_frequency,
             lowercase=self.settings.lowercase,
             lowercase_characters=self.settings.lowercase_characters,
+            all_frequent=self.settings.min_frequency_for == "all",
             subtypes=self.settings.subtypes,
             column=self.settings.tags,
             longest=self.settings.characters,

@@ -125,6 +125,7 @@ def learn_vocabulary(
     min_count: int = 2,
     lowercase: bool = True,
     lowercase_characters: bool = False,
+    all_frequent: bool = False,
     subtypes: bool = True,
     column: Tags = "upos",
     longest: int = 32,
@@ -132,7 +133,7 @@ def learn_vocabulary(
 ) -> TreebankVocabulary:
     """Build the vocabulary of a treebank, most frequent first.
 
-    Ties are in alphabetical order. Missing tags ("_") are left out. Only words are limited by number and count.
+    Ties are in alphabetical order. Missing tags ("_") are left out. Only words are limited by number.
 
     Args:
         sentences: Sentences with trees.
@@ -140,22 +141,30 @@ def learn_vocabulary(
         min_count: Minimum count of a word; rarer ones train the vector of the unknown word.
         lowercase: Count words in lower case.
         lowercase_characters: Count characters in lower case.
+        all_frequent: ``min_count`` applies to tags, labels and characters, too, and characters are counted in distinct
+            words, as in Parser-v2 (``parser/vocabs/subtoken_vocab.py:92``).
         subtypes: Keep the subtypes of labels; otherwise only their universal parts.
         column: Column of the tags; both: universal tags and the treebank's own.
         longest: Maximum number of characters read of a word.
         multiple_of: Tables are padded to a multiple of this.
     """
     counts: dict[str, Counter[str]] = {key: Counter() for key in _LISTS}
+    distinct: set[str] = set()
     for sentence in sentences:
         counts["words"].update(form.lower() if lowercase else form for form in sentence.forms)
         for tags in _tag_columns(sentence, column):
             counts["tags"].update(tag for tag in tags if tag != EMPTY)
-        counts["characters"].update("".join(_spellings(sentence, longest, lowercase_characters)))
+        spellings = _spellings(sentence, longest, lowercase_characters)
+        if all_frequent:
+            spellings = list(dict.fromkeys(spelling for spelling in spellings if spelling not in distinct))
+            distinct.update(spellings)
+        counts["characters"].update("".join(spellings))
         counts["labels"].update(label if subtypes else universal(label) for label in sentence.deprels)
     lists = {}
     for key, counter in counts.items():
         ranked = sorted(counter.items(), key=lambda entry: (-entry[1], entry[0]))
-        lists[key] = tuple(entry for entry, count in ranked if key != "words" or count >= min_count)
+        least = min_count if all_frequent or key == "words" else 1
+        lists[key] = tuple(entry for entry, count in ranked if count >= least)
     lists["words"] = lists["words"][: max(0, most_words - SPECIALS)]
     return TreebankVocabulary(
         **lists,
