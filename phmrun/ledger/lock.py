@@ -1,6 +1,7 @@
 """Exclusive lock on a run directory, safe against stale holders and concurrent takeovers.
 
-The lock file is created with ``O_CREAT | O_EXCL``, which is atomic on network file systems, too. It names its holder.
+The lock file names its holder. It is written under another name and linked to its own, which is atomic on network file
+systems, too: nobody sees it empty. A file system without hard links has it created with ``O_CREAT | O_EXCL`` instead.
 
 A holder on this machine is alive if the operating system lists its process. A holder on another machine is alive if it
 touches the file every 10 seconds (:data:`HEARTBEAT`). Clocks of two machines are never compared. The age of a lock is
@@ -18,6 +19,7 @@ A stale lock is taken over in two steps:
 Two processes cannot hold the same claim. A claim whose process died is stale and is taken over by the same rule.
 """
 
+import errno
 import json
 import logging
 import os
@@ -44,6 +46,9 @@ STALE_AFTER = 120.0
 """Seconds without a heartbeat after which a holder on another machine may be dead."""
 WATCHED_BEATS = 2.5
 """Heartbeat periods for which such a lock is watched before it is taken over."""
+
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK)
+"""Errors of a file system without hard links."""
 
 _log = logging.getLogger(__name__)
 
@@ -249,18 +254,9 @@ def _take(path: Path, mine: Holder, *, forced: bool = False) -> int | Holder:
         OSError: The file cannot be written; it is removed.
     """
     while True:
-        try:
-            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
-        except FileExistsError:
-            lock_file = _read(path)
-        else:
-            try:
-                os.write(descriptor, json.dumps(asdict(mine)).encode())
-            except OSError:  # full disk: a lock without a holder would be left
-                path.unlink(missing_ok=True)
-                os.close(descriptor)
-                raise
-            return descriptor
+        with suppress(FileExistsError):
+            return _create(path, mine)
+        lock_file = _read(path)
         if lock_file is None:
             continue
         if _is_alive(path, lock_file, forced):
@@ -275,6 +271,41 @@ def _take(path: Path, mine: Holder, *, forced: bool = False) -> int | Holder:
             return taken
         claim.unlink(missing_ok=True)
         os.close(taken)
+
+
+def _create(path: Path, mine: Holder) -> int:
+    """Create the lock file with its holder and return its open descriptor.
+
+    Raises:
+        FileExistsError: There is one.
+        OSError: The file cannot be written; none is left.
+    """
+    if path.exists():  # a directory that cannot be written to may hold a lock
+        raise FileExistsError(path)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    descriptor = _written(draft, mine)
+    try:
+        os.link(draft, path)
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno not in _NO_LINKS:
+            raise
+        return _written(path, mine)
+    finally:
+        draft.unlink(missing_ok=True)
+    return descriptor
+
+
+def _written(path: Path, mine: Holder) -> int:
+    """Create a file with a holder and return its open descriptor; raise as :func:`_create`."""
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
+    try:
+        os.write(descriptor, json.dumps(asdict(mine)).encode())
+    except OSError:  # full disk: a lock without a holder would be left
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _is_alive(path: Path, lock_file: "_LockFile", forced: bool) -> bool:

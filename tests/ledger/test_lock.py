@@ -1,5 +1,6 @@
 """The lock, with real processes that are killed and that race."""
 
+import errno
 import json
 import os
 import signal
@@ -321,3 +322,31 @@ def test_a_full_disk_leaves_no_lock_without_a_holder(tmp_path, monkeypatch):
     assert not (tmp_path / "lock").exists()
     with Lock(tmp_path / "lock", "the run x"):
         assert (tmp_path / "lock").exists()
+
+
+def test_a_lock_is_never_seen_without_its_holder(tmp_path, monkeypatch):
+    """Nothing has the lock's name until its content is written."""
+    path, seen, write = tmp_path / "lock", [], os.write
+
+    def watched(descriptor, content):
+        seen.append(path.exists())
+        return write(descriptor, content)
+
+    monkeypatch.setattr("phmrun.ledger.lock.os.write", watched)
+    with Lock(tmp_path / "lock", "the run x"):
+        assert json.loads(path.read_text())["pid"] == os.getpid()
+        assert seen[0] is False
+        assert [found.name for found in tmp_path.iterdir()] == ["lock"]
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
+def test_a_file_system_without_hard_links_is_locked_too(tmp_path, monkeypatch, number):
+    def refused(source, target):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("phmrun.ledger.lock.os.link", refused)
+    with Lock(tmp_path / "lock", "the run x"):
+        with pytest.raises(PhmrunError, match="in use"):
+            Lock(tmp_path / "lock", "the run x").acquire()
+        assert [found.name for found in tmp_path.iterdir()] == ["lock"]
+    assert not list(tmp_path.iterdir())
