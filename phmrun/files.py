@@ -110,7 +110,7 @@ def _temporary(path: Path) -> Iterator[Path]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{_machine()}.tmp")
+    temporary = temporary_name(path)
     try:
         yield temporary
     except OSError as error:
@@ -120,6 +120,11 @@ def _temporary(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # on a read-only disk the original error matters more
             _remove(temporary)
+
+
+def temporary_name(path: Path) -> Path:
+    """Return a path beside ``path`` for this process to write to, which :func:`remove_unfinished` keeps while it lives."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{_machine()}.tmp")
 
 
 def _remove(path: Path) -> None:

@@ -36,7 +36,7 @@ from typing import NamedTuple, Self
 
 from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError
-from phmrun.files import process_space
+from phmrun.files import process_space, temporary_name
 
 LOCK = "lock"
 """Name of the lock file in a run directory."""
@@ -282,7 +282,7 @@ def _create(path: Path, mine: Holder) -> int:
     """
     if path.exists():  # a directory that cannot be written to may hold a lock
         raise FileExistsError(path)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    draft = temporary_name(path.with_name(f"{path.name}.{secrets.token_hex(8)}"))
     descriptor = _written(draft, mine)
     try:
         os.link(draft, path)

@@ -336,7 +336,7 @@ def test_a_lock_is_never_seen_without_its_holder(tmp_path, monkeypatch):
     with Lock(tmp_path / "lock", "the run x"):
         assert json.loads(path.read_text())["pid"] == os.getpid()
         assert seen[0] is False
-        assert [found.name for found in tmp_path.iterdir()] == ["lock"]
+        assert [entry.name for entry in tmp_path.iterdir()] == ["lock"]
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
@@ -348,5 +348,5 @@ def test_a_file_system_without_hard_links_is_locked_too(tmp_path, monkeypatch, n
     with Lock(tmp_path / "lock", "the run x"):
         with pytest.raises(PhmrunError, match="in use"):
             Lock(tmp_path / "lock", "the run x").acquire()
-        assert [found.name for found in tmp_path.iterdir()] == ["lock"]
+        assert [entry.name for entry in tmp_path.iterdir()] == ["lock"]
     assert not list(tmp_path.iterdir())
