@@ -123,7 +123,10 @@ def _temporary(path: Path) -> Iterator[Path]:
 
 
 def temporary_name(path: Path) -> Path:
-    """Return a path beside ``path`` for this process to write to, which :func:`remove_unfinished` keeps while it lives."""
+    """Return a path beside ``path`` for this process to write to.
+
+    :func:`remove_unfinished` keeps it while the process lives.
+    """
     return path.with_name(f".{path.name}.{os.getpid()}.{_machine()}.tmp")
 
 
