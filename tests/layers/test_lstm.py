@@ -348,6 +348,31 @@ def test_lstm_refuses_sizes_gate_maps_and_inputs_that_do_not_fit():
         LSTM(3, 3)(torch.zeros(2, 3))
 
 
+def test_each_direction_has_a_mask_of_its_own_if_configured():
+    """Every direction of a layer is a one-way LSTM of its own, which reads its own dropped copy of the inputs."""
+    lstm = LSTM(6, 5, 2, batch_first=True, bidirectional=True, cell="parser-v2", direction_masks=True)
+    lstm.variational, lstm.input_dropout, lstm.dropout = True, 0.5, 0.5
+    inputs, lengths = torch.randn(3, 4, 6), torch.tensor([4, 4, 4])
+    torch.manual_seed(0)
+    read = outputs(lstm, inputs, lengths)
+    torch.manual_seed(0)
+    masks = [nn.functional.dropout(torch.ones(3, 1, width), 0.5) for width in (6, 6, 10, 10)]
+    wanted = inputs
+    for layer in range(2):
+        directions = []
+        for direction in range(2):
+            alone = LSTM(wanted.shape[-1], 5, batch_first=True, cell="parser-v2")
+            alone.cells[0] = lstm.cells[2 * layer + direction]
+            dropped = wanted * masks[2 * layer + direction]
+            hidden = outputs(alone.eval(), dropped.flip(1) if direction else dropped, lengths)
+            directions.append(hidden.flip(1) if direction else hidden)
+        wanted = torch.cat(directions, -1)
+    torch.testing.assert_close(read, wanted)
+    assert not torch.equal(masks[0], masks[1])
+    with pytest.raises(PhmrunError, match="one mask"):
+        LSTM(6, 5, direction_masks=True)
+
+
 @pytest.mark.parametrize("options", [{}, {"structure": "phm", "n": 3, "bidirectional": True, "num_layers": 2}], ids=str)
 def test_a_cell_with_linear_output_is_the_printed_one(options):
     """Zhang et al. 2021, section 3.1, step by step; the second direction reads each sentence from its end."""

@@ -36,6 +36,12 @@ def test_plain_cells_have_a_gate_more():
     assert scopes["lstm"]["count"] == 2_567_200 + 6 * (800 - 400)  # a second bias, no first state
 
 
+def test_masks_of_each_direction_need_cells_that_run_each_direction():
+    assert config_of(model={"preset": "paper", "direction_masks": True}).model.direction_masks
+    with pytest.raises(ConfigError, match="direction_masks=true needs cell=parser-v2, not cell=plain"):
+        config_of(model={"preset": "paper", "cell": "plain", "direction_masks": True})
+
+
 def test_own_trees_imply_their_name():
     config = config_of(data={"train": "a.conllu, b.conllu.gz", "dev": "c.conllu"})
     assert (config.data.name, config.data.train) == ("files", ("a.conllu", "b.conllu.gz"))

@@ -60,6 +60,21 @@ def test_characters_are_read_in_lower_case_if_configured():
     assert the == small == [vocabulary.characters.index(letter) + 3 for letter in "the"]
 
 
+def test_rare_tags_labels_and_characters_are_unknown_as_in_parser_v2():
+    """Characters are counted in distinct words: "dog" and "Dog" are one if words are in lower case."""
+    vocabulary = learn_vocabulary(TREES, all_frequent=True, lowercase_characters=True)
+    assert vocabulary.words == ("dog", "the")
+    assert vocabulary.tags == ("NOUN", "DET")
+    assert vocabulary.labels == ("root", "det")
+    distinct = "thedogsleepscat"
+    assert set(vocabulary.characters) == {letter for letter in distinct if distinct.count(letter) > 1}
+    cased = "ThedogsleepsthecatDog"
+    assert set(learn_vocabulary(TREES, all_frequent=True).characters) == {x for x in cased if cased.count(x) > 1}
+    encoded = vocabulary.encode(TREES)
+    assert encoded.tags.tolist()[:4] == [ROOT, 4, 3, UNK]
+    assert encoded.labels.tolist()[:4] == [NO_LABEL, 1, NO_LABEL, 0]
+
+
 def test_sizes_are_padded_but_for_the_labels():
     assert learn_vocabulary(TREES).sizes == (5, 6, 3 + 13, 3)
     assert learn_vocabulary(TREES, multiple_of=8).sizes == (8, 8, 16, 3)
