@@ -61,9 +61,10 @@ class BiaffineParser(nn.Module):
     - "attention": M [Σ_t a_t h_t; h_T] + b with a = softmax(u·h_1 … u·h_T)
     - "attention-cell": the same with c_T instead of h_T, as in Dozat and Manning's released parser
 
-    ``start=parser-v2`` initializes as released: biaffine weights, the characters' map and attention, tags and all
-    biases are 0; characters are normal with variance 1; the MLPs of dependents and heads start equal, with orthonormal
-    columns. Structures with several factors, for which 0 would stay 0, keep their usual start.
+    ``start=parser-v2`` initializes as released: biaffine weights, the characters' map and attention, all biases and,
+    unless ``tag_start=drawn``, tags are 0; characters are normal with variance 1; the MLPs of dependents and heads
+    start equal, with orthonormal columns. Structures with several factors, for which 0 would stay 0, keep their usual
+    start.
 
     If the classifiers' structures are square, the arc classifier has two linear terms and the label classifier no
     constants, as in equations 6, 7, 10 and 11 of Matsuno et al. The dependent's term adds the same to all heads of a
@@ -91,7 +92,7 @@ class BiaffineParser(nn.Module):
         layer, embedding, classifier = (structures.get(place, {}) for place in ("layer", "embedding", "output"))
         self.dropout, self.embedding_dropout = options.dropout, options.embedding_dropout
         self.word_dropout, self.vector_std, self.start = options.word_dropout, options.vector_std, options.start
-        self.character_pooling = options.character_pooling
+        self.character_pooling, self.tag_start = options.character_pooling, options.tag_start
         hidden, dropout, dropped = options.hidden, options.dropout, options.recurrent_dropout
         recurrence: dict[str, Any] = {"batch_first": True, "variational": True, "input_dropout": dropout, **layer}
         if options.cell == "parser-v2":
@@ -131,11 +132,12 @@ class BiaffineParser(nn.Module):
     def _start_as_released(self) -> None:
         """Initialize parameters as released, in place.
 
-        To 0: biaffine weights, tags, the characters' map and attention, biases of MLPs. Characters are normal with
-        variance 1; dense MLPs have orthonormal columns, the same for dependents and heads. Maps and tables with several
-        factors keep their values.
+        To 0: biaffine weights, the characters' map and attention, biases of MLPs, and tags with ``tag_start="zero"``.
+        Characters are normal with variance 1; dense MLPs have orthonormal columns, the same for dependents and heads.
+        Maps and tables with several factors keep their values.
         """
-        at_zero: list[nn.Module] = [self.tags, self.letter_map, *self.arc_classifier.maps, *self.label_classifier.maps]
+        at_zero: list[nn.Module] = [self.letter_map, *self.arc_classifier.maps, *self.label_classifier.maps]
+        at_zero += [self.tags] if self.tag_start == "zero" else []
         at_zero += [self.letter_attention] if self.letter_attention is not None else []
         for module in at_zero:
             weights = [parameter for name, parameter in module.named_parameters() if not name.endswith("bias")]

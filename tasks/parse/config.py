@@ -179,6 +179,8 @@ class ParserOptions(ModelConfig):
     """Initialization: usual for each layer, or as in Parser-v2 (classifiers, tags and characters' map at 0, characters
     of variance 1, MLPs orthonormal).
     """
+    tag_start: Literal["zero", "drawn"] = "zero"
+    """Start of the tags' vectors with start=parser-v2: at 0, or drawn like those of words."""
     dropout: Share = 0.33
     """Dropout before LSTM layers, MLPs and classifiers, with one mask per sentence."""
     recurrent_dropout: Share = 0.33
