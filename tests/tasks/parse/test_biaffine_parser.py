@@ -31,6 +31,18 @@ def build(**options):
     return built(BiaffineParser, 12, 6, 9, 5, **{**SIZES, **options}).double().eval()
 
 
+def test_tags_start_at_zero_as_released_or_like_words():
+    released, drawn = (build(start="parser-v2", tag_start=name) for name in ("zero", "drawn"))
+    parameters = dict(drawn.named_parameters())
+    for name, parameter in released.named_parameters():
+        if name.startswith("tags."):
+            assert parameter.count_nonzero() == 0
+            bound = (3 / SIZES["tag_width"]) ** 0.5  # uniform, of standard deviation 1/√width
+            assert 0.5 * bound < parameters[name].abs().max() <= bound
+        else:
+            assert torch.equal(parameter, parameters[name]), name
+
+
 @pytest.mark.parametrize("structure", ["dense", "symmetric", "circulant"])
 def test_scores_of_arcs_and_labels(structure):
     network = build(output={"structure": structure})
