@@ -19,7 +19,6 @@ A stale lock is taken over in two steps:
 Two processes cannot hold the same claim. A claim whose process died is stale and is taken over by the same rule.
 """
 
-import errno
 import json
 import logging
 import os
@@ -46,9 +45,6 @@ STALE_AFTER = 120.0
 """Seconds without a heartbeat after which a holder on another machine may be dead."""
 WATCHED_BEATS = 2.5
 """Heartbeat periods for which such a lock is watched before it is taken over."""
-
-_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK)
-"""Errors of a file system without hard links."""
 
 _log = logging.getLogger(__name__)
 
@@ -282,18 +278,24 @@ def _create(path: Path, mine: Holder) -> int:
     """
     if path.exists():  # a directory that cannot be written to may hold a lock
         raise FileExistsError(path)
-    draft = temporary_name(path.with_name(f"{path.name}.{secrets.token_hex(8)}"))
+    draft = _draft(path)
     descriptor = _written(draft, mine)
     try:
         os.link(draft, path)
-    except OSError as error:
+    except FileExistsError:
         os.close(descriptor)
-        if error.errno not in _NO_LINKS:
-            raise
+        raise
+    except OSError:  # a file system without hard links
+        os.close(descriptor)
         return _written(path, mine)
     finally:
         draft.unlink(missing_ok=True)
     return descriptor
+
+
+def _draft(path: Path) -> Path:
+    """Return a new path beside ``path`` that other processes leave alone."""
+    return temporary_name(path.with_name(f"{path.name}.{secrets.token_hex(8)}"))
 
 
 def _written(path: Path, mine: Holder) -> int:
@@ -319,7 +321,7 @@ def _is_alive(path: Path, lock_file: "_LockFile", forced: bool) -> bool:
     if alive is not None:
         return alive
     if not forced:
-        probe = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+        probe = _draft(path)
         try:
             probe.touch(exist_ok=False)
             now = probe.stat().st_mtime  # by the clock of the file system that the lock is on

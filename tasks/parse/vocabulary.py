@@ -138,11 +138,11 @@ def learn_vocabulary(
     Args:
         sentences: Sentences with trees.
         most_words: Maximum number of rows of the word table, special ones included.
-        min_count: Minimum count of a word; rarer ones train the vector of the unknown word.
+        min_count: Minimum count of a word; rarer words train the vector of the unknown word.
         lowercase: Count words in lower case.
         lowercase_characters: Count characters in lower case.
         all_frequent: ``min_count`` applies to tags, labels and characters, too, and characters are counted in distinct
-            words, as in Parser-v2 (``parser/vocabs/subtoken_vocab.py:92``).
+            words, as in Parser-v2 (``parser/vocabs/subtoken_vocab.py:95``).
         subtypes: Keep the subtypes of labels; otherwise only their universal parts.
         column: Column of the tags; both: universal tags and the treebank's own.
         longest: Maximum number of characters read of a word.
@@ -155,11 +155,11 @@ def learn_vocabulary(
         for tags in _tag_columns(sentence, column):
             counts["tags"].update(tag for tag in tags if tag != EMPTY)
         spellings = _spellings(sentence, longest, lowercase_characters)
-        if all_frequent:
-            spellings = list(dict.fromkeys(spelling for spelling in spellings if spelling not in distinct))
-            distinct.update(spellings)
+        distinct.update(spellings)
         counts["characters"].update("".join(spellings))
         counts["labels"].update(label if subtypes else universal(label) for label in sentence.deprels)
+    if all_frequent:
+        counts["characters"] = Counter("".join(distinct))
     lists = {}
     for key, counter in counts.items():
         ranked = sorted(counter.items(), key=lambda entry: (-entry[1], entry[0]))

@@ -339,7 +339,7 @@ def test_a_lock_is_never_seen_without_its_holder(tmp_path, monkeypatch):
         assert [entry.name for entry in tmp_path.iterdir()] == ["lock"]
 
 
-@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.EACCES])
 def test_a_file_system_without_hard_links_is_locked_too(tmp_path, monkeypatch, number):
     def refused(source, target):
         raise OSError(number, os.strerror(number))
