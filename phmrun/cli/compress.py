@@ -1,6 +1,6 @@
 """``phmrun compress``: structured matrices fitted to those of a trained run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +19,15 @@ from phmrun.shares import share_of
 
 if TYPE_CHECKING:
     from phmrun.compression.compress import Plan
+    from phmrun.config import Experiment
+    from phmrun.engine.experiment import TrainResult
     from phmrun.engine.trained_model import TrainedModel
+
+Settings = Sequence[tuple[str, Any, str]]
+"""Dotted key, value and origin of each setting."""
+
+SCOPES = ("layer", "embedding", "output")
+"""Places of structures, which are sections of the configuration."""
 
 
 class BudgetOf(StrEnum):
@@ -81,8 +89,6 @@ def compress(
         phmrun compress latest --layer low-rank --embedding low-rank --budget 1/2 --steps 300
         phmrun compress latest --layer dense --calibrate 0
     """
-    from phmrun.experiments import resolve_request
-
     plugins = load_plugins(plugin)
     share = None if budget is None else share_of(budget)
     if budget is not None and share is None:
@@ -95,49 +101,34 @@ def compress(
         from phmrun.engine import experiment
         from phmrun.engine.trained_model import open_run
 
-    options = {
-        scope: {key.removeprefix(f"{scope}."): value for key, value, _ in keys if key.startswith(f"{scope}.")}
-        for scope in ("layer", "embedding", "output")
-    }
-    others = [setting for setting in keys if setting[0].partition(".")[0] not in options]
-    layer_options = options["layer"] if n is None else {**options["layer"], "n": n}
+    options = {scope: _options_of(scope, keys) for scope in SCOPES}
+    if n is not None:
+        options["layer"]["n"] = n
     trained = open_run(choose_run(runs_dir or Path("runs"), run))
     if sequences and not (steps and TASKS.get(trained.config.task).converts):
         raise PhmrunError("--sequences needs a sequence-to-sequence run and --steps", where="--sequences")
     own_data = {"--data": ("data.name", data), "--prefix": ("data.prefix", prefix)}
-    others += [(key, value, option) for option, (key, value) in own_data.items() if value is not None]
-    config = trained.config
-    if others:
-        if any(key.startswith("data.") for key, *_ in others) and TASKS.get(config.task).converts:
-            # The trained tables belong to the run's vocabulary, so new data must not learn another.
-            others.append(("data.vocabulary.path", str(trained.run.vocabulary.resolve()), "the run's vocabulary"))
-        config = resolve_request(config.task, others, parent=trained.run.config_path).resolved.config
+    chosen = [setting for setting in keys if setting[0].partition(".")[0] not in SCOPES]
+    chosen += [(key, value, option) for option, (key, value) in own_data.items() if value is not None]
+    config = _config_with(chosen, trained)
     if config.data.name == NO_DATA and (calibrate or not dry_run):
-        layers = f"--layer {layer}" + ("" if n is None else f" --n {n}")
-        raise PhmrunError(
-            f"{trained.run.id} has no data to calibrate and score with: its checkpoint was imported without any",
-            where="--prefix",
-            hint=f"Run: phmrun compress {trained.run.reference} {layers} --prefix corpus/ --set data.source=en --set "
-            "data.target=de (corpus/train.en, corpus/train.de …); --calibrate 0 --dry-run needs no data.",
-            code=ExitCode.DATA,
-        )
+        raise _without_data(trained, f"--layer {layer}" + ("" if n is None else f" --n {n}"))
     weights = trained.load(checkpoint=checkpoint, average=average)
     trained, config = merge_updates(trained), without_updates(config, trained)
-    wanted = layer_of(layer, layer_options)
+    wanted = layer_of(layer, options["layer"])
     named = {"embedding": embedding, "output": output}
-    tables = {scope: layer_of(name, options[scope], scope) for scope, name in named.items() if name}
     plan = make_plan(
         trained,
         wanted,
         budget=share,
         batches=calibrate,
-        fixed=bool(layer_options),
+        fixed=bool(options["layer"]),
         budget_of=budget_of.value,
-        tables=tables,
+        tables={scope: layer_of(name, options[scope], scope) for scope, name in named.items() if name},
         config=config,
     )
     training = further_training(
-        config.training, trained.module.schedule, trained.run.status.step, steps, [key for key, *_ in others]
+        config.training, trained.module.schedule, trained.run.status.step, steps, [key for key, *_ in chosen]
     )
     if not as_json:
         _show(plan)
@@ -158,15 +149,55 @@ def compress(
             verbosity=int(console.verbosity()),
         )
     if as_json:
-        outcome = {"run_id": result.run_id, "run_dir": str(result.run_dir), "metrics": result.metrics} if result else {}
-        before, after = plan.loss or (None, None)
-        size = {"parameters": plan.parameters, "dense_parameters": plan.dense_parameters, "share_of_model": plan.share}
-        summary = {**size, "loss_before": before, "loss_after": after, "maps": [vars(entry) for entry in plan.maps]}
-        console.print_json({"parent": trained.run.id, "plan": summary, **outcome})
+        _print_json(trained, plan, result)
     elif result:
         console.print_scores(result.metrics)
         console.stdout().print(_sizes(trained, result.run_dir, plan), markup=False, soft_wrap=True)
         console.print_outcome(result.run_id, result.state)
+
+
+def _options_of(scope: str, keys: Settings) -> dict[str, Any]:
+    """Return the options of a scope's structure among the settings, without the scope's name."""
+    return {key.removeprefix(f"{scope}."): value for key, value, _ in keys if key.startswith(f"{scope}.")}
+
+
+def _config_with(chosen: Settings, trained: "TrainedModel") -> "Experiment":
+    """Return the run's configuration with the settings.
+
+    New data keep the run's vocabulary, to which its trained tables belong.
+
+    Raises:
+        PhmrunError: (exit 2) A key is unknown, or a value invalid.
+    """
+    from phmrun.experiments import resolve_request
+
+    if not chosen:
+        return trained.config
+    task = trained.config.task
+    if any(key.startswith("data.") for key, *_ in chosen) and TASKS.get(task).converts:
+        vocabulary = str(trained.run.vocabulary.resolve())
+        chosen = [*chosen, ("data.vocabulary.path", vocabulary, "the run's vocabulary")]
+    return resolve_request(task, chosen, parent=trained.run.config_path).resolved.config
+
+
+def _without_data(trained: "TrainedModel", layers: str) -> PhmrunError:
+    """Return the error of an imported run without data; ``layers`` are the command's options that its hint repeats."""
+    return PhmrunError(
+        f"{trained.run.id} has no data to calibrate and score with: its checkpoint was imported without any",
+        where="--prefix",
+        hint=f"Run: phmrun compress {trained.run.reference} {layers} --prefix corpus/ --set data.source=en --set "
+        "data.target=de (corpus/train.en, corpus/train.de …); --calibrate 0 --dry-run needs no data.",
+        code=ExitCode.DATA,
+    )
+
+
+def _print_json(parent: "TrainedModel", plan: "Plan", result: "TrainResult | None") -> None:
+    """Print the plan and, if a run was written, its id, folder and scores."""
+    outcome = {"run_id": result.run_id, "run_dir": str(result.run_dir), "metrics": result.metrics} if result else {}
+    before, after = plan.loss or (None, None)
+    size = {"parameters": plan.parameters, "dense_parameters": plan.dense_parameters, "share_of_model": plan.share}
+    summary = {**size, "loss_before": before, "loss_after": after, "maps": [vars(entry) for entry in plan.maps]}
+    console.print_json({"parent": parent.run.id, "plan": summary, **outcome})
 
 
 def _sizes(parent: "TrainedModel", child: Path, plan: "Plan") -> str:
