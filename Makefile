@@ -6,8 +6,8 @@ STAMP := $(VENV)/.installed
 # The package trackio excludes the transformers that other tests need.
 TRACKIO := .venv-trackio
 # A worker per core, each with one thread and its half of the files, whose tests share what they train; who is done
-# takes over what others have left.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --dist=worksteal
+# takes over what others have left. Compiled modules are kept, since most of the time goes into starting programs.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --dist=worksteal
 CORE := tests/config tests/decoding tests/layers tests/metrics tests/text
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD -- 'tests/**/test_*.py')
 

@@ -23,7 +23,7 @@ from phmrun.registry import plugin_marks
 from phmrun.results.entries import DATA, entry_of_run, settings_of
 from phmrun.sweeps.cell import Inspect, Inspected
 
-TRAINING = {"seed", "batch", "training", "distillation", "decoding", "hardware", "logging"}
+TRAINING = {"seed", "batch", "training", "distillation", "decoding", "hardware", "logging", "provenance"}
 """Sections that neither the network nor the data depend on."""
 LAYERS = {"layer", "embedding", "output"}
 """Sections that the data do not depend on. The network depends on the vocabulary's sizes and on these."""

@@ -80,6 +80,18 @@ def test_what_is_the_same_is_looked_at_once(nmt, monkeypatch):
     assert (len(built), len(read)) == (3, 1)
 
 
+def test_the_sources_of_settings_do_not_make_data_other_data(monkeypatch):
+    """Rows of a paper's table differ in the provenance of their structure; the treebank is read once for each share."""
+    from phmrun.sweeps import inspection
+
+    read = []
+    data = SimpleNamespace(fingerprints=lambda: {"text": "0123"}, require=lambda *splits: None)
+    monkeypatch.setattr(inspection, "_learnt_sizes", lambda data: None)
+    monkeypatch.setattr(inspection, "build_data", lambda config: read.append(config.data.train_fraction) or data)
+    plan(load_sweep("configs/papers/matsuno/table2.yaml"), inspector({}), options_of)
+    assert sorted(read) == ["1", "1/2", "1/4", "3/4"]
+
+
 def test_missing_files_block_their_cells(nmt):
     nmt.write_text(nmt.read_text().replace("corpus/,", "nowhere/,"))
     cells = plan(load_sweep(str(nmt)), inspector({}), options_of).cells
