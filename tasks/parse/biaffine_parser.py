@@ -15,7 +15,7 @@ from phmrun.layers.network import Structures
 from phmrun.layers.structures.dense import Dense
 from phmrun.registry import STRUCTURES
 from phmrun.tasks.parse.config import ParserOptions
-from phmrun.text.vocabulary import UNK
+from phmrun.text.vocabulary import EOS, UNK
 
 Group = tuple[int, int, int]
 """Index of the first spelling, index after the last, and maximum number of characters."""
@@ -49,7 +49,9 @@ class BiaffineParser(nn.Module):
     """Words, tags and characters through a bidirectional LSTM, four MLPs and two biaffine classifiers.
 
     The vector of a word is the sum of its own (rare words share that of the unknown word) and one from an LSTM over its
-    characters. The tag's vector is concatenated; of two tags, it is the sum of theirs.
+    characters. ``fixed_width`` adds a map of a fixed vector, which rare words have, too: uniform with deviation
+    1/√fixed_width, 0 for words that training has not seen. The tag's vector is concatenated; of two tags, it is the sum
+    of theirs.
 
     Dropout of vectors has the same mask at all positions of a sentence. Recurrent dropout of ``parser-v2`` cells drops
     hidden units, as released; that of other cells drops entries of recurrent matrices, which the fused kernel supports.
@@ -62,9 +64,9 @@ class BiaffineParser(nn.Module):
     - "attention-cell": the same with c_T instead of h_T, as in Dozat and Manning's released parser
 
     ``start=parser-v2`` initializes as released: biaffine weights, the characters' map and attention, all biases and,
-    unless ``tag_start=drawn``, tags are 0; characters are normal with variance 1; the MLPs of dependents and heads
-    start equal, with orthonormal columns. Structures with several factors, for which 0 would stay 0, keep their usual
-    start.
+    unless ``tag_start=drawn``, tags are 0, and words with ``word_start=zero``; characters are normal with variance 1;
+    the MLPs of dependents and heads start equal, with orthonormal columns. Structures with several factors, for which 0
+    would stay 0, keep their usual start.
 
     If the classifiers' structures are square, the arc classifier has two linear terms and the label classifier no
     constants, as in equations 6, 7, 10 and 11 of Matsuno et al. The dependent's term adds the same to all heads of a
@@ -72,7 +74,8 @@ class BiaffineParser(nn.Module):
 
     Args:
         options: Section of the configuration.
-        sizes: Rows of the tables of words, tags and characters, and number of labels.
+        sizes: Rows of the tables of words, tags and characters, number of labels, and that of rare words, which only a
+            vocabulary that tells them apart has.
         structures: Options of ``layer``, the maps of LSTMs and MLPs; of ``embedding``, the vectors of words, tags and
             characters; of ``output``, the bilinear forms.
 
@@ -83,16 +86,19 @@ class BiaffineParser(nn.Module):
     options: ClassVar[type[ParserOptions]] = ParserOptions
     tag_columns = 1
     """Tags of each word that the network was trained with."""
+    fixed: Tensor | None
+    """Fixed vectors of words and rare words, ``[words + rare, fixed_width]``."""
 
     def __init__(
         self, options: ParserOptions, sizes: Sequence[int], structures: Structures = MappingProxyType({})
     ) -> None:
         super().__init__()
-        words, tags, characters, labels = sizes
+        words, tags, characters, labels, *rare = sizes
         layer, embedding, classifier = (structures.get(place, {}) for place in ("layer", "embedding", "output"))
         self.dropout, self.embedding_dropout = options.dropout, options.embedding_dropout
         self.word_dropout, self.vector_std, self.start = options.word_dropout, options.vector_std, options.start
-        self.character_pooling, self.tag_start = options.character_pooling, options.tag_start
+        self.character_pooling = options.character_pooling
+        self.tag_start, self.word_start = options.tag_start, options.word_start
         hidden, dropout, dropped = options.hidden, options.dropout, options.recurrent_dropout
         recurrence: dict[str, Any] = {"batch_first": True, "variational": True, "input_dropout": dropout, **layer}
         if options.cell == "parser-v2":
@@ -109,6 +115,9 @@ class BiaffineParser(nn.Module):
         self.letter_attention = Linear(options.character_hidden, 1, bias=False) if attends else None
         spelling = options.character_hidden * (1 + attends)
         self.letter_map = Linear(spelling, options.word_width, bias=attends, **layer)
+        fixed = options.fixed_width
+        self.register_buffer("fixed", torch.zeros(words + sum(rare), fixed) if fixed else None)
+        self.fixed_map = Linear(fixed, options.word_width, **layer) if fixed else None
         inputs = options.word_width + options.tag_width
         self.lstm = LSTM(inputs, hidden, options.layers, bidirectional=True, dropout=dropout, **recurrence)
         self.arc_mlp = nn.ModuleList(Linear(2 * hidden, options.arc_width, **layer) for _ in range(2))
@@ -125,6 +134,9 @@ class BiaffineParser(nn.Module):
         """
         for table in (self.embedding, self.tags, self.letters):
             table.reset_parameters(self.vector_std or table.embedding_dim**-0.5)
+        if self.fixed is not None:
+            reach = (3 / self.fixed.shape[1]) ** 0.5
+            nn.init.uniform_(self.fixed[EOS:], -reach, reach)
         if self.start == "parser-v2":
             self._start_as_released()
 
@@ -132,12 +144,14 @@ class BiaffineParser(nn.Module):
     def _start_as_released(self) -> None:
         """Initialize parameters as released, in place.
 
-        To 0: biaffine weights, the characters' map and attention, biases of MLPs, and tags with ``tag_start="zero"``.
-        Characters are normal with variance 1; dense MLPs have orthonormal columns, the same for dependents and heads.
+        To 0: biaffine weights, the characters' map and attention, biases of MLPs and of the map of fixed vectors, tags
+        with ``tag_start="zero"``, and words with ``word_start="zero"``. Characters are normal with variance 1. A dense
+        map of fixed vectors is orthonormal; dense MLPs have orthonormal columns, the same for dependents and heads.
         Maps and tables with several factors keep their values.
         """
         at_zero: list[nn.Module] = [self.letter_map, *self.arc_classifier.maps, *self.label_classifier.maps]
         at_zero += [self.tags] if self.tag_start == "zero" else []
+        at_zero += [self.embedding] if self.word_start == "zero" else []
         at_zero += [self.letter_attention] if self.letter_attention is not None else []
         for module in at_zero:
             weights = [parameter for name, parameter in module.named_parameters() if not name.endswith("bias")]
@@ -148,6 +162,10 @@ class BiaffineParser(nn.Module):
             nn.init.normal_(letters[0])
         if self.letter_map.bias is not None:
             nn.init.zeros_(self.letter_map.bias)
+        if self.fixed_map is not None:
+            nn.init.zeros_(cast(Tensor, self.fixed_map.bias))
+            if isinstance(self.fixed_map.structure, Dense):
+                nn.init.orthogonal_(self.fixed_map.structure.matrix)
         both = [
             (cast(Linear, arc), cast(Linear, label)) for arc, label in zip(self.arc_mlp, self.label_mlp, strict=True)
         ]
@@ -264,9 +282,30 @@ class BiaffineParser(nn.Module):
         if self.training and self.embedding_dropout:
             kept = kept * (torch.rand_like(kept) >= self.embedding_dropout)
         scale = kept * (len(kept) / kept.sum(dim=0).clamp(min=1))
-        vectors = self.embedding(words) + spelt
+        vectors = self._word_vectors(words) + spelt
         tag_vectors = self.tags(tags).sum(-2)
         return torch.cat([vectors * scale[0].unsqueeze(-1), tag_vectors * scale[1].unsqueeze(-1)], dim=-1)
+
+    def _word_vectors(self, words: Tensor) -> Tensor:
+        """Return the vectors of words without their characters, ``[batch, length] -> [batch, length, word_width]``.
+
+        Ids beyond the table are rare words. With fixed vectors it is the sum of a word's own, or the unknown word's,
+        and the map of its fixed one.
+        """
+        if self.fixed is None or self.fixed_map is None:
+            return self.embedding(words)
+        rows = words.masked_fill(words >= self.embedding.num_embeddings, UNK)
+        return self.embedding(rows) + self.fixed_map(F.embedding(words, self.fixed))
+
+    def penalty(self) -> Tensor:
+        """Return ½·‖W Wᵀ − 1‖² of the map W of fixed vectors, which keeps it near orthonormal, or 0 without one.
+
+        Source: Parser-v2, ``parser/vocabs/pretrained_vocab.py:63``.
+        """
+        if self.fixed_map is None:
+            return torch.zeros(())
+        weight = self.fixed_map.weight
+        return (weight @ weight.T - torch.eye(len(weight), device=weight.device)).square().sum() / 2
 
     def _drop(self, vectors: Tensor) -> Tensor:
         """Apply dropout in training, with the same mask at all positions of a sentence."""

@@ -181,6 +181,12 @@ class ParserOptions(ModelConfig):
     """
     tag_start: Literal["zero", "drawn"] = "zero"
     """Start of the tags' vectors with start=parser-v2: at 0, or drawn like those of words."""
+    word_start: Literal["zero", "drawn"] = "drawn"
+    """Start of the words' learned vectors with start=parser-v2: at 0, as in Parser-v2, or drawn."""
+    fixed_width: int = Field(0, ge=0)
+    """Size of a fixed vector of each training word, rare ones included, drawn uniformly. A learned map of it is added
+    to the word's own vector, as Parser-v2 adds one of pretrained vectors. 0: none.
+    """
     dropout: Share = 0.33
     """Dropout before LSTM layers, MLPs and classifiers, with one mask per sentence."""
     recurrent_dropout: Share = 0.33

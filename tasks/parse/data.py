@@ -150,11 +150,13 @@ class TreebankData(BucketedData[TreebankVocabulary]):
         fraction: Fraction,
         max_length: int,
         batching: Batching,
+        with_rare: bool = False,
     ) -> None:
         files = {**treebank.files, **({DEV: treebank.files[TRAIN]} if hold_out else {})}
         super().__init__(batching, files, treebank.fingerprints)
         self.treebank, self.settings = treebank, vocabulary
         self.hold_out, self.fraction, self.max_length = hold_out, fraction, max_length
+        self.with_rare = with_rare
 
     def sentences(self, split: str) -> Sequence[Sentence]:
         """Return the trees of a split in the order of its files.
@@ -205,6 +207,7 @@ class TreebankData(BucketedData[TreebankVocabulary]):
             column=self.settings.tags,
             longest=self.settings.characters,
             multiple_of=self.settings.multiple_of,
+            with_rare=self.with_rare,
         )
 
     @cached_property
@@ -231,16 +234,17 @@ class TreebankData(BucketedData[TreebankVocabulary]):
         These are sentences, words, mean and greatest length (words), and the share (0–1) of unknown words, for "train"
         and "dev".
         """
-        sizes = dict(zip(("words", "tags", "characters", "labels"), self.vocabulary.sizes, strict=True))
+        sizes = dict(zip(("words", "tags", "characters", "labels", "rare words"), self.vocabulary.sizes, strict=False))
         splits = {}
         for split, encoded in self._encoded.items():
             words = int(encoded.lengths.sum())
+            unknown = (encoded.words == UNK) | (encoded.words >= self.vocabulary.sizes[0])
             splits[split] = {
                 "sentences": len(encoded),
                 "words": words,
                 "mean_length": round(words / len(encoded), 3),
                 "max_length": int(encoded.lengths.max()),
-                "unknown_rate": int((encoded.words == UNK).sum()) / words,
+                "unknown_rate": int(unknown.sum()) / words,
             }
         return {"vocabulary": sizes, "splits": splits}
 
@@ -283,6 +287,7 @@ def build_data(config: ParsingExperiment, cache: Path) -> TreebankData:
         fraction=Fraction(data.train_fraction),
         max_length=data.max_length,
         batching=batching_of(config),
+        with_rare=config.model.fixed_width > 0,
     )
 
 

@@ -42,8 +42,8 @@ class ParserModule(TrainingModule):
     def loss(self, batch: TreeBatch) -> Loss:
         """Return the loss summed over the batch's words: heads, and labels of gold heads.
 
-        In training it has predictions, and labels are smoothed in the minimized loss; in validation it has the hits
-        "uas" and "las" of the best heads.
+        In training it has predictions, and labels are smoothed in the minimized loss, to which the network's penalty
+        is added for each word; in validation it has the hits "uas" and "las" of the best heads.
         """
         scores = self.network(*batch.inputs, groups=batch.groups)
         predictions = self._of(scores, batch)
@@ -64,7 +64,8 @@ class ParserModule(TrainingModule):
             of_labels = F.cross_entropy(
                 labels, wanted, reduction="sum", ignore_index=NO_LABEL, label_smoothing=self.smoothing
             )
-        return Loss(of_heads + of_labels, nll, batch.units, predictions=predictions)
+        minimized = of_heads + of_labels + batch.units * self.parser.penalty()
+        return Loss(minimized, nll, batch.units, predictions=predictions)
 
     def predictions(self, batch: TreeBatch) -> list[Prediction]:
         """Return predictions of a batch, for distillation.
@@ -96,17 +97,17 @@ def possible_arcs(arcs: Tensor, lengths: Tensor) -> Tensor:
     return arcs.masked_fill(beyond.unsqueeze(1), float("-inf"))
 
 
-def build_module(config: ParsingExperiment, words: int, tags: int, characters: int, labels: int) -> ParserModule:
+def build_module(config: ParsingExperiment, *sizes: int) -> ParserModule:
     """Build the module of an experiment.
 
-    Its network is that of ``model.network``. ``words``, ``tags`` and ``characters`` are rows of tables, ``labels`` is
-    the number of labels.
+    Its network is that of ``model.network``. Sizes are rows of the tables of words, tags and characters, and numbers of
+    labels and of rare words, the last only if these are told apart.
 
     Raises:
         PhmrunError: (exit 2) The network is unknown, or sizes and structures do not match.
     """
     training = config.training
-    network = cast(BiaffineParser, build_network("parse", config, words, tags, characters, labels))
+    network = cast(BiaffineParser, build_network("parse", config, *sizes))
     if config.data.vocabulary.tags == "both":
         network.tag_columns = 2
     return ParserModule(

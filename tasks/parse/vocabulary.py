@@ -38,16 +38,18 @@ class TreebankVocabulary:
     lowercase_characters: bool = False  # look up characters in lower case
     longest: int = 32  # maximum number of characters read of a word, from its beginning
     multiple_of: int = 1  # tables are padded with unused rows to a multiple of this
+    rare: tuple[str, ...] = ()  # words without their own vector, if they are told apart; their ids follow the table
     _ids: dict[str, dict[str, int]] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         for kind in ("words", "tags", "characters"):
             self._ids[kind] = {entry: number for number, entry in enumerate(getattr(self, kind), SPECIALS)}
         self._ids["labels"] = {label: number for number, label in enumerate(self.labels)}
+        self._ids["words"] |= {word: number for number, word in enumerate(self.rare, self.sizes[0])}
 
     @property
-    def sizes(self) -> tuple[int, int, int, int]:
-        """Rows of the tables of words, tags, characters; number of labels.
+    def sizes(self) -> tuple[int, ...]:
+        """Rows of the tables of words, tags, characters; number of labels; number of rare words, if there are any.
 
         Rows include the special ids and are rounded up to a multiple of ``multiple_of``.
         """
@@ -55,7 +57,7 @@ class TreebankVocabulary:
             padded_size(len(entries) + SPECIALS, self.multiple_of)
             for entries in (self.words, self.tags, self.characters)
         )
-        return words, tags, characters, len(self.labels)
+        return words, tags, characters, len(self.labels), *((len(self.rare),) if self.rare else ())
 
     def lacks_tags(self, sentence: Sentence) -> bool:
         """True if a word of the sentence has no tag in a column that is read."""
@@ -65,8 +67,9 @@ class TreebankVocabulary:
         """Return sentences as ids; each begins with the root.
 
         Words and characters are in lower case if configured; spellings are cut at ``longest`` characters. Heads and
-        labels are ``None`` unless all sentences have trees. Unknown words, tags and characters have the unknown id. A
-        label with an unknown subtype counts as its universal part; an unknown label is :data:`NO_LABEL`.
+        labels are ``None`` unless all sentences have trees. Unknown words, tags and characters have the unknown id; ids
+        of rare words follow the table of words. A label with an unknown subtype counts as its universal part; an
+        unknown label is :data:`NO_LABEL`.
         """
         words, tags, labels, characters = (self._ids[kind] for kind in ("words", "tags", "labels", "characters"))
         trees = all(sentence.heads for sentence in sentences)
@@ -97,6 +100,8 @@ class TreebankVocabulary:
     def save(self, directory: Path) -> None:
         """Write ``treebank.json`` into ``directory``."""
         stored = {key: value for key, value in asdict(self).items() if not key.startswith("_")}
+        if not self.rare:
+            del stored["rare"]
         write_json(directory / FILE, stored)
 
     @classmethod
@@ -112,7 +117,8 @@ class TreebankVocabulary:
             if "letters" in stored:  # former name of the list
                 stored["characters"] = stored.pop("letters")
             words, tags, characters, labels = (tuple(map(str, stored.pop(key))) for key in _LISTS)
-            loaded = cls(words, tags, characters, labels, **stored)
+            rare = tuple(map(str, stored.pop("rare", ())))
+            loaded = cls(words, tags, characters, labels, rare=rare, **stored)
             if loaded.column not in get_args(Tags) or min(loaded.longest, loaded.multiple_of) < 1:
                 raise ValueError(f"column {loaded.column}, longest {loaded.longest}, multiple_of {loaded.multiple_of}")
         return loaded
@@ -130,6 +136,7 @@ def learn_vocabulary(
     column: Tags = "upos",
     longest: int = 32,
     multiple_of: int = 1,
+    with_rare: bool = False,
 ) -> TreebankVocabulary:
     """Build the vocabulary of a treebank, most frequent first.
 
@@ -147,6 +154,7 @@ def learn_vocabulary(
         column: Column of the tags; both: universal tags and the treebank's own.
         longest: Maximum number of characters read of a word.
         multiple_of: Tables are padded to a multiple of this.
+        with_rare: Tell apart the words without their own vector.
     """
     counts: dict[str, Counter[str]] = {key: Counter() for key in _LISTS}
     distinct: set[str] = set()
@@ -166,8 +174,10 @@ def learn_vocabulary(
         least = min_count if all_frequent or key == "words" else 1
         lists[key] = tuple(entry for entry, count in ranked if count >= least)
     lists["words"] = lists["words"][: max(0, most_words - SPECIALS)]
+    frequent = set(lists["words"])
     return TreebankVocabulary(
         **lists,
+        rare=tuple(sorted(word for word in counts["words"] if word not in frequent)) if with_rare else (),
         column=column,
         lowercase=lowercase,
         lowercase_characters=lowercase_characters,

@@ -1,5 +1,6 @@
 """The parser: shapes, padding, gradients, and the components' counts by hand."""
 
+import numpy
 import pytest
 import torch
 from built_networks import built
@@ -41,6 +42,44 @@ def test_tags_start_at_zero_as_released_or_like_words():
             assert 0.5 * bound < parameters[name].abs().max() <= bound
         else:
             assert torch.equal(parameter, parameters[name]), name
+
+
+def test_a_map_of_a_fixed_vector_is_added_to_the_word_s_own():
+    """Ids from 12 on are three rare words, whose own vector is the unknown word's; special ids have a vector of 0."""
+    torch.manual_seed(0)
+    options = {**SIZES, "start": "parser-v2", "word_start": "zero", "fixed_width": 5}
+    network = built(BiaffineParser, 12, 6, 9, 5, 3, **options).double().eval()
+    table = dict(network.named_parameters())["embedding.structure.matrix"]
+    assert table.count_nonzero() == 0
+    assert network.fixed.shape == (15, 5)
+    assert "fixed" not in dict(network.named_parameters())
+    reach = (3 / 5) ** 0.5  # uniform, of standard deviation 1/√width
+    assert 0.5 * reach < network.fixed.abs().max() <= reach
+    assert network.fixed[:3].count_nonzero() == 0
+    assert network.fixed[3:].all()
+    torch.nn.init.normal_(table)
+    weight, bias = network.fixed_map.weight, network.fixed_map.bias
+    torch.testing.assert_close(weight.T @ weight, torch.eye(5).double(), rtol=0, atol=1e-5)  # drawn in single precision
+    assert bias.count_nonzero() == 0
+    words = torch.tensor([[2, 1, 7, 11, 12, 14]])
+    wanted = [
+        table[row] + weight @ network.fixed[word] for row, word in zip((2, 1, 7, 11, 1, 1), words[0], strict=True)
+    ]
+    torch.testing.assert_close(network._word_vectors(words)[0], torch.stack(wanted))
+    drawn = build(fixed_width=5)
+    drawn(*BATCH).arcs.sum().backward()
+    assert drawn.fixed_map.bias.grad.abs().max() > 0
+
+
+def test_the_penalty_keeps_the_map_of_fixed_vectors_orthonormal():
+    network = build(start="parser-v2", fixed_width=SIZES["word_width"])
+    assert network.penalty().item() == pytest.approx(0, abs=1e-9)
+    weight = network.fixed_map.structure.matrix
+    torch.nn.init.normal_(weight)
+    columns = weight.detach().numpy()
+    gram = columns @ columns.T - numpy.eye(len(columns))
+    assert network.penalty().item() == pytest.approx((gram**2).sum() / 2)
+    assert build().penalty().item() == 0
 
 
 @pytest.mark.parametrize("structure", ["dense", "symmetric", "circulant"])

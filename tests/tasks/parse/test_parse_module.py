@@ -59,6 +59,21 @@ def test_labels_alone_are_smoothed_and_only_in_training(tmp_path):
     torch.testing.assert_close(module.eval().loss(batch).total, plain)
 
 
+def test_the_penalty_of_fixed_vectors_is_added_for_each_word_and_only_in_training(tmp_path):
+    data, module = prepared(
+        tmp_path, STILL, {"model": {"fixed_width": 8}, "data": {"vocabulary": {"min_frequency": 30}}}
+    )
+    assert len(data.vocabulary.rare) == data.vocabulary.sizes[-1] > 0
+    batch = next(iter(data.train_dataloader()))
+    plain, _, _ = by_hand(module, batch)
+    penalty = module.network.penalty()
+    assert penalty > 0.1
+    loss = module.train().loss(batch)
+    torch.testing.assert_close(loss.total, plain + batch.units * penalty)
+    torch.testing.assert_close(loss.nll, plain)
+    torch.testing.assert_close(module.eval().loss(batch).total, plain)
+
+
 def test_validation_counts_right_heads_and_labels(tmp_path):
     data, module = prepared(tmp_path)
     module.eval()

@@ -91,6 +91,18 @@ def test_the_vocabulary_comes_back(tmp_path):
     assert TreebankVocabulary.load(tmp_path) == vocabulary
 
 
+def test_rare_words_have_ids_after_the_table_if_they_are_told_apart(tmp_path):
+    vocabulary = learn_vocabulary(TREES, multiple_of=8, with_rare=True)
+    assert vocabulary.rare == ("cat", "sleeps")
+    assert vocabulary.sizes == (8, 8, 16, 3, 2)
+    assert vocabulary.encode(TREES).words.tolist() == [ROOT, 4, 3, 9, ROOT, 4, 8, ROOT, 3]
+    assert vocabulary.encode([conllu.sentence_of(["mouse"])]).words.tolist() == [ROOT, UNK]
+    vocabulary.save(tmp_path)
+    assert TreebankVocabulary.load(tmp_path) == vocabulary
+    learn_vocabulary(TREES).save(tmp_path)
+    assert "rare" not in (tmp_path / "treebank.json").read_text()
+
+
 @pytest.mark.parametrize("content", [None, "{", "[]", "{}", '{"words": []}'])
 def test_a_damaged_vocabulary_is_a_data_error(tmp_path, content):
     if content is not None:
