@@ -297,6 +297,11 @@ class BiaffineParser(nn.Module):
         rows = words.masked_fill(words >= self.embedding.num_embeddings, UNK)
         return self.embedding(rows) + self.fixed_map(F.embedding(words, self.fixed))
 
+    @property
+    def words(self) -> int:
+        """Number of ids of words: rows of their table and, with fixed vectors, rare words."""
+        return self.embedding.num_embeddings if self.fixed is None else len(self.fixed)
+
     def penalty(self) -> Tensor:
         """Return ½·‖W Wᵀ − 1‖² of the map W of fixed vectors, which keeps it near orthonormal, or 0 without one.
 

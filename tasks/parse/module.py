@@ -11,7 +11,7 @@ from phmrun.engine.module import Loss, Prediction, TrainingModule
 from phmrun.engine.network import build_network
 from phmrun.engine.optimizers import OptimizerBuilder, optimizer_from
 from phmrun.engine.schedules import Schedule, schedule_from
-from phmrun.layers import Embedding, folded
+from phmrun.layers import folded
 from phmrun.tasks.parse.biaffine_parser import BiaffineParser, ParserScores
 from phmrun.tasks.parse.config import ParsingExperiment
 from phmrun.tasks.parse.data import TreeBatch
@@ -172,18 +172,18 @@ def _parsed(network: BiaffineParser, batch: int, length: int, longest: int) -> t
     """
     generator = torch.Generator().manual_seed(length)
 
-    def numbers(table: Embedding, *shape: int) -> Tensor:
-        """Return random ids of a table, without the special ones."""
-        return torch.randint(EOS, table.num_embeddings, shape, generator=generator)
+    def numbers(entries: int, *shape: int) -> Tensor:
+        """Return random ids below ``entries``, without the special ones."""
+        return torch.randint(EOS, entries, shape, generator=generator)
 
     counts = torch.randint(1, longest + 1, (batch * length,), generator=generator).sort(descending=True).values
     counts[0] = longest
-    characters = numbers(network.letters, batch * length, longest)
+    characters = numbers(network.letters.num_embeddings, batch * length, longest)
     characters[torch.arange(longest) >= counts.unsqueeze(1)] = PAD
     spellings = torch.randint(batch * length, (batch, length), generator=generator)
     lengths = torch.tensor([length, *(length // 2 + 1 for _ in range(batch - 1))])
-    words = numbers(network.embedding, batch, length)
-    tags = numbers(network.tags, batch, length, network.tag_columns)
+    words = numbers(network.words, batch, length)
+    tags = numbers(network.tags.num_embeddings, batch, length, network.tag_columns)
     if network.tag_columns == 1:
         tags = tags.squeeze(-1)
     return words, tags, characters, counts, spellings, lengths

@@ -49,7 +49,8 @@ def transformer_xl(**options):
 
 def parser(**options):
     sizes = {"word_width": 16, "tag_width": 16, "character_width": 8, "character_hidden": 8, "hidden": 8, "layers": 2}
-    return built(BiaffineParser, 32, 12, 20, 4, **sizes, arc_width=8, label_width=8, layer=PHM, **options)
+    rare = (5,) if "fixed_width" in options else ()
+    return built(BiaffineParser, 32, 12, 20, 4, *rare, **sizes, arc_width=8, label_width=8, layer=PHM, **options)
 
 
 def encoder(**options):
@@ -77,6 +78,7 @@ NETWORKS = {
     "transformer-xl-adaptive": (transformer_xl, {"embedding": CLUSTERS}, language_model_graph),
     "parser": (parser, {"embedding": PHM}, parser_graph),
     "parser-v2": (parser, {"cell": "parser-v2"}, parser_graph),
+    "parser-fixed": (parser, {"cell": "parser-v2", "fixed_width": 8}, parser_graph),
     "parser-circulant": (parser, {"output": {"structure": "circulant"}}, parser_graph),
 }
 
