@@ -305,7 +305,7 @@ class BiaffineParser(nn.Module):
     def penalty(self) -> Tensor:
         """Return ½·‖W Wᵀ − 1‖² of the map W of fixed vectors, which keeps it near orthonormal, or 0 without one.
 
-        Source: Parser-v2, ``parser/vocabs/pretrained_vocab.py:63``.
+        Source: Parser-v2, ``parser/vocabs/pretrained_vocab.py:65``.
         """
         if self.fixed_map is None:
             return torch.zeros(())

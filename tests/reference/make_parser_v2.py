@@ -21,6 +21,7 @@ SOURCE = Source(
         "parser/neural/rnn.py",
         "parser/neural/recur_cells/lstm_cell.py",
         "parser/neural/recur_cells/base_cell.py",
+        "parser/vocabs/pretrained_vocab.py",
         "parser/neural/models/nn.py",
         "parser/neural/models/embeds/rnn_embed.py",
         "parser/neural/models/nlp/parsers/parser.py",
@@ -31,6 +32,7 @@ SOURCE = Source(
 )
 WORDS, TAGS, CHARACTERS, LABELS = 9, 6, 8, 4
 WIDTH, LETTERS, HIDDEN, LAYERS, ARC, LABEL = 6, 4, 4, 2, 5, 3
+PRETRAINED = 5
 RATE, DECAY, EPSILON, CLIP = 0.002, 0.9, 1e-12, 0.01
 """Learning rate, mu = nu, and epsilon of config/defaults.cfg; a clip that is small enough to be reached."""
 
@@ -59,6 +61,7 @@ def variables() -> Weights:
     for name, size in inputs.items():
         shapes |= {f"{name}/weights": (size + HIDDEN, 4 * HIDDEN), f"{name}/biases": (4 * HIDDEN,)}
         shapes[f"{name}/zero_state"] = (2 * HIDDEN,)
+    shapes |= {"pretrained": (WORDS, PRETRAINED), "linear": (PRETRAINED, WIDTH), "linear_bias": (WIDTH,)}
     return {name: torch.randn(shape, dtype=torch.float64).mul(0.5).requires_grad_() for name, shape in shapes.items()}
 
 
@@ -83,7 +86,9 @@ def rnn(weights: Weights, name: str, inputs: Tensor) -> tuple[Tensor, Tensor]:
 def scores(weights: Weights, words: Tensor, tags: Tensor, spellings: list[list[list[int]]]) -> tuple[Tensor, Tensor]:
     """Logits of arcs ``[batch, length, length]`` and of labels ``[batch, length, labels, length]``; parser.py:35-67."""
     spelt = torch.stack([torch.stack([read_characters(weights, word) for word in line]) for line in spellings])
-    vectors = torch.cat([weights["words"][words] + spelt, weights["tags"][tags]], dim=2)  # multivocab.py:58, nn.py:86
+    pretrained = weights["pretrained"][words] @ weights["linear"] + weights["linear_bias"]  # pretrained_vocab.py:61
+    summed = weights["words"][words] + pretrained + spelt  # multivocab.py:58
+    vectors = torch.cat([summed, weights["tags"][tags]], dim=2)  # nn.py:86
     for layer in range(LAYERS):
         forwards, _ = rnn(weights, f"f{layer}", vectors)
         backwards, _ = rnn(weights, f"b{layer}", vectors.flip(1))  # rnn.py:36-41
@@ -110,6 +115,12 @@ def read_characters(weights: Weights, word: list[int]) -> Tensor:
 def one(vectors: Tensor) -> Tensor:
     """With a 1 behind; ``linalg.py:117-126``."""
     return torch.cat([vectors, torch.ones_like(vectors[..., :1])], dim=-1)
+
+
+def orthogonality(weights: Weights) -> Tensor:
+    """Loss of the map of pretrained vectors; pretrained_vocab.py:65."""
+    matrix = weights["linear"]
+    return ((matrix.t() @ matrix - torch.eye(WIDTH)) ** 2).sum() / 2
 
 
 def loss_of(arcs: Tensor, labels: Tensor, heads: Tensor, wanted: Tensor) -> Tensor:
@@ -150,6 +161,8 @@ def ours(weights: Weights) -> Weights:
         "letter_attention.structure.matrix": weights["attention"].t(),
         "letter_map.structure.matrix": weights["char_map"].t(),
         "letter_map.bias": weights["char_map_bias"],
+        "fixed_map.structure.matrix": weights["linear"].t(),
+        "fixed_map.bias": weights["linear_bias"],
         "arc_classifier.maps.0.matrix": weights["arc"][:ARC, 0],
         "arc_classifier.v": weights["arc"][ARC],
         "label_classifier.u": weights["rel"][:LABEL, :, LABEL].t(),
@@ -181,6 +194,8 @@ def main() -> None:
     torch.set_default_dtype(torch.float64)
     weights, state = variables(), {}
     numbers = {f"before/{name}": value for name, value in ours(weights).items()}
+    numbers["before/fixed"] = weights["pretrained"]
+    learned = {name: value for name, value in weights.items() if name != "pretrained"}  # pretrained_vocab.py:76
     spelled = [[[3], [4, 5, 6], [7, 3], [4, 5, 6]], [[3], [5, 7], [6, 6, 4, 7], [7]]]
     batches = [(torch.tensor([[3, 4, 5, 6], [3, 7, 5, 4]]), torch.tensor([[3, 4, 5, 4], [3, 5, 4, 5]]), spelled)]
     batches.append((torch.tensor([[3, 8, 4, 4]]), torch.tensor([[3, 4, 4, 4]]), [[[3], [5, 5], [4, 3], [4, 3]]]))
@@ -190,13 +205,13 @@ def main() -> None:
         for value in weights.values():
             value.grad = None
         arcs, rels = scores(weights, words, tags, spellings)
-        loss = loss_of(arcs, rels, heads[number], labels[number])
+        loss = loss_of(arcs, rels, heads[number], labels[number]) + orthogonality(weights)
         loss.backward()
         if number == 0:
             numbers |= {"arcs": arcs, "labels": rels, "loss": loss}
             numbers |= {f"gradient/{k}": v for k, v in ours({k: v.grad for k, v in weights.items()}).items()}
         read = sorted({character for line in spellings for word in line for character in word})
-        update(weights, state, {"words": words.unique(), "tags": tags.unique(), "chars": torch.tensor(read)})
+        update(learned, state, {"words": words.unique(), "tags": tags.unique(), "chars": torch.tensor(read)})
         numbers |= {f"after{number + 1}/{name}": value for name, value in ours(weights).items()}
         numbers |= {f"batch{number}/words": words, f"batch{number}/tags": tags, f"batch{number}/heads": heads[number]}
         numbers[f"batch{number}/labels"] = labels[number]
