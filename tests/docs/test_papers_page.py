@@ -34,6 +34,7 @@ def test_published_beside_ours_shows_scores_that_the_results_hold():
         ("parser-table1-galician", 2),
         ("parser-table1-latin", 2),
         ("parser-table1", 3),
+        ("parser-word-vectors", 4),
     ],
 )
 def test_published_parsers_are_those_on_record(folder, count, tmp_path):
