@@ -12,6 +12,8 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 import typer
 
+from phmrun.cli.command import Command
+
 _SECTION = re.compile(r"^(Args|Attributes|Examples?):\n((?: .*(?:\n|\Z)|\n(?= ))+)", re.MULTILINE)
 _FIELD = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 
@@ -31,7 +33,8 @@ class VerbGroup(typer.Typer):
 
         def add(verb: Callable[..., Any]) -> Callable[..., Any]:
             shown = parse_docstring(verb.__doc__ or "")
-            register(name, **{"help": shown.help, "epilog": shown.epilog, **options})(_documented(verb, shown.texts))
+            texts = {"help": shown.help, "epilog": shown.epilog}
+            register(name, **{"cls": Command, **texts, **options})(_documented(verb, shown.texts))
             return verb
 
         return add

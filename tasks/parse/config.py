@@ -205,14 +205,17 @@ class ParserOptions(ModelConfig):
     """Share of words whose own vector is replaced by the unknown word's; their characters stay."""
 
     @model_validator(mode="after")
-    def _masks_fit_cells(self) -> Self:
-        """Check that cells support masks of each direction.
+    def _options_are_read(self) -> Self:
+        """Check that no option is set which the cells or the start would ignore.
 
         Raises:
-            ValueError: They do not.
+            ValueError: One is.
         """
         if self.direction_masks and self.cell != "parser-v2":
             raise ValueError(f"direction_masks=true needs cell=parser-v2, not cell={self.cell}")
+        for name, value in (("tag_start", "drawn"), ("word_start", "zero")):
+            if getattr(self, name) == value and self.start != "parser-v2":
+                raise ValueError(f"{name}={value} needs start=parser-v2, not start={self.start}")
         return self
 
     @property

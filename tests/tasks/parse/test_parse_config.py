@@ -42,6 +42,13 @@ def test_masks_of_each_direction_need_cells_that_run_each_direction():
         config_of(model={"preset": "paper", "cell": "plain", "direction_masks": True})
 
 
+@pytest.mark.parametrize(("key", "value"), [("tag_start", "drawn"), ("word_start", "zero")])
+def test_starts_of_vectors_need_the_start_that_reads_them(key: str, value: str):
+    assert getattr(config_of(model={"preset": "paper", key: value}).model, key) == value
+    with pytest.raises(ConfigError, match=f"{key}={value} needs start=parser-v2, not start=usual"):
+        config_of(model={"preset": "small", key: value})
+
+
 def test_own_trees_imply_their_name():
     config = config_of(data={"train": "a.conllu, b.conllu.gz", "dev": "c.conllu"})
     assert (config.data.name, config.data.train) == ("files", ("a.conllu", "b.conllu.gz"))
