@@ -1,12 +1,12 @@
 """Registries: names without imports, and one plug-in file that brings a network, a loss, an optimizer and a dataset."""
 
 import json
-import os
 import subprocess
 import sys
 
 import pytest
 import yaml
+from forks import completed
 from tiny_experiments import write_agreement
 
 from phmrun import registry
@@ -63,9 +63,7 @@ DATASETS.add("made-up", {
 
 
 def phmrun(folder, *arguments):
-    environment = {**os.environ, "PHMRUN_DATA": str(folder / "data"), "PHMRUN_CACHE": str(folder / "cache")}
-    command = [sys.executable, "-m", "phmrun", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
+    return completed(arguments, folder, {"PHMRUN_DATA": str(folder / "data"), "PHMRUN_CACHE": str(folder / "cache")})
 
 
 def test_a_plug_in_brings_network_loss_optimizer_schedule_and_dataset(tmp_path):

@@ -1,14 +1,12 @@
 """A task with a metric of its own, brought by plug-in files alone: scores, words, verdict over items, model card."""
 
 import json
-import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from forks import completed
 
 PLUGINS = ("--plugin", "reviews.py", "--plugin", "recall.py")
 CHOSEN = {
@@ -42,9 +40,7 @@ def folder(tmp_path_factory):
 
 
 def phmrun(folder, *arguments):
-    environment = {**os.environ, "PHMRUN_CACHE": str(folder / "cache"), "COLUMNS": "200"}
-    command = [sys.executable, "-m", "phmrun", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
+    done = completed(arguments, folder, {"PHMRUN_CACHE": str(folder / "cache"), "COLUMNS": "200"})
     assert done.returncode == 0, done.stderr
     return done.stdout
 

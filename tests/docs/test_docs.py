@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from forks import forked_runs
 
 from phmrun.cli.app import main
 from phmrun.config.experiment import leaves
@@ -59,11 +60,17 @@ def test_a_page_runs_as_it_is_written(page, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(METRICS, "_registered", dict(METRICS._registered))  # a page's metric would score other tests
+    with forked_runs(24):
+        assert run_page(page, tmp_path, monkeypatch)
+
+
+def run_page(page, folder, monkeypatch):
+    """Write the files of a page and run its blocks, in order; returns how many ran."""
     names = {}
     ran = 0
     for language, title, text in blocks(page):
         if title:
-            path = tmp_path / title
+            path = folder / title
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         elif language == "console":
@@ -74,7 +81,7 @@ def test_a_page_runs_as_it_is_written(page, tmp_path, monkeypatch, capsys):
         elif language == "python":
             exec(compile(text, f"{page}.md", "exec"), names)
             ran += 1
-    assert ran
+    return ran
 
 
 def test_the_notebook_runs(tmp_path, monkeypatch):

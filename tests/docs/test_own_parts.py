@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from forks import ended, forked, load
 
 from phmrun.cli.app import main
 from phmrun.config import nested
@@ -20,11 +21,17 @@ from phmrun.registry import METRICS
 
 PAGE = Path(__file__).parents[2] / "docs" / "own-parts.md"
 BLOCK = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-SMALL = {"training.validate_every": 2, "training.checkpoint_every": 2, "batch.size": 2}
+SMALL = {"training.validate_every": 2, "training.checkpoint_every": 2}
 SIZES = {
     "sva": {"model.width": 16},
     "nli": {"model.width": 16, "model.hidden": 16},
-    "parse": {"model.preset": "small", "model.layers": 1, "model.hidden": 16, "model.character_hidden": 16},
+    "parse": {
+        "model.preset": "small",
+        "model.layers": 1,
+        "model.hidden": 16,
+        "model.character_hidden": 16,
+        "batch.size": 400,
+    },
 }
 USES = {
     "my_network": ("sva", {"model.network": "bag-of-words"}),
@@ -34,7 +41,7 @@ USES = {
     "my_loss": ("sva", {"training.loss": "focal"}),
     "my_metric": ("sva", {}),
     "my_training": ("sva", {"training.optimizer.name": "nesterov", "training.schedule.name": "halving"}),
-    "my_dataset": ("sva", {"data.name": "made-up"}),
+    "my_dataset": ("sva", {"data.name": "made-up", "batch.size": 2}),
     "": ("sva", {"training.optimizer.name": "muon"}),
 }
 """Task and settings that use the part of a plug-in of the page; no plug-in: the built-in muon."""
@@ -59,6 +66,7 @@ def train(plugin, runs_dir, kill_at=0):
     settings = {"training.max_steps": STEPS, **SMALL, **SIZES[task], **use}
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     plugins = ["--plugin", f"{plugin}.py"] if plugin else []
+    load()
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -126,9 +134,6 @@ def _tensors(value):
 @pytest.mark.slow
 @pytest.mark.parametrize("plugin", USES)
 def test_a_plug_in_in_a_sweep_with_a_verdict(plugin, folder, monkeypatch, capsys):
-    monkeypatch.syspath_prepend(PAGE.parents[1] / "tests" / "kills")
-    from forks import ended, forked, load
-
     monkeypatch.setattr(METRICS, "_registered", dict(METRICS._registered))  # my_metric would score other tests
     task, use = USES[plugin]
     course = {"training.max_steps": 2, "training.optimizer.lr": 0.01, "logging.wandb": "disabled"}

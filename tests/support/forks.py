@@ -9,10 +9,12 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -69,6 +71,13 @@ class Forks:
         end.close()
         return Forked(pid)
 
+    def close(self) -> None:
+        """Ends those that have no command."""
+        for pid, end in self.idle:
+            end.close()
+            os.waitpid(pid, 0)
+        self.idle.clear()
+
 
 class Forked:
     """A started process, as ``subprocess.Popen`` has them."""
@@ -108,6 +117,8 @@ def _become(end: socket.socket) -> NoReturn:
 
 def _be(command: Sequence[str]) -> NoReturn:
     try:
+        # Those of pytest hold what is written in memory, which ends with this process.
+        sys.stdout, sys.stderr = (os.fdopen(descriptor, "w", buffering=1, closefd=False) for descriptor in (1, 2))
         sys.argv = [str(PHMRUN), *command]
         sys.modules["__main__"].__spec__ = None  # Lightning starts further processes by sys.argv then
         main(list(command))
@@ -142,6 +153,42 @@ def forked(command: Sequence[str], folder: Path, output: Path, others: int = 0) 
         forks = SimpleNamespace(Popen=Forks(others), DEVNULL=-3, STDOUT=-2)
         subprocess_script.subprocess = executors.subprocess = forks
     _be(command)
+
+
+def completed(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Runs the command line in a new process and waits for it, as ``subprocess.run`` does.
+
+    Args:
+        command: What follows ``phmrun``.
+        folder: Where to run it.
+        environment: Variables beside those of this process.
+    """
+    load()
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        pid = os.fork()
+        if not pid:
+            os.setsid()
+            os.dup2(out.fileno(), 1)
+            os.dup2(err.fileno(), 2)
+            os.chdir(folder)
+            os.environ.update(environment)
+            _be(command)
+        code = ended(pid)
+        texts = [file.seek(0) or file.read() for file in (out, err)]
+    return subprocess.CompletedProcess(list(command), code, *texts)
+
+
+@contextmanager
+def forked_runs(number: int) -> Iterator[None]:
+    """Inside the block, a sweep of this process starts its runs as forks, at most ``number``."""
+    load()
+    forks = Forks(number)
+    before, executors.subprocess = executors.subprocess, SimpleNamespace(Popen=forks, DEVNULL=-3, STDOUT=-2)
+    try:
+        yield
+    finally:
+        executors.subprocess = before
+        forks.close()
 
 
 def ended(pid: int, limit: float = PATIENCE, *, sweeping: bool = True) -> int:
