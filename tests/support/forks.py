@@ -149,19 +149,27 @@ def forked(command: Sequence[str], folder: Path, output: Path, others: int = 0) 
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.chdir(folder)
-    if others:
-        forks = SimpleNamespace(Popen=Forks(others), DEVNULL=-3, STDOUT=-2)
-        subprocess_script.subprocess = executors.subprocess = forks
+    _start_by_forks(others)
     _be(command)
 
 
-def completed(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+def _start_by_forks(number: int) -> None:
+    """Makes this process start at most ``number`` others by forks made here; 0: as ever."""
+    if number:
+        forks = SimpleNamespace(Popen=Forks(number), DEVNULL=-3, STDOUT=-2)
+        subprocess_script.subprocess = executors.subprocess = forks
+
+
+def completed(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None, others: int = 0
+) -> subprocess.CompletedProcess[str]:
     """Runs the command line in a new process and waits for it, as ``subprocess.run`` does.
 
     Args:
         command: What follows ``phmrun``.
         folder: Where to run it.
         environment: Variables beside those of this process.
+        others: How many runs of a sweep it may start.
     """
     load()
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
@@ -171,7 +179,8 @@ def completed(command: Sequence[str], folder: Path, environment: Mapping[str, st
             os.dup2(out.fileno(), 1)
             os.dup2(err.fileno(), 2)
             os.chdir(folder)
-            os.environ.update(environment)
+            os.environ.update(environment or {})
+            _start_by_forks(others)
             _be(command)
         code = ended(pid)
         texts = [file.seek(0) or file.read() for file in (out, err)]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from forks import completed
 
 from phmrun.ledger import Run
 from phmrun.ledger.run import State
@@ -48,8 +49,7 @@ def phmrun(tmp_path, monkeypatch):
     Path("job.py").write_text(SCRIPT)
 
     def call(*arguments, code=0):
-        command = [sys.executable, "-m", "phmrun", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = completed(arguments, Path.cwd(), others=20)
         assert done.returncode == code, done.stderr
         return done.stdout if code == 0 else done.stderr
 
