@@ -1,5 +1,6 @@
 """Answer that one sweep of a folder of results gives: its own page, its picture, its verdicts."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 PAGE, PICTURE, NONE = "README.md", "effects.svg", "–"
 TIME = "ms per training step"  # label of an axis
+_RATE = re.compile(r", lr [^,]+")  # in the name of a row
 FILE_SIZE, WEIGHTS_SIZE, CLOCK_STEP, CLOCK_SENTENCE = "file-size", "weights-size", "clock-step", "clock-sentence"
 Drawing = Callable[[], "Figure"]
 """Function that draws a picture; it imports Matplotlib, which takes half a second."""
@@ -122,8 +124,9 @@ class Answer:
         return [self._name(row) for row in range(len(self._table.rows))]
 
     def _place(self, begin: str) -> int | None:
-        """Return the first row whose name begins so; ``None`` without one."""
-        return next((row for row, name in enumerate(self.names) if name.startswith(begin)), None)
+        """Return the first row whose name begins so, with its learning rate or without; ``None`` without one."""
+        either = ((row, form) for row, name in enumerate(self.names) for form in (name, _RATE.sub("", name)))
+        return next((row for row, form in either if form.startswith(begin)), None)
 
     def has(self, begin: str) -> bool:
         """True if a row's name begins so."""
