@@ -70,7 +70,7 @@ def measure(
     for size in amount.sentences:
         batch = Sources(_sentences(size, amount).to(device), [amount.length] * size, True)
         phases[f"batch {size}"] = partial(decoding, batches=[batch], beam=BEAM)
-    phases[TRAINING] = _training(amount, device)
+    phases[TRAINING] = optimizer_steps(amount, device)
     timings = {}
     with progress("measuring", len(phases), "phases") as advance:
         for name, prepare in phases.items():
@@ -87,8 +87,8 @@ def measure(
     return measured
 
 
-def _training(amount: Amount, device: str) -> Callable[[Ours], Callable[[], None]]:
-    """Optimizer steps on one batch."""
+def optimizer_steps(amount: Amount, device: str) -> Callable[[Ours], Callable[[], None]]:
+    """Return a function that prepares a system's optimizer steps on one batch of random sentences."""
     sentences = max(1, amount.tokens // amount.length)
     source, wanted = (_sentences(sentences, amount, seed).to(device) for seed in (1, 2))
     target = torch.cat([torch.full_like(wanted[:, :1], BOS), wanted[:, :-1]], dim=1)

@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -69,8 +70,8 @@ def kernels_of(
     if segments and requested == "auto":
         requested = segments[-1].get("kernels", FORMERLY["kernels"])
     if reason := _not_concerned(config):
-        return Choice("torch", reason, requested == "onednn")
-    choice = choose(requested, lambda: products_of(network()))
+        return Choice("torch", reason, requested == "onednn", config.hardware.tf32)
+    choice = replace(choose(requested, lambda: products_of(network())), tf32=config.hardware.tf32)
     if choice.refused:
         LOG.warning("hardware.kernels=onednn is not possible, so torch computes the products: %s", choice.reason)
     elif choice.library != "torch":

@@ -26,7 +26,6 @@ from phmrun.engine.trained_model import open_run, take_over_base
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.escaping import one_line
 from phmrun.files import disk_errors, remove_unfinished, write_text
-from phmrun.kernels import tf32_products
 from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
 from phmrun.ledger.mirrors import write_mirror
@@ -143,8 +142,7 @@ def train(
                 set_threads(config.hardware.threads, segments)  # several processes share the cores by themselves
             network = partial(network_without_weights, config, data.vocabulary.sizes)
             kernels = kernels_of(config, network, segments)
-            tf32 = tf32_products(config.hardware.tf32)
-            with kernels.applied(), tf32, recording(run, config, kernels, is_leader()) as segment:
+            with kernels.applied(), recording(run, config, kernels, is_leader()) as segment:
                 return _train(config, data, run, parent, plugins or {}, derivation, segment)
 
 

@@ -10,7 +10,7 @@ from phmrun.kernels.attention import attend
 from phmrun.kernels.choice import Choice, choose
 from phmrun.kernels.probe import Product, largest_error, products_of
 from phmrun.kernels.processor import has_amx, has_bf16, is_amd
-from phmrun.kernels.switch import float32_precision, onednn_products, tf32_products
+from phmrun.kernels.switch import float32_precision, gpu_products, onednn_products
 
 __all__ = [
     "Choice",
@@ -18,11 +18,11 @@ __all__ = [
     "attend",
     "choose",
     "float32_precision",
+    "gpu_products",
     "has_amx",
     "has_bf16",
     "is_amd",
     "largest_error",
     "onednn_products",
     "products_of",
-    "tf32_products",
 ]

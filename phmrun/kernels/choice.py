@@ -1,12 +1,12 @@
-"""Choice of the library that computes a run's float32 products on the CPU.
+"""Choice of the library that computes a run's float32 products on the CPU, and of TensorFloat-32 on a GPU.
 
 It depends on the processor, the versions of the libraries and the accuracy probe, never on timings or load. Two runs on
 one machine therefore make the same choice. torch's default is MKL; on AMD processors oneDNN is twice as fast.
 """
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +14,7 @@ import torch
 
 from phmrun.kernels.probe import Product, largest_error
 from phmrun.kernels.processor import has_avx512, is_amd
-from phmrun.kernels.switch import has_switch, onednn_products
+from phmrun.kernels.switch import gpu_products, has_switch, onednn_products
 
 Library = Literal["torch", "onednn"]
 TOLERANCE = 1e-6
@@ -31,18 +31,19 @@ class Choice:
         library: "torch": torch's default library; or "onednn".
         reason: One line for the log and the record.
         refused: True if oneDNN was asked for and cannot be used.
+        tf32: True if a GPU computes float32 products in TensorFloat-32.
     """
 
     library: Library
     reason: str
     refused: bool = False
+    tf32: bool = False
 
-    def applied(self) -> AbstractContextManager[None]:
-        """Return a context in which float32 products use this library.
-
-        With "torch" the context has no effect.
-        """
-        return onednn_products(self.library == "onednn")
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Compute float32 products by this library inside the block; on a GPU, in TF32 or in float32."""
+        with onednn_products(self.library == "onednn"), gpu_products(self.tf32):
+            yield
 
 
 def choose(requested: str, products: Callable[[], Sequence[Product]]) -> Choice:

@@ -1,4 +1,4 @@
-"""torch's supported switch that sends float32 products to oneDNN.
+"""torch's supported switches of float32 products: oneDNN on a CPU, TensorFloat-32 on a GPU.
 
 ``torch.backends.mkldnn.matmul.fp32_precision = "bf16"`` allows oneDNN to compute in bfloat16. Processors without AMX
 have no such kernel, so oneDNN computes in float32 there. The probe of accuracy
@@ -14,7 +14,7 @@ import torch
 ONEDNN = "bf16"
 """Value of the switch that allows oneDNN."""
 NATIVE = "ieee"
-"""Value of the switch that keeps products in torch's default library."""
+"""Value of the switch that keeps products in torch's default library; on a GPU, in float32."""
 
 
 def has_switch() -> bool:
@@ -62,23 +62,35 @@ def onednn_products(active: bool = True) -> Iterator[None]:
 
 
 @contextmanager
-def tf32_products(active: bool = True) -> Iterator[None]:
-    """Compute float32 products on a GPU in TensorFloat-32 inside the block.
+def gpu_products(tf32: bool) -> Iterator[None]:
+    """Compute float32 products on a GPU in TensorFloat-32 inside the block, or without ``tf32`` in float32.
 
-    The earlier setting is restored at its end. Without ``active``, change nothing.
+    It concerns matrix products, LSTMs and convolutions. torch itself has TF32 for the latter two, whose results then
+    differ from a CPU's by 3e-4 of their size instead of 3e-7. The earlier settings are restored at the end. Without a
+    GPU, change nothing.
     """
-    if not active:
+    if not torch.cuda.is_available():
         yield
         return
     products: Any = torch.backends.cuda.matmul
-    # The newer setting and the older one must not be mixed.
-    name, value = ("fp32_precision", "tf32") if hasattr(products, "fp32_precision") else ("allow_tf32", True)
-    before = getattr(products, name)
-    setattr(products, name, value)
+    backends = [products, torch.backends.cudnn]
+    # These older settings set the newer ones too; torch's getters raise after the newer ones alone were set.
+    before = [_allows_tf32(backend) for backend in backends]
+    for backend in backends:
+        backend.allow_tf32 = tf32
     try:
         yield
     finally:
-        setattr(products, name, before)
+        for backend, allowed in zip(backends, before, strict=True):
+            backend.allow_tf32 = allowed
+
+
+def _allows_tf32(backend: Any) -> bool:
+    """Return a backend's setting; True if only its newer setting was changed."""
+    try:
+        return bool(backend.allow_tf32)
+    except RuntimeError:
+        return True
 
 
 def float32_precision() -> str:

@@ -13,6 +13,9 @@ from torch.nn.utils.rnn import PackedSequence
 
 State = tuple[Tensor, Tensor]
 
+# On a GPU, cuDNN copies weights that are built at each call. Its warning names a remedy for parameters alone.
+warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
+
 
 class GateWeights(NamedTuple):
     """Dense weights of one layer and direction, rows in torch's order of gates i, f, g, o."""

@@ -406,6 +406,7 @@ def full_precision(structure: Structure) -> AbstractContextManager[Any]:
     It has no effect if autocast is off there. Under autocast, sums of n terms would lose precision.
     """
     device = next(structure.parameters()).device.type
-    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+    # Of the devices only "meta" has no autocast; torch.compile cannot trace is_autocast_available before torch 2.13.
+    if device != "meta" and torch.is_autocast_enabled(device):
         return torch.autocast(device, enabled=False)
     return nullcontext()

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from phmrun.kernels import Product, attend, choice, choose, largest_error, probe, products_of, switch
+from phmrun.kernels import Choice, Product, attend, choice, choose, largest_error, probe, products_of, switch
 from phmrun.kernels.switch import NATIVE, ONEDNN, float32_precision, onednn_products, switched
 from phmrun.layers import Linear
 
@@ -170,3 +170,24 @@ def test_importing_sets_nothing():
         "assert f() == before and e == dict(os.environ)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("newer", [False, True])
+@pytest.mark.parametrize("tf32", [True, False])
+def test_a_gpu_has_the_same_arithmetic_for_products_lstms_and_convolutions(tf32, newer, monkeypatch):
+    """torch's own default is TensorFloat-32 for LSTMs and convolutions, and float32 for products."""
+    products, lstms, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn.rnn, torch.backends.cudnn.conv
+    usual = torch.backends.cudnn.allow_tf32, products.allow_tf32
+    with Choice("torch", "as set", tf32=tf32).applied():
+        assert (torch.backends.cudnn.allow_tf32, products.allow_tf32) == usual == (True, False)  # no GPU is here
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    if newer:  # as a plug-in may have done
+        products.fp32_precision = "tf32"
+    with Choice("torch", "as set", tf32=tf32).applied():
+        used = [products.fp32_precision, lstms.fp32_precision, convolutions.fp32_precision]
+        assert [value == "tf32" for value in used] == [tf32] * 3
+        assert torch.backends.cudnn.allow_tf32 is products.allow_tf32 is tf32  # readable, as torch.compile needs
+        assert float32_precision() == ("high" if tf32 else "highest")
+    assert products.fp32_precision == "tf32" if newer else products.allow_tf32 is usual[1]
+    assert torch.backends.cudnn.allow_tf32 is usual[0]
+    products.allow_tf32 = usual[1]

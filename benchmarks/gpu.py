@@ -1,0 +1,221 @@
+"""Training steps of Transformers on a GPU, by structure and arithmetic, and each structure's agreement with a CPU.
+
+A step is one of Adam on one batch of random sentences. Ratios are to the dense network's step in the same arithmetic
+and rounds: below 1 is faster. "busy" is the time of the GPU's kernels in one step over the step's time: well below 1,
+the GPU waits for the processor to start them. "waits" counts how often a step makes the processor wait for the GPU.
+
+``python -m benchmarks.gpu --preset base --tokens 8192``
+``python -m benchmarks.gpu --preset small --layer "phm n=4" --arithmetic 32 --arithmetic compiled``
+``python -m benchmarks.gpu --agreement``
+"""
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from benchmarks.arguments import parser, start
+from benchmarks.networks import Amount, configurations, optimizer_steps
+from phmrun.bench.machine import peak_memory, waiter
+from phmrun.bench.systems import Ours
+from phmrun.bench.timing import Result, interleave, profile_call
+from phmrun.cli import console, measuring
+from phmrun.engine.counting import count_parameters
+from phmrun.errors import PhmrunError
+from phmrun.families.sequence_to_sequence.config import SequenceToSequenceExperiment
+from phmrun.families.sequence_to_sequence.module import build_sequence_to_sequence
+from phmrun.families.sequence_to_sequence.predictor import search_from
+from phmrun.kernels.switch import gpu_products
+from phmrun.layers import LSTM, Linear
+from phmrun.registry import STRUCTURES
+
+ARITHMETIC = ("32", "tf32", "bf16", "32 compiled", "bf16 compiled")
+LAYERS = ("phm n=4", "phm n=8", "phm n=16", "monarch", "low-rank budget=1/4")
+WAIT = "synchronizing CUDA operation"
+"""Part of torch's warning for each wait."""
+Step = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Measured(Result):
+    """A network's training step in one arithmetic."""
+
+    preset: str
+    layer: str
+    arithmetic: str
+    parameters: int
+    seconds: float  # median of a step
+    ratio: float  # to the dense network's in the same arithmetic
+    busy: float | None  # share of the step in which the GPU computes; None on a CPU
+    waits: int | None  # of the processor for the GPU in one step; None on a CPU
+    memory: int  # peak bytes of a step
+
+
+@dataclass(frozen=True)
+class Agreement(Result):
+    """A module on the device in float32 beside the CPU in float64: ‖difference‖ / ‖reference‖."""
+
+    module: str
+    output: float
+    gradient: float  # the largest over the parameters and the input
+
+
+@contextmanager
+def computed(arithmetic: str, device: str) -> Iterator[None]:
+    """Compute in this arithmetic inside the block."""
+    half = arithmetic.startswith("bf16")
+    with gpu_products(arithmetic == "tf32"), torch.autocast(torch.device(device).type, torch.bfloat16, enabled=half):
+        yield
+
+
+def measure(
+    preset: str, configs: Mapping[str, SequenceToSequenceExperiment], kinds: Sequence[str], amount: Amount, device: str
+) -> list[Measured]:
+    """Measure the networks of one preset, the first the dense one, in each arithmetic."""
+    sizes = (amount.vocabulary, amount.vocabulary)
+    measured = []
+    for kind in kinds:
+        steps = {label: _step(config, kind, amount, device) for label, config in configs.items()}
+        timings = interleave(steps, rounds=amount.rounds, at_least=0.2, settle=waiter(device))
+        dense = timings[next(iter(configs))]
+        for label, step in steps.items():
+            seconds, counts = timings[label].median, count_parameters(configs[label], sizes)["total"]
+            with peak_memory(device) as peak:
+                step()
+                memory = peak()
+            busy, waits = _watched(step, seconds) if torch.device(device).type == "cuda" else (None, None)
+            ratio = timings[label].ratio(dense)
+            measured.append(Measured(preset, label, kind, counts, seconds, ratio, busy, waits, memory))
+    return measured
+
+
+def _step(config: SequenceToSequenceExperiment, kind: str, amount: Amount, device: str) -> Step:
+    """Return a function that trains a new network for one step in this arithmetic."""
+    sizes = (amount.vocabulary, amount.vocabulary)
+    system = Ours(build_sequence_to_sequence(config, *sizes), search_from(config.decoding), device)
+    if kind.endswith("compiled"):
+        system.module.network.compile()
+    step = optimizer_steps(amount, device)(system)
+
+    def arithmetic_step() -> None:
+        with computed(kind, device):
+            step()
+
+    return arithmetic_step
+
+
+def _watched(step: Step, seconds: float) -> tuple[float, int]:
+    """Return the share of a step of so many seconds in which the GPU computes, and the number of waits."""
+    kernels = sum(operation.seconds for operation in profile_call(step, most=10**6, device="cuda"))
+    torch.cuda.synchronize()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            step()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    return kernels / seconds, sum(WAIT in str(warning.message) for warning in caught)
+
+
+def agreement(device: str, width: int = 240, tokens: int = 96) -> list[Agreement]:
+    """Compare each structure that fits these sizes, and the LSTM, with float64 on the CPU."""
+    modules: dict[str, nn.Module] = {}
+    for name in STRUCTURES.names():
+        for application in ("dense", "factored"):
+            try:
+                layer = Linear(width, width, structure=name, application=application)
+            except PhmrunError:
+                continue
+            modules[f"{name}, {application}"] = layer
+    modules |= {f"lstm, {name}": LSTM(width, width, batch_first=True, structure=name) for name in ("dense", "phm")}
+    return [_agreement(name, module, torch.randn(4, tokens // 4, width), device) for name, module in modules.items()]
+
+
+def _agreement(name: str, module: nn.Module, inputs: torch.Tensor, device: str) -> Agreement:
+    """Compare a module's output and gradients."""
+    exact = _results(deepcopy(module).double(), inputs.double())
+    got = _results(deepcopy(module).to(device), inputs.to(device))
+    errors = [
+        float((mine.cpu().double() - its).norm() / its.norm().clamp_min(1e-300))
+        for mine, its in zip(got, exact, strict=True)
+    ]
+    return Agreement(name, errors[0], max(errors[1:]))
+
+
+def _results(module: nn.Module, inputs: torch.Tensor) -> list[torch.Tensor]:
+    """Return the output, and the gradients of its sum of squares by the input and all parameters that learn."""
+    inputs = inputs.requires_grad_()
+    output = module(inputs)
+    output = output[0] if isinstance(output, tuple) else output
+    learned = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    return [output.detach(), *torch.autograd.grad(output.square().sum(), [inputs, *learned])]
+
+
+def print_steps(rows: Sequence[Measured], tokens: int) -> None:
+    """Print a line per network and arithmetic."""
+    lines = [
+        (
+            row.arithmetic,
+            row.layer,
+            f"{row.parameters:,}",
+            measuring.duration(row.seconds),
+            f"{row.ratio:.2f}",
+            "" if row.busy is None else f"{row.busy:.2f}",
+            "" if row.waits is None else str(row.waits),
+            f"{row.memory / 2**20:,.0f}",
+        )
+        for row in rows
+    ]
+    columns = ("arithmetic", "layer", "parameters", "step", "/ dense", "busy", "waits", "peak MiB")
+    console.print_table(columns, lines, title=f"\n{rows[0].preset}: a training step of {tokens:,} target tokens")
+
+
+def print_agreement(rows: Sequence[Agreement]) -> None:
+    """Print a line per module."""
+    lines = [(row.module, f"{row.output:.1e}", f"{row.gradient:.1e}") for row in rows]
+    title = "\nfloat32 on the device beside float64 on the CPU: ‖difference‖ / ‖reference‖"
+    console.print_table(("module", "output", "gradients"), lines, title=title)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure training steps, or compare results with ``--agreement``."""
+    options = parser(__doc__, repeats=5)
+    options.add_argument("--preset", action="append", metavar="NAME", help="sizes of the task nmt (default: base)")
+    options.add_argument("--layer", action="append", metavar="NAME", help=f"structure (default: {', '.join(LAYERS)})")
+    options.add_argument("--arithmetic", action="append", choices=ARITHMETIC, help="default: all")
+    options.add_argument("--vocabulary", type=int, default=8000, help="tokens of the vocabulary")
+    options.add_argument("--length", type=int, default=32, help="tokens of every sentence, on both sides")
+    options.add_argument("--tokens", type=int, default=8192, help="target tokens of a training step")
+    options.add_argument("--agreement", action="store_true", help="compare results with the CPU's instead")
+    args = options.parse_args(arguments)
+    facts = start(args)
+    if args.agreement:
+        compared = agreement(facts["device"])
+        if args.json:
+            console.print_json({"machine": facts, "rows": [row.to_json() for row in compared]})
+            return
+        measuring.print_machine(facts)
+        print_agreement(compared)
+        return
+    wanted = [measuring.name_and_options(text, "--layer") for text in args.layer or LAYERS]
+    amount = Amount(args.vocabulary, args.length, args.tokens, (), args.repeats)
+    kinds = args.arithmetic or ARITHMETIC
+    groups = [
+        measure(name, configurations(name, wanted, args.vocabulary), kinds, amount, facts["device"])
+        for name in args.preset or ["base"]
+    ]
+    if args.json:
+        console.print_json({"machine": facts, "rows": [row.to_json() for rows in groups for row in rows]})
+        return
+    measuring.print_machine(facts)
+    for rows in groups:
+        print_steps(rows, args.tokens)
+
+
+if __name__ == "__main__":
+    main()
