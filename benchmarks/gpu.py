@@ -73,23 +73,22 @@ def computed(arithmetic: str, device: str) -> Iterator[None]:
 
 
 def measure(
-    preset: str, configs: Mapping[str, SequenceToSequenceExperiment], kinds: Sequence[str], amount: Amount, device: str
+    preset: str, configs: Mapping[str, SequenceToSequenceExperiment], kind: str, amount: Amount, device: str
 ) -> list[Measured]:
-    """Measure the networks of one preset, the first the dense one, in each arithmetic."""
-    sizes = (amount.vocabulary, amount.vocabulary)
-    measured = []
-    for kind in kinds:
-        steps = {label: _step(config, kind, amount, device) for label, config in configs.items()}
-        timings = interleave(steps, rounds=amount.rounds, at_least=0.2, settle=waiter(device))
-        dense = timings[next(iter(configs))]
-        for label, step in steps.items():
-            seconds, counts = timings[label].median, count_parameters(configs[label], sizes)["total"]
-            with peak_memory(device) as peak:
-                step()
-                memory = peak()
-            busy, waits = _watched(step, seconds) if torch.device(device).type == "cuda" else (None, None)
-            ratio = timings[label].ratio(dense)
-            measured.append(Measured(preset, label, kind, counts, seconds, ratio, busy, waits, memory))
+    """Measure the networks of one preset, the first the dense one, in one arithmetic."""
+    sizes, measured = (amount.vocabulary, amount.vocabulary), []
+    steps = {label: _step(config, kind, amount, device) for label, config in configs.items()}
+    timings = interleave(steps, rounds=amount.rounds, at_least=0.2, settle=waiter(device))
+    dense = timings[next(iter(configs))]
+    for label, step in steps.items():
+        seconds, counts = timings[label].median, count_parameters(configs[label], sizes)["total"]
+        with peak_memory(device) as peak:
+            step()
+            memory = peak()
+        busy, waits = _watched(step, seconds) if torch.device(device).type == "cuda" else (None, None)
+        measured.append(
+            Measured(preset, label, kind, counts, seconds, timings[label].ratio(dense), busy, waits, memory)
+        )
     return measured
 
 
@@ -139,7 +138,8 @@ def agreement(device: str, width: int = 240, tokens: int = 96) -> list[Agreement
 def _agreement(name: str, module: nn.Module, inputs: torch.Tensor, device: str) -> Agreement:
     """Compare a module's output and gradients."""
     exact = _results(deepcopy(module).double(), inputs.double())
-    got = _results(deepcopy(module).to(device), inputs.to(device))
+    with computed("32", device):
+        got = _results(deepcopy(module).to(device), inputs.to(device))
     errors = [
         float((mine.cpu().double() - its).norm() / its.norm().clamp_min(1e-300))
         for mine, its in zip(got, exact, strict=True)
@@ -157,10 +157,9 @@ def _results(module: nn.Module, inputs: torch.Tensor) -> list[torch.Tensor]:
 
 
 def print_steps(rows: Sequence[Measured], tokens: int) -> None:
-    """Print a line per network and arithmetic."""
+    """Print a line per network of one arithmetic."""
     lines = [
         (
-            row.arithmetic,
             row.layer,
             f"{row.parameters:,}",
             measuring.duration(row.seconds),
@@ -171,8 +170,9 @@ def print_steps(rows: Sequence[Measured], tokens: int) -> None:
         )
         for row in rows
     ]
-    columns = ("arithmetic", "layer", "parameters", "step", "/ dense", "busy", "waits", "peak MiB")
-    console.print_table(columns, lines, title=f"\n{rows[0].preset}: a training step of {tokens:,} target tokens")
+    columns = ("layer", "parameters", "step", "/ dense", "busy", "waits", "peak MiB")
+    title = f"\n{rows[0].preset}, {rows[0].arithmetic}: a training step of {tokens:,} target tokens"
+    console.print_table(columns, lines, title=title)
 
 
 def print_agreement(rows: Sequence[Agreement]) -> None:
@@ -205,15 +205,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     wanted = [measuring.name_and_options(text, "--layer") for text in args.layer or LAYERS]
     amount = Amount(args.vocabulary, args.length, args.tokens, (), args.repeats)
     kinds = args.arithmetic or ARITHMETIC
-    groups = [
-        measure(name, configurations(name, wanted, args.vocabulary), kinds, amount, facts["device"])
-        for name in args.preset or ["base"]
-    ]
+    presets = {name: configurations(name, wanted, args.vocabulary) for name in args.preset or ["base"]}
+    groups = (
+        measure(name, configs, kind, amount, facts["device"]) for name, configs in presets.items() for kind in kinds
+    )
     if args.json:
         console.print_json({"machine": facts, "rows": [row.to_json() for rows in groups for row in rows]})
         return
     measuring.print_machine(facts)
-    for rows in groups:
+    for rows in groups:  # each is printed when it is measured: compiling takes minutes
         print_steps(rows, args.tokens)
 
 

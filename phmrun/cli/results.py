@@ -10,6 +10,7 @@ from phmrun.cli.docstrings import VerbGroup
 from phmrun.cli.options import Json, Plugin, RunsDirectory
 from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.files import write_text
+from phmrun.progress import note
 from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
@@ -67,13 +68,16 @@ def add(
     from phmrun.engine.checkpoints import BEST, LAST, weights_checksum
     from phmrun.results.items import items_of
 
-    written = []
+    written, weightless = [], 0
     with progress("reading", len(runs), "runs") as advance:
         for run in runs:
             files = {name: run.checkpoints / name for name in (LAST, BEST)}
             weights = {name: weights_checksum(file) for name, file in files.items() if file.is_file()}
             written.append(write_record(record_of(run, items=items_of(run), weights=weights), to))
+            weightless += not weights
             advance(1)
+    if weightless:
+        note(f"{counted(weightless, 'run')} without weights here: `phmrun runs reproduce` can compare only the scores")
     written += _design(what, runs_dir, to)
     if as_json:
         console.print_json({"files": written})

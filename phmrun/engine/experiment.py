@@ -1,6 +1,7 @@
 """Training of an experiment, from its data to its scores."""
 
 import logging
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -193,6 +194,8 @@ def _train(
     seed_everything(config.seed)
     module = build_module(config, *data.vocabulary.sizes)
     if config.hardware.compile:
+        # On a GPU its advice names another way to what hardware.tf32 sets.
+        warnings.filterwarnings("ignore", "TensorFloat32 tensor cores for float32 matrix multiplication")
         module.network.compile()
     if not run.checkpoints.joinpath(LAST).is_file():
         module.begin(data)

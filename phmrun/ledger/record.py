@@ -162,10 +162,11 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
     Args:
         run: Run in the state ``done``, or ``failed`` because it diverged; a table counts both.
         items: Counts of each test item, by score.
-        weights: Checksums of the tensors, by file.
+        weights: Checksums of the tensors, by file; empty for a run without its checkpoints.
 
     Raises:
-        PhmrunError: (exit 2) The run is not done; (exit 3) one of its files is damaged.
+        PhmrunError: (exit 2) The run is not done; (exit 3) one of its files is damaged, or one of its checkpoints is
+            missing and others are there.
     """
     status = run.status
     if status.state is not State.DONE and not status.diverged:
@@ -177,7 +178,8 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
         segment["code"] = _without(entry.get("code", {}), "diff")  # the diff's file is not part of the record
         segment["packages"] = {name: versions[name] for name in COMPUTING if name in versions}
         segments.append(segment)
-    run.manifest.check_all()
+    # A run that was archived without weights has none of its checkpoints.
+    run.manifest.check_all(without=() if any(run.checkpoints.glob("*.ckpt")) else ("checkpoints",))
     manifest = run.manifest.read()
     data = run.data() or DataRecord()
     files = list(dict.fromkeys(file for split in data.splits.values() for file in split.files))

@@ -148,6 +148,22 @@ def test_runs_and_results_of_a_folder(phmrun, copied, tmp_path, monkeypatch):
     assert "broken at results file" in result.err
 
 
+def test_results_of_runs_that_were_archived_without_weights(phmrun, copied, tmp_path):
+    runs, archive = str(copied.path.parent), str(tmp_path / "runs.tar.gz")
+    packed = ("runs", "archive", copied.id, "--runs-dir", runs, "--to", archive, "--no-checkpoints")
+    assert phmrun(*packed).code == 0
+    shutil.unpack_archive(archive, tmp_path / "far")
+    add = ("results", "add", copied.id, "--runs-dir", str(tmp_path / "far"), "--to", str(tmp_path / "results" / "mine"))
+    result = phmrun(*add)
+    assert (result.code, "1 run without weights here" in result.err) == (0, True)
+    record = json.loads((tmp_path / "results" / "mine" / f"{copied.id}.json").read_text())
+    assert record["weights"] == {}
+    assert phmrun("verify", str(tmp_path / "results")).code == 0
+    # A run that has lost one of its checkpoints is damaged.
+    (copied.checkpoints / "best.ckpt").unlink()
+    assert phmrun("results", "add", copied.id, "--runs-dir", runs, "--to", str(tmp_path / "results")).code == 3
+
+
 def test_restored_results_find_their_data_by_checksum(phmrun, copied, trained, tmp_path):
     runs, results = str(copied.path.parent), str(tmp_path / "results" / "mine")
     assert phmrun("results", "add", copied.id, "--runs-dir", runs, "--to", results).code == 0
