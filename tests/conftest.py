@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-os.environ["OMP_NUM_THREADS"] = "1"  # before anything imports torch: the models are tiny and the machine is shared
+# Before anything imports torch. The models are tiny and the machine is shared. What is expected is a CPU's arithmetic,
+# so that a GPU is hidden unless CUDA_VISIBLE_DEVICES names one: CUDA_VISIBLE_DEVICES=0 pytest -m gpu
+os.environ["OMP_NUM_THREADS"] = "1"
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 # In CI the same examples each time: a red CI then comes from the change, and `make fuzz` looks for new examples.
 settings.register_profile(
