@@ -77,7 +77,7 @@ def add(
             weightless += not weights
             advance(1)
     if weightless:
-        note(f"{counted(weightless, 'run')} without weights here: `phmrun runs reproduce` can compare only the scores")
+        note(f"{counted(weightless, 'run')} without weights here; their records have no checksums of weights")
     written += _design(what, runs_dir, to)
     if as_json:
         console.print_json({"files": written})

@@ -169,6 +169,8 @@ def test_the_matrix_has_intervals_costs_and_emphasis(phmrun, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     for name in ("agreement-structures", "agreement-embeddings", "translation-longer"):
         shutil.copytree(ROOT / "results" / name, f"results/{name}")
+    longer = Path("results/translation-longer/sweep.yaml")
+    longer.write_text(longer.read_text().replace("  - {layer: {structure: low-rank, budget: 1/4}}\n", ""))
     Path("results/questions.yaml").write_text("""title: T
 matrix:
   question: Which?
