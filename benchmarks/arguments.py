@@ -1,11 +1,15 @@
 """Arguments that all measurements have, and the preparation of the process."""
 
 import argparse
+import sys
+from collections.abc import Callable
 from typing import Any
 
 from phmrun.bench import machine
+from phmrun.cli.console import print_error
 from phmrun.cli.measuring import prepare_process
 from phmrun.engine.trained_model import choose_device
+from phmrun.errors import PhmrunError
 
 
 def parser(description: str | None, *, repeats: int) -> argparse.ArgumentParser:
@@ -23,3 +27,12 @@ def start(args: argparse.Namespace) -> dict[str, Any]:
     prepare_process(args.threads)
     machine.warn_if_busy()
     return {**machine.facts(), "device": choose_device(args.device)}
+
+
+def run(main: Callable[[], None]) -> None:
+    """Call a script's function; an error in its arguments is printed without a traceback, with its exit code."""
+    try:
+        main()
+    except PhmrunError as error:
+        print_error(error)
+        sys.exit(error.code)

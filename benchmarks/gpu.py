@@ -5,7 +5,7 @@ and rounds: below 1 is faster. "busy" is the time of the GPU's kernels in one st
 the GPU waits for the processor to start them. "waits" counts how often a step makes the processor wait for the GPU.
 
 ``python -m benchmarks.gpu --preset base --tokens 8192``
-``python -m benchmarks.gpu --preset small --layer "phm n=4" --arithmetic 32 --arithmetic compiled``
+``python -m benchmarks.gpu --preset small --layer "phm n=4" --arithmetic 32 --arithmetic "32 compiled"``
 ``python -m benchmarks.gpu --agreement``
 """
 
@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from torch import nn
 
-from benchmarks.arguments import parser, start
+from benchmarks.arguments import parser, run, start
 from benchmarks.networks import Amount, configurations, optimizer_steps
 from phmrun.bench.machine import peak_memory, waiter
 from phmrun.bench.systems import Ours
@@ -31,6 +32,7 @@ from phmrun.families.sequence_to_sequence.module import build_sequence_to_sequen
 from phmrun.families.sequence_to_sequence.predictor import search_from
 from phmrun.kernels.switch import gpu_products
 from phmrun.layers import LSTM, Linear
+from phmrun.progress import progress
 from phmrun.registry import STRUCTURES
 
 ARITHMETIC = ("32", "tf32", "bf16", "32 compiled", "bf16 compiled")
@@ -206,16 +208,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     amount = Amount(args.vocabulary, args.length, args.tokens, (), args.repeats)
     kinds = args.arithmetic or ARITHMETIC
     presets = {name: configurations(name, wanted, args.vocabulary) for name in args.preset or ["base"]}
-    groups = (
-        measure(name, configs, kind, amount, facts["device"]) for name, configs in presets.items() for kind in kinds
-    )
+    if not args.json:
+        measuring.print_machine(facts)
+    measured = []
+    with progress("measuring", len(presets) * len(kinds), "arithmetics") as advance:
+        for name, kind in product(presets, kinds):
+            rows = measure(name, presets[name], kind, amount, facts["device"])
+            measured += rows
+            advance(1)
+            if not args.json:  # at once: compiling the next ones takes minutes
+                print_steps(rows, args.tokens)
     if args.json:
-        console.print_json({"machine": facts, "rows": [row.to_json() for rows in groups for row in rows]})
-        return
-    measuring.print_machine(facts)
-    for rows in groups:  # each is printed when it is measured: compiling takes minutes
-        print_steps(rows, args.tokens)
+        console.print_json({"machine": facts, "rows": [row.to_json() for row in measured]})
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

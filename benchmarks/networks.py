@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.arguments import parser, start
+from benchmarks.arguments import parser, run, start
 from phmrun.bench.machine import waiter
 from phmrun.bench.systems import Ours, Sources, decoding
 from phmrun.bench.timing import Result, interleave
@@ -186,4 +186,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

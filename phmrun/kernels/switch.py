@@ -14,7 +14,7 @@ import torch
 ONEDNN = "bf16"
 """Value of the switch that allows oneDNN."""
 NATIVE = "ieee"
-"""Value of the switch that keeps products in torch's default library; on a GPU, in float32."""
+"""Value of the switch that keeps products in torch's default library."""
 
 
 def has_switch() -> bool:

@@ -1,9 +1,11 @@
 import json
+from functools import partial
 
 import pytest
 import torch
 
 from benchmarks import gpu
+from benchmarks.arguments import run
 
 
 def test_script_measures_steps_in_each_arithmetic(capsys):
@@ -21,6 +23,15 @@ def test_every_structure_is_compared_with_double_precision(capsys):
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert {"phm, dense", "phm, factored", "lstm, phm", "symmetric, factored"} <= {row["module"] for row in rows}
     assert all(0 < row["output"] < 1e-5 and row["gradient"] < 1e-5 for row in rows)
+
+
+@pytest.mark.parametrize("arguments", [["--preset", "tinny"], ["--layer", "phn"], ["--layer", "phm n=7"]])
+def test_a_mistake_is_named_without_a_traceback(arguments, capsys):
+    with pytest.raises(SystemExit) as end:
+        run(partial(gpu.main, ["--device", "cpu", *arguments]))
+    shown = capsys.readouterr()
+    assert (end.value.code, shown.out) == (2, "")
+    assert "phmrun: error: " in shown.err
 
 
 def test_bfloat16_is_the_arithmetic_inside_its_block():
