@@ -21,6 +21,7 @@ from phmrun.bench.machine import last_level_cache, waiter
 from phmrun.bench.modules import MODULE_KINDS, ORDERS, Batch, Case, Form, Inputs, ModuleKind, Shape, cases, frozen
 from phmrun.bench.timing import MEASUREMENT, Result, Timing, interleave, ratios
 from phmrun.errors import PhmrunError
+from phmrun.kernels import Choice, choose, products_of
 from phmrun.layers import Linear
 from phmrun.progress import progress
 
@@ -95,6 +96,15 @@ def survey(
     if not plan.candidates:
         raise PhmrunError(f"no layer fits: {plan.left_out[-1]}", where="--shape")
     return plan
+
+
+def kernels(candidates: Sequence[Case]) -> Choice:
+    """Choose the library of float32 products for candidates and references alike, as training does with ``auto``.
+
+    It is the faster one of this processor, so that dense matrices have their best. On a GPU, products are float32.
+    """
+    plain = {(case.kind.name, case.shape): case.kind.plain for case in candidates}
+    return choose("auto", lambda: products_of(nn.ModuleList(build(shape) for (_, shape), build in plain.items())))
 
 
 def check_batches(modules: Sequence[str], batches: Sequence[Batch], where: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from phmrun.bench.timing import counts_cpu_time
+from phmrun.kernels.switch import ONEDNN, switched
 from phmrun.ledger.environment import processor
 
 LOG = logging.getLogger("phmrun.bench")
@@ -28,13 +29,15 @@ _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 def facts() -> dict[str, Any]:
     """Return the facts of the machine that figures depend on, for JSON.
 
-    Keys: "processor", "instruction_set", "blas" ("MKL" or "other"), "threads", "clock" ("CPU time" with one thread,
-    else "wall"), "last_level_cache_bytes", "gpu" (None without one), "torch" and "python" (versions), "load_average".
+    Keys: "processor", "instruction_set", "blas" (library of float32 products: "oneDNN", "MKL" or "other"), "threads",
+    "clock" ("CPU time" with one thread, else "wall"), "last_level_cache_bytes", "gpu" (None without one), "torch" and
+    "python" (versions), "load_average".
     """
+    blas = "MKL" if torch.backends.mkl.is_available() else "other"
     return {
         "processor": processor(),
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
-        "blas": "MKL" if torch.backends.mkl.is_available() else "other",
+        "blas": "oneDNN" if switched() == ONEDNN else blas,
         "threads": torch.get_num_threads(),
         "clock": "CPU time" if counts_cpu_time() else "wall",
         "last_level_cache_bytes": last_level_cache(),

@@ -31,6 +31,7 @@ from phmrun.families.sequence_to_sequence.predictor import converted_model, sear
 from phmrun.files import cache_dir
 from phmrun.ledger import Run
 from phmrun.ledger.recorded_config import network_label
+from phmrun.ledger.segment import read_segments
 from phmrun.models.ctranslate2 import Quantization
 from phmrun.models.transformer import Transformer
 from phmrun.progress import progress
@@ -63,7 +64,7 @@ def bench_run(
     is the task's prediction. If an opponent of a translation run has random weights, all systems decode as many tokens
     as the batch's longest reference has; otherwise each output ends where its model ends it. Tasks that do not
     translate only have the opponents "dense" and other runs. They measure "dense" only in training, since outputs of
-    random weights may take longer to decode.
+    random weights may take longer to decode. All compute with the run's kernels (``hardware.kernels`` and ``tf32``).
 
     Args:
         run: The run.
@@ -89,7 +90,6 @@ def bench_run(
     for opponent in against:
         _check_opponent(opponent, trained, ours)
     label = network_label(trained.config.model_dump(mode="json")) or "run"
-    machine = {**facts(), "device": place}
     exact = "dense" in against or ("hf" in against and _lent(trained, ours) is None)
     plans: list[tuple[Phase, Prepare]] = []
     if "decoding" in parts and isinstance(ours, Ours):
@@ -101,7 +101,9 @@ def bench_run(
             plans.append((phase, partial(answering, lines=lines, batch=size)))
     if "training" in parts:
         plans.append(training_phase(trained, data, amount, place))
-    with progress("measuring", 2 * len(plans), "phases") as advance:
+    kernels = trained.kernels(read_segments(run))
+    with kernels.applied(), progress("measuring", 2 * len(plans), "phases") as advance:
+        machine = {**facts(), "device": place}
         for phase, prepare in plans:
             # Before any opponent is built, since their memory would count in the peak.
             with peak_memory(place) as peak:

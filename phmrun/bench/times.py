@@ -17,6 +17,7 @@ from phmrun.engine.trained_model import choose_device
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.recorded_run import BATCH, EPOCH, LINE, STEP, TEST, TIMES
+from phmrun.ledger.segment import read_segments
 
 BATCH_SIZE = 64  # items answered at a time if a task's configuration has no batch size
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
@@ -50,12 +51,15 @@ def measure_times(
     place = choose_device(device)
     trained, data = opened(run)
     system = Answering(trained, place)
-    machine = {**facts(), "device": place}
+    kernels = trained.kernels(read_segments(run))
+    with kernels.applied():
+        machine = {**facts(), "device": place}
     measured: dict[str, tuple[float, str, Timing]] = {}
 
     def timed(call: Callable[[], object]) -> Timing:
-        """Return the timing of a call over all rounds."""
-        return interleave({"run": call}, rounds=amount.rounds, settle=waiter(place), clock=CLOCKS[clock])["run"]
+        """Return the timing of a call over all rounds, with the run's kernels."""
+        with kernels.applied():
+            return interleave({"run": call}, rounds=amount.rounds, settle=waiter(place), clock=CLOCKS[clock])["run"]
 
     if {LINE, TEST} & {*wanted}:
         lines, count, total = sampled_lines(data, amount.sentences)
@@ -81,6 +85,7 @@ def measure_times(
         for name, steps in ((STEP, 1), (EPOCH, int(run.parameters().get("steps_per_epoch", 0)))):
             measured[name] = (timing.median * steps / phase.steps, f"steps:{phase.steps}", timing)
     where = f"{machine['gpu'] if place.startswith('cuda') else machine['processor']}|threads:{machine['threads']}"
+    where += "" if kernels.library == "torch" else f"|kernels:{kernels.library}"
     times = {
         name: {
             "value": value,

@@ -1,6 +1,7 @@
 """``phmrun bench layers`` and ``rates``: speed and first steps of modules."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -96,11 +97,11 @@ def bench_layers(
     for reason in plan.left_out:
         console.stderr().print(f"left out: {reason}", markup=False, soft_wrap=True)
     machine.warn_if_busy()
-    facts = {**machine.facts(), "device": place, "precision": precision, "gflops": layers.best_gflops(place, dtype)}
-    memory = list(lookup_memory(plan.tables, device=place))
-    measurements = list(
-        layers.measure(plan.candidates, batches=batches, training=training, rounds=repeats, device=place, dtype=dtype)
-    )
+    measure = partial(layers.measure, batches=batches, training=training, rounds=repeats)
+    with layers.kernels(plan.candidates).applied():
+        facts = {**machine.facts(), "device": place, "precision": precision, "gflops": layers.best_gflops(place, dtype)}
+        memory = list(lookup_memory(plan.tables, device=place))
+        measurements = list(measure(plan.candidates, device=place, dtype=dtype))
     if as_json:
         report = {"machine": facts, "rows": [row.to_json() for row in measurements]}
         console.print_json({**report, "memory": [row.to_json() for row in memory]} if memory else report)

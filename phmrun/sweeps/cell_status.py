@@ -217,10 +217,16 @@ class Estimate:
     def text(self, seconds: float, statuses: Iterable[CellStatus]) -> str:
         """Return the seconds left as text: "about 2 h 5 min", or "up to 2 h 5 min" if patience may end a cell sooner.
 
-        It may if a cell with patience is left and no similar cell was measured.
+        It may if a cell with patience is left and no similar cell was measured, or if the cell has outlasted those.
         """
-        unknown = any(has_patience(status) and self.whole(status.cell) is None for status in statuses)
-        return f"{'up to' if unknown else 'about'} {duration(seconds)}"
+        open_ended = any(has_patience(status) and self._outlasts(status) for status in statuses)
+        return f"{'up to' if open_ended else 'about'} {duration(seconds)}"
+
+    def _outlasts(self, status: CellStatus) -> bool:
+        """True if a cell has trained for as long as similar ones took, or if none was measured."""
+        whole = self.whole(status.cell)
+        spent = status.run.status.seconds if status.run and status.run.status else 0.0
+        return whole is None or spent >= whole
 
 
 def has_patience(status: CellStatus) -> bool:

@@ -8,6 +8,7 @@ from phmrun.bench import layers
 from phmrun.bench.layers import Case, cases, copies_of, measure
 from phmrun.bench.modules import MODULE_KINDS
 from phmrun.errors import PhmrunError
+from phmrun.kernels import Product
 from phmrun.layers.inference import FEW_TOKENS
 
 LINEAR = MODULE_KINDS["linear"]
@@ -153,3 +154,10 @@ def test_every_module_is_measured(name, dtype):
     for row in rows:
         assert row.auto in row.ratios
         assert row.to_json()["batch"] == batch
+
+
+def test_the_library_is_chosen_by_the_reference_s_shapes(monkeypatch):
+    asked = []
+    monkeypatch.setattr(layers, "choose", lambda requested, products: asked.append((requested, products())))
+    layers.kernels(cases(MODULE_KINDS["linear"], [("phm", {}), ("dense", {})], (2, 4), [(8, 12)], torch.float32)[0])
+    assert asked == [("auto", [Product(1, 12, 8)])]

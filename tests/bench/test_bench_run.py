@@ -12,12 +12,15 @@ from phmrun.bench.systems import Endless, Ours, Sources, Training, decoding
 from phmrun.bench.timing import Timing
 from phmrun.config import LayerConfig
 from phmrun.config.sections import MapConfig
+from phmrun.engine import arithmetic
 from phmrun.engine.checkpoints import save_start
 from phmrun.engine.preparation import build_data
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
 from phmrun.families.sequence_to_sequence.data import padded_sources
 from phmrun.families.sequence_to_sequence.predictor import Search, converted_model
+from phmrun.kernels import Choice
+from phmrun.kernels.switch import ONEDNN, switched
 from phmrun.layers.network import structures_of
 from phmrun.text.vocabulary import BOS, EOS
 
@@ -47,6 +50,22 @@ def test_a_run_by_itself(run):
         assert phase.operations == []
     assert [phase.amount for phase in report.phases[:4]] == [2, 2, 64, 64]
     assert [phase.application for phase in report.phases] == ["by-size", "by-size", "dense", "dense", None]
+
+
+def test_all_compute_with_the_run_s_kernels(run, monkeypatch):
+    seen = []
+
+    def interleaved(calls, **_options):
+        """Note the library that all calls would have."""
+        seen.append((sorted(calls), switched()))
+        return {name: Timing((1.0,)) for name in calls}
+
+    monkeypatch.setattr(bench, "interleave", interleaved)
+    monkeypatch.setattr(arithmetic, "choose", lambda requested, products: Choice("onednn", f"asked for {requested}"))
+    report = bench_run(run, against=["dense"], amount=Amount(1, 1), parts=("training",))
+    assert seen == [(["dense", "run"], ONEDNN)]
+    assert report.machine["blas"] == "oneDNN"
+    assert switched() != ONEDNN
 
 
 def test_dense_beside_it_and_profiles(run):

@@ -4,9 +4,12 @@ from tiny_experiments import configured
 from phmrun.bench.run_report import Amount
 from phmrun.bench.times import measure_times
 from phmrun.config import to_yaml
+from phmrun.engine import arithmetic
 from phmrun.engine.preparation import build_data
 from phmrun.errors import PhmrunError
 from phmrun.files import write_json
+from phmrun.kernels import Choice
+from phmrun.kernels.switch import ONEDNN, switched
 from phmrun.ledger import Run
 from phmrun.ledger.directory import BENCH
 from phmrun.ledger.recorded_run import FORMER, TIMES, RecordedRun
@@ -29,6 +32,14 @@ def test_times_stand_in_the_run_directory_and_are_read_as_scores(run):
     assert times["time/step"]["signature"].startswith("steps:1|rounds:2|clock:cpu|")
     assert not any(name.startswith("time/") for name in summary.metrics)
     assert metric_of("time/test").lower_is_better
+
+
+def test_times_are_those_of_the_run_s_kernels(run, monkeypatch):
+    monkeypatch.setattr(arithmetic, "choose", lambda requested, products: Choice("onednn", f"asked for {requested}"))
+    entry = measure_times(run, ["time/batch"], AMOUNT, "cpu")["time/batch"]
+    assert "|kernels:onednn|" in entry["signature"]
+    assert entry["machine"]["blas"] == "oneDNN"
+    assert switched() != ONEDNN
 
 
 @pytest.mark.parametrize("task", ["lm", "nli", "parse", "style", "sva"])

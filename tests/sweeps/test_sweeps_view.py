@@ -110,7 +110,7 @@ def test_patience_bounds_the_time_left_until_a_similar_run_has_ended(at):
     assert (estimate.left(running), estimate.text(6, [running])) == (6, "about 6 s")
     estimate = Estimate([])
     estimate.learn(running.cell, 3.0)  # this one has already trained for longer
-    assert estimate.left(running) == 36
+    assert (estimate.left(running), estimate.text(36, [running])) == (36, "up to 36 s")
 
 
 def test_lines_where_there_is_no_terminal(at, caplog):
