@@ -1,8 +1,9 @@
 """Adam of Dozat's Parser-v2: lazy rows of tables, clipped updates instead of gradients.
 
 Update of a weight: lr · m̂ / √(v̂ + ε), with the bias-corrected means m̂ and v̂ of the gradient and of its square.
-Source: github.com/tdozat/Parser-v2, parser/neural/optimizers (Apache-2.0). There, rows that a batch reads with a gradient
-of zero, those of words that are all dropped, are updated by their means (radam_optimizer.py:82); here they wait.
+Source: github.com/tdozat/Parser-v2, parser/neural/optimizers (Apache-2.0). There, rows that a batch reads with a
+gradient of zero, those of words that are all dropped, are updated by their means (radam_optimizer.py:82); here they
+wait.
 """
 
 from collections.abc import Callable, Iterable
