@@ -101,7 +101,7 @@ def survey(
 def kernels(candidates: Sequence[Case]) -> Choice:
     """Choose the library of float32 products for candidates and references alike, as training does with ``auto``.
 
-    It is the faster one of this processor, so that dense matrices have their best. On a GPU, products are float32.
+    So dense matrices have the library that they are trained with. On a GPU, products are in float32, without TF32.
     """
     plain = {(case.kind.name, case.shape): case.kind.plain for case in candidates}
     return choose("auto", lambda: products_of(nn.ModuleList(build(shape) for (_, shape), build in plain.items())))
