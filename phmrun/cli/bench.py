@@ -129,7 +129,8 @@ def bench_run(
 
     Training speed is in units of the loss per second: target tokens, words or sentences. Translations are decoded
     greedily and with beam size 5, other tasks as in `phmrun predict`; both with batches of 64 sentences and of one.
-    The run's own figures are stored in its bench.json.
+    All compute with the run's library of products (hardware.kernels). The run's own figures are stored in its
+    bench.json.
 
     Args:
         against: Opponent: another run, the same model with dense matrices, Hugging Face's model of the same size (with
