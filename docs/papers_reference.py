@@ -92,15 +92,14 @@ def printed() -> str:
 
 
 def fixtures() -> str:
-    """The recorded fixtures: whose code, at which commit, under which license, and how it was run."""
+    """The recorded fixtures: whose code, at which commit, under which license, and what was changed to run it."""
     lines = ["Small networks with fixed weights, recorded from the authors' code and compared in float64.", ""]
-    lines += ["| fixture | repository | commit | license | how |", "|---|---|---|---|---|"]
+    lines += ["| fixture | repository | commit | license | changes needed to run it today |", "|---|---|---|---|---|"]
     for path in sorted(FIXTURES.glob("*.json")):
         source = json.loads(path.read_text())
         repository = source["repository"].removeprefix("https://github.com/")
-        how = source["how"] + (f": {source['changes']}" if source["changes"] else "")
-        license = source["license"].partition(" (")[0]
-        lines.append(f"| {path.stem} | {repository} | `{source['commit'][:12]}` | {license} | {escaped(how)} |")
+        commit, license = source["commit"][:12], source["license"].partition(" (")[0]
+        lines.append(f"| {path.stem} | {repository} | `{commit}` | {license} | {escaped(source['changes'])} |")
     return "\n".join([*lines, ""])
 
 

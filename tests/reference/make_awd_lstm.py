@@ -14,7 +14,6 @@ SOURCE = Source(
     commit="1d466ec5875675ca6b6f0caacbb741240a29da9e",
     license="BSD-3-Clause",
     files=("LICENSE", "model.py", "splitcross.py", "embed_regularize.py", "locked_dropout.py", "weight_drop.py"),
-    how="run",
     changes="no dropout, whose masks are random; sums stay float64; loss, penalties, clip and step as main.py:193-208",
 )
 WORDS, WIDTH, HIDDEN, LENGTH, BATCH = 20, 6, 10, 5, 3

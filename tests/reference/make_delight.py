@@ -15,7 +15,6 @@ SOURCE = Source(
     commit="cc499c53087cd248ee7a0d0b0e70c507e670cba3",
     license="MIT",
     files=("LICENSE", "fairseq/delight_modules"),
-    how="run",
     changes="np.int is int; fairseq's own package file is not imported",
 )
 SIZES = {"in_features": 16, "in_proj_features": 8, "out_features": 16, "width_multiplier": 2, "dextra_depth": 4}

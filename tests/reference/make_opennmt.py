@@ -20,7 +20,6 @@ SOURCE = Source(
         *("LICENSE.md", "onmt/constants.py", "onmt/encoders", "onmt/decoders", "onmt/modules"),
         *("onmt/utils/misc.py", "onmt/utils/rnn_factory.py", "onmt/translate"),
     ),
-    how="run",
     changes="onmt's own package files are not imported; biases of attention as before version 3.0; position vectors "
     "are float32; softmax stays float64; the search reads tables of logits; loss as onmt/utils/loss.py:84 / its tokens",
 )

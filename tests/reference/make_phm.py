@@ -3,13 +3,14 @@
 python tests/reference/make_phm.py GIT_DIRECTORY
 """
 
-import contextlib
 import sys
-import types
-from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import torch
 from recording import Source, checked_out, record
+from tensorflow_1 import compute_in_double, tf
 from torch import Tensor, nn
 
 SOURCE = Source(
@@ -17,71 +18,50 @@ SOURCE = Source(
     commit="cc290e6024049cf414773e6e6b24a3a62433fb82",
     license="Apache-2.0",
     files=("LICENSE", "layers/qlib.py"),
-    how="run",
-    changes="the functions of TensorFlow 1 that layers/qlib.py calls are torch's, and each variable begins normal",
+    changes="TensorFlow 1 is tensorflow.compat.v1; float64; each variable begins normal; the step is torch's Adam",
 )
 D, K = 16, 32
 
 
-def tensorflow(variables: dict[str, nn.Parameter]) -> types.ModuleType:
-    """TensorFlow's functions of the same meaning in torch; variables are added by name."""
-
-    def get_variable(name: str, shape: Sequence[int], initializer: object = None) -> Tensor:
-        variables[name] = nn.Parameter(torch.randn(*shape))
-        return variables[name].clone()
-
-    def split(value: Tensor, parts: int, axis: int) -> tuple[Tensor, ...]:
-        return value.chunk(parts, dim=axis)
-
-    def concat(values: Sequence[Tensor], axis: int) -> Tensor:
-        return torch.cat(list(values), dim=axis)
-
-    functions: dict[str, Callable[..., object]] = {
-        **{"get_variable": get_variable, "split": split, "concat": concat, "reshape": torch.reshape},
-        **{"tile": torch.tile, "transpose": torch.permute, "matmul": torch.matmul},
-        "variable_scope": lambda *_, **__: contextlib.nullcontext(),
-    }
-    module = types.ModuleType("tensorflow")
-    for name, function in functions.items():
-        setattr(module, name, function)
-    module.nn = types.SimpleNamespace(  # type: ignore[attr-defined]
-        sigmoid=torch.sigmoid, rnn_cell=types.SimpleNamespace(RNNCell=object)
-    )
-    return module
-
-
 def main(git_directory: str) -> None:
     """Outputs, gradients and a step of Adam: PHM with n = 2 and 4, dual n = 4, and quaternions."""
-    variables: dict[str, nn.Parameter] = {}
     with checked_out(SOURCE, git_directory) as folder:
-        sys.modules["tensorflow"] = tensorflow(variables)
-        for name, part in (("framework", "dtypes"), ("ops", "random_ops")):
-            sys.modules[f"tensorflow.python.{name}"] = module = types.ModuleType(name)
-            setattr(module, part, None)
-        Tensor.get_shape = lambda self: types.SimpleNamespace(as_list=lambda: list(self.shape))  # type: ignore
+        sys.modules["tensorflow"] = tf
+        tf.nn.rnn_cell = SimpleNamespace(RNNCell=object)  # the base of cells that are not recorded
         sys.path.insert(0, str(folder / "layers"))
         import qlib  # type: ignore[import-not-found]
-    for name in [name for name in sys.modules if name.startswith("tensorflow")]:
-        del sys.modules[name]  # torch looks for the real one
-    torch.set_default_dtype(torch.float64)
-    torch.manual_seed(1)
-    inputs = torch.randn(5, D)
-    numbers: dict[str, Tensor] = {"inputs": inputs}
+    compute_in_double()
+    drawn = np.random.default_rng(1)
+    inputs = drawn.standard_normal((5, D))
+    numbers: dict[str, Tensor] = {"inputs": torch.from_numpy(inputs)}
     layers = {
-        "n2": lambda: qlib.random_ffn(inputs, K, n=2, init=True),
-        "n4": lambda: qlib.random_ffn(inputs, K, n=4, init=True),
-        "dual": lambda: qlib.random_ffn(inputs, K, n=4, init=True, dual=1),
-        "quaternion": lambda: qlib.quarternion_ffn(inputs, K, init=True),
+        "n2": lambda: qlib.random_ffn(tf.constant(inputs), K, n=2, init=True),
+        "n4": lambda: qlib.random_ffn(tf.constant(inputs), K, n=4, init=True),
+        "dual": lambda: qlib.random_ffn(tf.constant(inputs), K, n=4, init=True, dual=1),
+        "quaternion": lambda: qlib.quarternion_ffn(tf.constant(inputs), K, init=True),
     }
+    get_variable = tf.get_variable
+
+    def normal(name: str, shape: list[int], initializer: object = None) -> Any:
+        return get_variable(name, initializer=drawn.standard_normal(shape))
+
+    tf.get_variable = normal
     for label, layer in layers.items():
-        variables.clear()
+        tf.reset_default_graph()
         outputs = layer()
-        numbers |= {f"{label}/before/{name}": value.detach().clone() for name, value in variables.items()}
-        outputs.square().sum().backward()
-        numbers |= {f"{label}/gradient/{name}": value.grad for name, value in variables.items()}
-        torch.optim.Adam(variables.values(), lr=0.01, betas=(0.9, 0.997), eps=1e-9).step()
-        numbers |= {f"{label}/after/{name}": value for name, value in variables.items()}
-        numbers[f"{label}/outputs"] = outputs
+        learned = {value.op.name.split("/")[-1]: value for value in tf.trainable_variables()}
+        gradients = tf.gradients(tf.reduce_sum(outputs**2), list(learned.values()))
+        with tf.Session() as session:
+            session.run(tf.global_variables_initializer())
+            values, slopes, result = session.run([list(learned.values()), gradients, outputs])
+        parameters = {name: nn.Parameter(torch.from_numpy(value)) for name, value in zip(learned, values, strict=True)}
+        numbers |= {f"{label}/before/{name}": value.detach().clone() for name, value in parameters.items()}
+        for value, slope in zip(parameters.values(), slopes, strict=True):
+            value.grad = torch.from_numpy(slope)
+        numbers |= {f"{label}/gradient/{name}": value.grad for name, value in parameters.items()}
+        torch.optim.Adam(parameters.values(), lr=0.01, betas=(0.9, 0.997), eps=1e-9).step()
+        numbers |= {f"{label}/after/{name}": value for name, value in parameters.items()}
+        numbers[f"{label}/outputs"] = torch.from_numpy(result)
     record("phm", SOURCE, numbers)
 
 

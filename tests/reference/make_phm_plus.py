@@ -21,7 +21,6 @@ SOURCE = Source(
     commit="5f5fa45666f689160477ab3f31e7103b2f944a7b",
     license="MIT",
     files=("LICENSE", NOTEBOOK),
-    how="run",
     changes="torch's TransformerEncoder and TransformerDecoder are replaced by the loops that they were in torch 1.8; "
     "token numbers of padding, start and end are ours",
 )

@@ -15,7 +15,6 @@ SOURCE = Source(
     commit="2442a14c57be177b50bd900f1fba6fcec4c96d93",
     license="none stated",
     files=(f"{LAYER}/basiclinear.py", f"{LAYER}/lowrank.py", f"{LAYER}/util.py", "src/modules/op/low_rank.py"),
-    how="run",
     changes="no GPU; the ratio is float64; packages without their other layers, which need triton",
 )
 STEPS = 10

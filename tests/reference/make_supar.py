@@ -14,7 +14,6 @@ SOURCE = Source(
     commit="bebdd350e034c517cd5b71185e056503290164fa",
     license="MIT",
     files=("LICENSE", "supar/modules", "supar/structs/fn.py", "supar/utils"),
-    how="run",
     changes="supar's own package files and omegaconf are not imported",
 )
 SENTENCES, WORDS = 8, 6

@@ -17,7 +17,6 @@ SOURCE = Source(
     commit="44781ed21dbaec88b280f74d9ae2877f52b492a5",
     license="Apache-2.0",
     files=("LICENSE", MODEL, SOFTMAX, "pytorch/utils/log_uniform_sampler.py"),
-    how="run",
     changes="masks are bool instead of byte; scores stay float64; torch.version.cuda is set",
 )
 SIZES = {"n_layer": 2, "n_head": 2, "d_model": 8, "d_head": 5, "d_inner": 10, "dropout": 0.0, "dropatt": 0.0}

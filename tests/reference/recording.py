@@ -30,8 +30,7 @@ class Source:
     repository: str
     commit: str
     license: str
-    files: tuple[str, ...]  # files and folders whose code is run or transcribed
-    how: str  # "run", or "transcribed" if the code cannot run today
+    files: tuple[str, ...]  # files and folders whose code is run
     changes: str = ""  # what was changed to run it
 
 
