@@ -5,7 +5,7 @@ python tests/reference/make_parser_v2.py GIT_DIRECTORY
 Nothing is dropped. The sentences of a batch have the same length, and a spelling has one character or three, which
 makes two buckets of spellings. So padding, which the original attends to in its softmax over heads and over characters,
 plays no part. The root is spelled like a word. By a slip of one the original spells it by padding, which is no
-character: ``subtoken_vocab.py:141`` counts from 1, and reads the root as 1.
+character: ``subtoken_vocab.py:143`` counts from 1, and reads the root as 1.
 """
 
 import sys
