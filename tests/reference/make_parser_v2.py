@@ -119,8 +119,9 @@ def inputs(feed: Mapping[Any, Any], tags: int) -> dict[str, Tensor]:
 
 
 def main(git_directory: str) -> None:
-    """Scores and gradient of a batch, and the weights after a step on it and another on a second one."""
+    """Scores and gradient of a batch, the weights after a step on it and another on a second one, and trees."""
     numbers: dict[str, Tensor] = {}
+    drawn = np.random.default_rng(1)
     with released(git_directory, double=True) as folder:
         from parser import Network  # type: ignore[import-not-found]
         from parser.dataset import Trainset  # type: ignore[import-not-found]
@@ -139,7 +140,6 @@ def main(git_directory: str) -> None:
         names = [value.op.name for value in learned]
         with tf.Session() as session:
             session.run(tf.global_variables_initializer())
-            drawn = np.random.default_rng(1)
             fixed = next(value for value in tf.global_variables() if value.op.name == "Pretrained/Embeddings")
             for value in (*learned, fixed):
                 value.load(0.5 * drawn.standard_normal(value.shape.as_list()), session)
@@ -163,6 +163,11 @@ def main(git_directory: str) -> None:
                     numbers |= {f"gradient/{name}": value for name, value in ours(named(results[3:])).items()}
                 session.run(step, feed)
                 numbers |= {f"after{number + 1}/{name}": value for name, value in weights().items()}
+        from parser.misc.mst import nonprojective  # type: ignore[import-not-found]
+
+        scores = torch.from_numpy(2 * drawn.standard_normal((40, 8, 8)))  # word by head, the root first
+        heads = [nonprojective(matrix.numpy()) for matrix in scores.softmax(dim=2)]
+        numbers |= {"search/scores": scores, "search/heads": torch.from_numpy(np.stack(heads))}
     record("parser-v2", SOURCE, numbers)
 
 
