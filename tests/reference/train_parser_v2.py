@@ -1,11 +1,12 @@
 """Train tdozat/Parser-v2 itself on a treebank, with vectors drawn at random, and score its parse of the test file.
 
-python tests/reference/train_parser_v2.py GIT_DIRECTORY TREEBANK FOLDER [SEED] [STEPS]
+PYTHONPATH=. python tests/reference/train_parser_v2.py GIT_DIRECTORY TREEBANK FOLDER [SEED] [STEPS]
 
 TREEBANK is a folder of Universal Dependencies with one file each that ends in ``train.conllu``, ``dev.conllu`` and
 ``test.conllu``. FOLDER is new. In place of pretrained vectors, the words of the training file have ones that are drawn
 uniformly from ±0.17 (Matsuno et al. 2018, 5.1: no pretrained embeddings, a uniform distribution). The best checkpoint
 on the development file is parsed. STEPS (1,500) or the released patience end the training. One thread, float32.
+phmrun reads the treebanks, which needs ``pyyaml`` beside what ``parser_v2`` needs.
 """
 
 import sys
@@ -16,21 +17,15 @@ import numpy as np
 from parser_v2 import released
 from tensorflow_1 import tf
 
+from phmrun.text.conllu import load, universal
+
 WIDTH = 100
 RANGE = (3 / WIDTH) ** 0.5  # a variance of 1/WIDTH
-Word = list[str]
-
-
-def trees(path: Path) -> list[list[Word]]:
-    """The sentences of a file of ten columns, without parts of contractions and empty words."""
-    blocks = path.read_text(encoding="utf-8").split("\n\n")
-    lines = [[line.split("\t") for line in block.splitlines() if line[:1] != "#"] for block in blocks]
-    return [words for words in ([word for word in tree if word[0].isdigit()] for tree in lines) if words]
 
 
 def draw_vectors(train: Path, path: Path) -> None:
     """Write a vector for each word of a file, in lower case, the most frequent first, below a line that is skipped."""
-    words = Counter(word[1].lower() for tree in trees(train) for word in tree if " " not in word[1])
+    words = Counter(form.lower() for sentence in load(train) for form in sentence.forms if " " not in form)
     drawn = np.random.default_rng(1).uniform(-RANGE, RANGE, (len(words), WIDTH))
     rows = zip(words.most_common(), drawn, strict=True)
     lines = [" ".join([word, *map("{:.5f}".format, row)]) for (word, _), row in rows]
@@ -39,11 +34,14 @@ def draw_vectors(train: Path, path: Path) -> None:
 
 def scored(gold: Path, parsed: Path) -> str:
     """Unlabeled and labeled attachment of all words in %, labels without subtypes, as the shared task scores."""
-    pairs = [pair for both in zip(trees(gold), trees(parsed), strict=True) for pair in zip(*both, strict=True)]
-    heads = [ours[6] == theirs[6] for ours, theirs in pairs]
-    labels = [ours[7].split(":")[0] == theirs[7].split(":")[0] for ours, theirs in pairs]
-    labeled = [head and label for head, label in zip(heads, labels, strict=True)]
-    return f"UAS {100 * sum(heads) / len(pairs):.2f}, LAS {100 * sum(labeled) / len(pairs):.2f}, {len(pairs):,} words"
+    pairs = list(zip(load(gold), load(parsed), strict=True))
+    heads = [pair for ours, theirs in pairs for pair in zip(ours.heads, theirs.heads, strict=True)]
+    labels = [pair for ours, theirs in pairs for pair in zip(ours.deprels, theirs.deprels, strict=True)]
+    right = [ours == theirs for ours, theirs in heads]
+    labeled = [
+        head and universal(ours) == universal(theirs) for head, (ours, theirs) in zip(right, labels, strict=True)
+    ]
+    return f"UAS {100 * sum(right) / len(right):.2f}, LAS {100 * sum(labeled) / len(right):.2f}, {len(right):,} words"
 
 
 def one_thread() -> None:
