@@ -27,6 +27,7 @@ from phmrun.statistics.welch import CAUTION, NOT_FLAGGED, POWER, Design
 Array = NDArray[np.float64]
 KINDS = ("normal", "spread", "skewed", "collapse", "tuned")
 ROWS = (1, 3, 8)
+PAIRED = (3, 4, 8)  # rows that are compared with one another
 FIXED = 6
 LOOKS = (5, 7, 9, 10)
 ITEMS = 200
@@ -221,6 +222,21 @@ def detectable(trials: int, seed: int = 3) -> Iterator[dict[str, Any]]:
                 yield {"rows": rows, "kind": kind, "seeds": seeds, "detectable": effect, "power": share}
 
 
+def pairs(trials: int, seed: int = 5) -> Iterator[dict[str, Any]]:
+    """False alarms over all pairs of rows, six seeds; no row differs from another."""
+    for rows in PAIRED:
+        for kind in KINDS:
+            stream, level = np.random.default_rng([seed, rows, len(kind)]), Design(math.comb(rows, 2)).row_level
+            scores = draw(stream, kind, (trials, rows, FIXED))
+            lost, alarms = has_collapsed(scores), np.zeros(trials, dtype=bool)
+            for row in range(rows - 1):
+                gap, half = intervals(scores[:, row:], level)
+                alarms |= ((np.abs(gap) > half) & ~(lost[:, row + 1 :] | lost[:, row : row + 1])).any(axis=1)
+            share = float(alarms.mean())
+            facts = {"rows": rows, "pairs": math.comb(rows, 2), "kind": kind}
+            yield facts | {"alarms": share, "alarms_95": wilson(share, trials)}
+
+
 def methods(trials: int, seed: int = 4) -> Iterator[dict[str, Any]]:
     """False alarms of other methods, six seeds."""
     for rows in ROWS:
@@ -270,7 +286,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="random seed of the simulation")
     parser.add_argument("--methods", action="store_true", help="measure other methods, too")
     options = parser.parse_args()
-    parts = [grid(options.trials, options.seed), power(options.trials), detectable(options.trials)]
+    parts = [
+        grid(options.trials, options.seed),
+        power(options.trials),
+        detectable(options.trials),
+        pairs(options.trials),
+    ]
     if options.methods:
         parts.append(methods(options.trials))
     for part in parts:

@@ -33,8 +33,8 @@ Folder = Annotated[
 
 
 BUILD_EPILOG = """questions.yaml has the keys title, about, questions and claims; a question has question (its heading),
-about, sweeps and missing; a sweep has name (its folder), max_seeds, margin, scores, rows, costs and withdrawn; a claim
-has claim (PAPER/NAME of `phmrun claims --json`), sweep, row, against and reduction.
+about, sweeps and missing; a sweep has name (its folder), max_seeds, margin, scores, rows, costs, withdrawn and pairs; a
+claim has claim (PAPER/NAME of `phmrun claims --json`), sweep, row, against and reduction.
 Only title, questions, question and name are required. docs/run-directory.md shows an example.
 
 phmrun results build results --out RESULTS.md"""

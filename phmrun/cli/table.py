@@ -15,6 +15,7 @@ from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
     from phmrun.results.layout import Laid
+    from phmrun.sweeps.results import View
 
 
 AGGREGATES = ("mean±std", "mean", "median", "best", "worst", "all")
@@ -39,6 +40,7 @@ def table(
     agg: Annotated[str, of_shape(metavar="|".join(AGGREGATES))] = "mean±std",
     paper: Annotated[bool, typer.Option("--paper")] = False,
     significance: Annotated[bool, typer.Option("--significance/--no-significance")] = True,
+    every_pair: Annotated[bool, typer.Option("--all-pairs")] = False,
     margin: Annotated[float | None, typer.Option(min=0)] = None,
     costs: Annotated[str | None, of_shape(metavar="COST,…")] = None,
     pareto: Annotated[str | None, of_shape(metavar="COST")] = None,
@@ -54,7 +56,8 @@ def table(
     """Show a table of scores: mean ± standard deviation over seeds, verdicts, signatures.
 
     Missing cells are –. A terminal shows a table for each task. CSV and JSON have one line or object per cell, with
-    unrounded numbers. Exit code 3, after the table, if no cell has a finished run.
+    unrounded numbers; with --all-pairs, CSV has one line per pair, JSON both. Exit code 3, after the table, if no cell
+    has a finished run.
 
     Args:
         what: Sweep file, paper table's file, or runs (default: all finished runs).
@@ -64,6 +67,7 @@ def table(
         agg: Aggregate over seeds.
         paper: Add the paper's printed scores, and the differences to ours.
         significance: Add verdicts on the differences from the dense baseline, over seeds and test items.
+        every_pair: Compare all rows with one another instead of with dense: intervals are simultaneous over all pairs.
         margin: Equivalence margin δ, in units of the score (default: 0.5 for BLEU, accuracy and attachment; 0: test for
             differences only).
         costs: Columns of costs besides parameters: multiplications (per token), training-time, clock-step,
@@ -90,6 +94,7 @@ def table(
         from phmrun.results.baselines import baseline_rows
         from phmrun.results.costs import require_cost
         from phmrun.results.layout import lay_out, plain_rows
+        from phmrun.results.pairs import all_pairs, pair_facts, with_pairs
         from phmrun.sweeps.results import Asked, view
 
     shown = [require_cost(name, "--costs") for name in _listed(costs)]
@@ -101,27 +106,35 @@ def table(
     table = selection.table
     if paper and all(heading.published is None for heading in table.headings):
         raise PhmrunError("there are no published scores for these", where="--paper", hint="Name a paper table's file.")
+    if every_pair and (not significance or selection.looked is not None):
+        other = "--max-seeds, whose looks are planned for rows beside dense" if significance else "--no-significance"
+        raise PhmrunError(f"all pairs cannot be compared with {other}", where="--all-pairs")
+
+    def laid(part: "View") -> "Laid":
+        """Return the laid-out table of a view."""
+        differences = part.differences(margin) if significance and not every_pair else {}
+        page = lay_out(part.table, agg, differences, paper=paper, costs=shown, front=front)
+        return with_pairs(page, part.table, all_pairs(part.table, margin)) if every_pair else page
+
     if style is TableFormat.TEXT and not as_json:
         for number, part in enumerate(selection.by_task(asked) if console.stdout().is_terminal else [selection]):
             if number:
                 print()
-            differences = part.differences(margin) if significance else {}
-            _print(lay_out(part.table, agg, differences, paper=paper, costs=shown, front=front))
-        selection.require_runs(runs_dir)
-        return
-    differences = selection.differences(margin) if significance else {}
-    if as_json or style in (TableFormat.JSON, TableFormat.CSV):
-        cells = plain_rows(table, differences)
+            _print(laid(part))
+    elif as_json or style in (TableFormat.JSON, TableFormat.CSV):
+        pairs = pair_facts(table, all_pairs(table, margin)) if every_pair else []
+        cells = plain_rows(table, selection.differences(margin) if significance and not every_pair else {})
         if as_json or style is TableFormat.JSON:
             baselines = [
                 {"name": row.name, "floor": row.is_floor, "values": list(row.values)} for row in baseline_rows(table)
             ]
-            console.print_json({"title": table.title, "cells": cells, "baselines": baselines})
+            further = {"pairs": pairs} if every_pair else {}
+            console.print_json({"title": table.title, "cells": cells, "baselines": baselines, **further})
         else:
-            print(render.csv_cells(cells), end="", flush=True)
+            print(render.csv_cells(pairs if every_pair else cells), end="", flush=True)
     else:
-        laid = lay_out(table, agg, differences, paper=paper, costs=shown, front=front)
-        print(render.markdown_page(laid) if style is TableFormat.MD else render.latex_page(laid), end="", flush=True)
+        write = render.markdown_page if style is TableFormat.MD else render.latex_page
+        print(write(laid(selection)), end="", flush=True)
     selection.require_runs(runs_dir)
 
 

@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from pydantic import AfterValidator, BaseModel
+from pydantic import AfterValidator, BaseModel, model_validator
 
-from phmrun.errors import counted
+from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.files import is_name
 from phmrun.ledger.card import duration, number
-from phmrun.ledger.wording import row_name
 from phmrun.metric import metric_of
 from phmrun.report.document import Code, Document, Listing, Part, Picture, Text, to_markdown
 from phmrun.report.environments import environments
@@ -18,6 +17,7 @@ from phmrun.results.baselines import baseline_rows
 from phmrun.results.comparison import compare_cells
 from phmrun.results.costs import MISSING, Point, cost_texts, points_of
 from phmrun.results.layout import lay_out
+from phmrun.results.pairs import Pair, all_pairs, pair_table
 from phmrun.results.row_comparison import RowComparison
 from phmrun.results.table import Effect, Numbers
 from phmrun.results.verdicts import verdict_words
@@ -58,6 +58,18 @@ class SweepOfQuestion(BaseModel, extra="forbid"):
     rows: tuple[str, ...] = ()  # keys of the rows; the usual ones if empty
     withdrawn: dict[str, str] = {}  # reasons by row for withdrawn verdicts; the scores are still shown
     costs: tuple[str, ...] = ()  # costs beside the parameters, such as training-time
+    pairs: tuple[str, ...] = ()  # beginnings of rows' names, to compare with one another, too
+
+    @model_validator(mode="after")
+    def _fixed_seeds(self) -> "SweepOfQuestion":
+        """Check that pairs are compared at a fixed number of seeds.
+
+        Raises:
+            ValueError: The seeds depend on verdicts beside the dense row.
+        """
+        if self.pairs and self.max_seeds is not None:
+            raise ValueError("pairs need a fixed number of seeds: leave out max_seeds")
+        return self
 
 
 class Compared(NamedTuple):
@@ -104,10 +116,19 @@ class Answer:
         # First score of each baseline by its name with its kind: "majority (floor)".
         self.baselines = {row.label: value for row in self._trivial if (value := row.values[0]) is not None}
         self.floor = self._floor()
+        self._pairs: list[Pair] = self._compared_pairs() if asked.pairs else []
 
-    def _name(self, row: int) -> str:
-        """Return a row's name, made of its keys: "phm n=4, lr 0.006"."""
-        return row_name(dict(zip(self._table.keys, self._table.rows[row], strict=True)))
+    def _compared_pairs(self) -> list[Pair]:
+        """Return the comparisons of the rows that the question names with one another.
+
+        Raises:
+            PhmrunError: (exit 3) There is no such row.
+        """
+        places = {begin: self._place(begin) for begin in self._asked.pairs}
+        if missing := [begin for begin, place in places.items() if place is None]:
+            what = f"pairs name a row that is not there: {missing[0]}"
+            raise PhmrunError(what, where=str(self._file), valid=self.names, code=ExitCode.DATA)
+        return all_pairs(self._table, self._asked.margin, {place for place in places.values() if place is not None})
 
     def _reason(self, row: int) -> str:
         """Return the reason why a row's verdict is withdrawn.
@@ -115,13 +136,13 @@ class Answer:
         The row's name begins with a key of ``withdrawn``; the first such key counts. The result is empty if there is
         none.
         """
-        name = self._name(row)
+        name = self.names[row]
         return next((reason for begin, reason in self._asked.withdrawn.items() if name.startswith(begin)), "")
 
     @property
     def names(self) -> list[str]:
         """Names of the rows, in the order of the table."""
-        return [self._name(row) for row in range(len(self._table.rows))]
+        return self._table.names
 
     def _place(self, begin: str) -> int | None:
         """Return the first row whose name begins so, with its learning rate or without; ``None`` without one."""
@@ -169,7 +190,7 @@ class Answer:
             shown = comparison.judgement.difference
             if shown is not None:
                 different = comparison.verdict is Verdict.DIFFERENT
-                effect = Effect(self._name(row), shown.value, shown.low, shown.high, shown.seeds[0], different)
+                effect = Effect(self.names[row], shown.value, shown.low, shown.high, shown.seeds[0], different)
                 yield Compared(effect, self._table.headings[column].scores[0])
 
     def _floor(self) -> str:
@@ -311,7 +332,11 @@ class Answer:
         text = self.cell(begin)
         text = text if words in text else f"{text} {words}"
         seeds = ", ".join(map(str, dict.fromkeys(comparison.judgement.seeds))) if comparison else NONE
-        return self._name(row), " and ".join(self._table.figures[row][0].lengths), text, seeds
+        return self.names[row], " and ".join(self._table.figures[row][0].lengths), text, seeds
+
+    def kinds_of_pairs(self) -> list[str]:
+        """Return the verdicts in words of rows beside one another, by pair and score; empty without pairs."""
+        return [verdict_words(pair.comparison) for pair in self._pairs]
 
     def kinds(self) -> list[str]:
         """Return the verdicts in words, by row and score.
@@ -335,9 +360,10 @@ class Answer:
     def _parts(self) -> Iterator[Part]:
         """Yield the parts of the page below its opening.
 
-        In this order: scores, picture of differences, verdicts, withdrawn verdicts, notes, environments, runs. The
-        picture is left out without intervals, and the table of verdicts without comparisons. Last is the command that
-        runs the sweep: with ``--until-decided`` if the question has a maximum of seeds, else with its seeds.
+        In this order: scores, picture of differences, verdicts, withdrawn verdicts, notes, pairs with their notes,
+        environments, runs. The picture is left out without intervals, and a table without comparisons. Last is the
+        command that runs the sweep: with ``--until-decided`` if the question has a maximum of seeds, else with its
+        seeds.
         """
         laid = lay_out(self._table, "mean±std", self._differences, paper=False, costs=self._asked.costs)
         yield Listing(laid.columns, laid.rows)
@@ -346,9 +372,14 @@ class Answer:
         if laid.verdict_rows:
             yield Listing(laid.verdict_columns, laid.verdict_rows)
         for row, reason in self._withdrawn.items():
-            yield Text(f"{self._name(row)}: verdict withdrawn: {reason}", note=True)
+            yield Text(f"{self.names[row]}: verdict withdrawn: {reason}", note=True)
         for note in laid.notes:
             yield Text(note, note=True)
+        columns, lines, notes = pair_table(self._table, self._pairs)
+        if lines:
+            yield Text("Rows beside one another, each with every other:")
+            yield Listing(columns, lines)
+            yield from (Text(note, note=True) for note in notes)
         yield from environments(self._done)
         yield self._runs()
         asked, file = self._asked, self._file

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, ValidationError
 
 from phmrun.documents import parse_yaml
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.files import sha256_of
 from phmrun.ledger import Run
 from phmrun.ledger.listing import unchanged
@@ -355,20 +355,26 @@ def _question(question: Question, answers: Mapping[str, Answer], folder: Path) -
     """Return the parts of a question's section.
 
     These are the links to the pages of its sweeps, with their verdicts counted: "2 different, worse · 1 open", or "no
-    comparison" without any. Without sweeps, they are the question's ``about``, or the sentence that nothing was run,
-    and what is missing, if anything.
+    comparison" without any; those of pairs follow: "; of 6 pairs 1 different, better · 5 undecided". Without sweeps,
+    they are the question's ``about``, or the sentence that nothing was run, and what is missing, if anything.
     """
     links = []
     for sweep in question.sweeps:
         answer = answers[sweep.name]
-        counts = Counter(answer.kinds())
-        listed = " · ".join(f"{number} {kind}" for kind, number in counts.items()) or "no comparison"
+        listed = _counted_kinds(answer.kinds()) or "no comparison"
+        if pairs := answer.kinds_of_pairs():
+            listed += f"; of {counted(len(pairs), 'pair')} {_counted_kinds(pairs)}"
         links.append((answer.title, (folder / sweep.name / PAGE).as_posix(), listed))
     parts: list[Part] = [Links(links)] if links else []
     if not links:
         parts.append(Text(question.about or "Undecided: nothing was run for it."))
         parts += [Text(f"Missing: {question.missing}")] if question.missing else []
     return parts
+
+
+def _counted_kinds(kinds: Sequence[str]) -> str:
+    """Return verdicts counted: "2 different, worse · 1 open"; empty without any."""
+    return " · ".join(f"{number} {kind}" for kind, number in Counter(kinds).items())
 
 
 def save_pictures(page: Page) -> None:

@@ -62,6 +62,7 @@ def compare_cells(
     score: str,
     margin: float | None = None,
     reader: RunItems | None = None,
+    family: int = 0,
 ) -> dict[Place, RowComparison]:
     """Compare cells with one dense cell, simultaneously.
 
@@ -74,6 +75,7 @@ def compare_cells(
         score: Name of the score.
         margin: δ in units of the score; the metric's default if not given; 0 tests for differences only.
         reader: Cache of items' counts; a new one if not given.
+        family: Comparisons that share the level, if more than ``figures``.
 
     Returns:
         Comparisons by place.
@@ -89,14 +91,15 @@ def compare_cells(
             kept[f"{place}"], rows[f"{place}"] = (place, row), row.values
     items = _item_variances({name: row for name, (_, row) in kept.items()}, reference, score, reader)
     floors = floor_scores(dense.entries, score)
-    judged = judge(rows, reference.values, question, floors=list(floors.values()), items=items)
+    sharing = max(len(kept), family)
+    judged = judge(rows, reference.values, question, floors=list(floors.values()), items=items, rows=sharing)
     best = best_floor(floors, lower_is_better=metric.lower_is_better)
     gain = late_gain(*validation_curve(dense, score), question.margin)
     return {
         place: RowComparison(
             judged[name],
             question,
-            len(kept),
+            sharing,
             best,
             max(row.dropped, reference.dropped),
             choices=max(row.choices, reference.choices),
@@ -240,7 +243,7 @@ def _candidates(
             below = [line[column] for line in table.figures] + same_score
             candidates = [
                 other for other in below
-                if other.has_ended and _is_baseline(other, baseline) and _data(other) == _data(figure)
+                if other.has_ended and _is_baseline(other, baseline) and data_of(other) == data_of(figure)
             ]  # fmt: skip
             if candidates:
                 yield (row, column), figure, candidates, score
@@ -262,6 +265,6 @@ def _is_baseline(figure: Figure, where: Mapping[str, Any] | None) -> bool:
     return all(entry.is_baseline if where is None else entry.matches(where) for entry in figure.entries)
 
 
-def _data(figure: Figure) -> set[str]:
+def data_of(figure: Figure) -> set[str]:
     """Return the distinct texts "TASK DATA" of a cell's experiments."""
     return {f"{entry.label('task')} {entry.label('data')}" for entry in figure.entries}

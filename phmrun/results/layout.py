@@ -11,7 +11,6 @@ from typing import Any
 
 from phmrun.config.experiment import provenance_values
 from phmrun.config.provenance import grouped, kind_of
-from phmrun.ledger.wording import row_name
 from phmrun.metric import metric_of
 from phmrun.results.baselines import BaselineRow, baseline_rows, has_diverged
 from phmrun.results.comparison import withheld
@@ -119,13 +118,8 @@ def _verdicts(table: ResultTable, differences: Differences) -> tuple[list[str], 
         score = [table.headings[column].name] if several else []
         costs = cost_texts(table.figures[row][column].entries, names)
         share = [collapsed_cell(comparison)] if collapsed else []
-        rows.append([_row_name(table, row), *score, *verdict_cells(comparison), *share, *costs])
+        rows.append([table.names[row], *score, *verdict_cells(comparison), *share, *costs])
     return (columns, rows) if rows else ([], [])
-
-
-def _row_name(table: ResultTable, row: int) -> str:
-    """Return the name of a row, by its index."""
-    return row_name(dict(zip(table.keys, table.rows[row], strict=True)))
 
 
 def _baseline_line(row: BaselineRow, table: ResultTable, columns: Sequence[str]) -> list[Any]:
@@ -268,7 +262,7 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
         if others:
             stated = f"; {counts['said']} settings are stated in it" if counts["said"] else ""
             yield f"not stated by the paper: {'; '.join(others)}{stated}"
-    yield from verdict_notes(table, differences, [_row_name(table, row) for row in range(len(table.rows))])
+    yield from verdict_notes(table, differences, table.names)
     yield from _tuned(table)
     if any(numbers.deviation is not None for line in table.figures for figure in line for numbers in figure.numbers):
         chose = any(comparison.dropped for comparison in differences.values())
@@ -277,7 +271,7 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
         yield f"±: the deviation over seeds{all_of}; {intervals}"
     for (row, column), text in sorted(withheld(table).items()):
         under = f", {table.headings[column].name}" if len(table.headings) > 1 else ""
-        yield f"{_row_name(table, row)}{under}: {text}"
+        yield f"{table.names[row]}{under}: {text}"
     yield from _diverged(table)
     figures = [figure for line in table.figures for figure in line if figure.runs]
     if paper and any(figure.printed and not figure.comparable for figure in figures):
@@ -300,7 +294,7 @@ def _diverged(table: ResultTable) -> Iterable[str]:
         entries = table.entries(row)
         scores = [heading.scores[0] for heading in table.headings]
         if count := sum(entry.diverged or any(has_diverged(entry.run, score) for score in scores) for entry in entries):
-            yield f"{_row_name(table, row)}: {count} of {len(entries)} seeds diverged"
+            yield f"{table.names[row]}: {count} of {len(entries)} seeds diverged"
 
 
 def _tuned(table: ResultTable) -> Iterable[str]:

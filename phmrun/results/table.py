@@ -14,6 +14,7 @@ from typing import NamedTuple
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger.listing import score_names
 from phmrun.ledger.recorded_run import RecordedRun
+from phmrun.ledger.wording import row_name
 from phmrun.metric import metric_of
 from phmrun.results.entries import Entry, require_seeds
 from phmrun.results.printed import Printed, PrintedColumn
@@ -118,6 +119,11 @@ class ResultTable:
     figures: tuple[tuple[Figure, ...], ...]  # cells of each row, one per column
     parameters: tuple[tuple[int, ...], ...]  # parameter counts of each row; several if they differ
     reduced: str = ""  # how the settings are smaller than the paper's; empty if they are equal
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the rows, made of their keys: "phm n=4, lr 0.006"."""
+        return [row_name(dict(zip(self.keys, labels, strict=True))) for labels in self.rows]
 
     def entries(self, row: int) -> list[Entry]:
         """Return the experiments of all cells of a row, by its index.

@@ -142,25 +142,29 @@ def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) ->
 def _remarks(comparison: RowComparison) -> list[str]:
     """Return further facts of a row, if any.
 
-    In this order: turns between lengths, reason (with the floor, if it is about one, and Fisher's p-value), interval
-    over items, validations at equal time, and seeds needed.
+    In this order: turns between lengths, reason, interval over items, validations at equal time, and seeds needed.
     """
-    judgement, remarks = comparison.judgement, []
+    judgement, lines = comparison.judgement, list[str]()
     if comparison.turns:
-        remarks.append(f"the difference has the other sign at the length {', '.join(comparison.turns)}")
+        lines.append(f"the difference has the other sign at the length {', '.join(comparison.turns)}")
     if judgement.reason:
-        floor = comparison.floor
-        named = f" ({floor[0]}: {floor[1]:.2f})" if floor and "floor" in judgement.reason else ""
-        exact = "" if judgement.p_collapsed is None else f"; Fisher's exact test p = {judgement.p_collapsed:.2g}"
-        remarks.append(f"{judgement.reason}{named}{exact}")
+        lines.append(reason_sentence(comparison))
     if judgement.over_items:
         low, high = judgement.over_items
-        remarks.append(f"{low:+.2f} to {high:+.2f} over test items, these runs fixed")
+        lines.append(f"{low:+.2f} to {high:+.2f} over test items, these runs fixed")
     if comparison.equal_time is not None:
-        remarks.append(equal_time_sentence(comparison.equal_time))
+        lines.append(equal_time_sentence(comparison.equal_time))
     if judgement.needed and judgement.difference:
-        remarks.append(f"about {judgement.needed} seeds of each are likely to decide")
-    return remarks
+        lines.append(f"about {judgement.needed} seeds of each are likely to decide")
+    return lines
+
+
+def reason_sentence(comparison: RowComparison) -> str:
+    """Return a verdict's reason with the floor, if it is about one, and Fisher's p-value; empty without a reason."""
+    reason, floor, p = comparison.judgement.reason, comparison.floor, comparison.judgement.p_collapsed
+    named = f" ({floor[0]}: {floor[1]:.2f})" if floor and "floor" in reason else ""
+    exact = "" if p is None else f"; Fisher's exact test p = {p:.2g}"
+    return f"{reason}{named}{exact}" if reason else ""
 
 
 def facts(comparison: RowComparison | None) -> dict[str, Any]:

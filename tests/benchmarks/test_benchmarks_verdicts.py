@@ -3,7 +3,19 @@
 import numpy as np
 import pytest
 
-from benchmarks.verdicts import KINDS, LOOKS, detectable, draw, grid, has_collapsed, intervals, judged, power, reported
+from benchmarks.verdicts import (
+    KINDS,
+    LOOKS,
+    detectable,
+    draw,
+    grid,
+    has_collapsed,
+    intervals,
+    judged,
+    pairs,
+    power,
+    reported,
+)
 from phmrun.statistics.collapse import collapsed
 from phmrun.statistics.verdict import Question, Verdict, judge
 from phmrun.statistics.welch import Design, difference
@@ -44,3 +56,8 @@ def test_power_at_the_detectable_difference_is_80_percent() -> None:
     for facts in detectable(4000):
         if facts["seeds"] >= 3 and facts["kind"] == "normal" and facts["rows"] < 8:
             assert 0.78 <= facts["power"] <= 0.85, facts
+
+
+def test_false_alarms_over_all_pairs_hold_in_a_short_simulation() -> None:
+    for facts in pairs(1000):
+        assert facts["alarms_95"][0] <= 0.05, facts

@@ -226,3 +226,31 @@ questions:
     questions.write_text(questions.read_text().replace("column: Acc", "column: Saving"))
     with pytest.raises(PhmrunError, match="has no number at Transformer / Saving"):
         results_page.page_of(Path("results"))
+
+
+def test_rows_are_compared_with_one_another_where_a_question_asks(phmrun, tmp_path, monkeypatch):
+    monkeypatch.setenv("PHMRUN_DATA", str(tmp_path / "no data"))
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "results" / "translation-longer", "results/translation-longer")
+    questions = Path("results/questions.yaml")
+    sweeps = "[{name: translation-longer, pairs: [phm n=4, monarch, low-rank]}]"
+    asked = f"title: T\nquestions: [{{question: Q, sweeps: {sweeps}}}]"
+    questions.write_text(asked)
+    page = results_page.page_of(Path("results"))
+    assert "; of 3 pairs 1 undecided · 2 different, worse" in page.text
+    sweep = page.pages[Path("results/translation-longer/README.md")]
+    below = sweep.partition("Rows beside one another")[2].splitlines()
+    rows = [line.strip("| ").split(" | ") for line in below if "lr 0." in line and line.startswith("| ")][:3]
+    assert [(row[0].partition(",")[0], row[1].partition(",")[0], row[2], row[-1]) for row in rows] == [
+        ("monarch", "phm n=4", "-0.69", "undecided"),  # -3.48 and -2.79 beside dense
+        ("low-rank budget=1/4", "phm n=4", "-1.76", "different, worse"),
+        ("low-rank budget=1/4", "monarch", "-1.08", "different, worse"),
+    ]
+    assert "simultaneous over 3 pairs" in sweep
+    questions.write_text(asked.replace("monarch", "monarchy"))
+    with pytest.raises(PhmrunError, match="pairs name a row that is not there: monarchy"):
+        results_page.page_of(Path("results"))
+    questions.write_text(asked.replace("pairs:", "max_seeds: 4, pairs:"))
+    refused = phmrun("results", "build")
+    assert refused.code == ExitCode.DATA
+    assert "leave out max_seeds" in refused.err

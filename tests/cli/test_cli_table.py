@@ -104,6 +104,29 @@ def test_costs_and_the_pareto_front(phmrun, runs_dir):
     assert (wrong.code, "step-time" in wrong.err) == (2, True)
 
 
+def test_all_pairs_in_every_format(phmrun, runs_dir):
+    for seed, right in ((4, 80), (5, 81)):
+        copy = runs_dir / f"sva-builtin-x-{seed}-0123456789a{seed}"
+        shutil.copytree(runs_dir / "sva-builtin-x-2-0123456789a2", copy)
+        text = (copy / "config.yaml").read_text().replace("n: 4", "n: 2").replace("seed: 2", f"seed: {seed}")
+        (copy / "config.yaml").write_text(text)
+        Run(copy).update_metrics("test/accuracy", {"value": float(right), "signature": SIGNATURE})
+    arguments = ["table", "--runs-dir", str(runs_dir), "--all-pairs"]
+    shown = phmrun(*arguments).out
+    assert "simultaneous over 3 pairs" in shown
+    assert "the dense cell" not in shown
+    lines = [line.split() for line in shown.splitlines()]
+    assert ["phm", "n=2", "phm", "n=4", "+20.00"] in [line[:5] for line in lines]
+    pairs = json.loads(phmrun(*arguments, "--json").out)["pairs"]
+    assert [(pair["row"], pair["beside"]) for pair in pairs] == [
+        ("phm n=4", "dense"), ("phm n=2", "dense"), ("phm n=2", "phm n=4")
+    ]  # fmt: skip
+    table = list(csv.DictReader(io.StringIO(phmrun(*arguments, "--format", "csv").out)))
+    assert [float(line["difference"]) for line in table] == [pair["difference"] for pair in pairs]
+    assert "| phm n=2 | phm n=4 | +20.00 |" in phmrun(*arguments, "--format", "md").out
+    assert "phm n=2 & phm n=4 & +20.00" in phmrun(*arguments, "--format", "latex").out
+
+
 def test_chosen_runs_and_shape(phmrun, runs_dir):
     arguments = ["sva-builtin-x-0", "sva-builtin-x-2", "--rows", "seed", "--score", "test/accuracy-of-majority"]
     out = phmrun("table", *arguments, "--agg", "mean", "--runs-dir", str(runs_dir)).out
@@ -116,6 +139,7 @@ def test_chosen_runs_and_shape(phmrun, runs_dir):
         (["--agg", "men"], "there is no aggregate 'men'"),
         (["--paper"], "there are no published scores for these"),
         (["--rows", "nothing"], "no experiment has a value at 'nothing'"),
+        (["--all-pairs", "--no-significance"], "all pairs cannot be compared with --no-significance"),
         (["no-such-run"], "there is no run 'no-such-run'"),
         (["missing.yaml"], "there is no such file"),
     ],

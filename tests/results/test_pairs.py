@@ -1,0 +1,133 @@
+"""All pairs of rows: whom they compare, and that their intervals hold together."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from phmrun.ledger import Run, State
+from phmrun.ledger.listing import summarise
+from phmrun.results.entries import Entry
+from phmrun.results.layout import lay_out
+from phmrun.results.pairs import all_pairs, pair_facts, pair_table, with_pairs
+from phmrun.results.table import Heading, tabulate
+from phmrun.statistics.verdict import Verdict
+from phmrun.statistics.welch import Design, difference
+
+ROWS = {"dense": (30.0, 30.2, 29.9), "phm": (29.0, 29.4, 28.9), "monarch": (20.0, 20.3, 19.8), "blast": (29.1, 29.3)}
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A table of rows with these scores, one per seed; data and steps by row, if given."""
+
+    def make(rows, data=None, steps=None, scores=("test/bleu",)):
+        entries, count = [], 0
+        for name, values in rows.items():
+            config = {"layer": {"structure": name}, "data": {"name": (data or {}).get(name, "text")}}
+            if steps and name in steps:
+                config["training"] = {"max_steps": steps[name]}
+            for seed, value in enumerate(values):
+                count += 1
+                run = Run.create(tmp_path, f"nmt-x-{count}-0123456789ab", "task: nmt\n")
+                run.write_parameters({"total": 100})
+                for score in scores:
+                    run.update_metrics(score, {"value": value, "signature": "x"})
+                run.set_state(State.DONE)
+                entries.append(Entry({"layer": name, "seed": seed}, config, summarise(run.path)))
+        return tabulate(entries, ["layer"], [Heading(score, (score,)) for score in scores])
+
+    return make
+
+
+def named(created, pairs):
+    names = created.names
+    return [(names[pair.row[0]], names[pair.beside[0]]) for pair in pairs]
+
+
+def test_every_row_is_compared_with_every_earlier_one_at_a_level_that_all_share(table):
+    created = table(ROWS)
+    pairs = all_pairs(created)
+    expected = [(b, a) for place, a in enumerate(ROWS) for b in list(ROWS)[place + 1 :]]
+    assert named(created, pairs) == expected
+    for pair, (row, beside) in zip(pairs, expected, strict=True):
+        alone = difference(ROWS[row], ROWS[beside], Design(rows=6))
+        shown = pair.comparison.judgement.difference
+        assert pair.comparison.rows == 6
+        assert (shown.value, shown.low, shown.high) == (alone.value, alone.low, alone.high)
+    verdicts = {pair: item.comparison.verdict for pair, item in zip(expected, pairs, strict=True)}
+    assert verdicts["monarch", "dense"] is verdicts["monarch", "phm"] is Verdict.DIFFERENT
+    assert verdicts["blast", "phm"] is Verdict.UNDECIDED
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=some.integers(0, 10**6), rows=some.integers(2, 6), seeds=some.integers(3, 8))
+def test_intervals_hold_those_of_games_and_howell(seed, rows, seeds):
+    """Theirs use the studentised range of all rows, and Satterthwaite's degrees of freedom without caution."""
+    stats = pytest.importorskip("scipy.stats")
+    stream = np.random.default_rng(seed)
+    groups = [stream.normal(0, 1 + row % 3, seeds) for row in range(rows)]
+    theirs = stats.tukey_hsd(*groups, equal_var=False).confidence_interval(0.95)
+    design = Design(rows=rows * (rows - 1) // 2)
+    for row in range(rows):
+        for beside in range(row):
+            ours = difference(groups[row].tolist(), groups[beside].tolist(), design)
+            assert ours.low <= theirs.low[row, beside] + 1e-6
+            assert ours.high >= theirs.high[row, beside] - 1e-6
+            assert math.isclose(ours.low + ours.high, theirs.low[row, beside] + theirs.high[row, beside], abs_tol=1e-5)
+
+
+def test_only_rows_of_the_same_data_and_length_are_paired(table):
+    other = table(ROWS, data={"phm": "other"}, steps={"monarch": 500, "blast": 500})
+    assert named(other, all_pairs(other)) == [("blast", "monarch")]
+    assert {pair.comparison.rows for pair in all_pairs(other)} == {1}
+
+
+def test_some_rows_share_the_level_alone(table):
+    created = table(ROWS)
+    chosen = all_pairs(created, rows={1, 2, 3})
+    assert named(created, chosen) == [("monarch", "phm"), ("blast", "phm"), ("blast", "monarch")]
+    assert {pair.comparison.rows for pair in chosen} == {3}
+
+
+def test_each_column_is_a_family_of_its_own(table):
+    created = table(ROWS, scores=("test/bleu", "test/chrf"))
+    pairs = all_pairs(created)
+    columns, lines, notes = pair_table(created, pairs)
+    assert columns[:3] == ["row", "beside", "score"]
+    assert [line[2] for line in lines] == ["test/bleu"] * 6 + ["test/chrf"] * 6
+    assert any("simultaneous over 6 pairs, level 0.05" in note for note in notes)
+
+
+def test_pairs_stand_in_place_of_verdicts_beside_dense(table):
+    created = table(ROWS)
+    pairs = all_pairs(created, margin=2.0)
+    page = with_pairs(lay_out(created, "mean±std", {}, paper=False), created, pairs)
+    assert page.verdict_columns == ["row", "beside", "Δ", "95 % interval", "p", "detectable", "seeds", "verdict"]
+    by_pair = {tuple(line[:2]): line for line in page.verdict_rows}
+    assert by_pair["monarch", "dense"][2] == "-10.00"
+    assert by_pair["monarch", "dense"][-1] == "different, worse"
+    assert by_pair["blast", "monarch"][-1] == "different, better"
+    facts = {(fact["row"], fact["beside"]): fact for fact in pair_facts(created, pairs)}
+    assert (
+        facts["blast", "phm"]["interval"][0]
+        < facts["blast", "phm"]["difference"]
+        < facts["blast", "phm"]["interval"][1]
+    )
+    assert facts["blast", "phm"]["compared_seeds"] == [2, 3]
+
+
+def test_a_collapsed_seed_is_said_of_its_pairs(table):
+    created = table(ROWS | {"phm": (29.0, math.nan, 29.2, 29.1)})
+    _, lines, notes = pair_table(created, all_pairs(created))
+    assert [line[-1] for line in lines if "phm" in line[:2]] == ["undecided"] * 3
+    assert "phm beside dense: collapsed seeds: 1 of 4, reference 0 of 3" in " ".join(notes)
+
+
+def test_a_single_row_has_no_pairs(table):
+    created = table({"dense": ROWS["dense"]})
+    laid = lay_out(created, "mean±std", {}, paper=False)
+    assert all_pairs(created) == []
+    assert with_pairs(laid, created, []) is laid
