@@ -8,6 +8,7 @@ __all__ = [
     "TrainedRun",
     "__version__",
     "decide",
+    "decide_pairs",
     "load_results",
     "open_run",
     "plan",
@@ -25,10 +26,10 @@ def __getattr__(name: str) -> Any:
     Raises:
         AttributeError: It is not in ``__all__``.
     """
-    if name == "decide":
-        from phmrun.statistics.referee import decide
+    if name in ("decide", "decide_pairs"):
+        from phmrun.statistics import referee
 
-        return decide
+        return getattr(referee, name)
     if name in ("Recording", "record"):
         from phmrun.registry import load
 

@@ -129,6 +129,7 @@ def decide(
     choose_by: str | None = None,
     level: float = Question.level,
     costs: Sequence[str] = (),
+    family: int = 0,
 ) -> Decision:
     """Judge systems by their scores in long form.
 
@@ -148,6 +149,7 @@ def decide(
         choose_by: Validation metric by which each seed chooses among its trials.
         level: Probability of any false statement.
         costs: Metrics to show beside the verdicts, such as parameters or seconds; they decide nothing.
+        family: Comparisons that share the level, if more than the systems beside the reference.
 
     Raises:
         PhmrunError: (exit 2) A name is unknown, or the margin is negative. (exit 3) There are no rows, no system beside
@@ -181,6 +183,7 @@ def decide(
         question,
         floors=floors,
         items=variances,
+        rows=family,
     )
     trained = beats_floors(dense.scores, floors, lower_is_better=lower_is_better)
     trials = max([dense.trials, *(system.trials for system in systems.values())])
@@ -195,6 +198,37 @@ def decide(
         _estimand(question, trials, choose_by),
         {name: _means(choose_metric(table, name, "--cost")) for name in costs},
     )
+
+
+def decide_pairs(rows: Any, *, metric: str, trivial: str | None = None, **terms: Any) -> list[Decision]:
+    """Judge every system beside every other, simultaneously over all pairs.
+
+    The trivial system is in no pair. Systems are in the order of the rows.
+
+    Args:
+        rows: As in :func:`decide`.
+        metric: The metric that decides.
+        trivial: A trivial system that a trained one must beat.
+        terms: Further arguments of :func:`decide`, except ``reference`` and ``family``.
+
+    Returns:
+        A decision for each system but the last, with that system as its reference and all later ones beside it.
+
+    Raises:
+        PhmrunError: As :func:`decide`; (exit 3) there are fewer than two systems.
+    """
+    table = list(rows) if isinstance(rows, list) and rows and isinstance(rows[0], Row) else rows_of_table(rows)
+    scored = choose_metric(table, metric) if table else []
+    names = [name for name in dict.fromkeys(row.system for row in scored) if name != trivial]
+    if len(names) < 2:
+        raise PhmrunError(f"all pairs need two systems with {metric}, not {len(names)}", code=ExitCode.DATA)
+    decisions = []
+    for place, name in enumerate(names[:-1]):
+        kept = {trivial, *names[place:]}
+        later = [row for row in table if row.system in kept]
+        terms |= {"metric": metric, "trivial": trivial, "family": math.comb(len(names), 2)}
+        decisions.append(decide(later, reference=name, **terms))
+    return decisions
 
 
 def _means(rows: Sequence[Row]) -> dict[str, float]:

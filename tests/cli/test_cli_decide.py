@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import phmrun as package
-from phmrun.errors import PhmrunError
+from phmrun.errors import ExitCode, PhmrunError
 
 
 def _scores(**means):
@@ -57,6 +57,43 @@ def test_verdicts_as_json(phmrun, tmp_path, write):
     }
     assert facts["systems"]["low"]["better"] is False
     assert facts["reference"]["trained"] is True
+
+
+def test_all_pairs_share_the_level(phmrun, tmp_path):
+    rows = _scores(dense=90, phm=89.9, low=85, chance=50)
+    file = _csv(tmp_path / "scores", rows)
+    arguments = ("decide", file, "--all-pairs", "--metric", "acc", "--trivial", "chance")
+    facts = json.loads(phmrun(*arguments, "--json").out)
+    verdicts = {(pair["system"], pair["beside"]): pair["verdict"] for pair in facts["pairs"]}
+    assert verdicts == {("phm", "dense"): "undecided", ("low", "dense"): "different", ("low", "phm"): "different"}
+    beside = {pair["system"]: pair for pair in facts["pairs"] if pair["beside"] == "dense"}
+    alone = package.decide(rows, reference="dense", metric="acc", trivial="chance", family=3)
+    assert beside["phm"]["interval"] == alone.as_dict()["systems"]["phm"]["interval"]
+    shown = phmrun(*arguments).out
+    assert "simultaneous over 3 pairs" in shown
+    assert ["low", "phm", "different,", "worse"] in [line.split()[:4] for line in shown.splitlines()]
+    assert "phm beats chance" in shown
+    decisions = package.decide_pairs(rows, metric="acc", trivial="chance")
+    assert [(item.reference.name, list(item.systems)) for item in decisions] == [
+        ("dense", ["phm", "low"]),
+        ("phm", ["low"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((), ExitCode.USAGE, "there is no reference"),
+        (("--all-pairs", "--reference", "dense"), ExitCode.USAGE, "--all-pairs has no reference"),
+        (("--all-pairs", "--require", "better"), ExitCode.USAGE, "not of pairs"),
+        (("--all-pairs", "--trivial", "phm"), ExitCode.DATA, "all pairs need two systems with acc, not 1"),
+    ],
+)
+def test_pairs_and_a_reference_exclude_each_other(phmrun, tmp_path, arguments, code, message):
+    file = _csv(tmp_path / "scores", _scores(dense=90, phm=89.9))
+    done = phmrun("decide", file, "--metric", "acc", *arguments)
+    assert done.code == code
+    assert message in done.err
 
 
 def test_models_at_chance_are_untrained(phmrun, tmp_path):
