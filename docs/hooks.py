@@ -20,7 +20,9 @@ def on_files(files: Files, config: Any) -> Files:
     text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="phmrun", title="Command line")
     files.append(File.generated(config, PAGE, content=text))
     project = Path(config["config_file_path"]).parent
-    for path in sorted([*project.glob("results/*/*.svg"), *project.glob("results/*/README.md")]):
+    for path in sorted(
+        [*project.glob("results/*/*.svg"), *project.glob("results/*/README.md"), *project.glob("results/*.md")]
+    ):
         files.append(File.generated(config, path.relative_to(project).as_posix(), abs_src_path=str(path)))
     return files
 

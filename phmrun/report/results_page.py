@@ -27,7 +27,10 @@ from phmrun.sweeps.file import load_sweep
 from phmrun.sweeps.paper_claims import load_claims
 from phmrun.sweeps.paper_table import FOLDER, load_table
 
-QUESTIONS, SWEEP, SIZES, EVIDENCE = "questions.yaml", "sweep.yaml", "sizes.svg", "evidence.md"
+QUESTIONS, SWEEP, SIZES, EVIDENCE, SWEEPS = "questions.yaml", "sweep.yaml", "sizes.svg", "evidence.md", "sweeps.md"
+SWEEPS_LISTED = (
+    "A sweep's page has its scores, verdicts, environments and signatures, and the command that repeats each run."
+)
 CLAIMS_HOLD = (
     "Differences are in the sweep's score: a positive one of perplexity is a loss. Two rows that are not dense are "
     "compared alone, in one test of all seeds."
@@ -124,7 +127,8 @@ def page_of(folder: Path) -> Page:
 
     All measured numbers come from the folder's files: `questions.yaml`, and one folder per sweep with its `sweep.yaml`
     and a file per run. Nothing is written there. Pages and pictures are returned by the path to write them to:
-    ``evidence.md`` if the matrix has advice, and of each sweep ``README.md``, ``effects.svg`` if a difference has an
+    ``evidence.md`` if the matrix has advice, ``sweeps.md`` with the questions' sections if there is a matrix (else they
+    are sections of the page itself), and of each sweep ``README.md``, ``effects.svg`` if a difference has an
     interval, and ``sizes.svg`` if it is drawn for the matrix.
 
     Raises:
@@ -152,7 +156,16 @@ def page_of(folder: Path) -> Page:
         sections.append(Section("Do the papers' claims hold here?", [Text(CLAIMS_HOLD), claims_table(checked)]))
     if asked.unknown:
         sections.append(Section("What is not known", [Text(line) for line in asked.unknown]))
-    sections += [Section(question.question, _question(question, answers, folder)) for question in asked.questions]
+    root = Path() if asked.matrix else folder  # of links to sweeps' pages
+    questions = [Section(question.question, _question(question, answers, root)) for question in asked.questions]
+    if asked.matrix:
+        pages[folder / SWEEPS] = to_markdown(Document("Sweeps", [Text(SWEEPS_LISTED)], questions))
+        runs_listed = f"all {len(answers)} by question, with their verdicts counted"
+        sections.append(
+            Section("Where are the runs?", [Links([("Sweeps", (folder / SWEEPS).as_posix(), runs_listed)])])
+        )
+    else:
+        sections += questions
     opening: list[Part] = [Text(asked.about)] if asked.about else []
     opening.append(Text(f"{len(runs)} runs, trials of the tuning among them; {spent / 3600:.1f} CPU hours in all."))
     opening.append(Code(f"phmrun results restore {folder} --runs-dir runs", "console"))

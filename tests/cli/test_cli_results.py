@@ -217,6 +217,11 @@ questions:
     evidence = page.pages[Path("results/evidence.md")]
     assert "Take it." in page.text
     assert "(results/evidence.md)" in page.text
+    assert "(results/sweeps.md): all 3 by question" in page.text
+    listed = page.pages[Path("results/sweeps.md")]
+    assert "## Q\n" in listed
+    assert "## Q\n" not in page.text
+    assert "(translation-longer/README.md): " in listed  # beside that page
     assert "| 800 steps or 15 epochs | -6.05 " in evidence
     assert [line.count(" undecided | 5 |") for line in evidence.splitlines() if "5 |" in line] == [0, 1, 1]
     questions = Path("results/questions.yaml")
