@@ -126,10 +126,10 @@ def page_of(folder: Path) -> Page:
     """Return the page of a folder of results, with its sweeps' pages.
 
     All measured numbers come from the folder's files: `questions.yaml`, and one folder per sweep with its `sweep.yaml`
-    and a file per run. Nothing is written there. Pages and pictures are returned by the path to write them to:
-    ``evidence.md`` if the matrix has advice, ``sweeps.md`` with the questions' sections if there is a matrix (else they
-    are sections of the page itself), and of each sweep ``README.md``, ``effects.svg`` if a difference has an
-    interval, and ``sizes.svg`` if it is drawn for the matrix.
+    and a file per run. Nothing is written there. Pages and pictures are returned by the path to write them to. With a
+    matrix, the questions' sections are in ``sweeps.md``, else in the page itself. ``evidence.md`` is there if the
+    matrix has advice. Each sweep has ``README.md``, ``effects.svg`` if a difference has an interval, and ``sizes.svg``
+    if it is drawn for the matrix.
 
     Raises:
         PhmrunError: (exit 3) A file is missing or damaged, the matrix names a sweep that no question has, or a sweep
