@@ -61,7 +61,7 @@ check: $(STAMP)  ## Run the quick checks, side by side: ruff, mypy, the tests of
 	@$(MAKE) --no-print-directory --jobs=2 lint core
 
 core: $(STAMP)
-	$(PYTEST) -m "not slow" $(CORE) $(CHANGED)
+	$(PYTEST) -rs -m "not slow" $(CORE) $(CHANGED)
 
 fuzz: $(STAMP)  ## Feed damaged input to every reader for half a minute; FUZZ="--tries 100000" for hours
 	$(BIN)/python -m tests.fuzz $(FUZZ)

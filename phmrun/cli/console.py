@@ -14,13 +14,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from phmrun.cli.columns import Columns
 from phmrun.errors import PhmrunError
 from phmrun.escaping import printable
 from phmrun.progress import waiting
 
 _WIDTH_OF_A_FILE = 160
-_FOLDED, _NAME, _GAP = 24, 60, 2
-"""Characters: width to which wide columns may be folded, longest name that is never folded, space between columns."""
 _LONG_TABLE = 500
 """Number of rows from which tables are printed without rich, which takes about 2 ms per row."""
 
@@ -108,13 +107,14 @@ def print_table(
     *,
     title: str | None = None,
     drop: Sequence[str] = (),
+    labels: Sequence[str] = (),
 ) -> None:
     """Print a table on standard output.
 
     Columns with a number are right-aligned. None is –, truth values are yes and no. Tables of 500 rows or more are
-    printed without folding, with all columns. On a terminal, names of up to 60 characters in the first column and other
-    cells of up to 24 are never folded. Columns that then do not fit are left out, first those of ``drop``, then from
-    the right. A note on standard error names them. Elsewhere the table has all columns.
+    printed without folding, with all columns. On a terminal, columns are left out and folded until they fit, see
+    :meth:`phmrun.cli.columns.Columns.fit` with its ``drop`` and ``labels``; a note on standard error names those that
+    are left out. Elsewhere the table has all columns.
     """
     heads = list(columns)
     filled = [[_cell(value) for value in row] for row in rows]
@@ -123,17 +123,18 @@ def print_table(
         _print_long_table(heads, [[text for text, _ in row] for row in filled], right, title)
         return
     console = stdout()
-    least = [_least_width([head, *(row[place][0] for row in filled)], place) for place, head in enumerate(heads)]
-    kept = _fitting(heads, least, console.width, drop) if console.is_terminal else list(range(len(heads)))
+    shown = Columns(heads, [[row[place][0] for row in filled] for place in range(len(heads))])
+    if console.is_terminal:
+        shown.fit(console.width, drop, labels)
     table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
-    for place in kept:
-        width = least[place] if console.is_terminal else None
+    for place in shown.kept:
+        width = shown.widths[place] if console.is_terminal else None
         aligned: JustifyMethod = "right" if right[place] else "left"
-        table.add_column(Text(heads[place]), justify=aligned, overflow="fold", min_width=width)
+        table.add_column(Text(shown.heads[place]), justify=aligned, overflow="fold", width=width)
     for row in filled:
-        table.add_row(*(Text(row[place][0]) for place in kept))
+        table.add_row(*(Text(row[place][0]) for place in shown.kept))
     console.print(table)
-    if missing := [head for place, head in enumerate(heads) if head and place not in kept]:
+    if missing := [head for place, head in enumerate(heads) if head and place not in shown.kept]:
         text = f"too narrow for: {', '.join(missing)} (widen the terminal, or redirect the output)"
         stderr().print(text, style="dim", markup=False, soft_wrap=True)
 
@@ -141,32 +142,6 @@ def print_table(
 def print_note(text: str) -> None:
     """Print a note on standard output: broken between words on a terminal, one line elsewhere."""
     stdout().print(text, markup=False, highlight=False, soft_wrap=not stdout().is_terminal)
-
-
-def _least_width(texts: Sequence[str], place: int) -> int:
-    """Return the width below which a column is not folded, in characters.
-
-    It is the longest text, in the first column up to 60 and in others up to 24; wider columns may be folded to 24.
-    """
-    longest = max(map(cell_len, texts))
-    return longest if longest <= (_NAME if place == 0 else _FOLDED) else _FOLDED
-
-
-def _fitting(heads: Sequence[str], least: Sequence[int], width: int, drop: Sequence[str]) -> list[int]:
-    """Return the places of the columns that fit, in order.
-
-    The width is in characters, with two between columns. Columns are dropped until they fit: those named in ``drop``,
-    in its order, then others from the right. The first column is kept, even if it does not fit.
-    """
-    kept = list(range(len(heads)))
-    candidates = [heads.index(name) for name in drop if name in heads]
-    candidates += [place for place in reversed(kept) if place not in candidates]
-    for place in candidates:
-        if sum(least[number] for number in kept) + _GAP * (len(kept) - 1) <= width:
-            break
-        if place != 0:
-            kept.remove(place)
-    return kept
 
 
 def _print_long_table(heads: list[str], rows: list[list[str]], right: list[bool], title: str | None) -> None:

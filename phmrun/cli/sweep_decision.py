@@ -197,4 +197,4 @@ def _show(standings: Sequence[Known], terms: Terms, as_json: bool) -> None:
     ]
     scores = list(dict.fromkeys(standing.score for standing in standings if standing.score))
     heads = ("data", "row", scores[0] if len(scores) == 1 else "score", "looked at", "seeds", "verdict")
-    console.print_table((*heads, *(COSTS[name].heading for name in VERDICT_COSTS)), rows)
+    console.print_table((*heads, *(COSTS[name].heading for name in VERDICT_COSTS)), rows, labels=("data", "row"))

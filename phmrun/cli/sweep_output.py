@@ -37,7 +37,7 @@ def show(plan: Plan, statuses: Sequence[CellStatus], slots: int, as_json: bool) 
     out = console.stdout()
     if plan.sweep.title:
         out.print(plan.sweep.title, style="italic", markup=False, soft_wrap=True)
-    console.print_table([*keys, "parameters", "seeds", "state"], rows)
+    console.print_table([*keys, "parameters", "seeds", "state"], rows, drop=("parameters",), labels=keys)
     if any(isinstance(status.size, str) for status in statuses):
         out.print("≤: for the largest vocabulary allowed; the vocabulary of the data may be smaller", markup=False)
     for status in statuses:

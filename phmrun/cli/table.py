@@ -1,5 +1,6 @@
 """``phmrun table``: scores of a sweep or of runs as a table for a paper."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -120,7 +121,7 @@ def table(
         for number, part in enumerate(selection.by_task(asked) if console.stdout().is_terminal else [selection]):
             if number:
                 print()
-            _print(laid(part))
+            _print(laid(part), part.table.keys)
     elif as_json or style in (TableFormat.JSON, TableFormat.CSV):
         pairs = pair_facts(table, all_pairs(table, margin)) if every_pair else []
         cells = plain_rows(table, selection.differences(margin) if significance and not every_pair else {})
@@ -143,16 +144,19 @@ def _listed(text: str | None) -> list[str]:
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
-def _print(laid: "Laid") -> None:
+def _print(laid: "Laid", keys: Sequence[str]) -> None:
     """Print title, table, verdicts and notes on standard output.
 
-    Title and verdicts are left out if there are none.
+    Title and verdicts are left out if there are none. A narrow terminal keeps scores and verdicts: counts, costs and
+    p-values go first, and the columns of ``keys``, those of the rows, are folded.
     """
     if laid.title:
         console.stdout().print(laid.title, style="italic", markup=False, soft_wrap=True)
-    console.print_table(laid.columns, laid.rows)
+    console.print_table(laid.columns, laid.rows, drop=("parameters", "seeds"), labels=keys)
     if laid.verdict_rows:
         print()
-        console.print_table(laid.verdict_columns, laid.verdict_rows)
+        costs = reversed(laid.verdict_columns[laid.verdict_columns.index("verdict") + 1 :])
+        drop = (*costs, "detectable", "seeds", "p")
+        console.print_table(laid.verdict_columns, laid.verdict_rows, drop=drop, labels=("row", "beside", "score"))
     for note in laid.notes:
         console.print_note(note)
