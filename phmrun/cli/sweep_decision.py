@@ -21,7 +21,6 @@ from phmrun.sweeps.cell_status import CellState, CellStatus, Estimate, survey
 from phmrun.sweeps.file import load_sweep
 from phmrun.sweeps.plan import Plan
 from phmrun.sweeps.planning import budgeted, chosen, planned
-from phmrun.sweeps.selection import SEED
 from phmrun.sweeps.sequential import (
     Known,
     Terms,
@@ -123,7 +122,7 @@ def _cells_of(plan: Plan, wanted: Sequence[CellStatus]) -> Plan:
     The pilot is the first cell of a row. Wanted are cells with the labels of ``wanted``; steps that fit into a budget
     are no label yet.
     """
-    rows = [tuple(text for key, text in cell.labels.items() if key != SEED) for cell in plan.cells]
+    rows = [cell.row for cell in plan.cells]
     pilots = {rows.index(row) for row in rows}
     labels = [
         {k: v for k, v in status.cell.labels.items() if k != STEPS or not status.cell.budget} for status in wanted

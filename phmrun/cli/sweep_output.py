@@ -25,10 +25,9 @@ def show(plan: Plan, statuses: Sequence[CellStatus], slots: int, as_json: bool) 
     if as_json:
         console.print_json(facts(plan, statuses, slots))
         return
-    groups: dict[tuple[str, ...], list[CellStatus]] = {}
+    groups: dict[tuple[tuple[str, str], ...], list[CellStatus]] = {}
     for status in statuses:
-        place = tuple(f"{key}={value}" for key, value in status.cell.labels.items() if key != SEED)
-        groups.setdefault(place, []).append(status)
+        groups.setdefault(status.cell.row, []).append(status)
     keys = list(dict.fromkeys(key for status in statuses for key in status.cell.at if key != SEED))
     rows = []
     for group in groups.values():

@@ -98,8 +98,7 @@ def _curves(statuses: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
     first: dict[tuple[Any, ...], CellStatus] = {}
     for status in statuses:
         if status.run and status.cell.config and status.state is CellState.DONE:
-            at = tuple(value for key, value in status.cell.labels.items() if key != "seed")
-            first.setdefault((status.cell.config.task, *at), status)
+            first.setdefault((status.cell.config.task, *status.cell.row), status)
     for task in dict.fromkeys(key[0] for key in first):
         chosen = [status for key, status in first.items() if key[0] == task][:MOST_CURVES]
         runs = [status.run.run for status in chosen if status.run]

@@ -56,7 +56,7 @@ def _by_row(cells: Sequence[Cell]) -> str:
     """
     seeds: dict[str, list[str]] = {}
     for cell in cells:
-        row = row_name({key: text for key, text in cell.labels.items() if key != "seed"})
+        row = row_name(dict(cell.row))
         seeds.setdefault(row, []).append(cell.labels.get("seed", ""))
     seeds_of = {
         row: f"{'seed' if len(its) == 1 else 'seeds'} {', '.join(its)}" for row, its in seeds.items() if any(its)

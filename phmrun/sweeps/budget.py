@@ -23,7 +23,6 @@ from phmrun.ledger.status import State
 from phmrun.sweeps.cell import Cell, Make
 from phmrun.sweeps.cell_status import CellStatus, look
 from phmrun.sweeps.plan import Plan, reseeded
-from phmrun.sweeps.selection import SEED
 from phmrun.sweeps.workplace import FOLDER as SWEEPS
 from phmrun.sweeps.workplace import Workplace
 
@@ -146,7 +145,7 @@ def _rows(plan: Plan, time: float, make: Make) -> list[Cell]:
 
     Rows without a cell that can be run are left out. ``time`` is the budget in seconds.
     """
-    rows = {tuple(text for key, text in cell.labels.items() if key != SEED): cell for cell in plan.cells if cell.run_id}
+    rows = {cell.row: cell for cell in plan.cells if cell.run_id}
     return [_calibration(plan, cell, seconds_of_calibration(time), make) for cell in rows.values()]
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from phmrun.config import Experiment
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.sweeps.selection import label_of
+from phmrun.sweeps.selection import SEED, label_of
 
 
 class Inspected(NamedTuple):
@@ -76,6 +76,11 @@ class Cell:
     def labels(self) -> dict[str, str]:
         """Value at each key of ``at``, as short text."""
         return {key: label_of(value) for key, value in self.at.items()}
+
+    @property
+    def row(self) -> tuple[tuple[str, str], ...]:
+        """Keys and texts of the values that cells of one row share: all except the seed."""
+        return tuple((key, text) for key, text in self.labels.items() if key != SEED)
 
     @property
     def blocked(self) -> bool:

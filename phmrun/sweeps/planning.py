@@ -206,9 +206,9 @@ def with_recorded_seeds(made: Plan, runs_dir: Path, only: Sequence[str] | None =
     them; its other keys are ignored here. The plan is unchanged if there are none. Else its cells are in the order of
     rows.
     """
-    rows: dict[tuple[str, ...], list[Cell]] = {}
+    rows: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in made.cells:
-        rows.setdefault(tuple(text for key, text in cell.labels.items() if key != SEED), []).append(cell)
+        rows.setdefault(cell.row, []).append(cell)
     wanted = {key: values for key, values in read_selection(only or []).items() if key == SEED}
     tasks = {cell.config.task for cell in made.cells if cell.config}
     recorded_seeds = {run.about(SEED) for run in list_runs(runs_dir) if run.about("task") in tasks}

@@ -248,8 +248,7 @@ def families(statuses: Iterable[CellStatus]) -> list[Family]:
         entry = _entry(status.cell)
         multiple = f"{HORIZON} {status.cell.labels[HORIZON]}" if HORIZON in status.cell.labels else ""
         family = " ".join(filter(None, (entry.label("task"), entry.label("data"), multiple)))
-        labels = tuple((key, text) for key, text in status.cell.labels.items() if key != SEED)
-        rows.setdefault((family, entry.length), {}).setdefault(labels, []).append(status)
+        rows.setdefault((family, entry.length), {}).setdefault(status.cell.row, []).append(status)
     names = [family for family, _ in rows]
     grouped = []
     for key, by_labels in rows.items():

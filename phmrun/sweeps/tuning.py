@@ -62,7 +62,7 @@ class Tuned:
     @property
     def label(self) -> str:
         """Varied values of the row, as text."""
-        return row_name({key: text for key, text in self.cells[0].labels.items() if key != SEED})
+        return row_name(dict(self.cells[0].row))
 
     @property
     def all_trials(self) -> list[CellStatus]:
@@ -106,10 +106,10 @@ def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make, *, replicates: b
         PhmrunError: (exit 2) With ``tune`` True, a row has no learning rate. With ``replicates``, see
             :func:`grid_of_three`.
     """
-    by_row: dict[tuple[str, ...], list[Cell]] = {}
+    by_row: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in plan.cells:
         if cell.run_id is not None:
-            by_row.setdefault(tuple(text for key, text in cell.labels.items() if key != SEED), []).append(cell)
+            by_row.setdefault(cell.row, []).append(cell)
     rows = [_row(cells, plan.sweep.seeds()[0], tune) for cells in by_row.values()]
     rows = [_tried(row, runs_dir, make) for row in rows]
     for _ in range(EXTENSIONS):

@@ -30,6 +30,7 @@ def present_verdicts(page):
         elif heads and ":---" not in line:
             row = dict(zip(heads, cells(line), strict=True))
             name = ", ".join([row["row"].partition(" (")[0], *([row["score"]] if "score" in row else [])])
+            name += f" beside {row['beside']}" if "beside" in row else ""
             interval = row["95 % interval"].replace(" to ", ", ")
             verdicts[name] = row["verdict"] + (f", {row['Δ']} [{interval}]" if interval else "")
     return {(f"`{page.parent.name}`", name): verdict for name, verdict in verdicts.items()}

@@ -62,6 +62,17 @@ def test_selected_seeds_share_the_trials_of_the_first(planned, tmp_path):
     assert {cell.config.training.optimizer.lr for cell in cells} == {0.01}
 
 
+def test_rows_whose_values_read_alike_at_other_keys_are_searched_apart(planned, tmp_path):
+    """Such as low rank in the maps and low rank in the embeddings, of the same budget."""
+    alike = {key: value for key, value in SWEEP.items() if key != "grid"}
+    alike["include"] = [{"training.clip": 0.1}, {"training.label_smoothing": 0.1}]
+    _, _, look = course_of(planned(alike), SWEEP["tune"], tmp_path)
+    actual = look()
+    assert [row.label for row in actual] == ["clip 0.1", "label smoothing 0.1"]
+    assert [len(row.trials) for row in actual] == [3, 3]
+    assert len({status.cell.run_id for row in actual for _, status in row.trials}) == 6
+
+
 def test_the_best_validation_chooses(rows, tmp_path):
     created, make, look = rows
     actual = look()
