@@ -156,7 +156,7 @@ def decide(
             the reference, or the rows contradict each other.
         ValueError: ``over`` is unknown.
     """
-    table = list(rows) if isinstance(rows, list) and rows and isinstance(rows[0], Row) else rows_of_table(rows)
+    table = _rows(rows)
     if not table:
         raise PhmrunError("there are no scores", code=ExitCode.DATA)
     if margin is not None and not margin >= 0:
@@ -217,18 +217,21 @@ def decide_pairs(rows: Any, *, metric: str, trivial: str | None = None, **terms:
     Raises:
         PhmrunError: As :func:`decide`; (exit 3) there are fewer than two systems.
     """
-    table = list(rows) if isinstance(rows, list) and rows and isinstance(rows[0], Row) else rows_of_table(rows)
+    table = _rows(rows)
     scored = choose_metric(table, metric) if table else []
     names = [name for name in dict.fromkeys(row.system for row in scored) if name != trivial]
     if len(names) < 2:
         raise PhmrunError(f"all pairs need two systems with {metric}, not {len(names)}", code=ExitCode.DATA)
-    decisions = []
-    for place, name in enumerate(names[:-1]):
-        kept = {trivial, *names[place:]}
-        later = [row for row in table if row.system in kept]
-        terms |= {"metric": metric, "trivial": trivial, "family": math.comb(len(names), 2)}
-        decisions.append(decide(later, reference=name, **terms))
-    return decisions
+    terms |= {"metric": metric, "trivial": trivial, "family": math.comb(len(names), 2)}
+    return [
+        decide([row for row in table if row.system in {trivial, *names[place:]}], reference=name, **terms)
+        for place, name in enumerate(names[:-1])
+    ]
+
+
+def _rows(rows: Any) -> list[Row]:
+    """Return rows in long form: unchanged if they were read as such, else of a data frame or mappings."""
+    return list(rows) if isinstance(rows, list) and rows and isinstance(rows[0], Row) else rows_of_table(rows)
 
 
 def _means(rows: Sequence[Row]) -> dict[str, float]:
