@@ -135,35 +135,27 @@ def _show(decision: "Decision") -> None:
     console.print_table(heads, rows, title=decision.metric, drop=("detectable", "std", "p", "mean"))
     notes = [f"estimand: {decision.estimand}", _shared_level(decision, counted(len(decision.systems), "system"))]
     if facts["trivial"]:
-        notes.append(_floor_note(facts))
+        notes.append(_floor_note(facts["reference"]["name"], facts["reference"]["trained"], facts["trivial"]))
     notes += [note for name, fact in facts["systems"].items() for note in _remarks(name, fact)]
     _print_notes(notes, facts["systems"].values(), decision)
 
 
 def _show_pairs(decisions: Sequence["Decision"]) -> None:
     """Print a table of systems, one of their pairs, then notes as for a reference."""
-    last = decisions[-1]
-    described = {decision.reference.name: decision.as_dict() for decision in decisions}
-    (end,) = last.systems
-    systems = {name: facts["reference"] for name, facts in described.items()} | {
-        end: described[last.reference.name]["systems"][end]
-    }
-    heads = ("system", "mean", "std", "seeds", *last.costs)
-    console.print_table(
-        heads,
-        [[name, *_score_cells(fact), *_cost_cells(fact)] for name, fact in systems.items()],
-        title=last.metric,
-    )
-    pairs = [(name, beside, fact) for beside, facts in described.items() for name, fact in facts["systems"].items()]
+    first, described = decisions[0], [decision.as_dict() for decision in decisions]
+    systems = {first.reference.name: described[0]["reference"], **described[0]["systems"]}
+    rows = [[name, *_score_cells(fact), *_cost_cells(fact)] for name, fact in systems.items()]
+    console.print_table(("system", "mean", "std", "seeds", *first.costs), rows, title=first.metric)
+    pairs = [(name, facts["reference"]["name"], fact) for facts in described for name, fact in facts["systems"].items()]
     heads = ("system", "beside", "verdict", "Δ", "95 % interval", "p", "detectable")
     rows = [[name, beside, *_verdict_cells(fact), _number(fact["detectable"])] for name, beside, fact in pairs]
     print()
-    console.print_table(heads, rows, drop=("detectable", "p"))
-    notes = [f"estimand: {last.estimand}", _shared_level(last, counted(len(pairs), "pair"))]
-    if last.trivial:
-        notes += [_floor_note(facts) for facts in described.values()]
+    console.print_table(heads, rows, drop=("detectable", "p"), labels=("system", "beside"))
+    notes = [f"estimand: {first.estimand}", _shared_level(first, counted(len(pairs), "pair"))]
+    if trivial := described[0]["trivial"]:
+        notes += [_floor_note(name, fact["trained"], trivial) for name, fact in systems.items()]
     notes += [note for name, beside, fact in pairs for note in _remarks(f"{name} beside {beside}", fact)]
-    _print_notes(notes, [fact for *_, fact in pairs], last)
+    _print_notes(notes, [fact for *_, fact in pairs], first)
 
 
 def _print_notes(notes: Iterable[str], facts: Iterable[dict[str, Any]], decision: "Decision") -> None:
@@ -201,11 +193,10 @@ def _shared_level(decision: "Decision", family: str) -> str:
     return f"intervals and p are simultaneous over {family}{looks}{margin}; detectable: with a power of 80 %"
 
 
-def _floor_note(facts: dict[str, Any]) -> str:
-    """Return the note on whether a reference beats the trivial system."""
-    reference, trivial = facts["reference"], facts["trivial"]
-    outcome = "beats" if reference["trained"] else "does not beat"
-    return f"{reference['name']} {outcome} {trivial['name']} ({_number(trivial['mean'])}) significantly"
+def _floor_note(name: str, trained: bool, trivial: dict[str, Any]) -> str:
+    """Return the note on whether a system beats the trivial one."""
+    outcome = "beats" if trained else "does not beat"
+    return f"{name} {outcome} {trivial['name']} ({_number(trivial['mean'])}) significantly"
 
 
 def _remarks(name: str, fact: dict[str, Any]) -> Iterator[str]:

@@ -223,9 +223,11 @@ def decide_pairs(rows: Any, *, metric: str, trivial: str | None = None, **terms:
     if len(names) < 2:
         raise PhmrunError(f"all pairs need two systems with {metric}, not {len(names)}", code=ExitCode.DATA)
     terms |= {"metric": metric, "trivial": trivial, "family": math.comb(len(names), 2)}
-    return [
-        decide([row for row in table if row.system in {trivial, *names[place:]}], reference=name, **terms)
-        for place, name in enumerate(names[:-1])
+    first = decide(table, reference=names[0], **terms)
+    terms["over"] = first.question.over  # of all systems, also where later ones alone would have another default
+    later = [(name, {trivial, *names[place:]}) for place, name in enumerate(names[:-1])][1:]
+    return [first] + [
+        decide([row for row in table if row.system in kept], reference=name, **terms) for name, kept in later
     ]
 
 

@@ -72,12 +72,23 @@ def test_all_pairs_share_the_level(phmrun, tmp_path):
     shown = phmrun(*arguments).out
     assert "simultaneous over 3 pairs" in shown
     assert ["low", "phm", "different,", "worse"] in [line.split()[:4] for line in shown.splitlines()]
-    assert "phm beats chance" in shown
+    assert [f"{name} beats chance" in shown for name in ("dense", "phm", "low")] == [True] * 3
     decisions = package.decide_pairs(rows, metric="acc", trivial="chance")
     assert [(item.reference.name, list(item.systems)) for item in decisions] == [
         ("dense", ["phm", "low"]),
         ("phm", ["low"]),
     ]
+
+
+def test_all_pairs_have_one_population():
+    """Two fixed models have items and a third has none: no pair is judged over items alone."""
+    rows = [
+        {"system": name, "metric": "acc", "value": value, "item": str(n)}
+        for name, values in (("b", [1.0, 0.0, 1.0]), ("c", [0.0, 0.0, 1.0]))
+        for n, value in enumerate(values)
+    ]
+    decisions = package.decide_pairs([{"system": "a", "metric": "acc", "value": 0.5}, *rows], metric="acc")
+    assert [decision.question.over for decision in decisions] == ["seeds", "seeds"]
 
 
 @pytest.mark.parametrize(
