@@ -150,7 +150,7 @@ def _show_pairs(decisions: Sequence["Decision"]) -> None:
     heads = ("system", "beside", "verdict", "Δ", "95 % interval", "p", "detectable")
     rows = [[name, beside, *_verdict_cells(fact), _number(fact["detectable"])] for name, beside, fact in pairs]
     print()
-    console.print_table(heads, rows, drop=("detectable", "p"), labels=("system", "beside"))
+    console.print_table(heads, rows, drop=("detectable", "p"), labels=("system", "beside", "verdict"))
     notes = [f"estimand: {first.estimand}", _shared_level(first, counted(len(pairs), "pair"))]
     if trivial := described[0]["trivial"]:
         notes += [_floor_note(name, fact["trained"], trivial) for name, fact in systems.items()]

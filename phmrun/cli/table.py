@@ -157,6 +157,8 @@ def _print(laid: "Laid", keys: Sequence[str]) -> None:
         print()
         costs = reversed(laid.verdict_columns[laid.verdict_columns.index("verdict") + 1 :])
         drop = (*costs, "detectable", "seeds", "p")
-        console.print_table(laid.verdict_columns, laid.verdict_rows, drop=drop, labels=("row", "beside", "score"))
+        console.print_table(
+            laid.verdict_columns, laid.verdict_rows, drop=drop, labels=("row", "beside", "score", "verdict")
+        )
     for note in laid.notes:
         console.print_note(note)

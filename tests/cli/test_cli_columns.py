@@ -43,6 +43,17 @@ def test_labels_are_folded_before_scores_are_left_out():
     assert wide.widths == [19, 21, 25, 10, 13, 5]
 
 
+def test_the_longest_verdict_of_a_pair_stays_in_80_columns():
+    heads = ("row", "beside", "Δ", "95 % interval", "p", "detectable", "seeds", "verdict")
+    name = "guided of=low-rank options=budget=1/4, lr 0.006"
+    cells = [
+        [text] for text in (name, name, "-2.79", "-6.51 to +0.92", "0.067", "4.58", "3", "not worse by more than 0.5")
+    ]
+    columns = Columns(heads, cells)
+    columns.fit(80, ("detectable", "seeds", "p"), ("row", "beside", "score", "verdict"))
+    assert [heads[place] for place in columns.kept] == ["row", "beside", "Δ", "95 % interval", "verdict"]
+
+
 def test_two_heads_with_one_last_section_keep_theirs():
     columns = Columns(("layer.n", "embedding.n", "score"), [["8"], ["4"], ["x" * 20]])
     columns.fit(22, (), ("layer.n", "embedding.n"))
