@@ -1,11 +1,14 @@
 """Training steps of Transformers on a GPU, by structure and arithmetic, and each structure's agreement with a CPU.
 
 A step is one of Adam on one batch of random sentences. Ratios are to the dense network's step in the same arithmetic
-and rounds: below 1 is faster. "busy" is the time of the GPU's kernels in one step over the step's time: well below 1,
-the GPU waits for the processor to start them. "waits" counts how often a step makes the processor wait for the GPU.
+and rounds: below 1 is faster. "of peak" is the rate of a step's matrix products over that of one product of two
+matrices of side 8,192 in the same arithmetic, measured on the same device. "busy" is the time of the GPU's kernels in
+one step over the step's time: well below 1, the GPU waits for the processor to start them. "waits" counts how often a
+step makes the processor wait for the GPU. A width W stands for W / 64 heads and feed-forward layers of 4 W.
 
 ``python -m benchmarks.gpu --preset base --tokens 8192``
 ``python -m benchmarks.gpu --preset small --layer "phm n=4" --arithmetic 32 --arithmetic "32 compiled"``
+``python -m benchmarks.gpu --width 256,512,1024,2048 --layers 2 --arithmetic bf16 --arithmetic "bf16 compiled"``
 ``python -m benchmarks.gpu --agreement``
 """
 
@@ -15,9 +18,11 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.arguments import parser, run, start
 from benchmarks.networks import Amount, configurations, optimizer_steps
@@ -39,6 +44,7 @@ ARITHMETIC = ("32", "tf32", "bf16", "32 compiled", "bf16 compiled")
 LAYERS = ("phm n=4", "phm n=8", "phm n=16", "monarch", "low-rank budget=1/4")
 WAIT = "synchronizing CUDA operation"
 """Part of torch's warning for each wait."""
+SIDE = 8192  # of the matrices whose product is the peak; a quarter on a CPU
 Step = Callable[[], None]
 
 
@@ -52,6 +58,7 @@ class Measured(Result):
     parameters: int
     seconds: float  # median of a step
     ratio: float  # to the dense network's in the same arithmetic
+    of_peak: float  # rate of its matrix products over that of one large product
     busy: float | None  # share of the step in which the GPU computes; None on a CPU
     waits: int | None  # of the processor for the GPU in one step; None on a CPU
     memory: int  # peak bytes of a step
@@ -81,15 +88,18 @@ def measure(
     sizes, measured = (amount.vocabulary, amount.vocabulary), []
     steps = {label: _step(config, kind, amount, device) for label, config in configs.items()}
     timings = interleave(steps, rounds=amount.rounds, at_least=0.2, settle=waiter(device))
-    dense = timings[next(iter(configs))]
+    dense, peak_rate = timings[next(iter(configs))], peak_of(kind, device)
     for label, step in steps.items():
         seconds, counts = timings[label].median, count_parameters(configs[label], sizes)["total"]
         with peak_memory(device) as peak:
             step()
             memory = peak()
+        rate = _operations(configs[label], kind, amount, device) / seconds
         busy, waits = _watched(step, seconds) if torch.device(device).type == "cuda" else (None, None)
         measured.append(
-            Measured(preset, label, kind, counts, seconds, timings[label].ratio(dense), busy, waits, memory)
+            Measured(
+                preset, label, kind, counts, seconds, timings[label].ratio(dense), rate / peak_rate, busy, waits, memory
+            )
         )
     return measured
 
@@ -107,6 +117,29 @@ def _step(config: SequenceToSequenceExperiment, kind: str, amount: Amount, devic
             step()
 
     return arithmetic_step
+
+
+def peak_of(kind: str, device: str) -> float:
+    """Return the rate of a product of two large square matrices in this arithmetic, in operations per second."""
+    side = SIDE if torch.device(device).type == "cuda" else SIDE // 4
+    first, second = torch.randn(2, side, side, device=device)
+
+    def multiply() -> None:
+        with computed(kind, device):
+            first @ second
+
+    if kind.startswith("bf16"):
+        first, second = first.bfloat16(), second.bfloat16()
+    timing = interleave({"product": multiply}, rounds=5, at_least=0.2, settle=waiter(device))
+    return 2 * side**3 / timing["product"].median
+
+
+def _operations(config: SequenceToSequenceExperiment, kind: str, amount: Amount, device: str) -> int:
+    """Return the operations of the matrix products in one step of a network that is not compiled."""
+    step = _step(config, kind.removesuffix(" compiled"), amount, device)
+    with FlopCounterMode(display=False) as counter:
+        step()
+    return counter.get_total_flops()
 
 
 def _watched(step: Step, seconds: float) -> tuple[float, int]:
@@ -158,6 +191,14 @@ def _results(module: nn.Module, inputs: torch.Tensor) -> list[torch.Tensor]:
     return [output.detach(), *torch.autograd.grad(output.square().sum(), [inputs, *learned])]
 
 
+def of_width(width: int, layers: int) -> dict[str, Any]:
+    """Return the settings of a Transformer of this width, by dotted key."""
+    sizes = {"width": width, "feedforward": 4 * width, "heads": max(1, width // 64)}
+    return {
+        f"model.{key}": value for key, value in {**sizes, "encoder_layers": layers, "decoder_layers": layers}.items()
+    }
+
+
 def print_steps(rows: Sequence[Measured], tokens: int) -> None:
     """Print a line per network of one arithmetic."""
     lines = [
@@ -166,13 +207,14 @@ def print_steps(rows: Sequence[Measured], tokens: int) -> None:
             f"{row.parameters:,}",
             measuring.duration(row.seconds),
             f"{row.ratio:.2f}",
+            f"{row.of_peak:.0%}",
             "" if row.busy is None else f"{row.busy:.2f}",
             "" if row.waits is None else str(row.waits),
             f"{row.memory / 2**20:,.0f}",
         )
         for row in rows
     ]
-    columns = ("layer", "parameters", "step", "/ dense", "busy", "waits", "peak MiB")
+    columns = ("layer", "parameters", "step", "/ dense", "of peak", "busy", "waits", "peak MiB")
     title = f"\n{rows[0].preset}, {rows[0].arithmetic}: a training step of {tokens:,} target tokens"
     console.print_table(columns, lines, title=title)
 
@@ -188,6 +230,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure training steps, or compare results with ``--agreement``."""
     options = parser(__doc__, repeats=5)
     options.add_argument("--preset", action="append", metavar="NAME", help="sizes of the task nmt (default: base)")
+    options.add_argument("--width", metavar="W,…", help="widths of the blocks, instead of presets")
+    options.add_argument("--layers", type=int, default=6, help="layers of encoder and decoder at a width")
     options.add_argument("--layer", action="append", metavar="NAME", help=f"structure (default: {', '.join(LAYERS)})")
     options.add_argument("--arithmetic", action="append", choices=ARITHMETIC, help="default: all")
     options.add_argument("--vocabulary", type=int, default=8000, help="tokens of the vocabulary")
@@ -207,7 +251,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     wanted = [measuring.name_and_options(text, "--layer") for text in args.layer or LAYERS]
     amount = Amount(args.vocabulary, args.length, args.tokens, (), args.repeats)
     kinds = args.arithmetic or ARITHMETIC
-    presets = {name: configurations(name, wanted, args.vocabulary) for name in args.preset or ["base"]}
+    widths = [int(text) for text in measuring.listed([args.width] if args.width else None)]
+    plans: dict[str, dict[str, Any]] = {f"width {width}": of_width(width, args.layers) for width in widths}
+    plans |= {name: {} for name in args.preset or ([] if widths else ["base"])}
+    presets = {
+        name: configurations("base" if settings else name, wanted, args.vocabulary, settings)
+        for name, settings in plans.items()
+    }
     if not args.json:
         measuring.print_machine(facts)
     measured = []

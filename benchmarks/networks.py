@@ -121,14 +121,23 @@ def _sentences(count: int, amount: Amount, seed: int = 0) -> torch.Tensor:
     return tokens
 
 
-def configurations(preset: str, wanted: list[tuple[str, dict[str, Any]]], vocabulary: int) -> dict[str, Any]:
-    """Configs of all networks that can be built, by structure and options, the dense one first."""
+def configurations(
+    preset: str,
+    wanted: list[tuple[str, dict[str, Any]]],
+    vocabulary: int,
+    further: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Configs of all networks that can be built, by structure and options, the dense one first.
+
+    ``further`` are settings of all by dotted key, above those of the preset.
+    """
     configs: dict[str, Any] = {}
     left_out = []
     for name, options in [("dense", {}), *wanted]:
         label = " ".join([name, *(f"{key}={value}" for key, value in options.items())])
         settings = [("model.preset", preset, "--preset"), ("layer.structure", name, "--layer")]
         settings += [(f"layer.{key}", value, "--layer") for key, value in options.items()]
+        settings += [(key, value, "--width") for key, value in (further or {}).items()]
         config = resolve_request("nmt", settings).resolved.config
         try:
             count_parameters(config, (vocabulary, vocabulary))
