@@ -283,22 +283,6 @@ RunsDirectory = Annotated[
         "--runs-dir", envvar="PHMRUN_RUNS", help="Directory of the runs.", rich_help_panel=RUNS, file_okay=False
     ),
 ]
-Horizons = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FACTOR,…",
-        help="Lengths of training, as multiples of the configured one: 1,3 (default: the file's `horizons`).",
-    ),
-]
-DecidedSeeds = Annotated[
-    int | None,
-    typer.Option(
-        "--max-seeds",
-        min=5,
-        help="Maximum number of seeds per row of a sweep that ran with --until-decided (default: recorded in the "
-        "directory of runs).",
-    ),
-]
 Plugin = Annotated[
     list[Path] | None,
     typer.Option(
@@ -364,18 +348,3 @@ def settings(texts: list[str], section: str | None = None) -> list[tuple[str, An
     if problems:
         raise ConfigError(problems)
     return parsed
-
-
-def horizons_of(text: str | None) -> list[float]:
-    """Return the multiples that ``--horizons`` names, in order; [] for None.
-
-    Raises:
-        PhmrunError: An entry is not a finite number above 0, or occurs twice.
-    """
-    try:
-        factors = [float(part) for part in (text or "").split(",") if part.strip()]
-    except ValueError as error:
-        raise PhmrunError(f"{text!r} is no list of numbers", where="--horizons", valid=("1,3",)) from error
-    if len(set(factors)) < len(factors) or not all(0 < factor < float("inf") for factor in factors):
-        raise PhmrunError(f"horizons are different numbers above 0, not {text!r}", where="--horizons", valid=("1,3",))
-    return factors

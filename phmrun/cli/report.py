@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from phmrun.cli import completion, console
-from phmrun.cli.options import DecidedSeeds, Horizons, Json, RunsDirectory, horizons_of
+from phmrun.cli.options import Json, RunsDirectory
 from phmrun.errors import PhmrunError, unknown
 
 
@@ -15,8 +15,6 @@ def report(
     file: Annotated[str, typer.Argument(metavar="FILE", autocompletion=completion.configs)],
     out: Annotated[Path | None, typer.Option(metavar="FILE.html", dir_okay=False)] = None,
     seeds: Annotated[int | None, typer.Option(min=1)] = None,
-    max_seeds: DecidedSeeds = None,
-    horizons: Horizons = None,
     significance: Annotated[bool, typer.Option("--significance/--no-significance")] = True,
     checklist: Annotated[str | None, typer.Option(metavar="acl|neurips")] = None,
     runs_dir: RunsDirectory = Path("runs"),
@@ -53,9 +51,7 @@ def report(
             hint=f"`phmrun runs show {run.reference}` prints it, "
             f"`phmrun table {run.reference} OTHER…` compares it with others.",
         )
-    selection, plan = view_of_sweep(
-        file, runs_dir, Asked(seeds=seeds, max_seeds=max_seeds, horizons=horizons_of(horizons))
-    )
+    selection, plan = view_of_sweep(file, runs_dir, Asked(seeds=seeds))
     tell_faults(selection.statuses)
     summary = None
     if checklist is None:

@@ -33,7 +33,7 @@ Folder = Annotated[
 
 
 BUILD_EPILOG = """questions.yaml has the keys title, about, questions and claims; a question has question (its heading),
-about, sweeps and missing; a sweep has name (its folder), max_seeds, margin, scores, rows, costs, withdrawn and pairs; a
+about, sweeps and missing; a sweep has name (its folder), margin, scores, rows, costs, withdrawn and pairs; a
 claim has claim (PAPER/NAME of `phmrun claims --json`), sweep, row, against and reduction.
 Only title, questions, question and name are required. docs/run-directory.md shows an example.
 
@@ -87,10 +87,7 @@ def add(
 
 
 def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
-    """Write a sweep's file, budget and design for results.
-
-    The file is copied to ``sweep.yaml`` unless there is one. Seconds per step are written for a sweep with a budget of
-    time, the design for a sweep with ``--until-decided``.
+    """Copy a sweep's file to ``sweep.yaml`` beside its results, unless there is one.
 
     Returns:
         The files written; none if ``what`` is not a single sweep file.
@@ -101,22 +98,7 @@ def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
     if not (copy := to / SWEEP).exists() and Path(what[0]).is_file():
         write_text(copy, Path(what[0]).read_text(encoding="utf-8"))
         written.append(copy)
-    from phmrun.sweeps import load_sweep
-    from phmrun.sweeps.budget import write_budget
-    from phmrun.sweeps.cell_status import survey
-    from phmrun.sweeps.planning import maker, planned, recorded_plan
-    from phmrun.sweeps.sequential import kept_terms, planned_seeds, write_design
-    from phmrun.sweeps.workplace import Workplace
-
-    sweep = load_sweep(what[0])
-    if sweep.file.budget:
-        plan = planned(what[0], ledger=runs_dir)
-        written.append(write_budget(to, plan, runs_dir, maker(plan, runs_dir)))
-    terms = kept_terms(Workplace(runs_dir, sweep.name).path, what[0])
-    if terms is None:
-        return written
-    cells = recorded_plan(what[0], runs_dir, None, planned_seeds(terms, sweep))
-    return [*written, write_design(to, terms, survey(cells, runs_dir))]
+    return written
 
 
 def _finished(what: list[str], runs_dir: Path, seeds: int) -> "tuple[list[Run], list[Run]]":

@@ -1,7 +1,6 @@
 """``phmrun sweep``: many experiments from one file; interrupted sweeps continue."""
 
 import time
-from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -12,8 +11,8 @@ from typer.core import TyperGroup
 
 from phmrun.cli import completion, console
 from phmrun.cli.docstrings import VerbGroup
-from phmrun.cli.options import HARDWARE, Horizons, Json, RunsDirectory, horizons_of
-from phmrun.errors import ExitCode, PhmrunError, nearest, unknown
+from phmrun.cli.options import HARDWARE, Json, RunsDirectory
+from phmrun.errors import ExitCode, nearest, unknown
 
 if TYPE_CHECKING:
     from phmrun.sweeps import Plan
@@ -26,12 +25,6 @@ phmrun sweep sweep.yaml --plan
 phmrun sweep sweep.yaml --jobs 2
 
 phmrun sweep sweep.yaml --seeds 5 --only layer=phm --only layer=dense
-
-phmrun sweep search sweep.yaml --only layer=phm --vary training.optimizer.lr=1e-4..1e-2 --trials 20
-
-phmrun sweep sweep.yaml --until-decided --max-seeds 10 --hours 8
-
-phmrun sweep sweep.yaml --horizons 1,3 && phmrun table sweep.yaml --horizons 1,3
 
 phmrun sweep configs/papers/phm/table2.yaml --executor slurm --sbatch partition=gpu --sbatch gres=gpu:1
 
@@ -73,7 +66,6 @@ class ExecutorName(StrEnum):
 
 of_cells = partial(typer.Option, rich_help_panel="Cells")
 of_a_cluster = partial(typer.Option, rich_help_panel="Cluster")
-of_a_decision = partial(typer.Option, rich_help_panel="Decision")
 on_hardware = partial(typer.Option, rich_help_panel=HARDWARE)
 File = Annotated[
     str,
@@ -107,11 +99,7 @@ def run(
     plan: Annotated[bool, typer.Option("--plan", "--dry-run")] = False,
     only: Only = None,
     seeds: Seeds = None,
-    horizons: Horizons = None,
-    until_decided: Annotated[bool, of_a_decision("--until-decided")] = False,
-    max_seeds: Annotated[int, of_a_decision(min=5, max=100)] = 10,
     hours: Annotated[float | None, typer.Option(min=0)] = None,
-    margin: Annotated[float | None, of_a_decision(min=0)] = None,
     limit: Annotated[int | None, of_cells(min=1)] = None,
     retry_failed: Annotated[bool, of_cells("--retry-failed")] = False,
     jobs: Jobs = None,
@@ -133,12 +121,7 @@ def run(
     Args:
         plan: Show the cells, their progress and the remaining time; run nothing. Exit code 2 if a cell is
             invalid, 3 if data are missing.
-        until_decided: Add seeds only to rows whose difference from dense is not yet decided, by a group-sequential
-            test.
-        max_seeds: With --until-decided: maximum number of seeds per row.
         hours: Time limit on this machine, in hours (exit code 0); the same command continues.
-        margin: With --until-decided: equivalence margin δ, in units of the score; rows that are not worse by more are
-            decided, too (default: 0.5 for BLEU, accuracy and attachment; 0: test for differences only).
         limit: Maximum number of runs that this call starts.
         retry_failed: Run failed cells again.
         executor: Executor: local (this machine), slurm (one array job), ray (a Ray cluster; extra `ray`).
@@ -147,30 +130,12 @@ def run(
         address: Ray: address of the cluster (default: RAY_ADDRESS, else this machine).
         gpus: Ray: GPUs per run; a fraction shares a GPU.
     """
-    lengths = horizons_of(horizons)
-    if until_decided:
-        from phmrun.cli import sweep_decision
-        from phmrun.sweeps.sequential import Terms
-
-        if executor is not ExecutorName.LOCAL or script or seeds is not None or limit is not None:
-            raise PhmrunError(
-                "--until-decided chooses the seeds and runs on this machine",
-                where="--executor, --script, --seeds, --limit",
-            )
-        work: dict[str, Any] = {"jobs": jobs, "threads": threads, "hours": hours, "retry_failed": retry_failed}
-        work["horizons"] = lengths
-        terms = Terms(max_seeds, margin)
-        raise typer.Exit(
-            sweep_decision.decide(file, runs_dir, only=only, terms=terms, plan=plan, as_json=as_json, **work)
-        )
-    if margin is not None:
-        raise PhmrunError("--margin needs --until-decided", where="--margin")
     from phmrun.cli import sweep_output, sweep_work
 
     if plan:
         from phmrun.sweeps.cell_status import CellState
 
-        sweep_plan, statuses = _standing(file, only, seeds, runs_dir, lengths)
+        sweep_plan, statuses = _standing(file, only, seeds, runs_dir)
         sweep_output.show(sweep_plan, statuses, jobs or 1, as_json)
         if any(status.state is CellState.INVALID for status in statuses):
             raise typer.Exit(ExitCode.USAGE)
@@ -182,9 +147,7 @@ def run(
     from phmrun.sweeps.planning import chosen, planned
 
     deadline = None if hours is None else time.monotonic() + 3600 * hours
-    sweep_plan = planned(file, only, seeds, horizons=lengths)
-    if sweep_plan.sweep.file.budget and (script or executor is not ExecutorName.LOCAL):
-        raise PhmrunError("a budget of time is measured and trained on this machine", where="--executor, --script")
+    sweep_plan = planned(file, only, seeds)
     # Tuning trials run on this machine only; a cluster gets the values that were chosen so far.
     if script or executor is not ExecutorName.LOCAL:
         sweep_plan = chosen(sweep_plan, runs_dir)
@@ -221,7 +184,6 @@ def status(
     file: File,
     only: Only = None,
     seeds: Seeds = None,
-    horizons: Horizons = None,
     jobs: Jobs = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
@@ -233,45 +195,10 @@ def status(
     from phmrun.cli import sweep_output
     from phmrun.sweeps.cell_status import CellState
 
-    sweep_plan, statuses = _standing(file, only, seeds, runs_dir, horizons_of(horizons))
+    sweep_plan, statuses = _standing(file, only, seeds, runs_dir)
     sweep_output.show(sweep_plan, statuses, jobs or 1, as_json)
     if not as_json:
         sweep_output.tell_failures([status for status in statuses if status.state is CellState.FAILED], {})
-
-
-@app.command("search")
-def search(
-    file: File,
-    vary: Annotated[list[str], of_cells(metavar="KEY=RANGE")],
-    trials: Annotated[int, of_cells(min=1)] = 20,
-    only: Only = None,
-    seeds: Seeds = None,
-    jobs: Jobs = None,
-    threads: Threads = 0,
-    runs_dir: RunsDirectory = Path("runs"),
-    as_json: Json = False,
-) -> None:
-    """Search good values for each cell that --only selects, with Optuna (extra `search`).
-
-    A trial is an ordinary run, compared by its best validation (training.monitor). Trials are kept on disk:
-    the same command continues the search, and a larger --trials extends it. Exit code 5 if no trial has a score.
-
-    Args:
-        vary: Search space: training.optimizer.lr=1e-4..1e-2 (logarithmic if the factor is at least 10), or
-            model.dropout=0.1,0.2,0.3; may be repeated.
-        trials: Number of trials per cell, those of earlier calls included.
-    """
-    from phmrun.cli import sweep_search
-    from phmrun.sweeps.planning import planned
-    from phmrun.sweeps.search import read_variation
-
-    variations = [read_variation(text) for text in vary]
-    sweep_plan = planned(file, only, seeds)
-    if sweep_plan.sweep.file.budget:
-        hint = "Use the key `tune` of the file: its trials have the steps of their row."
-        raise PhmrunError("a sweep with a budget of time has no search", where=file, hint=hint)
-    searches = sweep_search.search_around(sweep_plan, runs_dir, variations, trials=trials, jobs=jobs, threads=threads)
-    raise typer.Exit(sweep_search.show(searches, as_json))
 
 
 @app.command("cancel")
@@ -283,10 +210,10 @@ def cancel(file: File, seeds: Seeds = None, runs_dir: RunsDirectory = Path("runs
     from phmrun.cli import sweep_work
     from phmrun.sweeps.cell_status import survey
     from phmrun.sweeps.executors.slurm import cancel_jobs
-    from phmrun.sweeps.planning import budgeted, planned
+    from phmrun.sweeps.planning import planned
     from phmrun.sweeps.scheduler import cancel as end
 
-    sweep_plan = budgeted(planned(file, seeds=seeds), runs_dir)
+    sweep_plan = planned(file, seeds=seeds)
     place = sweep_work.workplace(sweep_plan, runs_dir)
     jobs = cancel_jobs(place.slurm)
     result = end(place, survey(sweep_plan, runs_dir))
@@ -302,9 +229,7 @@ def cancel(file: File, seeds: Seeds = None, runs_dir: RunsDirectory = Path("runs
         console.stdout().print(line, markup=False, soft_wrap=True)
 
 
-def _standing(
-    file: str, only: list[str] | None, seeds: int | None, runs_dir: Path, horizons: Sequence[float] = ()
-) -> "tuple[Plan, list[CellStatus]]":
+def _standing(file: str, only: list[str] | None, seeds: int | None, runs_dir: Path) -> "tuple[Plan, list[CellStatus]]":
     """Return a sweep's plan, with tuned values chosen so far, and its cells' states.
 
     Cells whose data are not on this machine have the state on record, if there is a run.
@@ -312,11 +237,10 @@ def _standing(
     from phmrun.sweeps.cell_status import CellState, survey
     from phmrun.sweeps.planning import chosen, planned
 
-    lengths = list(horizons)
-    sweep_plan = chosen(planned(file, only, seeds, horizons=lengths), runs_dir)
+    sweep_plan = chosen(planned(file, only, seeds), runs_dir)
     statuses = survey(sweep_plan, runs_dir)
     if any(status.state is CellState.BLOCKED for status in statuses):
-        recorded = survey(chosen(planned(file, only, seeds, ledger=runs_dir, horizons=lengths), runs_dir), runs_dir)
+        recorded = survey(chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir), runs_dir)
         statuses = [
             record if status.state is CellState.BLOCKED and record.run else status
             for status, record in zip(statuses, recorded, strict=True)

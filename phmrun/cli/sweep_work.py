@@ -16,17 +16,14 @@ from phmrun.ledger import Run
 from phmrun.ledger.directory import directory_of
 from phmrun.ledger.environment import usable_cores
 from phmrun.ledger.segment import read_segments
-from phmrun.ledger.wording import row_name
 from phmrun.progress import note
 from phmrun.sweeps import Plan
-from phmrun.sweeps.budget import STEPS, calibration_dir, calibrations, within_budget
 from phmrun.sweeps.cell_status import CellState, CellStatus, distinct
 from phmrun.sweeps.executors import Executor
 from phmrun.sweeps.executors.local import LocalExecutor
 from phmrun.sweeps.executors.slurm import Slurm
 from phmrun.sweeps.planning import maker
 from phmrun.sweeps.scheduler import Event, Scheduler
-from phmrun.sweeps.selection import SEED
 from phmrun.sweeps.tuning import settled, with_choices
 from phmrun.sweeps.view import Tracker, shown
 from phmrun.sweeps.workplace import Workplace
@@ -181,19 +178,16 @@ def _devices(made: Plan) -> list[str]:
 def tuned(
     sweep_plan: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: float | None = None
 ) -> Plan | None:
-    """Run the remaining calibrations and tuning trials.
+    """Run the remaining tuning trials.
 
-    Return the plan with the steps of its budget and the chosen values, which are printed on standard error. The plan
-    itself if it has no budget and tunes nothing. None if the deadline has passed.
+    Return the plan with the chosen values, which are printed on standard error. The plan itself if it tunes nothing.
+    None if the deadline has passed.
 
     Raises:
-        PhmrunError: (exit 5) A calibration failed or was interrupted, a trial was interrupted, or no trial of a row has
-            a score.
+        PhmrunError: (exit 5) A trial was interrupted, or no trial of a row has a score.
     """
-    ready = _calibrated(sweep_plan, runs_dir, jobs, threads, deadline) if sweep_plan.sweep.file.budget else sweep_plan
-    if ready is None or not sweep_plan.sweep.file.tune:
-        return ready
-    sweep_plan = ready
+    if not sweep_plan.sweep.file.tune:
+        return sweep_plan
     make = maker(sweep_plan)
     workers = local_workers(sweep_plan, runs_dir, jobs, threads)
     while True:
@@ -219,45 +213,6 @@ def tuned(
         values = ", ".join(f"{key}={value}" for key, value in row.values.items())
         console.stderr().print(f"{row.label}: {values} of {len(row.trials)} trials{edge}", markup=False, soft_wrap=True)
     return with_choices(sweep_plan, rows, make)
-
-
-def _calibrated(
-    sweep_plan: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: float | None
-) -> Plan | None:
-    """Measure the rows' seconds per step, one after the other.
-
-    The threads are those of the runs. Rows that have been measured are not measured again. Return the plan with the
-    steps that fit into its budget, which are printed on standard error; None if the deadline has passed.
-
-    Raises:
-        PhmrunError: (exit 5) A row could not be measured.
-    """
-    make = maker(sweep_plan)
-    if left := calibrations(sweep_plan, runs_dir, make):
-        note(f"measuring the seconds per step of {len(left)} rows")
-        place = Workplace(
-            calibration_dir(sweep_plan, runs_dir), sweep_plan.sweep.name, tuple(sweep_plan.sweep.file.plugins)
-        )
-        share = local_workers(sweep_plan, runs_dir, jobs, threads).threads
-        Workers(place, LocalExecutor(1, _devices(sweep_plan)), share).carry_out(
-            left, retry_failed=True, deadline=deadline
-        )
-        if is_over(deadline):
-            return None
-        if missing := calibrations(sweep_plan, runs_dir, make):
-            label = missing[0].cell.label
-            raise PhmrunError(
-                f"the seconds per step of {label} could not be measured: {missing[0].reason or 'interrupted'}",
-                code=ExitCode.SWEEP,
-                hint="The same command tries again.",
-            )
-    ready = within_budget(sweep_plan, runs_dir, make)
-    for cell in ready.runs.values():
-        if cell.config and cell.config.seed == sweep_plan.sweep.seeds()[0]:
-            name = row_name({key: text for key, text in cell.labels.items() if key not in (SEED, STEPS)})
-            steps = f"{cell.config.training.max_steps:,} steps"
-            console.stderr().print(f"{name}: {steps}", markup=False, soft_wrap=True)
-    return ready
 
 
 def hand_over(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from phmrun.cli import completion, console
-from phmrun.cli.options import DecidedSeeds, Horizons, Json, Plugin, RunsDirectory, horizons_of
+from phmrun.cli.options import Json, Plugin, RunsDirectory
 from phmrun.errors import PhmrunError, unknown
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins
@@ -46,9 +46,7 @@ def table(
     costs: Annotated[str | None, of_shape(metavar="COST,…")] = None,
     pareto: Annotated[str | None, of_shape(metavar="COST")] = None,
     only: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE")] = None,
-    max_seeds: DecidedSeeds = None,
     seeds: Annotated[int | None, typer.Option(min=1)] = None,
-    horizons: Horizons = None,
     style: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TEXT,
     plugin: Plugin = None,
     runs_dir: RunsDirectory = Path("runs"),
@@ -100,16 +98,14 @@ def table(
 
     shown = [require_cost(name, "--costs") for name in _listed(costs)]
     front = None if pareto is None else require_cost(pareto, "--pareto")
-    lengths = horizons_of(horizons)
-    asked = Asked(only, seeds, _listed(rows), _listed(cols), score or [], max_seeds, margin, lengths)
+    asked = Asked(only, seeds, _listed(rows), _listed(cols), score or [])
     selection = view(what or [], runs_dir, asked)
     tell_faults(selection.statuses)
     table = selection.table
     if paper and all(heading.published is None for heading in table.headings):
         raise PhmrunError("there are no published scores for these", where="--paper", hint="Name a paper table's file.")
-    if every_pair and (not significance or selection.looked is not None):
-        other = "--max-seeds, whose looks are planned for rows beside dense" if significance else "--no-significance"
-        raise PhmrunError(f"all pairs cannot be compared with {other}", where="--all-pairs")
+    if every_pair and not significance:
+        raise PhmrunError("all pairs cannot be compared with --no-significance", where="--all-pairs")
 
     def laid(part: "View") -> "Laid":
         """Return the laid-out table of a view."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, model_validator
+from pydantic import AfterValidator, BaseModel
 
 from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.files import is_name
@@ -52,24 +52,12 @@ class SweepOfQuestion(BaseModel, extra="forbid"):
     """Sweep that answers a question: a folder with its file and its results."""
 
     name: Annotated[str, AfterValidator(_folder_name)]
-    max_seeds: int | None = None  # of `sweep --until-decided`; `None`: a single test of all seeds
-    margin: float | None = None  # δ of a sequential sweep; `None`: the metric's default
+    margin: float | None = None  # δ; `None`: the metric's default
     scores: tuple[str, ...] = ()  # scores shown; the main one if empty
     rows: tuple[str, ...] = ()  # keys of the rows; the usual ones if empty
     withdrawn: dict[str, str] = {}  # reasons by row for withdrawn verdicts; the scores are still shown
     costs: tuple[str, ...] = ()  # costs beside the parameters, such as training-time
     pairs: tuple[str, ...] = ()  # beginnings of rows' names, to compare with one another, too
-
-    @model_validator(mode="after")
-    def _fixed_seeds(self) -> "SweepOfQuestion":
-        """Check that pairs are compared at a fixed number of seeds.
-
-        Raises:
-            ValueError: The seeds depend on verdicts beside the dense row.
-        """
-        if self.pairs and self.max_seeds is not None:
-            raise ValueError("pairs need a fixed number of seeds: leave out max_seeds")
-        return self
 
 
 class Compared(NamedTuple):
@@ -95,7 +83,7 @@ class Answer:
 
     def __init__(self, asked: SweepOfQuestion, file: Path, runs_dir: Path) -> None:
         self._asked, self._file = asked, file
-        shape = Asked(rows=asked.rows, scores=asked.scores, max_seeds=asked.max_seeds, margin=asked.margin)
+        shape = Asked(rows=asked.rows, scores=asked.scores)
         view, _ = view_of_sweep(str(file), runs_dir, shape)
         self._done = [status for status in view.statuses if status.state is CellState.DONE]
         self._seeds = len({status.cell.at[SEED] for status in view.statuses})
@@ -382,12 +370,10 @@ class Answer:
             yield from (Text(note, note=True) for note in notes)
         yield from environments(self._done)
         yield self._runs()
-        asked, file = self._asked, self._file
-        how = f"--seeds {self._seeds}"
-        if asked.max_seeds:
-            margin = "" if asked.margin is None else f" --margin {asked.margin:g}"
-            how = f"--until-decided --max-seeds {asked.max_seeds}{margin}"
-        yield Code(f"phmrun sweep {file} {how}\nphmrun results add {file} --to {file.parent}", "console")
+        file = self._file
+        yield Code(
+            f"phmrun sweep {file} --seeds {self._seeds}\nphmrun results add {file} --to {file.parent}", "console"
+        )
 
     def _runs(self) -> Listing:
         """Return the table of finished runs, with the commands that reproduce them.

@@ -15,12 +15,9 @@ from phmrun.metric import OF, floors_of, metric_of
 from phmrun.progress import progress
 from phmrun.results.baselines import has_diverged
 from phmrun.results.costs import HasRun
-from phmrun.results.horizons import with_turns
 from phmrun.results.items import RunItems
-from phmrun.results.late_gain import late_gain, validation_curve
 from phmrun.results.row_comparison import Place, RowComparison, Scored
 from phmrun.results.table import Figure, ResultTable
-from phmrun.results.validations import at_equal_time
 from phmrun.statistics.items import ItemVariance, variance_of_resamples
 from phmrun.statistics.verdict import Question, judge
 
@@ -32,8 +29,7 @@ def differences(
 
     The comparisons with one dense cell are simultaneous. The baseline of a cell is the first dense cell of its column,
     else of its row, with the same score, data and length of training. Cells without a baseline, with other test items
-    than it, or without runs are left out, as are the baselines. Verdicts that turn between lengths are marked. Shows
-    progress on stderr.
+    than it, or without runs are left out, as are the baselines. Shows progress on stderr.
 
     Args:
         table: The table.
@@ -53,7 +49,7 @@ def differences(
         for (score, _), (dense, figures) in groups.items():
             compared |= compare_cells(figures, dense, score, margin, reader)
             advance(len(figures))
-    return with_turns(table, compared)
+    return compared
 
 
 def compare_cells(
@@ -67,7 +63,7 @@ def compare_cells(
     """Compare cells with one dense cell, simultaneously.
 
     Cells scored on other items are left out, and do not count for the level. Intervals over items are added if they
-    are known, as are validations at equal time, and the dense cell's gain of validation in the last third of training.
+    are known.
 
     Args:
         figures: Cells by place.
@@ -94,7 +90,6 @@ def compare_cells(
     sharing = max(len(kept), family)
     judged = judge(rows, reference.values, question, floors=list(floors.values()), items=items, rows=sharing)
     best = best_floor(floors, lower_is_better=metric.lower_is_better)
-    gain = late_gain(*validation_curve(dense, score), question.margin)
     return {
         place: RowComparison(
             judged[name],
@@ -103,9 +98,6 @@ def compare_cells(
             best,
             max(row.dropped, reference.dropped),
             choices=max(row.choices, reference.choices),
-            equal_time=at_equal_time(figures[place], dense, score),
-            late_gain=gain,
-            budget=dense.budget,
         )
         for name, (place, row) in kept.items()
     }

@@ -43,7 +43,6 @@ class Entry:
     choices: int = 0  # number of values among which its seed chose by itself; 0 unless it is a replicate
     baseline: bool | None = None  # True for the baseline that its sweep names; ``None`` if it names none
     indexed_dense: bool | None = None  # value of `dense` in the index of the runs; ``None`` if it is not from there
-    budget: str = ""  # equal training time of its sweep, as in "600 s of training"; empty if there is none
     diverged: bool = False  # True if training stopped at a loss or weight that is NaN or infinite
 
     def label(self, key: str) -> str:
@@ -87,27 +86,15 @@ class Entry:
     def length(self) -> str:
         """Length of training: "2,000 steps" or "10 epochs".
 
-        Both may be joined by "or". It is the steps made if there is a run that is neither done nor diverged, else the
-        sweep's budget of time, else the configured length; empty if that names none.
+        Both may be joined by "or". It is the steps made if there is a run that is neither done nor diverged, else
+        the configured length; empty if that names none.
         """
         status = self.run.status if self.run else None
         if status and status.state is not State.DONE and not self.diverged:
             return f"{status.step:,} steps"
-        if self.budget:
-            return self.budget
         training = self.config.get("training")
         limits = [(training.get(f"max_{unit}"), unit) for unit in ("steps", "epochs")] if training else []
         return " or ".join(f"{limit:,} {unit}" for limit, unit in limits if limit)
-
-    @property
-    def ended_early(self) -> bool:
-        """True if its run ended before its budget of time.
-
-        It is done after fewer steps than its ``max_steps``, such as by early stopping. False without a budget.
-        """
-        status, training = self.run.status if self.run else None, self.config.get("training") or {}
-        steps = training.get("max_steps") or 0
-        return bool(self.budget and status and status.state is State.DONE and status.step < steps)
 
     @property
     def unfinished(self) -> str:

@@ -15,8 +15,8 @@ from phmrun.metric import metric_of
 from phmrun.results.baselines import BaselineRow, baseline_rows, has_diverged
 from phmrun.results.comparison import withheld
 from phmrun.results.costs import COSTS, MISSING, VERDICT_COSTS, Point, cost_of, cost_texts, frontier, meanings
-from phmrun.results.late_gain import validation_curve
 from phmrun.results.table import Figure, Numbers, ResultTable, rounded
+from phmrun.results.validations import validation_curve
 from phmrun.results.verdicts import COLLAPSED, HEADINGS, MARKS, Comparisons, collapsed_cell, facts, verdict_cells
 from phmrun.results.verdicts import notes as verdict_notes
 from phmrun.statistics.student import interval_of_mean, interval_of_one_run

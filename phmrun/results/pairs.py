@@ -53,7 +53,7 @@ def all_pairs(table: ResultTable, margin: float | None = None, rows: Collection[
             for beside, row in family:
                 cells = {row: _cell(table, row)}
                 judged = compare_cells(cells, _cell(table, beside), score, margin, reader, family=len(family))
-                compared += [Pair(row, beside, _plain(comparison)) for comparison in judged.values()]
+                compared += [Pair(row, beside, comparison) for comparison in judged.values()]
                 advance(1)
     return compared
 
@@ -72,11 +72,6 @@ def _alike(table: ResultTable, column: int, rows: Collection[int] | None) -> Ite
         before, after = table.figures[early][column], table.figures[late][column]
         if before.lengths == after.lengths and data_of(before) == data_of(after):
             yield (early, column), (late, column)
-
-
-def _plain(comparison: RowComparison) -> RowComparison:
-    """Return a comparison without what is said of a dense cell."""
-    return replace(comparison, equal_time=None, late_gain=None)
 
 
 def pair_table(table: ResultTable, pairs: Sequence[Pair]) -> tuple[list[str], list[list[str]], list[str]]:

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from phmrun.results.late_gain import LateGain
-from phmrun.results.validations import EqualTime
 from phmrun.statistics.verdict import Judgement, Question, Verdict
 
 Place = tuple[int, int]  # row and column
@@ -16,16 +14,11 @@ class RowComparison:
 
     Attributes:
         judgement: Verdict with its interval.
-        question: Margin, direction, level and looks.
+        question: Margin, direction and level.
         rows: Number of rows that share the level.
         floor: Name and value of the score's best floor; ``None`` if the runs have none.
         dropped: Seeds that chose the settings and are not counted.
-        open: True if a planned look is still to come.
         choices: Number of values among which each seed chose itself; 0 if the settings are fixed.
-        equal_time: Validations of the row and of dense at the same time of training; ``None`` if unknown.
-        late_gain: Gain of the dense cell's validation in the last third of training; ``None`` if unknown.
-        turns: Lengths of training at which the difference has the other sign, if any of these is significant.
-        budget: Equal training time of all rows, as in "600 s of training"; empty if there is none.
     """
 
     judgement: Judgement
@@ -33,12 +26,7 @@ class RowComparison:
     rows: int
     floor: tuple[str, float] | None = None
     dropped: int = 0
-    open: bool = False
     choices: int = 0
-    equal_time: EqualTime | None = None
-    late_gain: LateGain | None = None
-    turns: tuple[str, ...] = ()
-    budget: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -49,12 +37,11 @@ class RowComparison:
     def settings(self) -> str:
         """Settings for which the verdict holds, in words.
 
-        They were chosen within seeds, or are "at these settings". A budget of time follows.
+        They were chosen within seeds, or are "at these settings".
         """
-        budget = f"; {self.budget} for every row" if self.budget else ""
         if self.choices:
-            return f"after choosing among {self.choices} values by validation within each seed{budget}"
-        return "at these settings" + ("; seeds that chose them are not counted" if self.dropped else "") + budget
+            return f"after choosing among {self.choices} values by validation within each seed"
+        return "at these settings" + ("; seeds that chose them are not counted" if self.dropped else "")
 
 
 @dataclass(frozen=True)

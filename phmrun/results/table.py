@@ -90,14 +90,6 @@ class Figure:
         return tuple(sorted({entry.length for entry in self.entries if entry.run or entry.diverged}))
 
     @property
-    def budget(self) -> str:
-        """Equal training time of its experiments: "600 s of training".
-
-        The first experiment with one counts; empty if there is none.
-        """
-        return next((entry.budget for entry in self.entries if entry.budget), "")
-
-    @property
     def runs(self) -> int:
         """Number of seeds that have every score; 0 without scores."""
         return min((len(number.values) for number in self.numbers), default=0)

@@ -4,14 +4,11 @@ Imports no torch.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from phmrun.errors import counted
-from phmrun.results.late_gain import late_gain_sentence
 from phmrun.results.row_comparison import RowComparison
 from phmrun.results.table import ResultTable
-from phmrun.results.validations import equal_time_sentence
 from phmrun.statistics.verdict import Verdict
 
 MARKS = {
@@ -24,9 +21,8 @@ MARKS = {
 HEADINGS = ("Δ", "95 % interval", "p", "detectable", "seeds", "verdict")
 COLLAPSED = "collapsed: row, dense; p"
 FACTS = (
-    *("verdict", "better", "difference", "interval", "p", "margin", "detectable", "interval_over_items", "looks"),
+    *("verdict", "better", "difference", "interval", "p", "margin", "detectable", "interval_over_items"),
     *("reason", "collapsed", "compared_seeds", "p_collapsed", "trained", "floor", "seeds_needed", "estimand"),
-    *("late_gain", "equal_time", "turns"),
 )
 Comparisons = Mapping[tuple[int, int], RowComparison]
 """Comparisons with the dense cells, by row and column."""
@@ -35,20 +31,15 @@ Comparisons = Mapping[tuple[int, int], RowComparison]
 def verdict_words(comparison: RowComparison) -> str:
     """Return a verdict in words.
 
-    "different, better", "different, worse", "not worse by more than 0.5", "equivalent within 0.5", else its name. After
-    "different, …", lengths at which the difference has the other sign follow: "; turns at 3". An undecided verdict with
-    a look still to come is "open".
+    "different, better", "different, worse", "not worse by more than 0.5", "equivalent within 0.5", else its name.
     """
     judgement, margin = comparison.judgement, comparison.question.margin
     if judgement.verdict is Verdict.DIFFERENT:
-        turns = f"; turns at {', '.join(comparison.turns)}" if comparison.turns else ""
-        return f"different, {'better' if judgement.better else 'worse'}{turns}"
+        return f"different, {'better' if judgement.better else 'worse'}"
     if judgement.verdict is Verdict.NOT_WORSE:
         return f"not worse by more than {margin:g}"
     if judgement.verdict is Verdict.EQUIVALENT:
         return f"equivalent within {margin:g}"
-    if judgement.verdict is Verdict.UNDECIDED and comparison.open:
-        return "open"
     return str(judgement.verdict)
 
 
@@ -98,30 +89,21 @@ def sentence(comparison: RowComparison) -> str:
 def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) -> list[str]:
     """Return the notes below verdicts.
 
-    They are estimand, rows that ended before their budget of time, level, marks, gain of the dense cell at the end of
-    training (if it matters), and remarks on rows. ``names`` are the names of the table's rows, in its order. The result
-    is empty without comparisons.
+    They are estimand, level, marks, and remarks on rows. ``names`` are the names of the table's rows, in its order. The
+    result is empty without comparisons.
     """
     if not comparisons:
         return []
     first = next(iter(comparisons.values()))
     entries = (entry for line in table.figures for figure in line for entry in figure.entries)
     baseline = "the dense cell" if all(entry.baseline is None for entry in entries) else "the baseline of the sweep"
-    looks = ", ".join(map(str, first.question.looks))
     lines = [
         f"estimand: difference of mean scores from {baseline} over training seeds, test set fixed; {settings}"
         for settings in dict.fromkeys(comparison.settings for comparison in comparisons.values())
     ]
-    for name, figures in zip(names, table.figures, strict=True):
-        runs = {entry.run.id: entry for figure in figures for entry in figure.entries if entry.run}
-        if early := [entry for entry in runs.values() if entry.ended_early]:
-            lines.append(
-                f"{name}: early stopping ended {len(early)} of {counted(len(runs), 'run')} before {early[0].budget}"
-            )
     rows = sorted({comparison.rows for comparison in comparisons.values()})
     lines.append(
         f"intervals and p are simultaneous over {' or '.join([*map(str, rows[:-1]), counted(rows[-1], 'row')])}"
-        + (f" and looks at {looks} seeds" if looks else "")
         + f", level {first.question.level:g}; detectable: with a power of 80 %"
     )
     meanings = {
@@ -131,8 +113,6 @@ def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) ->
     }
     marks = dict.fromkeys(MARKS[comparison.verdict] for comparison in comparisons.values())
     lines.append("; ".join([f"{mark} {meanings[mark]}" for mark in marks if mark] or ["no verdict but undecided"]))
-    gains = dict.fromkeys(comparison.late_gain for comparison in comparisons.values())
-    lines += [late_gain_sentence(gain, baseline) for gain in gains if gain is not None and gain.matters]
     for (row, column), comparison in sorted(comparisons.items()):
         under = f", {table.headings[column].name}" if len(table.headings) > 1 else ""
         lines += [f"{names[row]}{under}: {line}" for line in _remarks(comparison)]
@@ -142,18 +122,14 @@ def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) ->
 def _remarks(comparison: RowComparison) -> list[str]:
     """Return further facts of a row, if any.
 
-    In this order: turns between lengths, reason, interval over items, validations at equal time, and seeds needed.
+    In this order: reason, interval over items, and seeds needed.
     """
     judgement, lines = comparison.judgement, list[str]()
-    if comparison.turns:
-        lines.append(f"the difference has the other sign at the length {', '.join(comparison.turns)}")
     if judgement.reason:
         lines.append(reason_sentence(comparison))
     if judgement.over_items:
         low, high = judgement.over_items
         lines.append(f"{low:+.2f} to {high:+.2f} over test items, these runs fixed")
-    if comparison.equal_time is not None:
-        lines.append(equal_time_sentence(comparison.equal_time))
     if judgement.needed and judgement.difference:
         lines.append(f"about {judgement.needed} seeds of each are likely to decide")
     return lines
@@ -170,20 +146,14 @@ def reason_sentence(comparison: RowComparison) -> str:
 def facts(comparison: RowComparison | None) -> dict[str, Any]:
     """Return a comparison for JSON.
 
-    Keys: verdict, better, difference, interval, p, margin, detectable, interval_over_items, looks, reason, collapsed,
-    compared_seeds, p_collapsed, trained, floor, seeds_needed, estimand, late_gain, equal_time, turns. Each is ``None``
-    without a comparison. Intervals and pairs (row, dense) are lists. ``looks`` has the keys at, looked_at, open, level,
-    rows; ``None`` without planned looks. ``looked_at`` is the number of seeds at the verdict's look, 0 without a
-    difference.
+    Keys: verdict, better, difference, interval, p, margin, detectable, interval_over_items, reason, collapsed,
+    compared_seeds, p_collapsed, trained, floor, seeds_needed, estimand. Each is ``None`` without a comparison.
+    Intervals and pairs (row, dense) are lists.
     """
     if comparison is None:
         return dict.fromkeys(FACTS)
     judgement, question = comparison.judgement, comparison.question
     shown = judgement.difference
-    looks: dict[str, Any] | None = None
-    if question.looks:
-        looks = {"at": list(question.looks), "looked_at": shown.look if shown else 0, "open": comparison.open}
-        looks |= {"level": question.level, "rows": comparison.rows}
     return {
         "verdict": str(judgement.verdict),
         "better": judgement.better,
@@ -193,7 +163,6 @@ def facts(comparison: RowComparison | None) -> dict[str, Any]:
         "margin": question.margin,
         "detectable": shown.detectable if shown else None,
         "interval_over_items": list(judgement.over_items) if judgement.over_items else None,
-        "looks": looks,
         "reason": judgement.reason or None,
         "collapsed": list(judgement.collapsed),
         "compared_seeds": list(judgement.seeds),
@@ -202,7 +171,4 @@ def facts(comparison: RowComparison | None) -> dict[str, Any]:
         "floor": list(comparison.floor) if comparison.floor else None,
         "seeds_needed": judgement.needed,
         "estimand": f"difference of means over seeds, test set fixed; {comparison.settings}",
-        "late_gain": asdict(comparison.late_gain) if comparison.late_gain else None,
-        "equal_time": asdict(comparison.equal_time) if comparison.equal_time else None,
-        "turns": list(comparison.turns),
     }

@@ -44,7 +44,6 @@ class Cell:
         own_choice: Keys whose values this seed chose by itself; empty unless it is a replicate.
         choices: Number of values among which it chose; 0 unless it is a replicate.
         searching: True if trials of its seed are still to come, so that it has no result yet.
-        budget: Equal training time of the sweep's cells, as in "600 s of training"; empty without one.
     """
 
     at: Mapping[str, Any]
@@ -62,7 +61,6 @@ class Cell:
     own_choice: tuple[str, ...] = ()
     choices: int = 0
     searching: bool = False
-    budget: str = ""
 
     @property
     def label(self) -> str:

@@ -31,15 +31,6 @@ SCRIPT = ("command", "shell", "scores", "inputs", "directory")
 RATE = "training.optimizer.lr"  # tuned key with ``tune: true``
 
 
-class Budget(Section):
-    """Equal budget of all rows."""
-
-    time: float = Field(gt=0)
-    """Seconds of training steps, validations not counted. Each row's seconds per step are measured once on this
-    machine; the steps that fit are its training.max_steps.
-    """
-
-
 class SweepFile(Section):
     """Content of a sweep's file.
 
@@ -86,12 +77,6 @@ class SweepFile(Section):
     """With tune: the first seed is a pilot; it fixes three values for each row and is not counted. Every further seed
     trains with all three and keeps the one with the best validation score.
     """
-    horizons: list[Annotated[float, Field(gt=0)]] = Field([])
-    """Multiples of the length of training, such as [1, 3]: every cell is trained for each of them, and verdicts that
-    turn between two lengths are reported.
-    """
-    budget: Budget | None = None
-    """Comparison at equal training time, as in budget: {time: 600}; replaces a length in steps."""
     plugins: list[str] = Field([])
     """Python files that register custom layers."""
     command: str | None = None
@@ -119,7 +104,7 @@ class SweepFile(Section):
             ValueError: Not exactly one of ``task``, ``tasks``, ``table`` is set, or a task is varied among the
                 settings. Script keys belong to no task ``script``. Table keys stand without a table, or a table has a
                 grid. Seeds are among the settings, too many, or named twice. A tuned key is varied elsewhere.
-                ``replicates`` do not tune exactly one key. A ``budget`` stands beside horizons or a script.
+                ``replicates`` do not tune exactly one key.
         """
         kinds = [name for name in ("task", "tasks", "table") if getattr(self, name)]
         settings = (self.base, *self.tasks.values(), *self.include, *self.exclude)
@@ -146,8 +131,6 @@ class SweepFile(Section):
             raise ValueError("replicates choose the value of one tuned key: tune: true, or one key with its values")
         if isinstance(self.seeds, list) and len(set(self.seeds)) < len(self.seeds):
             raise ValueError("a seed is named twice")
-        if self.budget and (self.horizons or "script" in (self.task, *self.tasks)):
-            raise ValueError("budget: {time: …} sets the steps of tasks with a network: no horizons, no task script")
         return self
 
 

@@ -18,7 +18,6 @@ from phmrun.config import Source, Task, config_source, nested, resolve, run_id, 
 from phmrun.config.layering import OptionsOf
 from phmrun.errors import PhmrunError
 from phmrun.registry import TASKS
-from phmrun.results.horizons import HORIZON
 from phmrun.sweeps.cell import Cell, Inspect
 from phmrun.sweeps.file import Sweep
 from phmrun.sweeps.paper_table import PaperTable, column_groups, is_trained
@@ -71,7 +70,7 @@ def plan(
     """
     file, numbers, only = sweep.file, sweep.seeds(seeds), only or {}
     count = prod(len(values) for values in file.grid.values()) + len(file.include)
-    count *= max(len(file.tasks), 1) * len(numbers) * max(len(file.horizons), 1)
+    count *= max(len(file.tasks), 1) * len(numbers)
     if count > MOST_CELLS:  # refused before the product is built
         raise PhmrunError(
             f"{'10^' + str(len(str(count)) - 1) if count > 10**15 else f'{count:,}'} cells are more than the "
@@ -92,7 +91,7 @@ def plan(
     cells: list[Cell] = []
     fitting: list[bool | None] = []
     values: dict[str, dict[str, None]] = {}
-    for cell in _at_horizons(sweep, remembered):
+    for cell in _without_seeds(sweep, remembered):
         for key, value in cell.at.items():
             values.setdefault(key, {})[label_of(value)] = None
         if any(fits(cell.at, cell.config, pattern) for pattern in left_out):
@@ -119,7 +118,7 @@ def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: 
     """Return a cell with other values by dotted key.
 
     It is resolved, inspected and named again; invalid values become its fault. Its ``at`` gains the values, which may
-    change its labels. Its seed, baseline mark and budget stay, other marks of tuning and paper are reset.
+    change its labels. Its seed and baseline mark stay, other marks of tuning and paper are reset.
 
     Raises:
         ValueError: The cell has no valid configuration.
@@ -129,7 +128,7 @@ def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: 
     sources = [Source(cell.label, cell.config.model_dump(mode="json")), Source("a trial", nested(values))]
     varied_cell = _resolved({**cell.at, **values}, cell.config.task, sources, options_of)
     origin = {**cell.origin, **{key: varied_cell.origin[key] for key in values if key in varied_cell.origin}}
-    marked = replace(varied_cell, origin=origin, baseline=cell.baseline, budget=cell.budget)
+    marked = replace(varied_cell, origin=origin, baseline=cell.baseline)
     (seeded,) = _with_seeds(marked, [cell.config.seed], inspect)
     return seeded
 
@@ -187,36 +186,6 @@ def _resolved(
         ours, theirs = (getattr(config.model, "network", None) for config in (resolved.config, paper))
         departs = "" if ours == theirs else f"{ours} for the paper's {theirs}"
     return Cell(at, resolved.config, origin, None, None, None, departs=departs)
-
-
-def _at_horizons(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
-    """Yield each cell without its seed, once per multiple of its length.
-
-    ``training.max_steps`` and ``max_epochs`` are multiplied if set, rounded, at least 1. The multiple is in ``at`` as
-    ``horizon``, a text. Nothing else changes at multiple 1, or without a limit or configuration. If the sweep has no
-    multiples, cells are those of :func:`_without_seeds`.
-
-    Raises:
-        PhmrunError: (exit 2) As :func:`_without_seeds`.
-    """
-    for cell in _without_seeds(sweep, options_of):
-        if not sweep.file.horizons:
-            yield cell
-        for factor in sweep.file.horizons:
-            at = {**cell.at, HORIZON: f"{factor:g}"}
-            training = cell.config.training if cell.config else None
-            values = {
-                f"training.{name}": max(1, round(limit * factor))
-                for name in ("max_steps", "max_epochs")
-                if (limit := getattr(training, name, None))
-            }
-            if cell.config is None or factor == 1 or not values:
-                yield replace(cell, at=at)
-                continue
-            sources = [Source(cell.label, cell.config.model_dump(mode="json")), Source("horizons", nested(values))]
-            longer = _resolved(at, cell.config.task, sources, options_of)
-            changed = {key: longer.origin[key] for key in values if key in longer.origin}
-            yield replace(longer, origin={**cell.origin, **changed}, departs=cell.departs)
 
 
 def _without_seeds(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:

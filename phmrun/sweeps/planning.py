@@ -13,12 +13,10 @@ from typing import Any
 from phmrun.config import Experiment, Option, Task
 from phmrun.config.identity import canonical_identity, changed_versions, digits_of, earlier_identities
 from phmrun.config.layering import OptionsOf
-from phmrun.errors import PhmrunError
 from phmrun.ledger.directory import directory_of
 from phmrun.ledger.listing import list_runs
 from phmrun.progress import waiting
 from phmrun.registry import TASKS, load_plugins, plugin_marks
-from phmrun.sweeps.budget import within_budget
 from phmrun.sweeps.cell import Cell, Inspect, Inspected, Make
 from phmrun.sweeps.file import Sweep, load_sweep
 from phmrun.sweeps.plan import Plan, plan, reseeded, varied
@@ -32,11 +30,10 @@ def planned(
     seeds: int | None = None,
     *,
     ledger: Path | None = None,
-    horizons: Sequence[float] = (),
 ) -> Plan:
     """Return the plan of a sweep's file.
 
-    Networks are counted and data inspected; their errors become the cells' faults. Nothing is tuned or budgeted yet,
+    Networks are counted and data inspected; their errors become the cells' faults. Nothing is tuned yet,
     see :func:`chosen`.
 
     Args:
@@ -44,16 +41,11 @@ def planned(
         only: ``key=value`` of the cells to keep.
         seeds: Number of seeds; the file's if not given.
         ledger: Directory of runs: has the checksums of missing data, and runs of earlier versions that replace cells.
-        horizons: Multiples of the length of training; the file's if empty.
 
     Raises:
-        PhmrunError: (exit 2) The file or a selection is invalid, no cell is left, or a file with a budget has horizons.
+        PhmrunError: (exit 2) The file or a selection is invalid, or no cell is left.
     """
     sweep, wanted = load_sweep(file), read_selection(only or [])
-    if horizons and sweep.file.budget:
-        raise PhmrunError("a sweep with a budget of time has no horizons", where="--horizons")
-    if horizons:
-        sweep = replace(sweep, file=sweep.file.model_copy(update={"horizons": list(horizons)}))
     with waiting("preparing"):
         inspect, options_of = by_torch(sweep, ledger)
     current = plan(sweep, inspect, options_of, seeds=seeds, only=wanted)
@@ -143,9 +135,9 @@ def maker(made: Plan, ledger: Path | None = None) -> Make:
 def tuned_rows(made: Plan, runs_dir: Path) -> list[Tuned]:
     """Return the rows of a sweep with their trials, from recorded runs.
 
-    They have the steps of the sweep's budget. The result is empty if the sweep tunes nothing.
+    The result is empty if the sweep tunes nothing.
     """
-    return _tuned(budgeted(made, runs_dir), runs_dir, maker(made, runs_dir)) if made.sweep.file.tune else []
+    return _tuned(made, runs_dir, maker(made, runs_dir)) if made.sweep.file.tune else []
 
 
 def _tuned(made: Plan, runs_dir: Path, make: Make) -> list[Tuned]:
@@ -154,22 +146,8 @@ def _tuned(made: Plan, runs_dir: Path, make: Make) -> list[Tuned]:
     return settled(made, runs_dir, tune, make, replicates=replicates) if tune else []
 
 
-def budgeted(sweep_plan: Plan, runs_dir: Path) -> Plan:
-    """Return the plan with the steps that fit into the sweep's budget.
-
-    Cells without a calibration count as missing. The plan is unchanged without a budget.
-    """
-    if not sweep_plan.sweep.file.budget:
-        return sweep_plan
-    return within_budget(sweep_plan, runs_dir, maker(sweep_plan, runs_dir))
-
-
 def chosen(sweep_plan: Plan, runs_dir: Path) -> Plan:
-    """Return the plan with the steps of its budget and the best trials' values.
-
-    It is unchanged if the sweep has no budget and tunes nothing.
-    """
-    sweep_plan = budgeted(sweep_plan, runs_dir)
+    """Return the plan with the best trials' values; unchanged if the sweep tunes nothing."""
     make = maker(sweep_plan, runs_dir)
     rows = _tuned(sweep_plan, runs_dir, make)
     return with_choices(sweep_plan, rows, make) if rows else sweep_plan
@@ -180,18 +158,16 @@ def recorded_plan(
     runs_dir: Path,
     only: Sequence[str] | None = None,
     seeds: int | None = None,
-    *,
-    horizons: Sequence[float] = (),
 ) -> Plan:
     """Return the plan with tuned values from the runs alone.
 
     Data may be missing. Without ``seeds``, all seeds that have a run are added to the file's, except in a sweep with
-    replicates. ``horizons`` are multiples of the length of training; the file's if empty.
+    replicates.
 
     Raises:
         PhmrunError: (exit 2) As :func:`planned`.
     """
-    plan_so_far = chosen(planned(file, only, seeds, ledger=runs_dir, horizons=horizons), runs_dir)
+    plan_so_far = chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir)
     return (
         plan_so_far
         if seeds is not None or plan_so_far.sweep.file.replicates

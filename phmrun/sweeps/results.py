@@ -12,7 +12,7 @@ from phmrun.ledger import Run
 from phmrun.ledger.listing import list_runs
 from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.ledger.status import State
-from phmrun.results.comparison import differences, withheld
+from phmrun.results.comparison import differences
 from phmrun.results.entries import Entry, recorded_marks, settings_of
 from phmrun.results.index import RunIndex
 from phmrun.results.layout import Differences
@@ -20,13 +20,10 @@ from phmrun.results.long_table import PaperShape, Results, done
 from phmrun.results.printed import PrintedColumn
 from phmrun.results.table import Heading, ResultTable
 from phmrun.sweeps.cell_status import CellStatus, survey
-from phmrun.sweeps.file import load_sweep
 from phmrun.sweeps.paper_table import PaperTable, column_groups
 from phmrun.sweeps.plan import Plan
 from phmrun.sweeps.planning import recorded_plan, structure_options
 from phmrun.sweeps.selection import SEED
-from phmrun.sweeps.sequential import planned_seeds, replayed, terms_of, without_spared
-from phmrun.sweeps.workplace import Workplace
 
 Keys = Sequence[str]
 
@@ -40,9 +37,6 @@ class Asked:
     rows: Keys = ()  # keys of the rows; the usual ones if empty
     columns: Keys = ()  # keys of the columns
     scores: Keys = ()  # names of the scores; the main ones if empty
-    max_seeds: int | None = None  # of a sequential sweep, if not on record
-    margin: float | None = None  # δ of a sequential sweep, if not on record
-    horizons: Sequence[float] = ()  # multiples of the length of training; the file's if empty
 
 
 @dataclass(frozen=True)
@@ -51,28 +45,23 @@ class View:
 
     results: Results
     table: ResultTable
-    looked: Differences | None = None  # decisions of `sweep --until-decided`
-    statuses: Sequence[CellStatus] = ()  # cells of a sweep, without seeds that are no longer needed
+    statuses: Sequence[CellStatus] = ()  # cells of a sweep
 
     def differences(self, margin: float | None = None) -> Differences:
         """Return comparisons with the dense cells, by row and column.
 
-        They are the decisions of the looks in a sequential sweep (``margin`` is then ignored), else one test of all
-        runs. Cells whose baselines were all trained for another length are left out.
+        Cells whose baselines were all trained for another length are left out.
         """
-        if self.looked is None:
-            return differences(self.table, margin)
-        unequal = withheld(self.table)
-        return {place: looked for place, looked in self.looked.items() if place not in unequal}
+        return differences(self.table, margin)
 
     def by_task(self, asked: Asked) -> list["View"]:
         """Return a view for each task.
 
-        Tasks are in the order of their first cells. It is this view alone if there is one task, a paper's shape, a
-        sequential design, or ``asked`` names scores.
+        Tasks are in the order of their first cells. It is this view alone if there is one task, a paper's shape, or
+        ``asked`` names scores.
         """
         tasks = list(dict.fromkeys(entry.label("task") for entry in self.results.entries))
-        if len(tasks) < 2 or self.looked is not None or self.results.paper or asked.scores:
+        if len(tasks) < 2 or self.results.paper or asked.scores:
             return [self]
         parts = [self.results.select(task=task) for task in tasks]
         return [replace(self, results=part, table=part.pivot(asked.rows, asked.columns)) for part in parts]
@@ -102,7 +91,7 @@ def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> Vi
     name stands for all finished runs.
 
     Raises:
-        PhmrunError: (exit 2) A name does not exist, no run is done, or another design is on record.
+        PhmrunError: (exit 2) A name does not exist, or no run is done.
     """
     asked = asked or Asked()
     if len(names) == 1 and names[0].endswith((".yaml", ".yml")):
@@ -121,36 +110,26 @@ def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> Vi
 def view_of_sweep(file: str, runs_dir: Path, asked: Asked) -> tuple[View, Plan]:
     """Return the results of a sweep, and its plan.
 
-    Tuned values and steps of a budget come from the runs. In a sequential sweep, cells that have not begun and that no
-    look needs are left out.
+    Tuned values come from the runs.
 
     Raises:
-        PhmrunError: (exit 2) The file is invalid, or another design is on record; (exit 3) a run is damaged.
+        PhmrunError: (exit 2) The file is invalid; (exit 3) a run is damaged.
     """
-    sweep = load_sweep(file)
-    folder = Workplace(runs_dir, sweep.name).path
-    terms = terms_of(folder, asked.max_seeds, asked.margin, asked.seeds, file)
-    seeds = planned_seeds(terms, sweep) if terms else asked.seeds
-    plan = recorded_plan(file, runs_dir, asked.only, seeds, horizons=asked.horizons)
-    statuses = everything = survey(plan, runs_dir)
+    plan = recorded_plan(file, runs_dir, asked.only, asked.seeds)
+    statuses = survey(plan, runs_dir)
     for status in statuses:
         if status.run is not None and status.run.broken is not None:
             raise status.run.broken
-    if terms:
-        if asked.only:
-            everything = survey(recorded_plan(file, runs_dir, None, seeds, horizons=asked.horizons), runs_dir)
-        statuses = without_spared(statuses, terms)
     results = results_of(plan, statuses)
-    table = results.pivot(asked.rows, asked.columns, asked.scores)
-    return View(results, table, replayed(table, everything, terms) if terms else None, statuses), plan
+    return View(results, results.pivot(asked.rows, asked.columns, asked.scores), statuses), plan
 
 
 def results_of(plan: Plan, statuses: Iterable[CellStatus]) -> Results:
     """Return the results of a sweep's cells, in their order.
 
-    A paper's table keeps its shape. A budget of time is named in each entry.
+    A paper's table keeps its shape.
     """
-    entries = tuple(replace(_entry(status), budget=status.cell.budget) for status in statuses)
+    entries = tuple(_entry(status) for status in statuses)
     keys = tuple(dict.fromkeys(key for entry in entries for key in entry.at if key != SEED))
     sweep, table, shape = plan.sweep, plan.sweep.table, None
     if table:

@@ -325,7 +325,6 @@ HINTS = [
         r"`(phmrun results add .*?)`",
         fill={"FILE|RUN…": "{sva}", "DIR/NAME": "results/own"},
     ),
-    Hint("--margin needs --until-decided", "sweep sweep.yaml --margin 1 --plan", r"needs (--until-decided)"),
     Hint(
         "phmrun sweep X X --seeds 5", "claims phm", r"(phmrun sweep \S.*? --seeds 5)", also="--plan", code=3
     ),  # without the data

@@ -15,7 +15,7 @@ def test_claims_and_page_print_the_verdict_of_the_results(phmrun, tmp_path, monk
     shutil.copytree(Path(__file__).parents[2] / folder, folder)
     Path("results/questions.yaml").write_text(
         "title: T\n"
-        "questions: [{question: Q, sweeps: [{name: agreement-embeddings, max_seeds: 6}]}]\n"
+        "questions: [{question: Q, sweeps: [{name: agreement-embeddings}]}]\n"
         "claims: [{claim: shapeshifter/low-rank-de-en, sweep: agreement-embeddings, row: embedding kronecker,\n"
         "  against: embedding low-rank, reduction: agreement}]\n"
     )

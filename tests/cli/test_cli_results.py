@@ -64,7 +64,7 @@ def test_tables_are_made_of_results_alone(phmrun, clone):
     assert len(json.loads(restored.out)["runs"]) == len(list((clone / "results").glob("*/*.json")))
     alone = phmrun("results", "restore", str(first), "--runs-dir", "of one sweep")
     assert alone.out == f"{len(list(first.glob('*.json')))} runs in of one sweep\n"
-    options = ["--max-seeds", "6", "--runs-dir", "runs", "--json"]
+    options = ["--runs-dir", "runs", "--json"]
     cells = json.loads(phmrun("table", str(first / "sweep.yaml"), *options).out)["cells"]
     by_n = {cell["layer.n"]: cell for cell in cells}
     recorded = [json.loads(path.read_text()) for path in first.glob("*.json")]
@@ -187,8 +187,8 @@ matrix:
 questions:
   - question: Q
     sweeps:
-      - {name: agreement-structures, max_seeds: 6, withdrawn: {monarch: no}}
-      - {name: agreement-embeddings, max_seeds: 6}
+      - {name: agreement-structures, withdrawn: {monarch: no}}
+      - {name: agreement-embeddings}
       - {name: translation-longer}
 """)
     page = results_page.page_of(Path("results"))
@@ -255,7 +255,3 @@ def test_rows_are_compared_with_one_another_where_a_question_asks(phmrun, tmp_pa
     questions.write_text(asked.replace("monarch", "monarchy"))
     with pytest.raises(PhmrunError, match="pairs name a row that is not there: monarchy"):
         results_page.page_of(Path("results"))
-    questions.write_text(asked.replace("pairs:", "max_seeds: 4, pairs:"))
-    refused = phmrun("results", "build")
-    assert refused.code == ExitCode.DATA
-    assert "leave out max_seeds" in refused.err

@@ -227,20 +227,3 @@ def test_a_layer_of_the_grid_is_named_by_all_that_the_file_says_of_it(planned):
     layers = [{"structure": "phm", "n": 4}, {"structure": "phm", "n": 4, "variant": "released"}]
     created = planned({"task": "toy", "grid": {"layer": layers}})
     assert [cell.labels["layer"] for cell in created.cells] == ["phm n=4", "phm n=4 variant=released"]
-
-
-def test_horizons_multiply_the_length_and_keep_the_ids_of_the_first(planned):
-    content = {"task": "toy", "base": {"training": {"max_steps": 100}}, "seeds": 2}
-    content["grid"] = {"layer": ["dense", {"structure": "phm", "n": 4}]}
-    plain = planned(content)
-    longer = planned({**content, "horizons": [1, 3]})
-    assert [cell.labels["horizon"] for cell in longer.cells] == ["1", "1", "3", "3"] * 2
-    assert [cell.config.training.max_steps for cell in longer.cells] == [100, 100, 300, 300] * 2
-    first = [cell.run_id for cell in longer.cells if cell.labels["horizon"] == "1"]
-    assert first == [cell.run_id for cell in plain.cells]
-    assert len({cell.run_id for cell in longer.cells}) == 8
-
-
-def test_an_invalid_cell_stays_one_at_every_horizon(planned):
-    content = {"task": "toy", "grid": {"layer": ["no-such-layer"]}, "horizons": [1, 3]}
-    assert [cell.fault is not None for cell in planned(content).cells] == [True, True]

@@ -17,7 +17,6 @@ from phmrun.sweeps.cell_status import survey
 from phmrun.sweeps.file import RATE
 from phmrun.sweeps.plan import varied
 from phmrun.sweeps.results import results_of
-from phmrun.sweeps.sequential import families
 from phmrun.sweeps.tuning import settled
 
 
@@ -64,8 +63,6 @@ def test_the_rows_of_a_sweep_are_compared_with_its_baseline(filled):
     created, statuses = filled(content, [80, 82, 81, 60, 61, 59])
     (compared,) = differences(results_of(created, statuses).pivot()).values()
     assert compared.judgement.difference.value == pytest.approx(21)
-    (family,) = families(statuses)
-    assert family.baseline.label == "clip 1"
 
 
 def test_the_rows_of_a_sweep_are_compared_with_its_dense_row(filled):
