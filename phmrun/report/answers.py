@@ -52,6 +52,7 @@ class SweepOfQuestion(BaseModel, extra="forbid"):
     """Sweep that answers a question: a folder with its file and its results."""
 
     name: Annotated[str, AfterValidator(_folder_name)]
+    seeds: int | None = None  # seeds of a row; `None`: all on record
     margin: float | None = None  # δ; `None`: the metric's default
     scores: tuple[str, ...] = ()  # scores shown; the main one if empty
     rows: tuple[str, ...] = ()  # keys of the rows; the usual ones if empty
@@ -83,7 +84,7 @@ class Answer:
 
     def __init__(self, asked: SweepOfQuestion, file: Path, runs_dir: Path) -> None:
         self._asked, self._file = asked, file
-        shape = Asked(rows=asked.rows, scores=asked.scores)
+        shape = Asked(seeds=asked.seeds, rows=asked.rows, scores=asked.scores)
         view, _ = view_of_sweep(str(file), runs_dir, shape)
         self._done = [status for status in view.statuses if status.state is CellState.DONE]
         self._seeds = len({status.cell.at[SEED] for status in view.statuses})
