@@ -153,21 +153,34 @@ def parse_yaml_lines(text: str, name: str) -> tuple[Any, dict[str, int]]:
         raise PhmrunError(f"this is not YAML: {cut(str(error))}", where=name) from error
 
 
-def parse_json(content: bytes | str) -> Any:
+def parse_json(content: bytes | str, *, unique: bool = False) -> Any:
     """Parse a JSON text.
 
-    Bytes are UTF-8, with or without a byte-order mark.
+    Bytes are UTF-8, with or without a byte-order mark. With ``unique``, no key may occur twice in an object; else the
+    last one counts.
 
     Raises:
-        ValueError: It is not JSON, is nested too deeply, or holds half a surrogate pair.
+        ValueError: It is not JSON, is nested too deeply, holds half a surrogate pair, or repeats a key.
     """
     try:
         text = content if isinstance(content, str) else content.decode("utf-8-sig")
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_unique if unique else None)
         require_unicode(value, text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of these keys and values.
+
+    Raises:
+        ValueError: A key occurs twice.
+    """
+    if len(content := dict(pairs)) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {max(keys, key=keys.count)!r:.60} occurs twice")
+    return content
 
 
 def require_unicode(value: Any, text: str) -> None:

@@ -5,10 +5,13 @@ A task lists its metrics in ``TASK.metrics``. A metric that several tasks share 
 ``phmrun.metrics``, or by ``METRICS.add(name, metric)`` in a plug-in file. Imports neither torch nor NumPy.
 """
 
+import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from phmrun.errors import PhmrunError
 from phmrun.registry import METRICS, TASKS, load
 
 if TYPE_CHECKING:
@@ -23,6 +26,41 @@ Reader = Callable[[Any, str, str], Any]
 
 OF = "-of-"
 """Separator of metric and baseline in the name of a score: "bleu-of-copy"."""
+
+PERCENT = (0.0, 100.0)
+"""Bounds of shares in percent, and of BLEU and chrF."""
+
+_UNSURE = re.compile(
+    r"""
+    ppl|xent|bpc|bpb|bpw|bpd|bits?|nats?|nll|b?ce|kld?|jsd|mmd|emd|n?r?mse|s?mae|s?mape|wape|mase|epe|[af]de|ate|rpe|
+    rmsd|rel|abs|sq|silog|[em]ce|brier|crps|e?aurc|[cmpuw]er|[ht]?ter|[de]er|jer|her|aer|wil|dcf|mcd|f[aprdn]r|frr|fid|
+    kid|lpips|dist|hd|err|std|stderr|variance|bias|times?|timing|secs?|mins?|hours?|minutes?|days?|s|ms|us|ns|lag|delay|
+    ttft|tpot|itl|size|disk|v?ram|mem|memory|params|parameters|weights|macs|flops?|flos|energy|joules|watts|costs?|
+    price|risk|regret|churn|drift|false|wrong|miss|missed|misses|lost|outliers?|failed|failures?|violations|collisions|
+    toxicity|attack|refusal|repetition|duplicates|self|drop|decrease|increase|reduction|improvement|gain|degradation|
+    delta|diff|change|gap|rank|aic|bic|neg|negative|minus|inverse|inv|grad|gnorm|iterations|iters|steps?|epochs?|trials|
+    fkgl|davies|stereotype
+    """,
+    re.VERBOSE,
+)
+_UNSURE_PARTS = (
+    *(
+        "loss",
+        "perplex",
+        "error",
+        "second",
+        "byte",
+        "latency",
+        "runtime",
+        "walltime",
+        "duration",
+        "distance",
+        "entropy",
+    ),
+    *("diverge", "devia", "residual", "distortion", "halluc", "forget", "penalty", "converge"),
+)
+"""Words, and parts of words, in names whose lower values may be better; or whose higher ones, as of a loss's drop."""
+_RATE = re.compile(r"(_|\b)per_?second(s|_|\b)")
 
 
 @dataclass(frozen=True)
@@ -63,6 +101,7 @@ class Metric:
             Scores of runs that it names by ``tasks`` have it in their signature.
         tasks: Tasks whose runs are scored with it, besides those that list it. A score that the task's predictor does
             not compute is computed from the item counts.
+        bounds: Least and greatest possible value.
     """
 
     name: str
@@ -80,6 +119,12 @@ class Metric:
     diverged_past: str = ""
     version: int = 1
     tasks: tuple[str, ...] = ()
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+
+    def bounded(self, interval: tuple[float, float] | None) -> tuple[float, float] | None:
+        """Return an interval of values, cut to the bounds; ``None`` without one."""
+        low, high = self.bounds
+        return interval and (min(max(interval[0], low), high), max(min(interval[1], high), low))
 
     @property
     def has_counts(self) -> bool:
@@ -127,9 +172,9 @@ class Baseline:
 
 
 LOSS = Metric("loss", unit="nats", lower_is_better=True, hub_name="")
-UNITS_PER_SECOND = Metric("units_per_second", "tokens or items per second", hub_name="")
-SENTENCES_PER_SECOND = Metric("sentences_per_second", hub_name="")
-TIME = Metric("time", unit="s", lower_is_better=True, hub_name="")
+UNITS_PER_SECOND = Metric("units_per_second", "tokens or items per second", hub_name="", bounds=(0.0, math.inf))
+SENTENCES_PER_SECOND = Metric("sentences_per_second", hub_name="", bounds=(0.0, math.inf))
+TIME = Metric("time", unit="s", lower_is_better=True, hub_name="", bounds=(0.0, math.inf))
 """Metric of all times that ``phmrun bench`` measures: "time/step"."""
 
 
@@ -163,6 +208,50 @@ def metric_of(score: str, task: str | None = None) -> Metric:
     One that is not registered has no unit, higher values are better, and it is in no model card.
     """
     return find_metric(score, task) or Metric(score.rpartition("/")[2].partition(OF)[0], hub_name="")
+
+
+def known_metric(score: str, task: str | None = None) -> Metric | None:
+    """Return the metric of a score that another program may have named, or None.
+
+    As :func:`find_metric`, but a part such as "loss" in "accuracy-loss" makes another metric.
+    """
+    metric = find_metric(score, task)
+    return None if metric and metric is not TIME and _is_unsure(part_of(score, metric)) else metric
+
+
+def find_direction(score: str, task: str | None = None) -> bool | None:
+    """Return True if lower values of a score are better, False if higher ones are, None if that is not known.
+
+    A registered metric has its direction. For others higher is better, unless a word of the name speaks against it:
+    "eval_loss", "wer", "neg_log_loss", "seconds".
+    """
+    metric = known_metric(score, task)
+    return metric.lower_is_better if metric else None if _is_unsure(score) else False
+
+
+def _is_unsure(name: str) -> bool:
+    """True if a word of a name leaves open which direction is better."""
+    name = _RATE.sub("", name)
+    words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+    return any(map(_UNSURE.fullmatch, words)) or any(part in name.lower() for part in _UNSURE_PARTS)
+
+
+def lacks_direction(score: str) -> bool:
+    """Return True if a score is of no registered metric, and its name leaves its direction open."""
+    return find_metric(score) is None and _is_unsure(score)
+
+
+def require_direction(score: str, where: str | None = None) -> None:
+    """Check that the better direction of a score is known.
+
+    Raises:
+        PhmrunError: (exit 2) It is not.
+    """
+    if lacks_direction(score):
+        name = score.rpartition("/")[2]
+        hint = f'Register it in the file of --plugin: METRICS.add("{name}", Metric("{name}", lower_is_better=True))'
+        what = f"it is not known whether lower or higher values of {score!r} are better"
+        raise PhmrunError(what, where=where, hint=hint)
 
 
 def metrics_of(task: str) -> list[Metric]:

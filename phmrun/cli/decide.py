@@ -37,7 +37,7 @@ def decide(
     all_pairs: Annotated[bool, typer.Option("--all-pairs")] = False,
     trivial: Annotated[str | None, typer.Option(metavar="SYSTEM")] = None,
     margin: Annotated[float | None, typer.Option(min=0)] = None,
-    lower_is_better: Annotated[bool, typer.Option("--lower-is-better")] = False,
+    lower_is_better: Annotated[bool | None, typer.Option("--lower-is-better/--higher-is-better")] = None,
     looks: Annotated[str | None, typer.Option(metavar="N,…")] = None,
     over: Over | None = None,
     choose_by: Annotated[str | None, typer.Option(metavar="NAME")] = None,
@@ -58,7 +58,7 @@ def decide(
         all_pairs: Compare every system with every other, instead of with a reference.
         trivial: Trivial baseline that a trained system must beat.
         margin: Equivalence margin δ, in units of the metric (default: test for differences only).
-        lower_is_better: Lower values are better, as for a loss.
+        lower_is_better: Lower or higher values are better (default: as phmrun knows of the metric).
         looks: Numbers of seeds at the planned looks, fixed in advance (default: one look).
         over: Population: training seeds (default), test items (default without seeds), or both.
         choose_by: Validation metric that selects one trial for each seed.
@@ -133,7 +133,8 @@ def _show(decision: "Decision") -> None:
         rows.append([name, verdict, *numbers, *_score_cells(fact), _number(fact.get("detectable")), *_cost_cells(fact)])
     heads = ("system", "verdict", "Δ", "95 % interval", "p", "mean", "std", "seeds", "detectable", *decision.costs)
     console.print_table(heads, rows, title=decision.metric, drop=("detectable", "std", "p", "mean"))
-    notes = [f"estimand: {decision.estimand}", _shared_level(decision, counted(len(decision.systems), "system"))]
+    notes = [_direction(decision), f"estimand: {decision.estimand}"]
+    notes.append(_shared_level(decision, counted(len(decision.systems), "system")))
     if facts["trivial"]:
         notes.append(_floor_note(facts["reference"]["name"], facts["reference"]["trained"], facts["trivial"]))
     notes += [note for name, fact in facts["systems"].items() for note in _remarks(name, fact)]
@@ -151,7 +152,7 @@ def _show_pairs(decisions: Sequence["Decision"]) -> None:
     rows = [[name, beside, *_verdict_cells(fact), _number(fact["detectable"])] for name, beside, fact in pairs]
     print()
     console.print_table(heads, rows, drop=("detectable", "p"), labels=("system", "beside", "verdict"))
-    notes = [f"estimand: {first.estimand}", _shared_level(first, counted(len(pairs), "pair"))]
+    notes = [_direction(first), f"estimand: {first.estimand}", _shared_level(first, counted(len(pairs), "pair"))]
     if trivial := described[0]["trivial"]:
         notes += [_floor_note(name, fact["trained"], trivial) for name, fact in systems.items()]
     notes += [note for name, beside, fact in pairs for note in _remarks(f"{name} beside {beside}", fact)]
@@ -184,6 +185,11 @@ def _score_cells(fact: dict[str, Any]) -> list[Any]:
 def _cost_cells(fact: dict[str, Any]) -> list[str]:
     """Return the costs of a system; "–" for a missing one."""
     return ["–" if value is None else f"{value:,.10g}" for value in fact["costs"].values()]
+
+
+def _direction(decision: "Decision") -> str:
+    """Return the note on which values of the metric are better."""
+    return f"{'lower' if decision.question.lower_is_better else 'higher'} values of {decision.metric} are better"
 
 
 def _shared_level(decision: "Decision", family: str) -> str:

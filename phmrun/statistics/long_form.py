@@ -16,6 +16,8 @@ from phmrun.errors import ExitCode, PhmrunError, unknown
 COLUMNS = ("system", "metric", "value")
 OPTIONAL = ("seed", "item", "trial")
 SAMPLES = "samples_"  # prefix of the harness's files: samples_TASK_TIME.jsonl
+DIVERGED = "A diverged run has the value nan."
+LARGEST = 1e100  # squares of larger values are no floats
 EXAMPLE = "system,seed,metric,value\ndense,1,accuracy,91.2"
 
 
@@ -87,8 +89,9 @@ def rows_of_table(table: Any) -> list[Row]:
     """Return the rows of a pandas data frame or of mappings.
 
     Raises:
-        PhmrunError: (exit 3) A row lacks a key, or its value is no number.
+        PhmrunError: (exit 3) A row lacks a key, its value is no number, or a column occurs twice.
     """
+    _require_single(list(getattr(table, "columns", ())), "the table")
     records: Iterable[Any] = table.to_dict("records") if hasattr(table, "to_dict") else table
     return list(_rows_of((f"row {number}", record) for number, record in enumerate(records, start=1)))
 
@@ -115,13 +118,23 @@ def _csv_records(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]
     Spaces around heads and after commas are removed.
 
     Raises:
-        PhmrunError: (exit 3) The file is empty, a required column is missing, or a line has another number of columns.
+        PhmrunError: (exit 3) The file is empty, a required column is missing, a column occurs twice, a line has
+            another number of columns, or a field is longer than 131,072 characters.
     """
     if not text.strip():
         raise _bad("the file is empty", str(path), hint=f"A CSV file begins:\n{EXAMPLE}")
     reader = csv.DictReader(text.splitlines(), skipinitialspace=True)
+    try:
+        yield from _checked_records(path, text, reader)
+    except csv.Error as error:
+        raise _bad(f"the line is not CSV: {error}", f"{path}:{reader.line_num + 1}") from error
+
+
+def _checked_records(path: Path, text: str, reader: "csv.DictReader[str]") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield place and values by column of each CSV line, as :func:`_csv_records`."""
     heads = [head.strip() for head in reader.fieldnames or ()]
     reader.fieldnames = heads
+    _require_single(heads, f"{path}:1")
     if missing := [name for name in COLUMNS if name not in heads]:
         hint = f"Its first line is: {text.splitlines()[0][:60]}"
         raise _bad(f"the column {missing[0]!r} is missing", f"{path}:1", valid=(*COLUMNS, *OPTIONAL), hint=hint)
@@ -138,14 +151,14 @@ def _json_records(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any
     Empty lines are skipped.
 
     Raises:
-        PhmrunError: (exit 3) A line is no JSON object.
+        PhmrunError: (exit 3) A line is no JSON object, or repeats a key.
     """
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         where = f"{path}:{number}"
         try:
-            record = parse_json(line)
+            record = parse_json(line, unique=True)
         except (ValueError, PhmrunError) as error:
             raise _bad(f"the line is not JSON: {error}", where) from error
         if not isinstance(record, Mapping):
@@ -201,13 +214,26 @@ def _number(value: Any, where: str) -> float:
     """Return a value as a float.
 
     Raises:
-        PhmrunError: (exit 3) It is no number.
+        PhmrunError: (exit 3) It is no number, or finite and beyond ±1e100.
     """
     try:
-        return float(value)
-    except (TypeError, ValueError) as error:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError) as error:
         shown = "nothing" if _text(value) == "" else repr(value)
-        raise _bad(f"the value is not a number: {shown}", where, hint="A diverged run has the value nan.") from error
+        raise _bad(f"the value is not a number: {shown:.60}", where, hint=DIVERGED) from error
+    if math.isfinite(number) and abs(number) > LARGEST:
+        raise _bad(f"the value {number:g} is beyond ±{LARGEST:g}", where, hint=DIVERGED)
+    return number
+
+
+def _require_single(names: Sequence[Any], where: str) -> None:
+    """Check that no column of the long form occurs twice.
+
+    Raises:
+        PhmrunError: (exit 3) One does.
+    """
+    if twice := [name for name in (*COLUMNS, *OPTIONAL) if names.count(name) > 1]:
+        raise _bad(f"the column {twice[0]!r} occurs twice", where, hint="Keep the one that is meant.")
 
 
 def _text(value: Any) -> str:

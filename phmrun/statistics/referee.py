@@ -17,6 +17,7 @@ from typing import Any
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.statistics.items import ItemVariance, variance_of_means
 from phmrun.statistics.long_form import Row, choose_metric, rows_of_table
+from phmrun.statistics.units import direction_of, direction_of_choice, require_units
 from phmrun.statistics.verdict import Judgement, Population, Question, Verdict, beats_floors, judge
 
 
@@ -123,7 +124,7 @@ def decide(
     metric: str,
     trivial: str | None = None,
     margin: float | None = None,
-    lower_is_better: bool = False,
+    lower_is_better: bool | None = None,
     looks: Sequence[int] = (),
     over: str | None = None,
     choose_by: str | None = None,
@@ -143,7 +144,8 @@ def decide(
         trivial: A trivial system that a trained one must beat, such as the majority class.
         margin: Largest difference that counts as none, in units of the metric; not given or 0: test for differences
             only.
-        lower_is_better: Direction of the metric, and of ``choose_by``.
+        lower_is_better: Direction of the metric, and of a ``choose_by`` whose name says no other. None: that of the
+            registered metric; of others, higher is better unless the name speaks against it.
         looks: Seeds at each planned look, fixed before the first; empty: a single look.
         over: "seeds", "items" or "both"; by default seeds, or items if the rows have items but no seeds.
         choose_by: Validation metric by which each seed chooses among its trials.
@@ -152,16 +154,19 @@ def decide(
         family: Comparisons that share the level, if more than the systems beside the reference.
 
     Raises:
-        PhmrunError: (exit 2) A name is unknown, or the margin is negative. (exit 3) There are no rows, no system beside
-            the reference, or the rows contradict each other.
+        PhmrunError: (exit 2) A name or a direction is unknown, or the margin is negative, infinite or in another unit
+            than the values. (exit 3) There are no rows, no system beside the reference, a value is out of its metric's
+            bounds, or the rows contradict each other.
         ValueError: ``over`` is unknown.
     """
     table = _rows(rows)
     if not table:
         raise PhmrunError("there are no scores", code=ExitCode.DATA)
-    if margin is not None and not margin >= 0:
-        raise PhmrunError(f"a margin is at least 0, not {margin}", where="--margin")
-    chosen, counts = _chosen(table, metric, choose_by, lower_is_better=lower_is_better)
+    if margin is not None and not 0 <= margin < math.inf:
+        raise PhmrunError(f"a margin is a number from 0 on, not {margin}", where="--margin")
+    lower = direction_of(choose_metric(table, metric)[0].metric, lower_is_better)
+    chosen, counts = _chosen(table, metric, choose_by, lower, lower_is_better)
+    require_units(chosen, margin, lower_is_better=lower)
     names = list(dict.fromkeys(row.system for row in chosen))
     for name, option in ((reference, "--reference"), (trivial, "--trivial")):
         if name is not None and name not in names:
@@ -170,7 +175,7 @@ def decide(
     seedless = not any(row.seed for row in chosen)
     items_known = all(system.items for name, system in systems.items() if name != trivial)
     population = Population(over) if over else Population.ITEMS if seedless and items_known else Population.SEEDS
-    question = Question(margin or None, lower_is_better, level, tuple(looks), population)
+    question = Question(margin or None, lower, level, tuple(looks), population)
     dense, floor = systems.pop(reference), systems.pop(trivial, None) if trivial is not None else None
     if not systems:
         scored = f" with {chosen[0].metric}" if any(row.system != reference for row in table) else ""
@@ -185,7 +190,7 @@ def decide(
         items=variances,
         rows=family,
     )
-    trained = beats_floors(dense.scores, floors, lower_is_better=lower_is_better)
+    trained = beats_floors(dense.scores, floors, lower_is_better=lower)
     trials = max([dense.trials, *(system.trials for system in systems.values())])
     return Decision(
         chosen[0].metric,
@@ -245,13 +250,13 @@ def _means(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def _chosen(
-    rows: Sequence[Row], metric: str, choose_by: str | None, *, lower_is_better: bool
+    rows: Sequence[Row], metric: str, choose_by: str | None, lower: bool, stated: bool | None
 ) -> tuple[list[Row], dict[str, int]]:
     """Return the rows of the metric, of each seed's best trial, and the most trials of a seed by system.
 
     The best trial has the best mean of ``choose_by``, the first of equal ones; trials that are not finite come last.
-    ``lower_is_better`` is the direction of ``choose_by``, too. A seed with a single trial, such as that of a trivial
-    system, needs no validation.
+    ``lower`` is the direction of the metric; that of ``choose_by`` is :func:`direction_of_choice`. A seed with a single
+    trial, such as that of a trivial system, needs no validation.
 
     Raises:
         PhmrunError: (exit 3) A seed has several trials without ``choose_by``, or one of several has no validation
@@ -275,9 +280,10 @@ def _chosen(
             code=ExitCode.DATA,
         )
     validation: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for row in choose_metric(rows, choose_by, "--choose-by"):
+    validated = choose_metric(rows, choose_by, "--choose-by")
+    sign = -1.0 if direction_of_choice(validated[0].metric, kept[0].metric, lower, stated) else 1.0
+    for row in validated:
         validation.setdefault((row.system, row.seed), {}).setdefault(row.trial, []).append(row.value)
-    sign = -1.0 if lower_is_better else 1.0
     best: dict[tuple[str, str], str] = {}
     for key, by_trial in trials.items():
         if len(by_trial) == 1:

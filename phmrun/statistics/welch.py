@@ -10,7 +10,7 @@ to those of the smaller group:
 
 Satterthwaite's alone are too many in the far tail that eight rows or four looks need. With rows three times as variable
 as dense, they give 7.0 % false alarms; the quarter gives 5.5 % (``benchmarks/verdicts.py``). Runs with the same seed
-are not paired, since they share nothing else.
+share the order of batches and may correlate, but are not paired: few seeds do not show how much.
 
 Sources: Welch 1947; Satterthwaite 1946; Šidák 1967; Card et al. 2020 (detectable difference).
 """

@@ -1,5 +1,6 @@
 """Language modeling: LSTMs, AWD-LSTM and Transformer-XL over running text."""
 
+import math
 from typing import Any
 
 from phmrun.metric import Baseline, Deferred, Metric
@@ -12,9 +13,9 @@ def _metric(name: str, **facts: Any) -> Metric:
     return Metric(name, lower_is_better=True, of_items=score, rounding=1e-3, read_items=reader, **facts)
 
 
-PERPLEXITY = _metric("perplexity", floors=("unigram",), diverged_past="unigram")
-BITS_PER_BYTE = _metric("bits_per_byte")
-BITS_PER_CHARACTER = _metric("bits_per_character")
+PERPLEXITY = _metric("perplexity", floors=("unigram",), diverged_past="unigram", bounds=(1.0, math.inf))
+BITS_PER_BYTE = _metric("bits_per_byte", bounds=(0.0, math.inf))
+BITS_PER_CHARACTER = _metric("bits_per_character", bounds=(0.0, math.inf))
 
 TASK = Task(
     name="lm",
@@ -34,7 +35,7 @@ TASK = Task(
     pipeline="text-generation",
     metrics=(PERPLEXITY, BITS_PER_BYTE, BITS_PER_CHARACTER),
     baselines=(
-        Baseline("unigram", "each word by its frequency in training alone"),
+        Baseline("unigram", "each word by its frequency in training, with 1 added to each count"),
         Baseline("5-gram", "sequences of up to five words counted in training (interpolated modified Kneser-Ney)"),
     ),
     networks={

@@ -1,6 +1,6 @@
 """Attachment scores as metrics, and the parsing baseline."""
 
-from phmrun.metric import Baseline, Deferred, Metric
+from phmrun.metric import PERCENT, Baseline, Deferred, Metric
 
 _ITEMS = Deferred("phmrun.tasks.parse.items:read_items")
 _FLOORS = ("neighbour",)
@@ -9,7 +9,7 @@ _FLOORS = ("neighbour",)
 def _metric(name: str, title: str, margin: float | None = None, hub_name: str | None = None) -> Metric:
     """Return an attachment score in percent, with its function in `phmrun.metrics.parsing`."""
     measure = Deferred(f"phmrun.metrics.parsing:{name.replace('-', '_')}_of")
-    shown = {"margin": margin, "hub_name": hub_name, "is_share": margin is not None}
+    shown = {"margin": margin, "hub_name": hub_name, "is_share": margin is not None, "bounds": PERCENT}
     return Metric(name, title, "%", measure=measure, read_items=_ITEMS, floors=_FLOORS, **shown)  # type: ignore[arg-type]
 
 

@@ -5,7 +5,7 @@ from functools import partial
 
 from phmrun.families.sequence_to_sequence import aligned
 from phmrun.families.sequence_to_sequence.metrics import COPY, OF_TEXT
-from phmrun.metric import Baseline, Deferred, Metric
+from phmrun.metric import PERCENT, Baseline, Deferred, Metric
 from phmrun.task import Task
 
 _SHARE = partial(Deferred("phmrun.metrics.parsing:share"), of=0, among=1)
@@ -13,9 +13,18 @@ _UNCHANGED, _STYLE = (
     partial(Deferred("phmrun.tasks.style.measures:read_items"), name=name) for name in ("unchanged", "style")
 )
 UNCHANGED = Metric(
-    "unchanged", "unchanged sentences", "%", lower_is_better=True, measure=_SHARE, read_items=_UNCHANGED, hub_name=""
+    "unchanged",
+    "unchanged sentences",
+    "%",
+    lower_is_better=True,
+    measure=_SHARE,
+    read_items=_UNCHANGED,
+    hub_name="",
+    bounds=PERCENT,
 )
-STYLE = Metric("style", "sentences in the target style", "%", measure=_SHARE, read_items=_STYLE, hub_name="")
+STYLE = Metric(
+    "style", "sentences in the target style", "%", measure=_SHARE, read_items=_STYLE, hub_name="", bounds=PERCENT
+)
 
 TASK = Task(
     name="style",

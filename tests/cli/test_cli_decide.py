@@ -133,6 +133,12 @@ def test_require_makes_the_exit_code_one(phmrun, tmp_path):
         ("system;seed;metric;value\n", ":1", "Its first line is: system;seed;metric;value"),
         ("system,seed,metric,value\ndense,1,acc,2\nphm,1,bleu,3\n", ":2", "no system beside dense with acc"),
         ("", "", "the file is empty"),
+        ("system,seed,metric,value\ndense,1,acc,1e308\nphm,1,acc,-1e308\n", ":2", "beyond ±1e+100"),
+        ('{"system": "dense", "metric": "acc", "value": ' + "9" * 400 + "}", ":1", "not a number"),
+        ("system,seed,metric,value\ndense,1,acc,1\n" + 131073 * "x" + ",1,acc,1\n", ":3", "field limit"),
+        ("system,metric,value,value\ndense,acc,1,2\n", ":1", "column 'value' occurs twice"),
+        ("system,seed, seed,metric,value\ndense,1,2,acc,1\n", ":1", "column 'seed' occurs twice"),
+        ('{"system": "dense", "metric": "acc", "value": 1, "value": 2}\n', ":1", "key 'value' occurs twice"),
     ],
 )
 def test_bad_data_is_named_with_file_and_line(phmrun, tmp_path, text, place, message):
@@ -142,6 +148,55 @@ def test_bad_data_is_named_with_file_and_line(phmrun, tmp_path, text, place, mes
     assert done.code == 3
     assert f"{file}{place}" in done.err
     assert message in done.err
+
+
+@pytest.mark.parametrize("metric", ["perplexity", "loss", "test/bits_per_byte", "wiki/perplexity"])
+def test_lower_is_better_where_the_registry_says_so(phmrun, tmp_path, metric):
+    rows = [row | {"metric": metric} for row in _scores(base=30.2, new=35.2)]
+    done = phmrun("decide", _csv(tmp_path / "a.csv", rows), "--reference", "base", "--metric", metric)
+    assert (done.code, "different, worse" in done.out) == (0, True)
+    assert f"lower values of {metric} are better" in done.out
+
+
+@pytest.mark.parametrize("metric", ["eval_loss", "word_perplexity", "WER", "seconds", "accuracy-loss"])
+def test_an_open_direction_must_be_stated(phmrun, tmp_path, metric):
+    rows = [row | {"metric": metric} for row in _scores(base=30.2, new=35.2)]
+    command = ("decide", _csv(tmp_path / "a.csv", rows), "--reference", "base", "--metric", metric)
+    done = phmrun(*command)
+    assert (done.code, "--lower-is-better" in done.err) == (2, True)
+    assert "different, worse" in phmrun(*command, "--lower-is-better").out
+    assert "different, better" in phmrun(*command, "--higher-is-better").out
+
+
+@pytest.mark.parametrize(("metric", "value"), [("accuracy", 250), ("bleu", -1), ("perplexity", 0.5), ("arc/las", 101)])
+def test_values_out_of_bounds_are_refused(phmrun, tmp_path, metric, value):
+    rows = [row | {"metric": metric} for row in _scores(dense=50, phm=51)]
+    rows[3]["value"] = value
+    file = _csv(tmp_path / "a.csv", rows)
+    done = phmrun("decide", file, "--reference", "dense", "--metric", metric)
+    assert (done.code, f"{file}:5: {metric} is {value}" in done.err) == (3, True)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "bleu", "acc", "f1", "arc/exact_match"])
+def test_fractions_with_a_margin_in_points_are_refused(phmrun, tmp_path, metric):
+    rows = [row | {"metric": metric, "value": row["value"] / 100} for row in _scores(dense=90, phm=89.9)]
+    command = ("decide", _csv(tmp_path / "a.csv", rows), "--reference", "dense", "--metric", metric)
+    done = phmrun(*command, "--margin", "0.5")
+    assert (done.code, "Multiply the values by 100" in done.err, "--margin 0.005" in done.err) == (2, True, True)
+    points = [row | {"value": row["value"] * 100} for row in rows]
+    small = package.decide(rows, reference="dense", metric=metric, margin=0.005).judgements["phm"]
+    assert (
+        small.verdict == package.decide(points, reference="dense", metric=metric, margin=0.5).judgements["phm"].verdict
+    )
+    assert phmrun(*command).code == 0
+
+
+def test_an_error_rate_below_its_margin_is_refused():
+    rows = [row | {"metric": "wer", "value": row["value"] / 100} for row in _scores(dense=9, phm=12)]
+    named = {"reference": "dense", "metric": "wer", "lower_is_better": True}
+    with pytest.raises(PhmrunError, match="between 0 and 1"):
+        package.decide(rows, margin=0.5, **named)
+    assert package.decide(rows, margin=0.005, **named).judgements["phm"].better is False
 
 
 def test_unknown_names_are_usage_errors_with_the_valid_ones(phmrun, tmp_path):
@@ -204,7 +259,11 @@ def test_python_takes_mappings_and_a_data_frame():
     decision = package.decide(rows, reference="dense", metric="acc")
     assert decision.judgements["phm"].verdict == "different"
     pandas = pytest.importorskip("pandas")
-    assert package.decide(pandas.DataFrame(rows), reference="dense", metric="acc").as_dict() == decision.as_dict()
+    frame = pandas.DataFrame(rows)
+    assert package.decide(frame, reference="dense", metric="acc").as_dict() == decision.as_dict()
+    twice = pandas.concat([frame, frame[["value"]] + 1], axis=1)
+    with pytest.raises(PhmrunError, match="'value' occurs twice"):
+        package.decide(twice, reference="dense", metric="acc")
 
 
 def test_each_seed_chooses_among_its_trials_by_validation():
@@ -222,6 +281,33 @@ def test_each_seed_chooses_among_its_trials_by_validation():
     assert decision.estimand.endswith("after choosing among 3 trials by dev within each seed")
     assert decision.judgements["phm"].difference.value == pytest.approx(-10, abs=2)
     assert decision.reference.scores[0] > 87
+
+
+@pytest.mark.parametrize(
+    ("metric", "choose_by", "stated", "best"),
+    [
+        ("accuracy", "loss", None, 0),
+        ("perplexity", "val/accuracy", None, 2),
+        ("test/eval_loss", "dev/eval_loss", True, 0),
+        ("test", "dev", True, 0),
+        ("accuracy", "eval_loss", None, None),
+        ("eval_loss", "dev_acc", True, None),
+    ],
+)
+def test_the_choice_of_trials_has_its_own_direction(metric, choose_by, stated, best):
+    rows = [
+        {"system": name, "seed": seed, "trial": trial, "metric": scored, "value": 10 + trial + seed / 10}
+        for name in ("dense", "phm")
+        for seed in range(3)
+        for trial in range(3)
+        for scored in (metric, choose_by)
+    ]
+    terms = {"reference": "dense", "metric": metric, "choose_by": choose_by, "lower_is_better": stated}
+    if best is None:
+        with pytest.raises(PhmrunError, match="it is not known whether lower or higher"):
+            package.decide(rows, **terms)
+    else:
+        assert package.decide(rows, **terms).reference.scores[0] == 10 + best
 
 
 def test_a_trivial_system_needs_neither_trials_nor_items():

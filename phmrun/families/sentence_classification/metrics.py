@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from phmrun.metric import Baseline, Deferred, Metric
+from phmrun.metric import PERCENT, Baseline, Deferred, Metric
 
 ACCURACY = Metric(
     "accuracy",
@@ -12,5 +12,6 @@ ACCURACY = Metric(
     measure=partial(Deferred("phmrun.metrics.parsing:share"), of=0, among=1),
     read_items=Deferred("phmrun.families.sentence_classification.labels:read_items"),
     floors=("majority", "nearest-noun", "bag-of-words"),
+    bounds=PERCENT,
 )
 MAJORITY = Baseline("majority", "the commonest label, always")

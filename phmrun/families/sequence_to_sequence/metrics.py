@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from phmrun.metric import Baseline, Deferred, Metric
+from phmrun.metric import PERCENT, Baseline, Deferred, Metric
 
 _MATHEMATICS = "phmrun.metrics.translation"
 _FLOORS = ("copy", "dictionary")
@@ -18,7 +18,9 @@ def _counts(name: str) -> Any:
 def _of_sentences(name: str, title: str, measure: str, counts: str) -> Metric:
     """Return a metric that is a mean over sentences; ``measure`` and ``counts`` are functions of the same module."""
     of_items = Deferred(f"{_MATHEMATICS}:{measure}")
-    return Metric(name, title, of_items=of_items, read_items=_counts(counts), floors=_FLOORS, hub_name="")
+    return Metric(
+        name, title, of_items=of_items, read_items=_counts(counts), floors=_FLOORS, hub_name="", bounds=PERCENT
+    )
 
 
 BLEU = Metric(
@@ -28,9 +30,15 @@ BLEU = Metric(
     measure=Deferred(f"{_MATHEMATICS}:bleu_of"),
     read_items=_counts("bleu_counts"),
     floors=_FLOORS,
+    bounds=PERCENT,
 )
 CHRF = Metric(
-    "chrf", "chrF", measure=Deferred(f"{_MATHEMATICS}:chrf_of"), read_items=_counts("chrf_counts"), floors=_FLOORS
+    "chrf",
+    "chrF",
+    measure=Deferred(f"{_MATHEMATICS}:chrf_of"),
+    read_items=_counts("chrf_counts"),
+    floors=_FLOORS,
+    bounds=PERCENT,
 )
 SENTENCE_BLEU = _of_sentences("sentence-bleu", "sentence BLEU", "sentence_bleu_of", "bleu_counts")
 SENTENCE_BLEU_NLTK = _of_sentences(
