@@ -1,7 +1,7 @@
 """``phmrun runs``: list, show, compare, reproduce, archive, unlock and remove runs."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -41,7 +41,8 @@ def list_runs(
 
     A terminal shows a table for each task. Damaged runs are listed, too; their damage is printed on standard error.
 
-    If none fits, a message on standard error names the runs that there are.
+    If none fits, a message on standard error names the runs that there are. Runs sorted by a score have remarks: a
+    single seed, the built-in corpus, or a validation that still gains in the last third of training.
 
     Args:
         task: Only runs of this task.
@@ -56,8 +57,14 @@ def list_runs(
 
     all_runs = listing.list_runs(runs_dir)
     chosen = listing.sort(listing.select(all_runs, task=task, layer=layer, data=data, state=state), sort)
+    names, by = listing.score_names(chosen), sort.removeprefix("-")
+    noted = {}
+    if by in names:
+        from phmrun.results.remarks import remarks
+
+        noted = dict(zip((run.id for run in chosen), remarks(chosen, by), strict=True))
     if as_json:
-        console.print_json([run.to_json() for run in chosen])
+        console.print_json([run.to_json() | ({"remarks": noted[run.id]} if noted else {}) for run in chosen])
         return
     if not chosen:
         kinds = ", ".join(sorted({f"{run.about('task')} {run.network}" for run in all_runs}))
@@ -65,7 +72,6 @@ def list_runs(
             f"no run fits; there are: {kinds}" if all_runs else f"no runs in {runs_dir}", markup=False
         )
         return
-    names, by = listing.score_names(chosen), sort.removeprefix("-")
     if scores is None:
         shown = list(dict.fromkeys(name for run in chosen if (name := run.main_score)))
         if by not in shown and any(run.score(by) is not None for run in chosen):
@@ -78,7 +84,7 @@ def list_runs(
     for number, part in enumerate(_by_task(chosen) if console.stdout().is_terminal else [chosen]):
         if number:
             print()
-        _print_runs(part, [name for name in shown if any(run.score(name) is not None for run in part)])
+        _print_runs(part, [name for name in shown if any(run.score(name) is not None for run in part)], noted)
     for run in chosen:
         if run.damage:
             console.stderr().print(f"{run.path}: {run.damage}", markup=False, soft_wrap=True)
@@ -92,10 +98,10 @@ def _by_task(runs: Sequence["RecordedRun"]) -> list[list["RecordedRun"]]:
     return list(groups.values())
 
 
-def _print_runs(runs: Sequence["RecordedRun"], scores: Sequence[str]) -> None:
+def _print_runs(runs: Sequence["RecordedRun"], scores: Sequence[str], noted: Mapping[str, str]) -> None:
     """Print runs and their trivial systems as a table with these scores.
 
-    Columns are run, state, layer, parameters, step, and the scores.
+    Columns are run, state, layer, parameters, step, the scores, and the remarks by run id, if there are any.
     """
     from phmrun.results.baselines import listed_baselines
 
@@ -104,8 +110,12 @@ def _print_runs(runs: Sequence["RecordedRun"], scores: Sequence[str]) -> None:
         step = run.status.step if run.status else None
         figures = [run.score(name) for name in scores]
         rows.append([run.id, run.state, run.network, run.about("parameters"), step, *figures])
-    rows += [[name, "", "", None, None, *values] for name, values in listed_baselines(runs, scores)]
-    columns = ("run", "state", "layer", "parameters", "step", *scores)
+        rows[-1] += [noted[run.id]] if noted else []
+    further = ["remarks"] if noted else []
+    rows += [
+        [name, "", "", None, None, *values, *("" for _ in further)] for name, values in listed_baselines(runs, scores)
+    ]
+    columns = ("run", "state", "layer", "parameters", "step", *scores, *further)
     console.print_table(columns, rows, drop=("step", "parameters", "state", "layer"))
 
 

@@ -224,7 +224,7 @@ def telling_keys(entries: Sequence[Entry], keys: Sequence[str]) -> list[str]:
         groups: dict[tuple[str, ...], list[Entry]] = {}  # experiments by cell
         for entry in entries:
             groups.setdefault(tuple(entry.label(key) for key in (*keys, *added)), []).append(entry)
-        mixed = next((group for group in groups.values() if len(set(_identities(group))) > 1), None)
+        mixed = next((group for group in groups.values() if len(set(identities(group))) > 1), None)
         if mixed is None:
             return list(added)
         further = dict.fromkeys(_differing(mixed))
@@ -242,7 +242,7 @@ def require_seeds(entries: Sequence[Entry], where: str) -> None:
     Raises:
         PhmrunError: (exit 2) They differ in other settings (named), or two runs have the same seed.
     """
-    if len(set(_identities(entries))) > 1:
+    if len(set(identities(entries))) > 1:
         raise not_seeds(entries, where)
     by_seed: dict[str, str] = {}
     for entry in entries:
@@ -276,14 +276,14 @@ def _differing(entries: Sequence[Entry]) -> list[str]:
 
     If checksums of data differ, "data" comes first, before the checksums' own keys.
     """
-    identities = [json.loads(text) for text in _identities(entries)]
-    keys = dict.fromkeys(key for identity in identities for key in identity)
-    differing = [key for key in keys if len({json.dumps(item.get(key)) for item in identities}) > 1]
+    settings = [json.loads(text) for text in identities(entries)]
+    keys = dict.fromkeys(key for identity in settings for key in identity)
+    differing = [key for key in keys if len({json.dumps(item.get(key)) for item in settings}) > 1]
     marks = {key for entry in entries for key in entry.marks}
     return list(dict.fromkeys([*(DATA for key in differing if key in marks), *differing]))
 
 
-def _identities(entries: Sequence[Entry]) -> list[str]:
+def identities(entries: Sequence[Entry]) -> list[str]:
     """Return the identity of each experiment without its seed, as JSON.
 
     It has the settings and the checksums of data. Checksums of catalogued data count only if all experiments have them,
