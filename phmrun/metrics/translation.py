@@ -261,7 +261,8 @@ def _measure(
     """Return sacreBLEU's score object, the confidence interval, and warnings.
 
     The interval is ``None`` for fewer than two resamples, above 10,000 sentences, or if sacreBLEU cannot compute it;
-    the last two add a warning. It is (0, 0) if every resampled score is 0. Empty outputs add a warning, too.
+    the last two add a warning. It lies within 0 and 100, and is (0, 0) if every resampled score
+    is 0. Empty outputs add a warning, too.
 
     Raises:
         PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
@@ -288,7 +289,7 @@ def _measure(
     # sacreBLEU exposes the interval in its JSON only, and omits it if every resampled score is 0.
     report = json.loads(result.format(width=10, signature=str(metric.get_signature()), is_json=True))
     mean, half = report.get("confidence_mean", 0.0), report.get("confidence_var", 0.0)
-    return result, (mean - half, mean + half), tuple(warnings)
+    return result, (max(mean - half, 0.0), min(mean + half, 100.0)), tuple(warnings)
 
 
 @contextmanager

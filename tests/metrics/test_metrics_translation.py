@@ -107,6 +107,13 @@ def test_sides_must_match():
         chrf([], [])
 
 
+def test_an_interval_lies_within_the_bounds():
+    good, other = "a b c d e f g h", "x y z u v w"
+    assert bleu([good, *["q r s"] * 30], [good, *[other] * 30]).ci[0] == 0  # sacreBLEU's is -1.96 – 16.07
+    assert bleu([*[other] * 6, "a b c d e f g i"], [*[other] * 6, good]).ci[1] == 100  # 92.87 – 101.26
+    assert chrf([*[other] * 6, "a b c d e f g i"], [*[other] * 6, good]).ci[1] == 100
+
+
 def test_huge_corpora_have_no_interval(monkeypatch):
     monkeypatch.setattr("phmrun.metrics.translation._MOST_RESAMPLED", 10)
     score = bleu(*corpus(20))

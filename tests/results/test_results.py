@@ -188,6 +188,14 @@ def test_marks_of_what_differs(entry):
     assert any(note.endswith("test set fixed; at these settings") for note in actual.notes)
 
 
+@pytest.mark.parametrize(("values", "bounds"), [((0.5, 3.0), (0, 17.64)), ((97.0, 99.5), (82.36, 100))])
+def test_the_interval_of_a_mean_lies_within_the_bounds(entry, paper, values, bounds):
+    table = paper()
+    entries = [entry({"row": "PHM"}, PHM, {"test/bleu": value}) for value in values]
+    created = tabulate(entries, ["row"], paper_headings(table, {}), rows=rows(table))
+    assert plain_rows(created, {})[1]["interval_of_mean"] == pytest.approx(bounds, abs=0.01)
+
+
 def test_every_number_as_it_is(entry, paper):
     table = paper()
     entries = [entry({"row": "PHM"}, PHM, {"test/bleu": 20.123456}), entry({"row": "PHM"}, PHM, {"test/bleu": 21.0})]
