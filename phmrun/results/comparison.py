@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from phmrun.metric import OF, floors_of, metric_of
+from phmrun.metric import OF, floors_of, lacks_direction, metric_of
 from phmrun.progress import progress
 from phmrun.results.baselines import has_diverged
 from phmrun.results.costs import HasRun
@@ -197,9 +197,11 @@ def pairs(table: ResultTable, baseline: Mapping[str, Any] | None = None) -> Iter
     """Yield place, cell, baseline cell, and score.
 
     Cells are in the order of rows, then columns. The baseline is the nearest one of the cell's training length; cells
-    without one are left out. The score is the first of the column.
+    without one are left out, as are scores whose direction is not known. The score is the first of the column.
     """
     for place, figure, candidates, score in _candidates(table, baseline):
+        if lacks_direction(score):
+            continue
         alike = (other for other in candidates if other.lengths == figure.lengths)
         if (other := next(alike, None)) is not None:
             yield place, figure, other, score
@@ -209,13 +211,15 @@ def withheld(table: ResultTable) -> dict[Place, str]:
     """Return the reasons, by place, of cells not compared.
 
     These are the cells whose baselines were all trained for another length: "not compared: trained for 500 steps, dense
-    for 1,000 steps".
+    for 1,000 steps"; and those of a score whose direction is not known.
     """
-    return {
-        place: f"not compared: trained for {_listed(figure)}, dense for {_listed(candidates[0])}"
-        for place, figure, candidates, _ in _candidates(table)
-        if all(other.lengths != figure.lengths for other in candidates)
-    }
+    reasons = {}
+    for place, figure, candidates, score in _candidates(table):
+        if lacks_direction(score):
+            reasons[place] = f"not compared: a metric of a plug-in must say whether lower or higher {score} is better"
+        elif all(other.lengths != figure.lengths for other in candidates):
+            reasons[place] = f"not compared: trained for {_listed(figure)}, dense for {_listed(candidates[0])}"
+    return reasons
 
 
 def _candidates(

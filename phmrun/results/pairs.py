@@ -10,6 +10,7 @@ from itertools import combinations
 from typing import Any
 
 from phmrun.errors import counted
+from phmrun.metric import lacks_direction
 from phmrun.progress import progress
 from phmrun.results.comparison import compare_cells, data_of
 from phmrun.results.items import RunItems
@@ -65,7 +66,9 @@ def _cell(table: ResultTable, place: Place) -> Figure:
 
 
 def _alike(table: ResultTable, column: int, rows: Collection[int] | None) -> Iterator[tuple[Place, Place]]:
-    """Yield the pairs of rows that a column can compare, the earlier row first."""
+    """Yield the pairs of rows that a column can compare, the earlier row first; none without a known direction."""
+    if lacks_direction(table.headings[column].scores[0]):
+        return
     chosen = [row for row in range(len(table.rows)) if rows is None or row in rows]
     ended = [row for row in chosen if table.figures[row][column].has_ended]
     for early, late in combinations(ended, 2):

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from phmrun.errors import PhmrunError
 from phmrun.ledger.history import BEST
 from phmrun.ledger.wording import row_name
-from phmrun.metric import metric_of
+from phmrun.metric import metric_of, require_direction
 from phmrun.sweeps.cell import Cell, Make
 from phmrun.sweeps.cell_status import CellState, CellStatus, look
 from phmrun.sweeps.file import RATE
@@ -103,13 +103,17 @@ def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make, *, replicates: b
     have trials of their own once every row has its best values.
 
     Raises:
-        PhmrunError: (exit 2) With ``tune`` True, a row has no learning rate. With ``replicates``, see
+        PhmrunError: (exit 2) The monitored score's direction is not known. With ``tune`` True, a row has no learning
+            rate. With ``replicates``, see
             :func:`grid_of_three`.
     """
     by_row: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in plan.cells:
         if cell.run_id is not None:
             by_row.setdefault(cell.row, []).append(cell)
+    for cells in by_row.values():
+        if cells[0].config is not None:
+            require_direction(cells[0].config.training.monitor, "training.monitor")
     rows = [_row(cells, plan.sweep.seeds()[0], tune) for cells in by_row.values()]
     rows = [_tried(row, runs_dir, make) for row in rows]
     for _ in range(EXTENSIONS):

@@ -16,7 +16,7 @@ from phmrun.files import json_text, read_regular
 from phmrun.ledger import Run
 from phmrun.ledger.history import BEST
 from phmrun.ledger.record import ITEMS
-from phmrun.metric import find_metric
+from phmrun.metric import PERCENT, find_metric, known_metric
 from phmrun.metrics.items import Items
 from phmrun.metrics.packing import packed
 
@@ -57,7 +57,8 @@ class Scores:
             signature: Settings of the measurement.
 
         Raises:
-            PhmrunError: (exit 4) The name or a value is malformed, or the items give another value.
+            PhmrunError: (exit 4) The name or a value is malformed, a share without items is a fraction, or the items
+                give another value.
         """
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise _fault(f"{name!r:.60} is not a valid name of a score", 'Names are split and metric: "test/accuracy".')
@@ -73,6 +74,12 @@ class Scores:
                 self.items[name] = counts
         if not _is_number(value):
             raise _fault(f"{name} is {value!r:.60}, which is not a finite number", EXAMPLE)
+        fraction = items is None and isinstance(value, float) and 0 < value <= 1
+        if fraction and (metric := known_metric(name)) and metric.bounds == PERCENT:
+            if metric.unit == "%":
+                hint = f"Multiply it by 100: {100 * value:g}. If it is less than 1 %, record its items, too."
+                raise _fault(f"{name} is {value}, which is a fraction; shares are in percent", hint)
+            self.warnings.append(f"{name} is {value}: is it a fraction? Its values go from 0 to 100")
         self.values[name] = {"value": float(value), **entry}
 
     def _counted(self, name: str, items: Sequence[Any]) -> tuple[Items | None, float | None]:
@@ -129,7 +136,7 @@ def read_scores(path: Path, *, signature: str = "script") -> Scores:
     """
     where = str(path)
     try:
-        content = parse_json(read_regular(path))
+        content = parse_json(read_regular(path), unique=True)
     except FileNotFoundError as error:
         names = sorted(file.name for file in path.parent.glob("*.json"))
         hint = f"The folder has {', '.join(names)}; the key `scores` names the file." if names else f"Write {EXAMPLE}."

@@ -131,6 +131,22 @@ def test_tuned_values_are_chosen_by_the_validation_score(phmrun):
     assert len([line for line in starts() if line.startswith("dense 1")]) == 3
 
 
+def test_tuning_by_a_score_of_unknown_direction_is_refused_before_a_run(phmrun):
+    command = SWEEP["command"].replace("{lr|0.1}", "{lr}")
+    sweep = written(command=command, tune={"lr": [0.001, 0.01]}, base={"training": {"monitor": "wer"}})
+    assert "training.monitor: it is not known whether lower or higher" in phmrun("sweep", sweep, code=2)
+    assert not Path("starts.txt").exists()
+
+
+def test_scores_of_unknown_direction_get_no_verdict(phmrun):
+    Path("job.py").write_text(SCRIPT.replace('"test/accuracy"', '"test/wer"'))
+    phmrun("sweep", written())
+    _, cell = json.loads(phmrun("table", "sweep.yaml", "--json"))["cells"]
+    assert (cell["score"], cell["verdict"]) == ("test/wer", None)
+    shown = phmrun("table", "sweep.yaml", "--all-pairs")
+    assert "phm n=4: not compared: a metric of a plug-in must say whether lower or higher" in shown
+
+
 def test_the_command_runs_in_the_folder_of_the_sweeps_file(phmrun, tmp_path, monkeypatch):
     written(grid={}, seeds=1)
     (tmp_path / "elsewhere").mkdir()

@@ -95,6 +95,9 @@ def test_scores_in_another_file_are_named():
         ('OUT.write_text(\'{"test/accuracy": {"value": 1, "item": [1]}}\')', "unknown key 'item'"),
         ('OUT.write_text(\'{"test/accuracy": {"value": 1, "items": [1, 0]}}\')', "its items give 50"),
         ('OUT.write_text(\'{"test/accuracy": {"items": [0.5, -1]}}\')', "natural numbers"),
+        ("OUT.write_text('{\"test/accuracy\": 0.971}')", "a fraction; shares are in percent"),
+        ("OUT.write_text('{\"test/las-long\": 1.0}')", "a fraction; shares are in percent"),
+        ('OUT.write_text(\'{"test/accuracy": 97, "test/accuracy": 98}\')', "'test/accuracy' occurs twice"),
     ],
 )
 def test_scripts_that_fail_give_one_error_and_keep_their_files(script, message):
