@@ -22,7 +22,7 @@ def direction_of(name: str, stated: bool | None) -> bool:
     if lower is None:
         options = ("--lower-is-better", "--higher-is-better")
         what = f"it is not known whether lower or higher values of {name!r} are better"
-        hint = f"`phmrun decide FILE --metric {name} {options[0]}`"
+        hint = f"`phmrun decide FILE --metric {name} {options[0]}`; in Python, lower_is_better=True."
         raise PhmrunError(what, where="--metric", valid=options, hint=hint)
     return lower
 
