@@ -42,7 +42,7 @@ def list_runs(
     A terminal shows a table for each task. Damaged runs are listed, too; their damage is printed on standard error.
 
     If none fits, a message on standard error names the runs that there are. Runs sorted by a score have remarks: a
-    single seed, the built-in corpus, or a validation that still gains in the last third of training.
+    single seed, or the built-in corpus.
 
     Args:
         task: Only runs of this task.

@@ -3,18 +3,15 @@
 from collections.abc import Sequence
 
 from phmrun.ledger.recorded_run import RecordedRun
-from phmrun.metric import metric_of
 from phmrun.results.entries import entry_of_run, identities
-from phmrun.results.late_gain import late_gain, validation_curve
 from phmrun.results.layout import REDUCED
-from phmrun.results.table import BUILTIN, Figure
+from phmrun.results.table import BUILTIN
 
 
 def remarks(runs: Sequence[RecordedRun], score: str) -> list[str]:
     """Return the reasons for which a run's score alone orders nothing, for each run; empty without any.
 
-    They are a single seed with these settings, the built-in corpus, and a validation that still gains more than the
-    margin in the last third of training. Runs without the score have none.
+    They are a single seed with these settings, and the built-in corpus. Runs without the score have none.
     """
     entries = [entry_of_run(run) for run in runs]
     seeds: dict[str, set[str]] = {}
@@ -26,9 +23,7 @@ def remarks(runs: Sequence[RecordedRun], score: str) -> list[str]:
     for key, entry, run in zip(keys, entries, runs, strict=True):
         parts = []
         if run.score(score) is not None:
-            gain = late_gain(*validation_curve(Figure((), (entry,)), score), metric_of(score).margin)
             parts += ["1 seed"] if len(seeds[key]) == 1 else []
             parts += [f"{REDUCED} built-in corpus"] if entry.label("data") == BUILTIN else []
-            parts += ["still gains"] if gain and gain.matters else []
         texts.append("; ".join(parts))
     return texts

@@ -104,8 +104,7 @@ def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make, *, replicates: b
 
     Raises:
         PhmrunError: (exit 2) The monitored score's direction is not known. With ``tune`` True, a row has no learning
-            rate. With ``replicates``, see
-            :func:`grid_of_three`.
+            rate. With ``replicates``, see :func:`grid_of_three`.
     """
     by_row: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in plan.cells:

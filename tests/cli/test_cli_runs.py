@@ -54,22 +54,19 @@ def test_list_shows_scores_in_order(runs_dir: Path) -> None:
 
 
 def test_list_sorted_by_a_score_says_what_orders_nothing(runs_dir: Path) -> None:
-    """Remarks are a single seed, the built-in corpus, and a validation that still gains."""
     rest = {"task": "nmt", "data": {"name": "multi30k"}, "layer": "dense"}
     for seed in (1, 2):
         run = Run.create(runs_dir, f"nmt-two-{seed}", yaml.safe_dump({**rest, "seed": seed}))
         run.update_metrics("test/bleu", {"value": 20.0 + seed, "signature": ""})
         run.set_state(State.DONE, step=500)
-    for step, value in ((100, 10.0), (200, 20.0), (300, 30.0)):
-        Run(runs_dir / PHM).history.append({"step": step, "val/bleu": value})
     listed = json.loads(phmrun(runs_dir, "runs", "list", "--sort=-test/bleu", "--json")[0])
     assert {run["run_id"]: run["remarks"] for run in listed} == {
-        PHM: "1 seed; ‡ built-in corpus; still gains",
+        PHM: "1 seed; ‡ built-in corpus",
         DENSE: "1 seed; ‡ built-in corpus",
         "nmt-two-2": "",
         "nmt-two-1": "",
     }
-    assert "1 seed; ‡ built-in corpus; still gains" in phmrun(runs_dir, "runs", "list", "--sort=-test/bleu")[0]
+    assert "1 seed; ‡ built-in corpus" in phmrun(runs_dir, "runs", "list", "--sort=-test/bleu")[0]
     assert "1 seed" not in phmrun(runs_dir, "runs", "list", "--sort", "state")[0]
 
 
