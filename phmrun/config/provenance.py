@@ -1,4 +1,4 @@
-"""Provenance of settings: said in a paper, released as code, or ours.
+"""Provenance of settings: said in a paper, released as code, chosen by printed counts, or ours.
 
 Imports no torch.
 
@@ -7,6 +7,7 @@ A configuration file gives it below ``provenance``, by key or by the beginning o
     provenance:
       training: said 5.1                                           # section or table of the paper
       training.clip: released owner/repository path/to/file.py:69   # repository, file and line
+      model.encoder_layers: counted 44M, 6; the text has 4         # printed numbers; what the text says against it
       training.validate_every: ours, no effect on what is learnt   # reason
 
 Each source of a configuration speaks of the keys that it sets itself.
@@ -16,12 +17,17 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-KINDS = ("said", "released", "ours")
-_FORMS = {"said": re.compile(r"said \S.*"), "released": re.compile(r"released [\w.-]+/[\w.-]+ \S+.*"), "ours": None}
+KINDS = ("said", "released", "counted", "ours")
+_FORMS = {
+    "said": re.compile(r"said \S.*"),
+    "released": re.compile(r"released [\w.-]+/[\w.-]+ \S+.*"),
+    "counted": re.compile(r"counted [.\d]\S*.*"),
+    "ours": None,
+}
 
 
 def kind_of(text: str) -> str:
-    """Return the kind of a provenance: said, released or ours.
+    """Return the kind of a provenance: said, released, counted or ours.
 
     It is the first word, up to a space, comma or colon. Empty if that is another word, as in older runs.
     """
@@ -32,7 +38,8 @@ def kind_of(text: str) -> str:
 def is_complete(text: str) -> bool:
     """Return True if a provenance has a kind and its details.
 
-    Details are a section after "said", a repository and a place in it after "released", a reason after "ours, ".
+    Details are a section after "said", a repository and a place in it after "released", a printed number after
+    "counted", a reason after "ours, ".
     Without a kind, the result is False.
     """
     kind = kind_of(text)
@@ -66,7 +73,7 @@ def grouped(values: Mapping[str, tuple[Any, str]]) -> list[tuple[str, str]]:
     """Return rows of a provenance text and the settings that have it.
 
     Settings are ``key = value``, separated by commas; a section is its key alone. Rows are sorted by kind: said,
-    released, ours, none; within a kind, by first appearance.
+    released, counted, ours, none; within a kind, by first appearance.
     """
     settings: dict[str, list[str]] = {}
     for key, (value, text) in values.items():

@@ -8,10 +8,12 @@ Parameters:     those of the mapping; (k + n)·m; those of the HGT: Σ_l in_l·o
 Initialization: each group like ``nn.Linear``
 Source:         Mehta et al., "DeFINE: Deep Factorized Input Token Embeddings for Neural Sequence Modeling", ICLR 2020
 
-Groups follow equation 1, gˡ = max(⌊g_max / 2^(l-1)⌋, 1). Layer norms are an option of phmrun; the paper has none. The
-paper specifies neither g_max nor an activation nor the rounding of widths. In appendix A.1 the groups of a transform
-share a matrix, figure 2d counts one for each. No combination of these readings reproduces more than two of the paper's
-nine counts.
+Groups follow equation 1, gˡ = max(⌊g_max / 2^(l-1)⌋, 1). Layer norms are an option of phmrun; the paper has none. Of
+g_max the paper shows one case: in figure 11 (Transformer-XL, N = 3, k = 4,096) the first two expansion layers have 4
+and 2 groups, so that g_max is 4, whose count is 9 times the printed 1.92M. It specifies neither an activation nor the
+rounding of widths. In appendix A.1 the groups of a transform share a matrix, figure 2d counts one for each.
+The 1.92M are printed for all n. A unit that reads the token's m numbers, projected from n, explains that (A.3: in
+Transformer-XL the mapping is the projective embedding): ``projected``.
 """
 
 import math
@@ -27,7 +29,9 @@ from phmrun.layers.adaptive import AdaptiveInput
 from phmrun.layers.linear import Linear, linear_std, on_device
 from phmrun.layers.structure import build_structure, build_weight
 
-Connection = Literal["mixer", "concat", "residual", "plain"]
+Connection = Literal["mixer", "concat", "end", "residual", "plain"]
+READ_LAST = ("mixer", "concat", "end")
+"""Connections with which the last map reads the token's own numbers, too."""
 Schedule = Literal["cycle", "halving", "fixed"]
 Variant = Literal["text", "released"]
 Activation = Literal["gelu", "relu", "none"]
@@ -130,7 +134,7 @@ class HGT(nn.Module):
             ``max_groups``. "fixed" gives group linear transforms (GLT), and with ``max_groups=1`` linear ones.
         connection: Additional input of all transforms except the first.
 
-            - "plain": none;
+            - "plain", "end": none;
             - "residual": none; inputs are added to outputs of equal width, and all widths are k/2;
             - "concat": the input of the stack, appended;
             - "mixer": the input of the stack, appended group by group.
@@ -272,8 +276,8 @@ class DeFINE(nn.Module):
         unit: Module that maps n numbers to m, instead of expansion and reduction; ``connection``, ``reduce``, ``norm``
             and the settings of :class:`HGT` are then ignored.
         reduce: Add a last map to m.
-        connection: See :class:`HGT`; "plain" is the paper's HGT embedding. With "mixer" and "concat" the last map reads
-            the n numbers as well.
+        connection: See :class:`HGT`; "plain" is the paper's HGT embedding. With "mixer", "concat" and "end" the last
+            map reads the n numbers as well.
         norm: Add a layer norm after each transform and the last map; the paper has none.
         bias: Add biases to the transforms and the last map.
         cached: Keep the table of all embeddings in evaluation.
@@ -312,7 +316,7 @@ class DeFINE(nn.Module):
             else:
                 connection, reduce, norm = "plain", False, False
             self.expand, self.connection = cast(HGT, unit), connection
-            reduced = self.expand.out_features + (width if connection in ("mixer", "concat") else 0)
+            reduced = self.expand.out_features + (width if connection in READ_LAST else 0)
             self.reduce = Linear(reduced, embedding_dim, bias, **layer) if reduce else None
             self.norm = nn.LayerNorm(embedding_dim) if reduce and norm else nn.Identity()
         if not reduce:
@@ -346,14 +350,14 @@ class DeFINE(nn.Module):
     def embed(self, tokens: Tensor) -> Tensor:
         """Compute embeddings without the cached table, ``[tokens] -> [tokens, embedding_dim]``.
 
-        They are the expanded numbers, reduced and normalized if the settings say so. "mixer" and "concat" append the n
-        numbers before the reduction.
+        They are the expanded numbers, reduced and normalized if the settings say so. "mixer", "concat" and "end" append
+        the n numbers before the reduction.
         """
         inputs = self.mapping(tokens)
         hidden = self.expand(inputs)
         if self.reduce is None:
             return hidden
-        if self.connection in ("mixer", "concat"):
+        if self.connection in READ_LAST:
             hidden = torch.cat([hidden, inputs], 1)
         return self.norm(self.reduce(hidden))
 

@@ -84,7 +84,7 @@ def define(
     connection: Annotated[
         Connection,
         "What a transform sees beside the one before: 'mixer': e_v, group by group; 'concat': e_v behind it; "
-        "'residual': its input, added; 'plain': nothing",
+        "'end': nothing, but the last map sees e_v; 'residual': its input, added; 'plain': nothing",
     ] = "mixer",
     reduce: Annotated[bool, "A last map to m; without it, the context model reads k numbers"] = True,
     max_groups: Annotated[int, "Groups of the first transform, a power of two"] = 16,
@@ -100,6 +100,7 @@ def define(
     variant: Annotated[
         Variant, "The paper's text, or the unit that its authors released in DeLighT's code: groups in a reversed cycle"
     ] = "text",
+    projected: Annotated[bool, "The unit reads m numbers, to which the n of a word are mapped first"] = False,
     inside: Inside = None,
 ) -> DeFINE:
     """Narrow word vectors, expanded by a hierarchical group transform with input connections, then reduced.
@@ -108,7 +109,8 @@ def define(
     than their defaults are an error.
     """
     n, within = width or embedding_dim, inside or {}
-    mapping = AdaptiveInput(num_embeddings, n, cutoffs, div_value, **within)
+    narrow, n = n, embedding_dim if projected else n
+    mapping = AdaptiveInput(num_embeddings, n, cutoffs, div_value, width=narrow, **within)
     if variant == "released":
         fixed = (connection, reduce, schedule, shared, shuffle, norm, multiple_of)
         if fixed != ("mixer", True, "halving", True, False, False, 32):

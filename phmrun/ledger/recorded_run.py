@@ -25,6 +25,7 @@ DAMAGED = "damaged"
 OTHER_FILE = "file-"
 """Prefix of scores of another file than the run's own test set."""
 PREFIX = "time/"
+FIRST = "-first-500"
 STEP, EPOCH, BATCH, LINE, TEST = (f"{PREFIX}{what}" for what in ("step", "epoch", "batch", "line", "test"))
 TIMES = {
     STEP: "seconds per optimizer step",
@@ -253,9 +254,14 @@ class RecordedRun:
     def entry(self, name: str) -> Any:
         """Return the stored entry of a score, or of a time ("time/…").
 
-        The result is ``None`` if it is missing, or if the status is damaged.
+        A score's name may end with "-first-500": its mean over the first 500 items, stored as its extra ``first_500``,
+        or its value if there are no more items. The result is ``None`` if it is missing, or if the status is damaged.
         """
-        return (self.times if name.startswith(PREFIX) else self.metrics).get(name) if self.status else None
+        if not self.status:
+            return None
+        if name.endswith(FIRST):
+            return _first_items(self.entry(name.removesuffix(FIRST)))
+        return (self.times if name.startswith(PREFIX) else self.metrics).get(name)
 
     def score(self, name: str) -> float | None:
         """Return the value of a score or a time.
@@ -340,3 +346,12 @@ def _entries(path: Path) -> Iterator[RunFile]:
             with suppress(FileNotFoundError):
                 size += file.stat().st_size if file.is_file() else 0
         yield RunFile(f"{child.name}/" if child.is_dir() else child.name, size, _CONTENTS.get(child.name, ""))
+
+
+def _first_items(entry: Any) -> dict[str, Any] | None:
+    """Return the entry of a score's first 500 items; ``None`` if they are not on record."""
+    if not isinstance(entry, Mapping):
+        return None
+    value = entry.get("extras", {}).get("first_500", entry.get("value") if entry.get("n", 501) <= 500 else None)
+    signature = f"{entry.get('signature', '')}|first:500"
+    return None if value is None else {"value": value, "signature": signature, "n": min(entry.get("n", 500), 500)}

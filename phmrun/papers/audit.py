@@ -5,15 +5,20 @@ No computed number is stored: each row's network is built on the meta device, by
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import torch
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from torch import nn
 
-from phmrun.config import Experiment, Source, Task, resolve
+from phmrun.config import Experiment, Source, Task, nested, resolve
+from phmrun.config.problems import choices
+from phmrun.config.provenance import kind_of
 from phmrun.engine.counting import count_network, count_parameters
 from phmrun.errors import PhmrunError, unknown
 from phmrun.layers import options_of, share_parameters
@@ -92,9 +97,8 @@ def build_counts(table: PaperTable, row: PaperRow, name: str, overrides: Mapping
         PhmrunError: (exit 2) The network, an option or a setting is invalid.
     """
     label = f"{name}, row {row.name}"
-    if table.task is None or row.network is not None:
-        base = table.base if row.network is None else {}
-        arguments = {**base, **row.set, **(overrides or {})}
+    if not _is_experiment(table, row):
+        arguments = {**_arguments(table, row), **(overrides or {})}
         with torch.device("meta"):
             return count_network(build_network(row.network or str(table.network), arguments, where=label))
     sizes = row.vocabulary or table.vocabulary
@@ -158,6 +162,46 @@ def row_config(table: PaperTable, row: PaperRow, name: str, overrides: Mapping[s
     return resolve(task.load("schema"), sources, options_of).config
 
 
+def _is_experiment(table: PaperTable, row: PaperRow) -> bool:
+    """True if a row's network is that of a configuration of the table's task."""
+    return table.task is not None and row.network is None
+
+
+def _arguments(table: PaperTable, row: PaperRow) -> dict[str, Any]:
+    """Return the arguments of a row's named network, without their provenance."""
+    base = table.base if row.network is None else {}
+    return {key: value for key, value in {**base, **row.set}.items() if key != "provenance"}
+
+
+def counted_settings(table: PaperTable, row: PaperRow, name: str) -> dict[str, tuple[Any, list[Any], str]]:
+    """Return the settings of a row that were chosen by printed counts, by dotted key.
+
+    Each is (value, other values, provenance). Other values are those of the schema for names, else the opposite or the
+    double; a name without a schema has none. Arguments are those of :func:`build_counts`.
+    """
+    if not _is_experiment(table, row):
+        values = _arguments(table, row)
+        given = table.source(name, {**values, "provenance": row.set.get("provenance", {})}).values["provenance"]
+        texts, config = {key: (reduce(getitem, key.split("."), values), given[key]) for key in given}, None
+    else:
+        config = row_config(table, row, name)
+        texts = config.provenance_values()
+    chosen = {key: pair for key, pair in texts.items() if kind_of(pair[1]) == "counted"}
+    return {key: (value, _others(config, key, value), text) for key, (value, text) in chosen.items()}
+
+
+def _others(config: Experiment | None, key: str, value: Any) -> list[Any]:
+    """Return other values of a setting, see :func:`counted_settings`."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, str):
+        *sections, last = key.split(".")
+        section = reduce(getattr, sections, config) if config else None
+        field = type(section).model_fields.get(last) if isinstance(section, BaseModel) else None
+        return [name for name in (choices(field.annotation) if field else []) if name != value]
+    return [[2 * number for number in value] if isinstance(value, list | tuple) else 2 * value] if value else []
+
+
 @dataclass
 class _Networks:
     """Cache of the counts of a table's rows."""
@@ -178,6 +222,36 @@ class _Networks:
         column = self.table.columns[heading]
         measure = row.counts.get(heading, column.counts)
         return measured(self.built[key], measure or "total", column.without, self.name) * column.bytes_each
+
+    def fitted(self, row: PaperRow, heading: str) -> str:
+        """Return a note if the printed number chose what a column's count of a row rests on; empty otherwise.
+
+        That is ``inferred``, or a setting whose provenance is "counted", if another value of it gives another count.
+        """
+        settings = counted_settings(self.table, row, self.name).items()
+        reasons = (
+            f"{key} = {value}, {text}"
+            for key, (value, others, text) in settings
+            if any(self._differs(row, heading, self._override(row, key, other)) for other in others)
+        )
+        reason = row.inferred.get(heading) or next(reasons, "")
+        return f"chosen to meet the printed number: {reason}" if reason else ""
+
+    def _differs(self, row: PaperRow, heading: str, overrides: Mapping[str, Any]) -> bool:
+        """True if a column's count of a row differs with other settings; False if they are invalid."""
+        with suppress(PhmrunError):
+            return self.count(row, heading, overrides) != self.count(row, heading)
+        return False
+
+    def _override(self, row: PaperRow, key: str, value: Any) -> dict[str, Any]:
+        """Return overrides with another value of a dotted key.
+
+        A named network's arguments are not merged, so that the whole section is returned.
+        """
+        if _is_experiment(self.table, row):
+            return nested({key: value})
+        section, _, option = key.partition(".")
+        return {section: {**_arguments(self.table, row)[section], option: value} if option else value}
 
     def printed(self, row: PaperRow, heading: str) -> Printed:
         """Parse a printed cell.
@@ -227,7 +301,7 @@ def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
 
     QUOTED: the value is ``None``. UNDERDETERMINED: the paper leaves something open, whatever the count. Else the
     verdict is FOLLOWS if the printed digits agree, ROUNDED if only stated digits count, and by :func:`_retraced` if
-    they differ; FITTED if an option was chosen to meet the number, TRIVIAL for a count of 0 that agrees. The note has
+    they differ; FITTED if it rests on a setting chosen by printed counts, TRIVIAL for a count of 0 that agrees. The note has
     the source of the number, the counts of the row's other readings where they differ, and the row's remark.
     """
     remark = row.note_on(heading)
@@ -239,7 +313,7 @@ def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
     missing = row.missing_in(heading)
     # If the paper leaves something open, an equal number may be chance, so it is not judged.
     if missing:
-        note = _joined(f"not stated: {missing}", f"{row.reading}: {computed:,}", listed, _fitted(row, heading), remark)
+        note = _joined(f"not stated: {missing}", f"{row.reading}: {computed:,}", listed, remark)
         return computed, Verdict.UNDERDETERMINED, note
     match, verdict = judge(printed, computed), Verdict.DIFFERS
     if match is Match.ROUNDED:
@@ -251,21 +325,13 @@ def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
         remark = _joined(remark, source)
     if verdict in (Verdict.FOLLOWS, Verdict.ROUNDED) and not computed:
         return computed, Verdict.TRIVIAL, remark
-    remark = _joined(_fitted(row, heading), remark)
-    if verdict is Verdict.FOLLOWS and heading not in row.inferred:
+    fitted = networks.fitted(row, heading)
+    if verdict is Verdict.FOLLOWS and not fitted:
         return computed, verdict, remark
-    return computed, _of(verdict, heading in row.inferred), _joined(remark, listed)
+    return computed, _of(verdict, fitted), _joined(fitted, remark, listed)
 
 
-def _fitted(row: PaperRow, heading: str) -> str:
-    """Return a note if an option was chosen to meet the printed number.
-
-    Otherwise, the note is empty.
-    """
-    return f"chosen to meet the printed number: {row.inferred[heading]}" if heading in row.inferred else ""
-
-
-def _of(verdict: Verdict, fitted: bool) -> Verdict:
+def _of(verdict: Verdict, fitted: str) -> Verdict:
     """Return FITTED for a fitted verdict FOLLOWS or ROUNDED.
 
     Other verdicts are unchanged.
@@ -317,8 +383,8 @@ def _derived(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
     computed = _derive(column, networks.count(row, counting), networks.count(other, counting))
     if row is other:  # a network's share of itself
         return computed, Verdict.TRIVIAL if judge(printed, computed) is Match.ROUNDED else Verdict.DIFFERS, remark
-    fitted = counting in row.inferred or counting in other.inferred
-    remark = _joined(_fitted(row, counting) or _fitted(other, counting), remark)
+    fitted = networks.fitted(row, counting) or networks.fitted(other, counting)
+    remark = _joined(fitted, remark)
     match = judge(printed, computed)
     verdict = Verdict.FOLLOWS if match is Match.ROUNDED else Verdict.DIFFERS
     if match is Match.CUT:

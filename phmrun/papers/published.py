@@ -26,7 +26,7 @@ class Verdict(StrEnum):
 
     FOLLOWS = "follows"  # from the settings of the paper or of the code that it names
     TRIVIAL = "trivial"  # equal for any network: 0 for an absent part, 100 % of itself
-    FITTED = "fitted"  # an option was chosen to meet the number
+    FITTED = "fitted"  # it rests on a setting that printed counts chose, maybe against the text
     ROUNDED = "rounded"  # cut, of fewer digits than are printed, or derived from other printed numbers
     DIFFERS = "differs"
     UNDERDETERMINED = "underdetermined"  # the paper does not state all that the number depends on

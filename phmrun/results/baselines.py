@@ -68,10 +68,11 @@ def baseline_scores(runs: Sequence[RecordedRun], score: str) -> dict[str, float]
     means: dict[str, float] = {}
     for full in score_names(runs):
         name = full.removeprefix(prefix).removesuffix(ending)
-        if full != f"{prefix}{name}{ending}" or find_baseline(name) is None:
+        if not full.startswith(prefix) or find_baseline(name) is None:
             continue
-        values: Sequence[float | None] = [run.score(full) for run in runs]
-        means[name] = fmean(value for value in values if value is not None)
+        values = [value for run in runs if (value := run.score(f"{prefix}{name}{ending}")) is not None]
+        if values:
+            means[name] = fmean(values)
     return means
 
 

@@ -114,7 +114,6 @@ SAID = [
         for steps, pairs in ((50_000, "En-Vi En-Id De-En Ro-En"), (100_000, "En-Et En-Mk En-Ro"))
         for pair in pairs.split()
     ),
-    "phm/table2 | Factorized | De-En | layer.rank=128",
     "phm/table2 | PHM† n = 2 | De-En | model.upsample=2",
     f"phm/table3 | PHM n = 4 | BLEU | {PHM} decoding.beam=5 data.name=wmt16-en-de",
     f"phm/table4 | Vanilla | Decoding | {PHM} decoding.beam=4 data.name=iwslt14-de-en",
