@@ -10,7 +10,7 @@ Source:         Mehta et al., "DeFINE: Deep Factorized Input Token Embeddings fo
 
 Groups follow equation 1, gˡ = max(⌊g_max / 2^(l-1)⌋, 1). Layer norms are an option of phmrun; the paper has none. Of
 g_max the paper shows one case: in figure 11 (Transformer-XL, N = 3, k = 4,096) the first two expansion layers have 4
-and 2 groups, so that g_max is 4, whose count is 9 times the printed 1.92M. It specifies neither an activation nor the
+and 2 groups, so that g_max is 4, which gives 16.6M, not the printed 1.92M. It specifies neither an activation nor the
 rounding of widths. In appendix A.1 the groups of a transform share a matrix, figure 2d counts one for each.
 The 1.92M are printed for all n. A unit that reads the token's m numbers, projected from n, explains that (A.3: in
 Transformer-XL the mapping is the projective embedding): ``projected``.
