@@ -50,19 +50,20 @@ def keep_data(run: Run, config_yaml: str, data: DataModule, marks: Mapping[str, 
 def scores_of_training(run: Run, fitted: "Fitted", training: TrainingConfig) -> dict[str, dict[str, Any]]:
     """Return the scores of training, by name.
 
-    "validation/best" is the best monitored score, "validation/loss" the loss at its step, "train/loss" the last row's.
+    "validation/best" is the best monitored score, "validation/loss" the loss at its step, "validation/loss-smoothed" the same with label smoothing, "train/loss" the last row's.
     Those that the history lacks are missing. Shares are in percent, losses in nats per unit of the task.
     """
     scores: dict[str, dict[str, Any]] = {}
     if fitted.best is not None:
         scores[BEST] = best_validation(training.monitor, fitted.best, fitted.best_step or 0)
     for row in run.history.rows():
-        if row["step"] == fitted.best_step and "val/loss" in row:
-            scores["validation/loss"] = {
-                "value": row["val/loss"],
-                "step": row["step"],
-                "signature": "unit:nats|label-smoothing:0|dropout:off",
-            }
+        for name, smoothing in (("loss", 0.0), ("loss-smoothed", training.label_smoothing)):
+            if row["step"] == fitted.best_step and f"val/{name}" in row:
+                scores[f"validation/{name}"] = {
+                    "value": row[f"val/{name}"],
+                    "step": row["step"],
+                    "signature": f"unit:nats|label-smoothing:{smoothing:g}|dropout:off",
+                }
         if "train/loss" in row:
             signature = f"unit:nats|label-smoothing:{training.label_smoothing:g}|dropout:on|mean-of-the-last-steps"
             scores["train/loss"] = {"value": row["train/loss"], "step": row["step"], "signature": signature}

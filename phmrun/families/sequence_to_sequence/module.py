@@ -18,6 +18,9 @@ from phmrun.metrics import bleu
 from phmrun.models.transformer import EncoderDecoder
 from phmrun.text.lines import read_parallel
 
+SMOOTHED = "loss-smoothed"
+"""Validation loss with the label smoothing of training, beside the plain one."""
+
 
 class SequenceToSequenceModule(TrainingModule):
     """Training module of an encoder–decoder, with the label-smoothed loss of target tokens.
@@ -44,21 +47,24 @@ class SequenceToSequenceModule(TrainingModule):
         super().__init__(network, optimizer, schedule)
         self.smoothing = smoothing
         self.criterion = criterion
+        self.counted = (SMOOTHED,) if smoothing else ()
 
     def loss(self, batch: ParallelBatch) -> Loss:
         """Return the loss summed over the target tokens of the batch.
 
-        Label smoothing and ``criterion`` apply in training only; otherwise the loss is the cross-entropy. The result's
-        ``nll`` is the cross-entropy in both cases. Padding is not computed by the output map.
+        Label smoothing and ``criterion`` apply in training only; otherwise the loss is the cross-entropy, and the
+        smoothed one is among the hits. The result's ``nll`` is the cross-entropy in both cases. Padding is not computed
+        by the output map.
         """
         (prediction,) = predictions = self.predictions(batch)
         output = self.network.output
-        smoothing = self.smoothing if self.training else 0.0
         inner, weight = output.reduced(prediction.vectors)
-        total, nll = linear_cross_entropy(inner, weight, output.bias, batch.wanted, smoothing=smoothing)
-        if self.training and self.criterion is not cross_entropy:
+        total, nll = linear_cross_entropy(inner, weight, output.bias, batch.wanted, smoothing=self.smoothing)
+        if not self.training:
+            return Loss(nll, nll, batch.units, dict.fromkeys(self.counted, total), predictions=predictions)
+        if self.criterion is not cross_entropy:
             logits = F.linear(inner, weight, output.bias)
-            total, nll = self.criterion(logits, batch.wanted, smoothing=smoothing), nll.detach()
+            total, nll = self.criterion(logits, batch.wanted, smoothing=self.smoothing), nll.detach()
         return Loss(total, nll, batch.units, predictions=predictions)
 
     def predictions(self, batch: ParallelBatch) -> list[Prediction]:
