@@ -25,9 +25,13 @@ The files under `configs/papers/` give every row of every table its settings, an
 
 - **said**: a section or table of the paper;
 - **released**: a place in the code of its authors, or in code that the paper says it used;
+- **counted**: chosen by printed parameter counts, maybe against the text, which is then named;
 - **ours**: a choice of ours, with the reason.
 
 `--dry-run`, a run's README and a table's footnote print it. This page is made of the same files.
+
+The PHM tables are those of the version named R2D2. Other versions print other numbers in Table 4 (7.61 seconds to train and
+336 to decode for 7.79 and 341) and in Table 6.
 """
 
 
@@ -83,6 +87,7 @@ def printed() -> str:
     """The audit's headline, and the figures that differ."""
     figures = list(audit())
     lines = [f"`phmrun count-params --paper all`: {headline([str(figure.verdict) for figure in figures])}.", ""]
+    lines += ["A figure is fitted if another value of a setting that is *counted* gives another count.", ""]
     lines += ["| figure that differs | printed | computed | reason |", "|---|---|---|---|"]
     for figure in figures:
         if figure.verdict is Verdict.DIFFERS:

@@ -32,9 +32,9 @@ SWEEPS_LISTED = (
     "A sweep's page has its scores, verdicts, environments and signatures, and the command that repeats each run."
 )
 CLAIMS_HOLD = (
-    "Differences are in the sweep's score: a positive one of perplexity is a loss. A claim has its own threshold, such "
-    "as 1.5 BLEU, so that it may be undecided where a difference from 0 is decided. Two rows that are not dense are "
-    "compared alone, in one test of all seeds that count."
+    "Differences are in the sweep's score: a positive one of perplexity is a loss. Claims of another metric, corpus or "
+    "pair of languages than a sweep's are not decided here. Two rows that are not dense are compared alone, in one test of "
+    "all seeds that count."
 )
 
 

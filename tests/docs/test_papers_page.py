@@ -5,6 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from phmrun.ledger.recorded_run import RecordedRun
+from phmrun.papers import load_table
+from phmrun.papers.audit import build_counts
+from phmrun.results.baselines import baseline_scores
 from phmrun.results.long_table import restore_folder
 
 RESULTS = ("agreement-natural", "parser-released", "ptb-define-epoch", "translation-longer")
@@ -59,3 +63,19 @@ def test_published_cells_are_those_on_record(tmp_path, monkeypatch):
         epochs = ", ".join(f"{loss[at]:.3f}" for at in (0, 4, 8))
         scores = f"| {bleu(run, LINES):.2f} | {bleu(run):.2f} | {epochs} |"
         assert [row for row in page.splitlines() if f"| {run.parameters()['total']:,} |" in row and scores in row]
+
+
+def test_the_table_of_phm_plus_scores_the_lines_that_the_paper_scored(tmp_path, monkeypatch):
+    """Each finished run has a row, its score and the floor are those of the first 500 lines."""
+    monkeypatch.syspath_prepend(str(DOCS.parent))
+    from benchmarks.published_curve import LINES, bleu
+
+    name = "configs/papers/reproduction/table5.yaml"
+    table = load_table(name)
+    runs = restore_folder(DOCS.parent / "results/style-phm-plus", tmp_path)
+    recorded, score = [RecordedRun(run) for run in runs], table.columns["BLEU"].score
+    assert [run.score(score) for run in recorded] == [pytest.approx(bleu(run, LINES)) for run in runs]
+    assert baseline_scores(recorded, score) == {"copy": pytest.approx(23.575104996291376)}
+    counts = {build_counts(table, row, name)["total"] for row in table.rows}
+    assert counts >= {run.parameters()["total"] for run in runs}
+    assert len(runs) == 5

@@ -44,7 +44,11 @@ def test_the_loss_sums_over_target_tokens(smoothing, output_bias):
     assert float(loss.nll) == pytest.approx(nll)
     assert loss.units == 5
     module.eval()
-    assert float(module.loss(batch).total.detach()) == pytest.approx(nll), "no smoothing in evaluation"
+    loss = module.loss(batch)
+    assert float(loss.total.detach()) == pytest.approx(nll), "no smoothing in evaluation"
+    assert {name: float(value) for name, value in loss.hits.items()} == (
+        {"loss-smoothed": pytest.approx(total)} if smoothing else {}
+    )
 
 
 def test_an_untrained_network_is_about_as_good_as_chance():

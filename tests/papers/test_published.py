@@ -26,7 +26,7 @@ def test_the_tables_of_each_paper():
     wanted = {
         "phm": [1, 2, 3, 4, 5, 6],
         "shapeshifter": [1, 2, 3, 4, 5],
-        "reproduction": [4, 5, 6, 7],
+        "reproduction": [3, 4, 5, 6, 7],
         "matsuno": [4, 5],
         "define": [1, 2, 3, 4, 5, 6, 7, 8],
     }
@@ -39,7 +39,8 @@ def test_the_tables_of_each_paper():
 def test_every_file_loads_under_its_own_name(name):
     table = load_table(name)
     assert name == f"configs/papers/{table.paper}/table{table.table}.yaml"
-    assert all(row.published for row in table.rows if row.set)
+    printed = [row for row in table.rows if row.published]  # none in a table of settings alone
+    assert not printed or all(row.published for row in table.rows if row.set)
 
 
 def test_an_unknown_paper_is_refused():
