@@ -30,8 +30,8 @@ The files under `configs/papers/` give every row of every table its settings, an
 
 `--dry-run`, a run's README and a table's footnote print it. This page is made of the same files.
 
-The PHM tables are those of the version named R2D2. Other versions print other numbers in Table 4 (7.61 seconds to train and
-336 to decode for 7.79 and 341) and in Table 6.
+The PHM tables are those of the version named R2D2. Other versions print other numbers in Table 4 (7.61 seconds to
+train and 336 to decode for 7.79 and 341) and in Table 6.
 """
 
 

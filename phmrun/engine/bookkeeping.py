@@ -50,8 +50,9 @@ def keep_data(run: Run, config_yaml: str, data: DataModule, marks: Mapping[str, 
 def scores_of_training(run: Run, fitted: "Fitted", training: TrainingConfig) -> dict[str, dict[str, Any]]:
     """Return the scores of training, by name.
 
-    "validation/best" is the best monitored score, "validation/loss" the loss at its step, "validation/loss-smoothed" the same with label smoothing, "train/loss" the last row's.
-    Those that the history lacks are missing. Shares are in percent, losses in nats per unit of the task.
+    "validation/best" is the best monitored score, "validation/loss" the loss at its step, "validation/loss-smoothed"
+    the same with the label smoothing of training, "train/loss" the last row's. Those that the history lacks are
+    missing. Shares are in percent, losses in nats per unit of the task.
     """
     scores: dict[str, dict[str, Any]] = {}
     if fitted.best is not None:

@@ -181,8 +181,8 @@ def counted_settings(table: PaperTable, row: PaperRow, name: str) -> dict[str, t
     """
     if not _is_experiment(table, row):
         values = _arguments(table, row)
-        given = table.source(name, {**values, "provenance": row.set.get("provenance", {})}).values["provenance"]
-        texts, config = {key: (reduce(getitem, key.split("."), values), given[key]) for key in given}, None
+        marks = table.source(name, {**values, "provenance": row.set.get("provenance", {})}).values["provenance"]
+        texts, config = {key: (reduce(getitem, key.split("."), values), marks[key]) for key in marks}, None
     else:
         config = row_config(table, row, name)
         texts = config.provenance_values()
@@ -301,8 +301,8 @@ def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
 
     QUOTED: the value is ``None``. UNDERDETERMINED: the paper leaves something open, whatever the count. Else the
     verdict is FOLLOWS if the printed digits agree, ROUNDED if only stated digits count, and by :func:`_retraced` if
-    they differ; FITTED if it rests on a setting chosen by printed counts, TRIVIAL for a count of 0 that agrees. The note has
-    the source of the number, the counts of the row's other readings where they differ, and the row's remark.
+    they differ; FITTED if it rests on a setting chosen by printed counts, TRIVIAL for a count of 0 that agrees. The
+    note has the source of the number, the counts of the row's other readings where they differ, and the row's remark.
     """
     remark = row.note_on(heading)
     if row.quoted_in(heading):

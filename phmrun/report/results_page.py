@@ -33,8 +33,8 @@ SWEEPS_LISTED = (
 )
 CLAIMS_HOLD = (
     "Differences are in the sweep's score: a positive one of perplexity is a loss. Claims of another metric, corpus or "
-    "pair of languages than a sweep's are not decided here. Two rows that are not dense are compared alone, in one test of "
-    "all seeds that count."
+    "pair of languages than a sweep's are not decided here. Two rows that are not dense are compared alone, in one "
+    "test of all seeds that count."
 )
 
 

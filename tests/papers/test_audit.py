@@ -164,8 +164,8 @@ def test_a_count_is_fitted_if_it_rests_on_a_setting_chosen_by_counts(rows, paper
 def test_the_provenance_alone_decides_what_is_fitted():
     name = "configs/papers/phm/table2.yaml"
     table = load_table(name)
-    said = {f"model.{side}_layers": "said 4.2" for side in ("encoder", "decoder")}
-    for provenance, verdict in ((said, Verdict.FOLLOWS), ({}, Verdict.FITTED)):
+    by_text = {f"model.{side}_layers": "said 4.2" for side in ("encoder", "decoder")}
+    for provenance, verdict in ((by_text, Verdict.FOLLOWS), ({}, Verdict.FITTED)):
         changed = table.model_copy(update={"base": {"provenance": provenance}, "rows": table.rows[:1]})
         assert next(audit_table(changed, name)).verdict is verdict
 
