@@ -224,9 +224,12 @@ class TrainedRun:
             PhmrunError: A line is malformed, or there is no such key.
         """
         from phmrun.engine import trained_model
+        from phmrun.text.coverage import note_coverage
 
         predictor = trained_model.open_run(self.run).predictor(decoding=decoding)
-        return [Prediction(answer.text, answer.values) for answer in predictor.predict(lines)]
+        predictions = [Prediction(answer.text, answer.values) for answer in predictor.predict(lines)]
+        note_coverage(predictor, "lines")
+        return predictions
 
 
 def train(

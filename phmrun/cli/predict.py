@@ -13,7 +13,6 @@ from phmrun.cli import console
 from phmrun.cli.chosen_run import choose_run
 from phmrun.cli.decoding import DecodingOptions, of_decoding
 from phmrun.cli.options import Json, RunArgument, RunsDirectory, spread
-from phmrun.errors import ExitCode, PhmrunError
 from phmrun.progress import note, waiting
 from phmrun.registry import load_plugins
 
@@ -46,7 +45,8 @@ def predict(
     with waiting("preparing"):
         from phmrun.engine.arithmetic import set_threads
         from phmrun.engine.trained_model import open_run
-        from phmrun.text.lines import raw_lines
+        from phmrun.text.coverage import note_coverage
+        from phmrun.text.lines import decoded, raw_lines
 
         set_threads()
         trained = open_run(chosen)
@@ -60,7 +60,10 @@ def predict(
             device=options.device,
         )
     exact = getattr(predictor, "exact", False)
-    lines = _lines(raw_lines(text), str(text), exact) if text else _lines(sys.stdin.buffer, "standard input", exact)
+    source, raw = (text, raw_lines(text)) if text else ("standard input", sys.stdin.buffer)
+    lines = decoded(_announced(raw, source), source, exact=exact)
+    if exact:  # without the line feed that printing adds
+        lines = (line.removesuffix("\n") for line in lines)
     began = time.monotonic()
     with kernels.applied():
         for answer in predictor.predict(_prompted(predictor.prompt) if interactive else lines):
@@ -68,28 +71,18 @@ def predict(
                 console.print_json(answer.values)
             else:
                 print(answer.text, flush=True)
+    note_coverage(predictor, str(source))
     slow = time.monotonic() - began > SLOW and not (as_json or interactive)
     if slow and (advice := getattr(predictor, "faster", None)):
         note(advice)
 
 
-def _lines(raw: Iterable[bytes], source: str, exact: bool) -> Iterator[str]:
-    """Yield lines as text, without their line ends.
-
-    With ``exact``, only the last line feed is removed, else all CR and LF at the end. Lines of more than 10,000 bytes
-    are announced on stderr.
-
-    Raises:
-        PhmrunError: (exit 3) A line is not UTF-8; ``source`` and its number are named.
-    """
+def _announced(raw: Iterable[bytes], source: Path | str) -> Iterator[bytes]:
+    """Yield the lines, and announce those of more than 10,000 bytes on stderr."""
     for number, line in enumerate(raw, start=1):
         if len(line) > LONG:
             note(f"{source}:{number}: a line of {len(line):,} bytes; this may take minutes")
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise PhmrunError("the line is not UTF-8", where=f"{source}:{number}", code=ExitCode.DATA) from error
-        yield text.removesuffix("\n") if exact else text.rstrip("\r\n")
+        yield line
 
 
 def _prompted(prompt: str) -> Iterator[str]:

@@ -18,6 +18,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
 from phmrun.text.batches import Batch, BatchPlan, BatchStream, Unit, evaluation_batches
 from phmrun.text.store import Kept, Prepared
+from phmrun.text.vocabulary import SPECIALS
 
 
 class Vocabulary(Kept, Protocol):
@@ -134,6 +135,22 @@ class DataModule(Generic[V]):
     def vocabulary(self) -> V:
         """Vocabulary of the prepared data."""
         return self.prepared.vocabulary
+
+    def check(self, split: str) -> None:
+        """Read all inputs of a split that preparation does not read.
+
+        Nothing is done if ``inputs`` is not implemented.
+
+        Raises:
+            PhmrunError: (exit 3) A file is malformed, or there is no input.
+        """
+        try:
+            count = sum(1 for _ in self.inputs(split))
+        except NotImplementedError:
+            return
+        if not count:
+            where = ", ".join(map(str, self.sources(split)))
+            raise PhmrunError(f"there is no text in the {split} data", where=where, code=ExitCode.DATA)
 
     def statistics(self) -> dict[str, Any]:
         """Return the sizes of the prepared data as a JSON object."""
@@ -343,7 +360,7 @@ def doubts(config: Experiment, data: DataModule[Any]) -> Iterator[str]:
 
 
 def odd_figures(statistics: Mapping[str, Any]) -> Iterator[str]:
-    """Yield warnings about figures of data: many unknown words, labels without items.
+    """Yield warnings about figures of data: many unknown words, reserved characters, labels without items.
 
     Each split except "train" has one for each side with at least 50 % unknown words. "train" has one for each label
     without items.
@@ -359,6 +376,11 @@ def odd_figures(statistics: Mapping[str, Any]) -> Iterator[str]:
                     f"{where}: {share:.0%} of the words are not in the vocabulary of the training data; "
                     "is it the same language, and are words parted from marks alike?"
                 )
+        if reserved := counts.get("reserved"):
+            yield (
+                f"{split}: {reserved:,} lines hold characters that vocabularies reserve (▅, ▁, {', '.join(SPECIALS)}): "
+                "they become unknown or spaces, and subwords are not learnt from a line with ▅; replace them"
+            )
         for label, count in counts.get("labels", {}).items() if split == "train" else ():
             if not count:
                 yield f"train: no item has the label {label}"

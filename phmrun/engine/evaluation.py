@@ -23,6 +23,7 @@ from phmrun.metric import metrics_of
 from phmrun.metrics import Score
 from phmrun.progress import note
 from phmrun.registry import TASKS
+from phmrun.text.coverage import note_coverage
 
 
 def evaluate_run(
@@ -74,6 +75,7 @@ def evaluate_run(
     )
     with trained.kernels(read_segments(run) or [{}]).applied():
         evaluation = predictor.evaluate(data, split)
+    note_coverage(predictor, split)
     name = "-".join([title, *_deviations(decoding or {}, config, checkpoint, average)])
     metrics = {f"{name}/{key}": score.to_json() for key, score in evaluation.scores.items()}
     metrics[f"{name}/sentences_per_second"] = {

@@ -84,6 +84,8 @@ class Predictor(Protocol):
     A predictor that returns its input with changes has ``exact = True``. A carriage return before a line feed is then
     part of the line.
 
+    One with an attribute ``coverage`` (:class:`phmrun.text.coverage.Coverage`) counts unknown tokens of its input.
+
     Attributes:
         prompt: Description of the expected input, in one line.
     """

@@ -20,7 +20,7 @@ from sys import intern
 
 from phmrun.errors import counted
 from phmrun.files import replacing
-from phmrun.text.lines import malformed, raw_lines
+from phmrun.text.lines import decoded, malformed, raw_lines
 
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC = range(len(COLUMNS))
@@ -140,7 +140,7 @@ def load(path: str | PathLike[str], *, trees: bool = True) -> list[Sentence]:
     Raises:
         PhmrunError: (exit 3) The file is missing, damaged or not UTF-8, has no sentence, or a line is malformed.
     """
-    return _all(_decoded(Path(path)), str(path), trees)
+    return _all(decoded(raw_lines(Path(path)), Path(path), exact=True), str(path), trees)
 
 
 def loads(text: str, *, name: str = "text", trees: bool = True) -> list[Sentence]:
@@ -179,20 +179,6 @@ def dump(sentences: Iterable[Sentence], path: str | PathLike[str]) -> None:
     """Write sentences as a UTF-8 file, atomically."""
     with replacing(Path(path)) as temporary:
         temporary.write_bytes(dumps(sentences).encode("utf-8"))
-
-
-def _decoded(path: Path) -> Iterator[str]:
-    """Yield the lines of a file with their ends.
-
-    Raises:
-        PhmrunError: (exit 3) A line is not UTF-8.
-    """
-    for number, raw in enumerate(raw_lines(path), 1):
-        try:
-            yield raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            what = f"byte 0x{raw[error.start]:02x}, {error.start} bytes into the line, is not valid UTF-8"
-            raise malformed(what, f"{path}:{number}", "Convert the file to UTF-8, for instance with iconv.") from error
 
 
 def _all(lines: Iterable[str], name: str, trees: bool) -> list[Sentence]:

@@ -41,9 +41,7 @@ def held_out(files: Sides, share: float, cache: Path, *, running: bool = False) 
     Raises:
         PhmrunError: (exit 3) A file is missing or malformed, or a part would be empty.
     """
-    begin = 0.0
-    if running:
-        begin = (1 - share) * sum(1 for _ in _rows(files))
+    begin = (1 - share) * sum(1 for _ in _rows(files)) if running else 0.0
 
     def part(number: int, row: Row) -> str:
         """Return the part of a line, "dev" or "train", by its number or its source text."""
@@ -65,7 +63,7 @@ def without_empty(files: tuple[Path, Path], cache: Path) -> tuple[Path, Path]:
         PhmrunError: (exit 3) A file is missing or malformed.
     """
     empty = total = 0
-    for row in _rows(files):
+    for row in _rows(files, empty=True):
         total += 1
         empty += not all(side.strip() for side in row)
     if not empty:
@@ -88,14 +86,18 @@ def _sides(files: Files) -> tuple[str, ...]:
     return ("text",) if len(files) == 1 else ("source", "target")
 
 
-def _rows(files: Files) -> Iterator[Row]:
+def _rows(files: Files, *, empty: bool = False) -> Iterator[Row]:
     """Yield the lines of one file, or of two in parallel.
 
-    Empty lines are included. A line of a single file has at most 16 MiB, of two files at most 1 MiB.
+    Empty lines of a single file are included, pairs with an empty side if ``empty``. A line of a single file has at
+    most 16 MiB, of two files at most 1 MiB.
+
+    Raises:
+        PhmrunError: (exit 3) A file is malformed; the message names it and the line.
     """
     if len(files) == 1:
         return ((line,) for _, line in numbered_lines(files[0], longest=LONGEST_LINE))
-    return read_parallel(*files, empty=True)
+    return read_parallel(*files, empty=empty)
 
 
 def _made(
@@ -127,7 +129,7 @@ def _made(
                 name: [stack.enter_context((path / f"{name}.{side}").open("w", encoding="utf-8")) for side in sides]
                 for name in parts
             }
-            for number, row in enumerate(_rows(files)):
+            for number, row in enumerate(_rows(files, empty=kind == "not-empty")):
                 if (name := part(number, row)) is not None:
                     counts[name] += 1
                     for handle, text in zip(handles[name], row, strict=True):

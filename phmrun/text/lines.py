@@ -9,7 +9,7 @@ the file's first bytes, not by its name.
 import codecs
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
@@ -18,6 +18,15 @@ from typing import BinaryIO, cast
 from phmrun.errors import ExitCode, PhmrunError
 
 GZIP_MAGIC = b"\x1f\x8b"
+COMPRESSED = (
+    (GZIP_MAGIC, "gzip", "gzip -dc {name} > {stem}"),
+    (b"\xfd7zXZ\0", "xz", "xz -dc {name} > {stem}"),
+    (b"BZh91AY&SY", "bzip2", "bzip2 -dc {name} > {stem}"),
+    (b"\x28\xb5\x2f\xfd", "zstd", "zstd -dc {name} > {stem}"),
+    (b"PK\3\4", "zip", "unzip {name}"),
+    (b"7z\xbc\xaf\x27\x1c", "7z", "7z x {name}"),
+)
+"""First bytes, name and decompressing command of compressed files."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LONGEST_LINE = 1 << 20
 """Longest line in bytes; a longer one is not a sentence, and would break the bound on memory."""
@@ -36,26 +45,64 @@ def numbered_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[tuple
         PhmrunError: (exit 3) The file is missing, damaged, empty or not UTF-8, or a line has a NUL character or exceeds
             the limit.
     """
-    offset = number = 0  # start of the line, in uncompressed bytes
-    for number, raw in enumerate(raw_lines(path, longest=longest), 1):
-        where, body = f"{path}:{number}", raw.removesuffix(b"\n").removesuffix(b"\r")
-        skipped = len(BYTE_ORDER_MARK) if number == 1 and body.startswith(BYTE_ORDER_MARK) else 0
-        try:
-            line = body[skipped:].decode("utf-8")
-        except UnicodeDecodeError as error:
-            at = skipped + error.start
-            encoding = "UTF-16" if body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "ISO-8859-1"
-            raise malformed(
-                f"byte 0x{body[at]:02x} at offset {offset + at:,} ({at} within the line) is not valid UTF-8",
-                where,
-                f"Convert the file, for instance: iconv -f {encoding} -t UTF-8 {path.name} > {path.stem}.utf8",
-            ) from error
-        if "\0" in line:
-            raise malformed("the line holds a NUL character", where, "Is the file UTF-16, or binary? It must be UTF-8.")
-        offset += len(raw)
+    number = 0
+    for number, line in enumerate(decoded(raw_lines(path, longest=longest), path), 1):
         yield number, line
     if number == 0:
         raise malformed("the file is empty", str(path))
+
+
+def decoded(raw: Iterable[bytes], source: Path | str, *, exact: bool = False) -> Iterator[str]:
+    """Yield lines of bytes as text; the one decoder of training, evaluation and prediction.
+
+    A byte-order mark before the first line is removed, and from each line one end, LF or CR LF.
+
+    Args:
+        raw: Lines with their ends.
+        source: File of the lines, or a name of them ("standard input").
+        exact: Keep byte-order mark and line ends.
+
+    Raises:
+        PhmrunError: (exit 3) The text is compressed or not UTF-8, or a line has a NUL character.
+    """
+    offset = 0  # start of the line, in uncompressed bytes
+    for number, line in enumerate(raw, 1):
+        where, skipped = f"{source}:{number}", 0
+        if number == 1:
+            _require_uncompressed(line, source)
+            skipped = len(BYTE_ORDER_MARK) if line.startswith(BYTE_ORDER_MARK) and not exact else 0
+        body = line if exact else line.removesuffix(b"\n").removesuffix(b"\r")
+        try:
+            text = body[skipped:].decode("utf-8")
+        except UnicodeDecodeError as error:
+            at = skipped + error.start
+            encoding = "UTF-16" if body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "ISO-8859-1"
+            command = f"iconv -f {encoding} -t UTF-8"
+            if isinstance(source, Path):
+                command += f" {source.name} > {source.stem}.utf8"
+            raise malformed(
+                f"byte 0x{body[at]:02x} at offset {offset + at:,} ({at} within the line) is not valid UTF-8",
+                where,
+                f"Convert it, for instance: {command}",
+            ) from error
+        if "\0" in text:
+            raise malformed("the line holds a NUL character", where, "Is the file UTF-16, or binary? It must be UTF-8.")
+        offset += len(line)
+        yield text
+
+
+def _require_uncompressed(first: bytes, source: Path | str) -> None:
+    """Check that a first line does not begin a compressed file.
+
+    Raises:
+        PhmrunError: (exit 3) It does; the hint has the command that decompresses the file.
+    """
+    for magic, kind, command in COMPRESSED:
+        if first.startswith(magic):
+            hint = "Decompress it first."
+            if isinstance(source, Path):
+                hint = f"Decompress it: {command.format(name=source.name, stem=source.stem)}"
+            raise malformed(f"the text is compressed ({kind})", str(source), f"{hint} Files may be plain or .gz.")
 
 
 def raw_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[bytes]:
@@ -139,7 +186,7 @@ def read_parallel(
         shown = ", ".join(str(number) for _, number in faults[:5]) + (" …" if len(faults) > 5 else "")
         lines = "lines" if more else "line"
         what = f"the line is empty, and {more:,} more are on one side or both" if more else "the line is empty"
-        hint = f"Remove {lines} {shown} from both files of the pair, or --set data.empty=drop."
+        hint = f"Remove {lines} {shown} from both files of the pair, or train with --set data.empty=drop."
         raise malformed(what, f"{path}:{first}", hint)
 
 

@@ -19,6 +19,10 @@ from phmrun.files import intact, replacing, write_json
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
+RESERVED = re.compile("|".join(map(re.escape, SPECIALS)))
+"""Words that text cannot hold: they become unknown."""
+RESERVED_BY_SUBWORDS = re.compile(f"[▅▁]|{RESERVED.pattern}")
+"""The same for SentencePiece: it learns nothing from a line with ▅, and reads ▁ as a space."""
 Kind = Literal["unigram", "bpe", "word"]
 KINDS: tuple[str, ...] = get_args(Kind)
 LARGEST = 1 << 31

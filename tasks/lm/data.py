@@ -188,7 +188,8 @@ class StreamData(DataModule[StreamVocabulary]):
 
     def inputs(self, split: str) -> Iterator[str]:
         """Return the non-blank lines of a split."""
-        return (line for _, line in numbered_lines(self.files[split]) if line.strip())
+        lines = numbered_lines(self.files[split], longest=LONGEST_LINE)
+        return (line for _, line in lines if line.strip())
 
     def train_dataloader(self) -> DataLoader[StreamBatch]:
         """Return an endless loader of training batches, starting after ``start_step`` steps."""

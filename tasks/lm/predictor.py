@@ -27,9 +27,9 @@ from phmrun.tasks.lm.preparation import Tally, text_lines
 from phmrun.tasks.lm.segments import parts
 from phmrun.tasks.lm.transformer_xl import TransformerXL
 from phmrun.tasks.lm.vocabulary import UNKNOWN, StreamVocabulary, chunks_of_words
+from phmrun.text.coverage import MENTIONED, Coverage
 
 SAMPLES = 8
-MENTIONED = 0.01  # share of unknown words from which on a warning names it
 ORDER = 5  # order of the n-gram baseline
 MOST = 20_000_000  # first words of the training text that the baseline counts
 NAT = 1 / math.log(2)
@@ -124,6 +124,7 @@ class LanguageModelPredictor:
     ) -> None:
         self.vocabulary, self.scoring, self.prompting = vocabulary, scoring, prompting
         self.weights, self.device = weights, torch.device(device)
+        self.coverage = Coverage()  # of prompts; that of a scored text is in its scores
         copied = for_inference(network, "dense").to(device)
         self.network = cast(LanguageModel, copied)
         self.table: CodebookEmbedding | None = None
@@ -290,7 +291,7 @@ class LanguageModelPredictor:
         """
         end, state, before = self.vocabulary.end, None, self.vocabulary.end
         for line in lines:
-            tokens = [*self.vocabulary.encode(line), end]
+            tokens = [*self._encoded(line), end]
             if not self.prompting.across_lines:
                 state = None
             hidden, state = self._read([before, *tokens[:-1]], state)
@@ -312,11 +313,17 @@ class LanguageModelPredictor:
         """
         for number, line in enumerate(lines):
             generator = torch.Generator().manual_seed(self.prompting.seed + number)
-            prompt = self.vocabulary.encode(line)
+            prompt = self._encoded(line)
             hidden, state = self._read([self.vocabulary.end, *prompt], None)
             continuations = [self._continued(hidden[-1], state, generator) for _ in range(self.prompting.nbest)]
             texts = [self.vocabulary.decode([*prompt, *tokens]) for tokens in continuations]
             yield Answer("\n".join(texts), {"prediction": texts if len(texts) > 1 else texts[0]})
+
+    def _encoded(self, line: str) -> list[int]:
+        """Return the ids of a line's words, and count them in ``coverage``."""
+        tokens = self.vocabulary.encode(line)
+        self.coverage.add(line, (token != self.vocabulary.unknown for token in tokens))
+        return tokens
 
     def _continued(self, hidden: Tensor, state: State, generator: torch.Generator) -> list[int]:
         """Return the words after a prompt.

@@ -21,7 +21,7 @@ from phmrun.ledger.segment import physical_memory
 from phmrun.progress import note, progress
 from phmrun.tasks.parse.biaffine_parser import Group, spelling_groups
 from phmrun.tasks.parse.config import ParsingExperiment, TreebankDataConfig, TreebankVocabularyConfig
-from phmrun.tasks.parse.vocabulary import UNK, EncodedTreebank, TreebankVocabulary, learn_vocabulary
+from phmrun.tasks.parse.vocabulary import EncodedTreebank, TreebankVocabulary, learn_vocabulary
 from phmrun.text import conllu
 from phmrun.text.batches import Batch
 from phmrun.text.conllu import Sentence
@@ -228,6 +228,9 @@ class TreebankData(BucketedData[TreebankVocabulary]):
         for split in self.files.keys() - {TRAIN}:
             _require_memory(self.sentences(split), self.files[split][0])
 
+    def check(self, split: str) -> None:
+        """Do nothing: :meth:`prepare` reads every split."""
+
     def statistics(self) -> dict[str, Any]:
         """Return the vocabulary's sizes, and facts of each split.
 
@@ -238,13 +241,12 @@ class TreebankData(BucketedData[TreebankVocabulary]):
         splits = {}
         for split, encoded in self._encoded.items():
             words = int(encoded.lengths.sum())
-            unknown = (encoded.words == UNK) | (encoded.words >= self.vocabulary.sizes[0])
             splits[split] = {
                 "sentences": len(encoded),
                 "words": words,
                 "mean_length": round(words / len(encoded), 3),
                 "max_length": int(encoded.lengths.max()),
-                "unknown_rate": int(unknown.sum()) / words,
+                "unknown_rate": int(self.vocabulary.unknown(encoded).sum()) / words,
             }
         return {"vocabulary": sizes, "splits": splits}
 

@@ -25,6 +25,7 @@ from phmrun.tasks.parse.module import possible_arcs
 from phmrun.tasks.parse.vocabulary import TreebankVocabulary
 from phmrun.text import conllu
 from phmrun.text.conllu import Sentence
+from phmrun.text.coverage import Coverage
 
 TreeColumns = tuple[Sequence[str], Sequence[int], Sequence[str]]
 """Universal tags, heads (0 for the root) and relations of a sentence's words."""
@@ -69,6 +70,7 @@ class TreeParser:
         self.vocabulary, self.search = vocabulary, search
         self.weights, self.device = weights, torch.device(device)
         self._searching = 0.0
+        self.coverage = Coverage()
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
         """Yield the trees of a stream of sentences, in order.
@@ -130,6 +132,10 @@ class TreeParser:
         display named ``label``.
         """
         encoded = self.vocabulary.encode(sentences)
+        known = iter(~self.vocabulary.unknown(encoded))
+        for sentence in sentences:
+            next(known)  # the root
+            self.coverage.add(" ".join(sentence.forms), islice(known, len(sentence)))
         order = np.argsort(-encoded.lengths, kind="stable")
         trees: list[tuple[list[int], list[str]]] = [([], [])] * len(sentences)
         with progress(label, len(sentences), "sentences") as advance:
@@ -181,7 +187,8 @@ class TreeParser:
             lines = chain(seen, lines)
         if kind == "text":
             note("tokenized text has no part-of-speech tags: expect lower scores than with tags")
-            yield from (conllu.sentence_of(line.split()) for line in lines if line.strip())
+            words = (line.removeprefix("\ufeff").split() for line in lines)
+            yield from (conllu.sentence_of(forms) for forms in words if forms)
             return
         warned = False
         for sentence in conllu.stream((f"{line}\n" for line in lines), name="input"):

@@ -97,6 +97,10 @@ class TreebankVocabulary:
         arrays: dict[str, Any] = {key: np.array(values, dtype=np.int64) for key, values in columns.items()}
         return EncodedTreebank(**arrays if trees else {**arrays, "heads": None, "labels": None})
 
+    def unknown(self, encoded: "EncodedTreebank") -> NDArray[np.bool_]:
+        """Return True for each encoded word that the table of words lacks; roots are known."""
+        return (encoded.words == UNK) | (encoded.words >= self.sizes[0])
+
     def save(self, directory: Path) -> None:
         """Write ``treebank.json`` into ``directory``."""
         stored = {key: value for key, value in asdict(self).items() if not key.startswith("_")}

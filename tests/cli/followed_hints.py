@@ -126,7 +126,7 @@ HINTS = [
     Hint("Name the classes: --set X", NLI, r"classes: (--set '.*?')(?:,|\n)", nli_labels("0", "1", "2")),
     Hint("or by your own names: --set", NLI, r"own names: (--set '.*?')", nli_labels("0", "1", "2")),
     Hint("Name the classes: --set X", NLI, r"classes: (--set '.*?')\n", nli_labels("entailment", "not_entailment")),
-    Hint("or --set data.empty=drop", NMT, r"or (--set data.empty=drop)", empty_line),
+    Hint("train with --set data.empty=drop", NMT, r"with (--set data.empty=drop)", empty_line),
     Hint(
         "--set data.hold_out=0.1 takes a tenth of the training data instead",
         f"train sva --train sva-data/train.tsv {SHORT}",

@@ -23,6 +23,8 @@ from phmrun.metrics import Score
 from phmrun.metrics.accuracy import LabelPair, accuracy, majority
 from phmrun.models.sentences import batch_of
 from phmrun.progress import note, progress
+from phmrun.text.coverage import Coverage
+from phmrun.text.vocabulary import UNK
 
 SAMPLES = 8
 BATCH = 256
@@ -71,6 +73,7 @@ class SentenceClassifier:
         self.vocabulary, self.weights = vocabulary, weights
         self.prompt, self.names = prompt, tuple(names)
         self.batch = batch or BATCH
+        self.coverage = Coverage()
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
         """Yield the label of each line and its probability, separated by a tab.
@@ -159,6 +162,9 @@ class SentenceClassifier:
             [np.array(self.vocabulary.encode(text), dtype=np.int64) for text in side]
             for side in zip(*items, strict=True)
         ]
+        for texts, rows in zip(zip(*items, strict=True), sides, strict=True):
+            for text, ids in zip(texts, rows, strict=True):
+                self.coverage.add(text, ids != UNK)
         lengths = np.array([[len(row) for row in side] for side in sides])
         order = np.argsort(-lengths.max(0), kind="stable")
         probabilities = np.empty((len(items), len(self.vocabulary.labels)), dtype=np.float32)

@@ -25,10 +25,11 @@ from phmrun.models.ctranslate2 import Quantization, converted
 from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.transformer import EncoderDecoder, Transformer
 from phmrun.progress import note
+from phmrun.text.coverage import Coverage
 from phmrun.text.lines import read_parallel
 from phmrun.text.token_names import token_names
 from phmrun.text.vocabularies import Vocabularies
-from phmrun.text.vocabulary import BOS, EOS, PAD
+from phmrun.text.vocabulary import BOS, EOS, PAD, UNK
 
 Measure = Callable[[Sequence[str], Sequence[str]], Score]
 Engine = Literal["torch", "ctranslate2"]
@@ -133,6 +134,7 @@ class Translator:
         self.weights = weights
         self.search = search.resolved()
         self.device = device
+        self.coverage = Coverage()
         asked = {"sentence-bleu": sentence_bleu, "sentence-bleu-nltk": sentence_bleu_nltk}
         self.measures: dict[str, Measure] = {"bleu": bleu, **{key: SENTENCES[key] for key in asked if asked[key]}}
         self.directory = exports / search.directory
@@ -178,7 +180,10 @@ class Translator:
             label: Label of the progress display.
             kernels: "measured" lets dense maps on a CPU use the fastest kernels.
         """
-        encoded = self.vocabularies.source.encode_all(list(lines))
+        # A line of white space alone is blank, as in training.
+        encoded = self.vocabularies.source.encode_all([line if line.strip() else "" for line in lines])
+        for line, tokens in zip(lines, encoded, strict=True):
+            self.coverage.add(line, (token != UNK for token in tokens))
         sources = [[*tokens, EOS] if tokens else [] for tokens in encoded]
         search, decoder = self.search, self.decoder
         if isinstance(decoder, CTranslate2Model):

@@ -1,17 +1,19 @@
 """Preparation of parallel text: vocabularies and token stores; see :mod:`phmrun.text.store`."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.progress import note, progress
 from phmrun.text.lines import read_parallel
 from phmrun.text.store import TRAIN, ParallelStore, Prepared, TokenStoreWriter, prepare
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
+from phmrun.text.vocabulary import RESERVED, RESERVED_BY_SUBWORDS
 
 VERSION = 1
 """Version of the format; increase it when the same text and settings result in other ids or another layout."""
@@ -86,43 +88,55 @@ def prepare_parallel(
         "vocabularies": [vocabularies.source.sha256, vocabularies.target.sha256] if vocabularies else None,
         "sentencepiece": version("sentencepiece"),
     }
-    sizes: dict[str, tuple[int, int]] = {}
+    sizes: dict[str, _Measured] = {}
+    reserved = RESERVED if settings.kind == "word" else RESERVED_BY_SUBWORDS
 
     def learn() -> Vocabularies:
         """Check all text, then return the vocabularies that were passed or learned.
 
         So a fault in the last line shows before the long work.
         """
-        sizes.update({split: _measure(split, *sides) for split, sides in files.items()})
-        return vocabularies or _learn(files[TRAIN], *sizes[TRAIN], settings)
+        sizes.update({split: _measure(split, *sides, reserved) for split, sides in files.items()})
+        return vocabularies or _learn(files[TRAIN], sizes[TRAIN], settings)
 
     def encode(split: str, vocabularies: Vocabularies, path: Path) -> dict[str, Any]:
         """Write a split's stores below ``path``, and return its statistics."""
-        return _encode(split, files[split], sizes[split][0], vocabularies, max_length, path)
+        measured = sizes[split]
+        counts = _encode(split, files[split], measured.pairs, vocabularies, max_length, path)
+        return {**counts, "reserved": measured.reserved} if measured.reserved else counts
 
     making: dict[str, Any] = {"learn": learn, "encode": encode, "describe": _described}
     return prepare(cache, content, files, kind=Vocabularies, store=ParallelStore, **making)
 
 
-def _measure(split: str, source: Path, target: Path) -> tuple[int, int]:
-    """Return the pairs of a split and the characters of both sides.
+class _Measured(NamedTuple):
+    """Sizes of a split: its pairs, the characters of both sides, and the pairs with reserved ones."""
+
+    pairs: int
+    characters: int
+    reserved: int
+
+
+def _measure(split: str, source: Path, target: Path, pattern: re.Pattern[str]) -> _Measured:
+    """Return the sizes of a split; ``pattern`` finds reserved characters and words.
 
     Progress is shown.
 
     Raises:
         PhmrunError: (exit 3) The text is malformed.
     """
-    pairs = characters = 0
+    pairs = characters = reserved = 0
     with progress(f"checking {split}", None, "sentences") as advance:
         for left, right in read_parallel(source, target):
             pairs += 1
             characters += len(left) + len(right)
+            reserved += bool(pattern.search(left) or pattern.search(right))
             if not pairs % CHUNK:
                 advance(CHUNK)
-    return pairs, characters
+    return _Measured(pairs, characters, reserved)
 
 
-def _learn(sides: tuple[Path, Path], pairs: int, characters: int, settings: VocabularySettings) -> Vocabularies:
+def _learn(sides: tuple[Path, Path], measured: _Measured, settings: VocabularySettings) -> Vocabularies:
     """Return vocabularies learned from the training split.
 
     Words come from all pairs, subwords from an evenly spaced sample of at most ``SAMPLE`` characters. Notes tell so.
@@ -131,10 +145,10 @@ def _learn(sides: tuple[Path, Path], pairs: int, characters: int, settings: Voca
 
     Args:
         sides: Source and target file.
-        pairs: Number of pairs.
-        characters: Number of characters of both sides.
+        measured: Sizes of the split.
         settings: Settings of the vocabularies.
     """
+    pairs, characters, _ = measured
     subwords = settings.kind != "word"
     sample = max(1, pairs * SAMPLE // characters) if subwords and characters > SAMPLE else pairs
     coverage = 0.9999 if pairs >= NOISY else 1.0
@@ -209,7 +223,7 @@ def _encode(
             advance(len(chunk))
     if not kept:
         what = f"no pair of {split!r} has at most {max_length} tokens on both sides"
-        raise PhmrunError(what, where=str(sides[0]), code=ExitCode.DATA)
+        raise PhmrunError(what, where="data.max_length", code=ExitCode.DATA)
     return {"sentences": kept, "dropped": dropped, "source": sources.statistics(), "target": targets.statistics()}
 
 
