@@ -18,7 +18,7 @@ from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import intact, write_json
 from phmrun.progress import note, progress
-from phmrun.tasks.lm.vocabulary import StreamVocabulary, chunks_of_words, count_words
+from phmrun.tasks.lm.vocabulary import StreamVocabulary, chunks_of_words, count_words, without_end
 from phmrun.text.lines import numbered_lines
 from phmrun.text.store import REMOVE, TRAIN, Prepared, mapped, prepare
 from phmrun.text.vocabulary import Splitting
@@ -96,7 +96,12 @@ def write_stream(
 
 
 def prepare_stream(
-    files: Mapping[str, Path], settings: StreamSettings, *, cache: Path, vocabulary: StreamVocabulary | None = None
+    files: Mapping[str, Path],
+    settings: StreamSettings,
+    *,
+    cache: Path,
+    vocabulary: StreamVocabulary | None = None,
+    **facts: str,
 ) -> Prepared[StreamVocabulary, StreamStore]:
     """Build the vocabulary of a corpus and encode it.
 
@@ -108,13 +113,14 @@ def prepare_stream(
         settings: Tokenization settings.
         cache: Directory of prepared corpora.
         vocabulary: Vocabulary to use; ``settings`` are then ignored. None: learn it.
+        **facts: Further facts that the result depends on.
 
     Raises:
         PhmrunError: (exit 3) A file is missing or malformed, or "train" is not among them.
     """
     if TRAIN not in files:
         raise PhmrunError("there is no training split to take words from", code=ExitCode.DATA)
-    content = {"kind": "stream", "version": VERSION, "files": dict(files), "settings": asdict(settings)}
+    content = {"kind": "stream", "version": VERSION, "files": dict(files), "settings": asdict(settings), **facts}
     if vocabulary is not None:
         content["vocabulary"] = vocabulary.sha256
 
@@ -159,7 +165,7 @@ def prepare_stream(
 def text_lines(path: Path, label: str) -> Iterator[str]:
     """Yield the lines of a text, with progress.
 
-    Blank lines and lines of up to 16 MiB are allowed.
+    An end-of-line word at the end of a line is removed, since each line gets one. Blank lines and lines of up to 16 MiB are allowed.
 
     Raises:
         PhmrunError: (exit 3) The file is missing or malformed.
@@ -168,7 +174,7 @@ def text_lines(path: Path, label: str) -> Iterator[str]:
         for number, line in numbered_lines(path, longest=LONGEST_LINE):
             if number % STEP == 0:
                 advance(STEP)
-            yield line
+            yield without_end(line)
 
 
 @dataclass

@@ -50,7 +50,7 @@ class StreamVocabulary(Vocabulary):
         Words that are not in the vocabulary have the id of the unknown word.
         """
         ids, unknown = self.ids, self.unknown
-        return [ids.get(word, unknown) for word in split_line(text, self.splitting)]
+        return [ids.get(word, unknown) for word in split_line(without_end(text), self.splitting)]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Join words with single spaces.
@@ -86,6 +86,12 @@ class StreamVocabulary(Vocabulary):
         rows = [line.split("\t") for line in content.decode().split("\n")[:-1]]
         words, counts = [word for word, _ in rows], [int(count) for _, count in rows]
         return cls(words, counts, size=description["size"], splitting=description["splitting"])
+
+
+def without_end(line: str) -> str:
+    """Return a line without an end-of-line word at its end, which each line has anyway."""
+    text = line.rstrip()
+    return text.removesuffix(END).rstrip() if text == END or text.endswith((f" {END}", f"\t{END}")) else line
 
 
 def split_line(line: str, splitting: Splitting) -> list[str]:
