@@ -15,11 +15,12 @@
 ``tsv``
     User's files: premise, hypothesis, label, separated by tabs; or a table whose header names these columns, in any
     order and among others; or one JSON object a line with these keys. SNLI's names (sentence1, sentence2, gold_label)
-    are accepted, too. Labels as in SNLI, or translated by a mapping.
+    are accepted, too. Cells are quoted if all of the first line are. Labels as in SNLI, or translated by a mapping.
 
 Labels are translated to common names (``LABELS``); runs of white space in sentences become one space.
 """
 
+import csv
 import json
 import re
 import shlex
@@ -32,6 +33,7 @@ from typing import Any, NamedTuple
 
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError, counted
+from phmrun.progress import note
 from phmrun.text.lines import malformed, numbered_lines
 from phmrun.text.pair_rows import (
     SAMPLES,
@@ -39,8 +41,11 @@ from phmrun.text.pair_rows import (
     cells_of,
     first_line,
     is_json_object,
+    is_quoted,
     json_array_rows,
     json_line_rows,
+    json_values,
+    quoted_cells,
     quoted_table_rows,
     table_rows,
 )
@@ -64,6 +69,8 @@ SYNONYMS: Mapping[str, Mapping[str, str]] = {
     "tsv": {},
 }
 NO_LABEL = "-"
+UNLABELED = ("-1", "", "null", "None", "nan")
+"""Labels of user's files that mean no label, which a hint proposes to drop."""
 MOST_CLASSES = 20
 """Largest number of labels that are taken for classes in a message."""
 COLUMNS = ("premise", "hypothesis", "label")
@@ -86,21 +93,22 @@ class PairReader(Iterator[Pair]):
     Args:
         path: The file, UTF-8, plain or gzip.
         format: Name of a format, a key of ``LABELS``.
-        names: Class of each label in the file; None for the format's labels.
+        names: Class of each label in the file, None to drop its pairs; None for the format's labels.
 
     Attributes:
-        dropped: Number of pairs without a gold label, or with an empty question, among those read so far.
+        dropped: Number of pairs read so far that have no gold label, a label to drop, or an empty question.
 
     Raises:
         PhmrunError: (exit 2) The format is unknown.
     """
 
-    def __init__(self, path: Path, format: str, names: Mapping[str, str] | None = None) -> None:
+    def __init__(self, path: Path, format: str, names: Mapping[str, str | None] | None = None) -> None:
         if format not in _ROWS:
             raise PhmrunError(f"there is no format {format!r} of inference pairs", valid=sorted(_ROWS))
         self.path, self.format = path, format
-        self.dropped = self._read = 0
-        self.names = names or {**{name: name for name in LABELS[format]}, **SYNONYMS[format]}
+        self.dropped = self._read = self._quoted = 0
+        usual = {**{name: name for name in LABELS[format]}, **SYNONYMS[format]}
+        self.names: Mapping[str, str | None] = names or {**usual}
         self._rows = _ROWS[format](path)
 
     def __next__(self) -> Pair:
@@ -118,19 +126,24 @@ class PairReader(Iterator[Pair]):
             premise, hypothesis = _sentence(first, "first", where), _sentence(second, "second", where)
             if premise and hypothesis and name:
                 self._read += 1
+                self._quoted += is_quoted(f"{premise}\t{hypothesis}")
                 return Pair(premise, hypothesis, name)
             if name and self.format != "quora":
                 raise malformed(f"the {'second' if premise else 'first'} sentence is empty", where)
             self.dropped += 1
         if not self._read:
             raise malformed("there is no labelled pair in the file", str(self.path))
+        if self._quoted == self._read and self.format == "tsv":
+            note(f"{self.path}: all sentences are in quotation marks, read as text; quote the labels, too, or nothing")
+            self._quoted = 0
         raise StopIteration
 
     def _label(self, label: Any, where: str) -> str | None:
         """Return the class of a label; surrounding spaces do not count.
 
         The result is ``None`` for "-" in the formats ``snli`` and ``tsv``: the annotators did not agree. It is looked
-        up in ``names``. For ``tsv``, numbers and truth values of JSON count as text.
+        up in ``names``, truth values in lower case, too. For ``tsv``, numbers, truth values and null of JSON count as
+        text.
 
         Raises:
             PhmrunError: (exit 3) The label is unknown; for ``tsv``, it lists the file's labels and the setting for
@@ -139,8 +152,9 @@ class PairReader(Iterator[Pair]):
         text = _text_of(label) if self.format == "tsv" else label
         if isinstance(text, str):
             text = text.strip()
-            if text in self.names:
-                return self.names[text]
+            key = text.lower() if text not in self.names and text.lower() in ("true", "false") else text
+            if key in self.names:
+                return self.names[key]
         if self.format in ("snli", "tsv") and text == NO_LABEL:
             return None
         what, hint = f"there is no label {text!r}", None
@@ -166,45 +180,66 @@ class PairReader(Iterator[Pair]):
         return counts
 
     def _hint(self, labels: Sequence[str]) -> str | None:
-        """Return the setting that makes every label a class.
+        """Return the setting that makes every label a class, and drops those of :data:`UNLABELED`.
 
         It is a sentence with ``--set data.labels=…``: a list if classes are named like their labels, else a mapping.
-        Own names ("class0") are proposed, too, if all labels are whole numbers. Entries of ``names`` come first, unless
-        all of its labels are SNLI's. ``None`` for fewer than 2 or more than :data:`MOST_CLASSES` labels.
+        Own names ("class0") are proposed, too, if all classes are whole numbers. Entries of ``names`` come first,
+        unless all of its labels are SNLI's. ``None`` for fewer than 2 or more than :data:`MOST_CLASSES` labels.
         """
         if not 2 <= len(labels) <= MOST_CLASSES:
             return None
         kept = {} if self.names.keys() <= set(THREE_WAY) else self.names
-        mapping = {**kept, **{label: label for label in labels if label not in kept}}
+        new = {label: None if label in UNLABELED else label for label in labels if label not in kept}
+        mapping = {**kept, **new}
         listed = ", ".join(_as_yaml(label) for label in mapping)
-        named = ", ".join(f"{_as_yaml(label)}: {_as_yaml(name)}" for label, name in mapping.items())
-        value = f"[{listed}]" if all(label == name for label, name in mapping.items()) else f"{{{named}}}"
+        value = f"[{listed}]" if all(label == name for label, name in mapping.items()) else _as_mapping(mapping)
         hint = f"Name the classes: --set {shlex.quote(f'data.labels={value}')}"
-        if all(label.isdecimal() for label in mapping):
-            named = ", ".join(f"{_as_yaml(label)}: class{label}" for label in mapping)
-            hint += f", or by your own names: --set 'data.labels={{{named}}}'"
-        return hint
+        if all(name is None or label.isdecimal() for label, name in mapping.items()):
+            named = {label: name and f"class{label}" for label, name in mapping.items()}
+            hint += f", or by your own names: --set {shlex.quote(f'data.labels={_as_mapping(named)}')}"
+        return f"{hint}\nPairs of a label whose class is null are dropped."
 
 
 def _text_of(label: Any) -> Any:
-    """Return a number or truth value as its JSON text.
+    """Return a number, truth value or null as its JSON text.
 
     Other values are unchanged.
     """
-    return json.dumps(label) if isinstance(label, bool | int | float) else label
+    return json.dumps(label) if isinstance(label, bool | int | float | None) else label
+
+
+def _as_mapping(classes: Mapping[str, str | None]) -> str:
+    """Return classes by label as a YAML mapping on one line; None is null."""
+    entries = (f"{_as_yaml(label)}: {'null' if name is None else _as_yaml(name)}" for label, name in classes.items())
+    return f"{{{', '.join(entries)}}}"
 
 
 def _as_yaml(label: str) -> str:
     """Return a label as a YAML scalar.
 
     It is quoted as in JSON, unless it is a plain ASCII word (letters, digits, "_", "-") or a whole number of at most 9
-    digits. "null" is quoted, too.
+    digits. Words that YAML reads as other values are quoted, too.
     """
-    plain = re.fullmatch(r"[A-Za-z_][\w-]*|0|[1-9][0-9]{0,8}", label, re.ASCII) and label.lower() != "null"
-    return label if plain else json.dumps(label, ensure_ascii=False)
+    plain = re.fullmatch(r"[A-Za-z_][\w-]*|0|[1-9][0-9]{0,8}", label, re.ASCII)
+    return label if plain and label.lower() not in ("null", "true", "false") else json.dumps(label, ensure_ascii=False)
 
 
-def read_pairs(path: str | PathLike[str], format: str, names: Mapping[str, str] | None = None) -> PairReader:
+def sentences_of(line: str, where: str) -> list[str]:
+    """Return the sentences of a line without a label.
+
+    They are those of a JSON object with the keys of a user's file, else the line's cells, separated by tabs.
+
+    Raises:
+        PhmrunError: (exit 3) A JSON object is malformed or lacks a sentence.
+    """
+    if not is_json_object(line):
+        return line.split("\t")
+    first, second, _ = _fields_of_object(line)
+    values = json_values(line, (first, second), where)
+    return [_sentence(text, place, where) for text, place in zip(values, ("first", "second"), strict=True)]
+
+
+def read_pairs(path: str | PathLike[str], format: str, names: Mapping[str, str | None] | None = None) -> PairReader:
     """Return a reader of labeled sentence pairs.
 
     Its ``dropped`` counts those left out.
@@ -212,7 +247,7 @@ def read_pairs(path: str | PathLike[str], format: str, names: Mapping[str, str] 
     Args:
         path: The file, UTF-8, plain or gzip.
         format: Name of a format, a key of ``LABELS``.
-        names: Class of each label in the file; None for the format's labels.
+        names: Class of each label in the file, None to drop its pairs; None for the format's labels.
 
     Raises:
         PhmrunError: (exit 2) The format is unknown; (exit 3) while iterating, a line is malformed.
@@ -291,24 +326,30 @@ def _own(path: Path) -> Iterator[Row]:
     """
     first = next((line for _, line in numbered_lines(path) if line.strip()), "")
     if is_json_object(first):
-        try:
-            record = parse_json(first)
-        except (ValueError, RecursionError):
-            record = {}  # the line reader reports the fault
-        yield from json_line_rows(path, _fields(record if isinstance(record, dict) else {}))
+        yield from json_line_rows(path, _fields_of_object(first))
         return
-    header = first.split("\t")
+    quoted = is_quoted(first)
+    header = next(csv.reader([first], delimiter="\t")) if quoted else first.split("\t")
     if len(set(header) & _NAMES) >= 2:
-        yield from table_rows(path, _fields(header))
+        yield from (quoted_table_rows if quoted else table_rows)(path, _fields(header))
         return
-    for number, line in numbered_lines(path):
-        cells = line.split("\t")
+    rows = quoted_cells(path) if quoted else ((number, line.split("\t")) for number, line in numbered_lines(path))
+    for number, cells in rows:
         if len(cells) != len(COLUMNS):
             what = f"the line has {counted(len(cells), 'column')} instead of 3 separated by tabs: {', '.join(COLUMNS)}"
-            if line.startswith("["):
+            if cells and cells[0].startswith("["):
                 what = "the line is not a JSON object; each line must be one, not the whole file a list"
             raise malformed(what, f"{path}:{number}", SAMPLES)
         yield number, cells
+
+
+def _fields_of_object(line: str) -> tuple[str, str, str]:
+    """Return the names of the three values in a line's JSON object; the usual ones if it is malformed."""
+    try:
+        record = parse_json(line)
+    except (ValueError, RecursionError):
+        record = {}  # the reader of values reports the fault
+    return _fields(record if isinstance(record, dict) else {})
 
 
 def _fields(there: Container[str]) -> tuple[str, str, str]:

@@ -73,6 +73,27 @@ def table_rows(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
         yield number, [cells[place] for place in places]
 
 
+def is_quoted(line: str) -> bool:
+    """True if each cell of a line of a table begins and ends with a quotation mark."""
+    return all(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in line.split("\t"))
+
+
+def quoted_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of the last line, and the cells, of the rows of a table with quoting.
+
+    Quoted fields may contain line breaks, and quotation marks twice.
+
+    Raises:
+        PhmrunError: (exit 3) A row is malformed.
+    """
+    rows = csv.reader((f"{line}\n" for _, line in numbered_lines(path)), delimiter="\t")
+    try:
+        for row in rows:
+            yield rows.line_num, row
+    except csv.Error as error:
+        raise malformed(f"not a table: {error}", f"{path}:{rows.line_num}") from error
+
+
 def quoted_table_rows(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
     """Yield the rows of a tab-separated table with quoting.
 
@@ -82,17 +103,14 @@ def quoted_table_rows(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]
     Raises:
         PhmrunError: (exit 3) A column is missing, or a row is malformed.
     """
-    rows = csv.reader((f"{line}\n" for _, line in numbered_lines(path)), delimiter="\t")
-    try:
-        header = next(rows)
-        places = _places(header, fields, f"{path}:1")
-        for row in rows:
-            if len(row) != len(header):
-                what = f"the row has {len(row)} columns where the header has {len(header)}"
-                raise malformed(what, f"{path}:{rows.line_num}")
-            yield rows.line_num, [row[place] for place in places]
-    except csv.Error as error:
-        raise malformed(f"not a table: {error}", f"{path}:{rows.line_num}") from error
+    rows = quoted_cells(path)
+    _, header = next(rows)
+    places = _places(header, fields, f"{path}:1")
+    for number, row in rows:
+        if len(row) != len(header):
+            what = f"the row has {len(row)} columns where the header has {len(header)}"
+            raise malformed(what, f"{path}:{number}")
+        yield number, [row[place] for place in places]
 
 
 def _places(header: Sequence[str], fields: tuple[str, str, str], where: str) -> list[int]:
@@ -117,11 +135,20 @@ def json_line_rows(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
         PhmrunError: (exit 3) A line is no JSON object with these keys.
     """
     for number, line in numbered_lines(path):
-        try:
-            record = parse_json(line)
-        except (ValueError, RecursionError) as error:
-            raise malformed(f"not JSON: {error}", f"{path}:{number}") from error
-        yield number, _values(record, fields, f"{path}:{number}")
+        yield number, json_values(line, fields, f"{path}:{number}")
+
+
+def json_values(line: str, fields: Sequence[str], where: str) -> list[Any]:
+    """Return the values of the keys ``fields`` of a line's JSON object.
+
+    Raises:
+        PhmrunError: (exit 3) The line is no JSON object with these keys.
+    """
+    try:
+        record = parse_json(line)
+    except (ValueError, RecursionError) as error:
+        raise malformed(f"not JSON: {error}", where) from error
+    return _values(record, fields, where)
 
 
 def json_array_rows(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
@@ -171,7 +198,7 @@ def _skip_blank(text: str, at: int) -> int:
     return at
 
 
-def _values(record: Any, fields: tuple[str, str, str], where: str) -> list[Any]:
+def _values(record: Any, fields: Sequence[str], where: str) -> list[Any]:
     """Return the required values of one JSON object.
 
     They are in the order of ``fields``, unchanged.

@@ -165,7 +165,8 @@ def prepare_stream(
 def text_lines(path: Path, label: str) -> Iterator[str]:
     """Yield the lines of a text, with progress.
 
-    An end-of-line word at the end of a line is removed, since each line gets one. Blank lines and lines of up to 16 MiB are allowed.
+    An end-of-line word at the end of a line is removed, since each line gets one. Blank lines and lines of up to 16 MiB
+    are allowed.
 
     Raises:
         PhmrunError: (exit 3) The file is missing or malformed.

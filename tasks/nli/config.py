@@ -21,9 +21,10 @@ class NLIDataConfig(ClassificationDataConfig):
     (glove/glove.6B.300d.txt); null: vectors are learned.
     """
 
-    labels: dict[str, str] | None = None
+    labels: dict[str, str | None] | None = None
     """For your own files: class of each label, as {yes: entailment, no: contradiction}, or a list of labels (words or
-    numbers), for any number of classes. null: entailment, neutral, contradiction.
+    numbers), for any number of classes; pairs whose label has the class null are dropped, as {-1: null}. null:
+    entailment, neutral, contradiction.
     """
 
     @field_validator("labels", mode="before")
@@ -48,7 +49,7 @@ class NLIDataConfig(ClassificationDataConfig):
         """
         if self.labels is not None and self.name != "files":
             raise ValueError(f"labels are those of your own files (name=files), not of name={self.name}")
-        if self.labels is not None and len(set(self.labels.values())) < 2:
+        if self.labels is not None and len(set(self.labels.values()) - {None}) < 2:
             raise ValueError("labels name at least two classes")
         return self
 
@@ -101,7 +102,7 @@ class NLIExperiment(ClassificationExperiment):
         from phmrun.text.nli_pairs import LABELS
 
         if self.data.labels is not None:
-            return tuple(dict.fromkeys(self.data.labels.values()))
+            return tuple(dict.fromkeys(name for name in self.data.labels.values() if name is not None))
         return LABELS[self.format]
 
     @property

@@ -80,7 +80,7 @@ def corpus(config: NLIExperiment, cache: Path) -> ClassificationCorpus:
     return _corpus(config, readers, paths, checksums(name, splits))
 
 
-def read(path: Path, format: str, labels: Mapping[str, str] | None = None) -> Iterator[Item | LeftOut]:
+def read(path: Path, format: str, labels: Mapping[str, str | None] | None = None) -> Iterator[Item | LeftOut]:
     """Yield the pairs of a file.
 
     If some have no gold label, their number is the last item.
@@ -88,7 +88,7 @@ def read(path: Path, format: str, labels: Mapping[str, str] | None = None) -> It
     Args:
         path: The file.
         format: Its format, see :mod:`phmrun.text.nli_pairs`.
-        labels: Class of each label in the file; the format's own if not given.
+        labels: Class of each label in the file, None to drop its pairs; the format's own if not given.
     """
     pairs = read_pairs(path, format, labels)
     for pair in pairs:

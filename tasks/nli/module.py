@@ -10,6 +10,7 @@ from phmrun.families.sentence_classification.module import ClassificationModule
 from phmrun.families.sentence_classification.predictor import build_predictor as sentence_classifier
 from phmrun.models.lstm_classifier import LSTMClassifier
 from phmrun.tasks.nli.config import NLIExperiment
+from phmrun.text.nli_pairs import sentences_of
 
 
 def build_module(config: NLIExperiment, words: int, classes: int) -> ClassificationModule:
@@ -43,4 +44,9 @@ def build_lstm(config: NLIExperiment, words: int, classes: int) -> LSTMClassifie
     return LSTMClassifier(options, (words, classes), config.structures)
 
 
-build_predictor = partial(sentence_classifier, prompt="a premise, a tab, a hypothesis", names=("premise", "hypothesis"))
+build_predictor = partial(
+    sentence_classifier,
+    prompt="a premise, a tab, a hypothesis, or a JSON object of both",
+    names=("premise", "hypothesis"),
+    sentences_of=sentences_of,
+)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from phmrun.cli.options import settings as parsed_settings
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.tasks.nli.config import NLIDataConfig
-from phmrun.text.nli_pairs import LABELS, Pair, read_pairs
+from phmrun.tasks.nli.config import NLIDataConfig, NLIExperiment
+from phmrun.text.nli_pairs import COLUMNS, LABELS, Pair, read_pairs, sentences_of
 
 SENTENCE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1).map(
     lambda text: " ".join(text.replace("\ufeff", "").split())
@@ -255,7 +255,8 @@ def test_own_files_in_every_form_and_labels_by_mapping(tmp_path, text):
     assert [pair.label for pair in mapped] == ["entailment", "neutral"]
     with pytest.raises(PhmrunError, match="no label 'yes'") as caught:
         list(read_pairs(path, "tsv"))
-    assert caught.value.hint == "Name the classes: --set 'data.labels=[no, yes]'"
+    hint = "Name the classes: --set 'data.labels=[no, yes]'\nPairs of a label whose class is null are dropped."
+    assert caught.value.hint == hint
 
 
 @pytest.mark.parametrize(
@@ -264,7 +265,7 @@ def test_own_files_in_every_form_and_labels_by_mapping(tmp_path, text):
         (None, [0, 1, 2], ["0", "1", "2"]),
         (None, [0.5, True, False], ["0.5", "false", "true"]),
         (None, ["entailment", "not_entailment"], ["entailment", "not_entailment"]),
-        (None, ["it's", "a, b", "null", "007"], ["007", "a, b", "it's", "null"]),
+        (None, ["it's", "a, b", "True", "False", "007"], ["007", "False", "True", "a, b", "it's"]),
         ({"yes": "entailment", "no": "neutral"}, ["yes", "no", "maybe"], ["entailment", "maybe", "neutral"]),
     ],
 )
@@ -314,3 +315,52 @@ def test_a_sentence_may_begin_with_a_brace(tmp_path, name):
     path = tmp_path / "pairs.txt"
     path.write_text("{ a set }\ta set\tneutral\n")
     assert [pair[:2] for pair in read_pairs(path, name)] == [("{ a set }", "a set")]
+
+
+@pytest.mark.parametrize("missing", [-1, None, "", "nan"])
+def test_hint_drops_labels_that_mean_none(tmp_path, missing):
+    path = tmp_path / "own.jsonl"
+    rows = [{"premise": "a", "hypothesis": "b", "label": label} for label in (0, 1, missing)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(PhmrunError) as caught:
+        list(read_pairs(path, "tsv"))
+    printed = [option.rstrip(",") for option in shlex.split(str(caught.value.hint)) if option.startswith("data.labels")]
+    for (_, value, _), classes in zip(parsed_settings(printed), (["0", "1"], ["class0", "class1"]), strict=True):
+        config = NLIExperiment(data={"name": "files", "train": "a", "dev": "b", "labels": value})
+        pairs = read_pairs(path, "tsv", config.data.labels)
+        assert [pair.label for pair in pairs] == classes == list(config.labels)
+        assert pairs.dropped == 1
+
+
+def test_truth_values_are_classes_in_any_case(tmp_path):
+    path = tmp_path / "own.tsv"
+    path.write_text("a\tb\tTrue\nc\td\tFalse\n")
+    for listed in ("[True, False]", '["True", "False"]', "[true, false]"):
+        ((_, value, _),) = parsed_settings([f"data.labels={listed}"])
+        mapping = NLIDataConfig(name="files", train="a", dev="b", labels=value).labels
+        assert [pair.label.lower() for pair in read_pairs(path, "tsv", mapping)] == ["true", "false"]
+
+
+@pytest.mark.parametrize("header", [(), COLUMNS, ("label", "hypothesis", "premise", "id")])
+def test_quoted_cells_are_unquoted_if_all_of_the_first_line_are(tmp_path, header):
+    row = {"premise": 'he said "no"', "hypothesis": "a, b", "label": "neutral", "id": "7"}
+    path = tmp_path / "own.tsv"
+    with path.open("w", newline="") as handle:
+        writer = csv.writer(handle, delimiter="\t", quoting=csv.QUOTE_ALL)
+        writer.writerows([*([header] if header else []), [row[name] for name in header or COLUMNS]])
+    assert list(read_pairs(path, "tsv")) == [('he said "no"', "a, b", "neutral")]
+    path.write_text('"Hi ."\t"Hello ."\tneutral\n')
+    assert list(read_pairs(path, "tsv")) == [('"Hi ."', '"Hello ."', "neutral")]
+
+
+def test_lines_to_label_are_json_objects_or_columns():
+    for line in (
+        '{"premise": "a b", "hypothesis": "c", "label": "neutral"}',
+        ' {"sentence2": "c", "sentence1": "a  b"}',
+        "a b\tc",
+    ):
+        assert sentences_of(line, "input:1") == ["a b", "c"]
+    for line in ('{"premise": "a"}', '{"premise": "a", "hypothesis": 1}', '{"premise"'):
+        with pytest.raises(PhmrunError) as caught:
+            sentences_of(line, "input:3")
+        assert (caught.value.code, caught.value.where) == (ExitCode.DATA, "input:3")

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
@@ -53,6 +53,7 @@ class SentenceClassifier:
         vocabulary: Words and labels.
         prompt: Description of an input line; the sentences of an item are separated by tabs.
         names: Names of the sentences of an item: ("premise", "hypothesis").
+        sentences_of: Function from a line and its place to its sentences; None: they are separated by tabs.
         weights: Name of the run's weights, for the signature of scores.
         batch: Items per batch; default: 256.
         device: Device of the network.
@@ -65,6 +66,7 @@ class SentenceClassifier:
         *,
         prompt: str,
         names: Sequence[str],
+        sentences_of: Callable[[str, str], list[str]] | None = None,
         weights: str = "given",
         batch: int | None = None,
         device: torch.device | str = "cpu",
@@ -72,6 +74,7 @@ class SentenceClassifier:
         self.network, self.device = for_inference(network).to(device), torch.device(device)
         self.vocabulary, self.weights = vocabulary, weights
         self.prompt, self.names = prompt, tuple(names)
+        self.sentences_of = sentences_of
         self.batch = batch or BATCH
         self.coverage = Coverage()
 
@@ -175,17 +178,18 @@ class SentenceClassifier:
         return Classified(probabilities.argmax(1), probabilities, int(lengths.sum()) + lengths.size)
 
     def _item(self, line: str, number: int) -> list[str]:
-        """Return the sentences of a line, separated by tabs.
+        """Return the sentences of a line.
 
         Raises:
             PhmrunError: (exit 3) Their number is wrong; ``number`` is that of the line.
         """
-        sentences = line.split("\t")
+        where = f"input:{number}"
+        sentences = self.sentences_of(line, where) if self.sentences_of else line.split("\t")
         if len(sentences) != len(self.names):
             columns, wanted = counted(len(sentences), "column"), len(self.names)
             what = f"the line has {columns} instead of {wanted}: {', '.join(self.names)}"
             hint = "Put a tab between them." if len(sentences) < wanted else "Leave out labels and whatever else."
-            raise PhmrunError(what, where=f"input:{number}", hint=hint, code=ExitCode.DATA)
+            raise PhmrunError(what, where=where, hint=hint, code=ExitCode.DATA)
         return sentences
 
 
