@@ -15,7 +15,7 @@ from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError, unknown
 from phmrun.families.sequence_to_sequence.predictor import Translator
 from phmrun.files import cache_dir
-from phmrun.metrics import Score, bleu
+from phmrun.metrics import Score
 from phmrun.models.ctranslate2 import converted, library
 from phmrun.models.transformer import EncoderDecoder, padding_mask
 from phmrun.registry import TASKS
@@ -142,13 +142,15 @@ def agreement(
     """Compare two translators with the same weights on the same sentences.
 
     Each source is translated by both, and the best output counts. Lines differ if their token ids do. ``network``
-    scores the outputs that differ, with the length penalty of ``ours``. BLEU is that of all lines against
-    ``references``; differences are in the order of the lines. ``split`` is a label only.
+    scores the outputs that differ, with the length penalty of ``ours``. BLEU, or chrF if BLEU does not fit the
+    language, is that of all lines against ``references``; differences are in the order of the lines. ``split`` is a
+    label only.
     """
     hypotheses = [side.hypotheses(sources, f"{side.search.engine}: {split}") for side in (ours, theirs)]
     texts = [[ours.vocabularies.target.decode(best[0].tokens) for best in outputs] for outputs in hypotheses]
     differing = [row for row in range(len(sources)) if hypotheses[0][row][0].tokens != hypotheses[1][row][0].tokens]
     encoded = ours.vocabularies.source.encode_all([sources[row] for row in differing])
+    measure = next(iter(ours.fitting(references).values()))
     scores = [
         forced_scores(network, encoded, [outputs[row][0].tokens for row in differing], ours.search.alpha)
         for outputs in hypotheses
@@ -156,8 +158,8 @@ def agreement(
     return Agreement(
         split,
         len(sources),
-        bleu(texts[0], references),
-        bleu(texts[1], references),
+        measure(texts[0], references),
+        measure(texts[1], references),
         [
             OutputDifference(row + 1, texts[0][row], texts[1][row], scores[0][place] - scores[1][place])
             for place, row in enumerate(differing)

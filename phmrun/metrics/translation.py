@@ -29,18 +29,48 @@ ORDER = 4
 TOKENIZED = 100  # outputs ending in a separate period, from which on text counts as tokenized
 FIRST = 500  # sentences that the reproduction of the PHM paper scores; an extra of both sentence scores
 _WORD = re.compile(r"\w+")
+USUAL = "13a"  # sacreBLEU's tokenizer of languages with spaces between words
+PACKAGES = {"ja-mecab": "sacrebleu[ja]", "ko-mecab": "sacrebleu[ko]"}
+"""Packages of tokenizers that sacreBLEU alone does not have."""
+# Thai, Lao, Tibetan, Burmese, Khmer, kana, Han
+_UNSPACED = re.compile("[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_LONG_WORD = 6  # characters
 _NLTK_K = 5
 
 # Resampling holds RESAMPLES copies of the statistics of every sentence: 0.5 GB for this number of sentences.
 _MOST_RESAMPLED = 10_000
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int = RESAMPLES) -> Score:
+def bleu_obstacle(tokenizer: str, references: Sequence[str]) -> str | None:
+    """Return the reason why BLEU says nothing with this tokenizer, or None.
+
+    The tokenizer cannot be loaded, or it splits at spaces and the references have none between words: each is then one
+    token, and BLEU is 0. That is so if most characters are of scripts without spaces, and if the references have fewer
+    than two words on average, or words of more than six characters.
+    """
+    try:
+        BLEU(tokenize=tokenizer)
+    except (ImportError, RuntimeError, OSError) as error:
+        remedy = f"pip install '{PACKAGES[tokenizer]}'" if tokenizer in PACKAGES else " ".join(str(error).split())
+        return f"sacreBLEU's tokenizer {tokenizer} is not here ({remedy})"
+    words = [word for line in references for word in line.split()]
+    characters = sum(map(len, words))
+    unspaced = sum(len(_UNSPACED.findall(word)) for word in words) > characters / 2
+    rare = len(words) < 2 * len(references) or characters > _LONG_WORD * len(words)
+    if tokenizer not in (USUAL, "intl") or not (unspaced and rare):
+        return None
+    others = "zh, ja-mecab, ko-mecab, flores200 or char"
+    return f"the tokenizer {tokenizer} finds no words in text without spaces; decoding.tokenizer may be {others}"
+
+
+def bleu(
+    hypotheses: Sequence[str], references: Sequence[str], *, resamples: int = RESAMPLES, tokenizer: str = USUAL
+) -> Score:
     """Compute corpus BLEU in percent, with sacreBLEU's default settings.
 
-    Settings: 13a tokens, cased, exponential smoothing, one detokenized reference per output. The confidence interval is
-    that of sacreBLEU: mean of the resampled scores ± half the width of their central 95 %. Its seed is
-    ``SACREBLEU_SEED`` or 12345. Warnings name empty outputs, tokenized ones, a missing interval, and those that
+    Settings: tokens of ``tokenizer``, cased, exponential smoothing, one detokenized reference per output. The
+    confidence interval is that of sacreBLEU: mean of the resampled scores ± half the width of their central 95 %. Its
+    seed is ``SACREBLEU_SEED`` or 12345. Warnings name empty outputs, tokenized ones, a missing interval, and those that
     sacreBLEU logs.
 
     Args:
@@ -48,6 +78,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int
         references: References in the same order.
         resamples: Resampled test sets of the interval; 0 or 1: no interval. There is none above 10,000 sentences.
             Default: 1,000.
+        tokenizer: Name of sacreBLEU's tokenizer.
 
     Returns:
         The score. Extras: four n-gram precisions in percent, the brevity penalty, and the tokens of both sides.
@@ -55,7 +86,8 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int
     Raises:
         PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
     """
-    metric = BLEU(force=True)  # without its advice on tokenized text, which names options that phmrun has not
+    # Without sacreBLEU's advice on tokenized text, which names options that phmrun does not have.
+    metric = BLEU(force=True, tokenize=tokenizer)
     result, ci, warnings = _measure(metric, hypotheses, references, resamples)
     warnings += _tokenized(hypotheses, references)
     extras = {
@@ -81,17 +113,17 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int
     return Score("chrF2", float(result.score), signature, len(hypotheses), ci=ci, warnings=warnings)
 
 
-def sentence_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+def sentence_bleu(hypotheses: Sequence[str], references: Sequence[str], *, tokenizer: str = USUAL) -> Score:
     """Compute the mean of sacreBLEU's sentence scores in percent.
 
-    Settings: 13a tokens, cased, exponential smoothing, effective order. Above 500 sentences, the extra ``first_500`` is
-    the mean of the first 500. There is no interval.
+    Settings: tokens of ``tokenizer``, cased, exponential smoothing, effective order. Above 500 sentences, the extra
+    ``first_500`` is the mean of the first 500. There is no interval.
 
     Raises:
         PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
     """
     require_pairs(hypotheses, references)
-    metric = BLEU(effective_order=True)
+    metric = BLEU(effective_order=True, tokenize=tokenizer)
     pairs = zip(hypotheses, references, strict=True)
     values = [metric.sentence_score(hypothesis, [reference]).score for hypothesis, reference in pairs]
     return _mean(values, str(metric.get_signature()))
@@ -150,7 +182,7 @@ def _tokenized(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[st
     return (f'{ends:,} outputs end in " ." and the references do not: BLEU is of detokenized text',)
 
 
-def bleu_counts(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
+def bleu_counts(hypotheses: Sequence[str], references: Sequence[str], *, tokenizer: str = USUAL) -> Counts:
     """Count the statistics of corpus BLEU for each sentence, for resampling.
 
     Returns:
@@ -161,7 +193,7 @@ def bleu_counts(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
         PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
     """
     require_pairs(hypotheses, references)
-    metric = BLEU(effective_order=True)  # changes a sentence's score, but not its counts
+    metric = BLEU(effective_order=True, tokenize=tokenizer)  # changes a sentence's score, but not its counts
     pairs = zip(hypotheses, references, strict=True)
     scores = [metric.sentence_score(hypothesis, [reference]) for hypothesis, reference in pairs]
     rows = [(*score.counts, *score.totals, score.sys_len, score.ref_len) for score in scores]

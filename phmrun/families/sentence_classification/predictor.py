@@ -165,8 +165,8 @@ class SentenceClassifier:
             [np.array(self.vocabulary.encode(text), dtype=np.int64) for text in side]
             for side in zip(*items, strict=True)
         ]
-        for texts, rows in zip(zip(*items, strict=True), sides, strict=True):
-            for text, ids in zip(texts, rows, strict=True):
+        for texts, encoded in zip(zip(*items, strict=True), sides, strict=True):
+            for text, ids in zip(texts, encoded, strict=True):
                 self.coverage.add(text, ids != UNK)
         lengths = np.array([[len(row) for row in side] for side in sides])
         order = np.argsort(-lengths.max(0), kind="stable")

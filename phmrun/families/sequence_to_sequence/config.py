@@ -1,7 +1,9 @@
 """Configuration of sequence-to-sequence tasks: data, vocabularies, network and decoding."""
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -14,6 +16,12 @@ from phmrun.models.options import TransformerOptions
 
 _FILES = tuple(f"{split}_{side}" for split in ("train", "dev", "test") for side in ("source", "target"))
 
+TOKENIZERS = {
+    **dict.fromkeys(("zh", "zho", "chi", "cmn", "yue"), "zh"),
+    **dict.fromkeys(("ja", "jpn"), "ja-mecab"),
+    **dict.fromkeys(("ko", "kor"), "ko-mecab"),
+}
+"""BLEU's tokenizer by target language, as sacreBLEU has it; 13a for all others."""
 MOST_ENTRIES = 10_000_000
 """Largest size of a vocabulary; SentencePiece counts in 32 bits."""
 
@@ -132,6 +140,10 @@ class DecodingConfig(Section):
     """Sentences translated at a time."""
     nbest: Annotated[int, Unhashed()] = Field(1, ge=1)
     """Hypotheses written per sentence."""
+    tokenizer: Literal["auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "flores200", "char"] = "auto"
+    """SacreBLEU's tokenizer for BLEU; auto: zh, ja-mecab or ko-mecab by the target language (zh, zh-TW, jpn_Jpan …),
+    else 13a. Without its package, chrF stands in the place of BLEU.
+    """
     sentence_bleu: Annotated[bool, Unhashed()] = False
     """Also score the mean BLEU of single sentences, by sacreBLEU."""
     sentence_bleu_nltk: Annotated[bool, Unhashed()] = False
@@ -167,6 +179,15 @@ class SequenceToSequenceExperiment(Experiment):
     """Length, optimisation, validation, checkpoints."""
     decoding: DecodingConfig = DecodingConfig()
     """Search for outputs in the evaluation."""
+
+    versions: ClassVar[Mapping[str, int]] = {f"tokenizer={name}": 2 for name in set(TOKENIZERS.values())}  # 13a before
+
+    @property
+    def tokenizer(self) -> str:
+        """Name of BLEU's tokenizer: as configured, else by the target language."""
+        if self.decoding.tokenizer != "auto":
+            return self.decoding.tokenizer
+        return TOKENIZERS.get(re.split("[-_.]", self.data.target.lower())[0], "13a")
 
     @property
     def sizes(self) -> tuple[int, ...]:

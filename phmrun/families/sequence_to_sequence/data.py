@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sequence_to_sequence.config import ParallelDataConfig, SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.preparation import VocabularySettings, prepare_parallel
 from phmrun.files import sha256_of
-from phmrun.metrics import Score
+from phmrun.metrics import Score, bleu_obstacle
 from phmrun.text.batches import Batch
 from phmrun.text.division import held_out, without_empty
 from phmrun.text.lines import read_parallel
@@ -30,6 +31,8 @@ from phmrun.text.vocabulary import BOS, EOS, PAD
 
 LOG = logging.getLogger("phmrun.engine")
 
+REFERENCES = 1000
+"""Validation references by which the fit of BLEU's tokenizer is judged before training."""
 SIDES = ("source", "target")
 Files = dict[str, tuple[Path, Path]]
 """(source, target) by split."""
@@ -120,6 +123,8 @@ class ParallelData(BucketedData[Vocabularies]):
         vocabulary: Settings of the vocabularies.
         vocabularies: Vocabularies to use instead of learning them.
         max_length: Training pairs with more tokens on a side are left out.
+        tokenizer: BLEU's tokenizer.
+        monitored: True if training chooses weights by BLEU.
         batching: Settings of the batches.
         cache: Directory of prepared corpora.
     """
@@ -138,6 +143,8 @@ class ParallelData(BucketedData[Vocabularies]):
         max_length: int,
         batching: Batching,
         cache: Path,
+        tokenizer: str = "13a",
+        monitored: bool = False,
     ) -> None:
         sides = {} if vocabularies is None else {"source": vocabularies.source, "target": vocabularies.target}
         sums = {f"vocabulary {side}": words.sha256 for side, words in sides.items()}
@@ -148,6 +155,7 @@ class ParallelData(BucketedData[Vocabularies]):
         self.settings = vocabulary
         self.given = vocabularies
         self.max_length = max_length
+        self.tokenizer, self.monitored = tokenizer, monitored
         self.cache = cache
 
     @cached_property
@@ -157,6 +165,20 @@ class ParallelData(BucketedData[Vocabularies]):
         return prepare_parallel(
             needed, self.settings, max_length=self.max_length, cache=self.cache, vocabularies=self.given
         )
+
+    def prepare(self) -> None:
+        """Prepare the data, and warn if BLEU does not fit the validation references.
+
+        Raises:
+            PhmrunError: (exit 2) Training chooses weights by BLEU, which does not fit.
+        """
+        super().prepare()
+        references = [target for _, target in islice(read_parallel(*self.files["dev"]), REFERENCES)]
+        if (obstacle := bleu_obstacle(self.tokenizer, references)) is None:
+            return
+        if self.monitored:
+            raise PhmrunError(f"there is no BLEU: {obstacle}", where="training.monitor", valid=["loss"])
+        LOG.warning("chrF stands in the place of BLEU: %s", obstacle)
 
     def batches(self, split: str) -> ParallelBatches:
         """Return the dataset of a split."""
@@ -222,6 +244,8 @@ def build_parallel_data(config: SequenceToSequenceExperiment, cache: Path, built
         max_length=config.data.max_length,
         batching=batching_of(config),
         cache=cache,
+        tokenizer=config.tokenizer,
+        monitored=config.training.monitor == "bleu",
     )
 
 

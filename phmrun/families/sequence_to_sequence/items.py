@@ -1,30 +1,38 @@
 """Counts of the translations of a finished run, per sentence."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import cast
 
 from phmrun.config import load_run_config
 from phmrun.engine.preparation import build_data
+from phmrun.families.sequence_to_sequence.config import SequenceToSequenceExperiment
 from phmrun.ledger import Run
+from phmrun.metrics import bleu_obstacle
 from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.items import Items, checksum
 from phmrun.text.lines import read_parallel
 
 
 def read_items(
-    run: Run, split: str, part: str, counted: Callable[[Sequence[str], Sequence[str]], Counts]
+    run: Run, split: str, part: str, counted: Callable[..., Counts], *, tokenized: bool = False
 ) -> Items | None:
     """Return the counts of each translation of a split.
 
     Predictions come from the run, references from its data. Only items of ``part`` count; "" is the whole split. The
-    checksum is that of these references. ``counted`` returns the counts of outputs and references.
+    checksum is that of these references. ``counted`` returns the counts of outputs and references; ``tokenized``
+    passes it the run's tokenizer.
 
     Returns:
-        The counts; None if the data have no parts for this split.
+        The counts; None if the data have no parts for this split, or if the tokenizer has an obstacle.
     """
     outputs = read_outputs(run, split)
-    data = build_data(load_run_config(run.config_path))
+    config = cast(SequenceToSequenceExperiment, load_run_config(run.config_path))
+    data = build_data(config)
     references = [target for _, target in read_parallel(*data.files[split])]
+    options = {"tokenizer": config.tokenizer} if tokenized else {}
+    if tokenized and bleu_obstacle(config.tokenizer, references):
+        return None
     if part:
         parts: Mapping[str, Path] = data.parts  # type: ignore[attr-defined]
         if split not in parts:
@@ -32,7 +40,7 @@ def read_items(
         names = parts[split].read_text(encoding="utf-8").split("\n")[: len(outputs)]
         kept = [row for row, name in enumerate(names) if name == part]
         outputs, references = [outputs[row] for row in kept], [references[row] for row in kept]
-    return Items(counted(outputs, references), checksum(references))
+    return Items(counted(outputs, references, **options), checksum(references))
 
 
 def read_outputs(run: Run, split: str) -> list[str]:

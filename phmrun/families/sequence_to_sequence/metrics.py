@@ -12,7 +12,7 @@ _FLOORS = ("copy", "dictionary")
 def _counts(name: str) -> Any:
     """Return the reader of a run's items, with a function of `phmrun.metrics.translation` that counts."""
     reader = Deferred("phmrun.families.sequence_to_sequence.items:read_items")
-    return partial(reader, counted=Deferred(f"{_MATHEMATICS}:{name}"))
+    return partial(reader, counted=Deferred(f"{_MATHEMATICS}:{name}"), tokenized=name == "bleu_counts")
 
 
 def _of_sentences(name: str, title: str, measure: str, counts: str) -> Metric:

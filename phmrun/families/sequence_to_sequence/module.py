@@ -79,7 +79,7 @@ class SequenceToSequenceModule(TrainingModule):
         """Return BLEU of greedy outputs on the validation pairs, in percent, as ``bleu``."""
         translator = Translator(self.network, data.vocabulary, Search(beam=1), device=self.device)
         sources, references = zip(*read_parallel(*data.files["dev"]), strict=True)
-        return {"bleu": bleu(translator.translate(sources), references, resamples=0).value}
+        return {"bleu": bleu(translator.translate(sources), references, resamples=0, tokenizer=data.tokenizer).value}
 
     def export_graph(self) -> ExportGraph:
         """Return the export graph, from tokens of both sides to next-token logits."""

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -20,7 +21,9 @@ from phmrun.engine.trained_model import Answer, Evaluation
 from phmrun.families.sequence_to_sequence.config import DecodingConfig, SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.data import ParallelData
 from phmrun.layers.inference import Choice, resolve_application
-from phmrun.metrics import Score, bleu, chrf, sentence_bleu, sentence_bleu_nltk
+from phmrun.metrics import Score, bleu, bleu_obstacle, chrf
+from phmrun.metrics import sentence_bleu as sentence_bleu_of_all
+from phmrun.metrics import sentence_bleu_nltk as sentence_bleu_nltk_of_all
 from phmrun.models.ctranslate2 import Quantization, converted
 from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.transformer import EncoderDecoder, Transformer
@@ -35,7 +38,6 @@ Measure = Callable[[Sequence[str], Sequence[str]], Score]
 Engine = Literal["torch", "ctranslate2"]
 Kernels = Literal["measured", "fixed"]
 
-SENTENCES: dict[str, Measure] = {"sentence-bleu": sentence_bleu, "sentence-bleu-nltk": sentence_bleu_nltk}
 SAMPLES = 8
 CHUNK = 512
 """Lines of a stream sorted by length and translated together."""
@@ -113,6 +115,7 @@ class Translator:
         sentence_bleu: Score the mean BLEU of single sentences, too.
         sentence_bleu_nltk: Score their mean as in Demir and Barutçu's notebooks, too.
         exports: Directory of models that are converted for another engine.
+        tokenizer: BLEU's tokenizer.
         decoder: Loaded model of another engine, in place of ``network``, which is then not read; None: the network.
     """
 
@@ -128,6 +131,7 @@ class Translator:
         sentence_bleu: bool = False,
         sentence_bleu_nltk: bool = False,
         exports: Path = Path("exports"),
+        tokenizer: str = "13a",
         decoder: IncrementalTransformer | CTranslate2Model | OnnxModel | None = None,
     ) -> None:
         self.vocabularies = vocabularies
@@ -135,8 +139,12 @@ class Translator:
         self.search = search.resolved()
         self.device = device
         self.coverage = Coverage()
-        asked = {"sentence-bleu": sentence_bleu, "sentence-bleu-nltk": sentence_bleu_nltk}
-        self.measures: dict[str, Measure] = {"bleu": bleu, **{key: SENTENCES[key] for key in asked if asked[key]}}
+        self.tokenizer = tokenizer
+        self.measures: dict[str, Measure] = {"bleu": partial(bleu, tokenizer=tokenizer)}
+        if sentence_bleu:
+            self.measures["sentence-bleu"] = partial(sentence_bleu_of_all, tokenizer=tokenizer)
+        if sentence_bleu_nltk:
+            self.measures["sentence-bleu-nltk"] = sentence_bleu_nltk_of_all
         self.directory = exports / search.directory
         self.decoder: IncrementalTransformer | CTranslate2Model | OnnxModel
         if decoder is not None:
@@ -242,7 +250,8 @@ class Translator:
         Returns:
             Scores "bleu", "chrf", "bleu-<part>" and "bleu-of-<baseline>"; "sentence-bleu" and "sentence-bleu-nltk" with
             those of the baselines, if asked for; and the task's reference-free scores of outputs, baselines and
-            references. Baselines have no chrF. The predictions have one output a line; the samples are the first 8
+            references. Baselines have no chrF, unless BLEU has an obstacle: chrF then stands in its place, with a
+            warning. The predictions have one output a line; the samples are the first 8
             pairs. The seconds are those of the search alone, the units the output tokens with end tokens.
         """
         pairs = list(read_parallel(*data.files[split]))
@@ -251,10 +260,11 @@ class Translator:
         hypotheses = self.hypotheses(sources)
         seconds = time.perf_counter() - began
         outputs = [self.vocabularies.target.decode(best[0].tokens) for best in hypotheses]
-        scores = self._scores(outputs, references, data.parts.get(split))
+        measures = self.fitting(references)
+        scores = self._scores(outputs, references, data.parts.get(split), measures)
         beside = {name: baseline(sources) for name, baseline in data.baselines.items()}
         for name, unlearnt in beside.items():
-            scores |= {f"{key}-of-{name}": measure(unlearnt, references) for key, measure in self.measures.items()}
+            scores |= {f"{key}-of-{name}": measure(unlearnt, references) for key, measure in measures.items()}
         scores |= self._source_scores(data, sources, {"": outputs, **beside, "reference": references})
         return Evaluation(
             scores,
@@ -268,18 +278,37 @@ class Translator:
             signature=f"{self.signature}|batch:{self.search.batch}",
         )
 
-    def _scores(self, outputs: Sequence[str], references: Sequence[str], parts: Path | None) -> dict[str, Score]:
-        """Return BLEU and chrF of the outputs, by name.
+    def fitting(self, references: Sequence[str]) -> dict[str, Measure]:
+        """Return the measures by name that fit these references, the most important first.
 
-        The measures asked for in the constructor are added, and with ``parts`` BLEU of each part as "bleu-<part>".
-        ``parts`` is a file with the part of each line, or None. Signatures include search and weights.
+        They are BLEU and those asked for in the constructor. If BLEU has an obstacle, they are chrF alone, whose scores
+        have the obstacle as a warning.
         """
-        measures = {**self.measures, "chrf": chrf}
-        scores = {key: measure(outputs, references) for key, measure in measures.items()}
+        obstacle = bleu_obstacle(self.tokenizer, references)
+        if obstacle is None:
+            return self.measures
+        warning = f"in the place of BLEU: {obstacle}"
+        return {"chrf": lambda *texts: replace(score := chrf(*texts), warnings=(warning, *score.warnings))}
+
+    def _scores(
+        self,
+        outputs: Sequence[str],
+        references: Sequence[str],
+        parts: Path | None,
+        measures: Mapping[str, Measure],
+    ) -> dict[str, Score]:
+        """Return the scores of the outputs by ``measures`` and chrF, by name.
+
+        With ``parts``, the first measure of each part is added as "bleu-<part>". ``parts`` is a file with the part of
+        each line, or None. Signatures include search and weights.
+        """
+        main, of_part = next(iter(measures.items()))
+        scores = {key: measure(outputs, references) for key, measure in {"chrf": chrf, **measures}.items()}
+        scores = {key: scores[key] for key in (*measures, "chrf")}
         names = parts.read_text(encoding="utf-8").split("\n")[: len(outputs)] if parts else []
         for part in sorted(set(names)):
             rows = [row for row, name in enumerate(names) if name == part]
-            scores[f"bleu-{part}"] = bleu([outputs[row] for row in rows], [references[row] for row in rows])
+            scores[f"{main}-{part}"] = of_part([outputs[row] for row in rows], [references[row] for row in rows])
         extra = f"{self.signature}|weights:{self.weights}"
         return {name: replace(score, signature=f"{score.signature}|{extra}") for name, score in scores.items()}
 
@@ -333,7 +362,7 @@ def search_from(decoding: DecodingConfig, batch_size: int | None = None) -> Sear
 
     ``batch_size`` replaces its batch, unless it is None.
     """
-    values = decoding.model_dump(exclude={"sentence_bleu", "sentence_bleu_nltk"})
+    values = decoding.model_dump(exclude={"tokenizer", "sentence_bleu", "sentence_bleu_nltk"})
     return Search(**{**values, "batch": batch_size or decoding.batch})
 
 
@@ -361,4 +390,5 @@ def build_translator(
         decoding.sentence_bleu,
         decoding.sentence_bleu_nltk,
         exports,
+        config.tokenizer,
     )
