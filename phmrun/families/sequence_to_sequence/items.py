@@ -24,11 +24,13 @@ def read_items(
     passes it the run's tokenizer.
 
     Returns:
-        The counts; None if the data have no parts for this split, or if the tokenizer has an obstacle.
+        The counts; None if the data have no such split or part, or if the tokenizer has an obstacle.
     """
     outputs = read_outputs(run, split)
     config = cast(SequenceToSequenceExperiment, load_run_config(run.config_path))
     data = build_data(config)
+    if split not in data.files:  # of other settings, or another file
+        return None
     references = [target for _, target in read_parallel(*data.files[split])]
     options = {"tokenizer": config.tokenizer} if tokenized else {}
     if tokenized and bleu_obstacle(config.tokenizer, references):
