@@ -1,6 +1,9 @@
+import json
+
 import pytest
 
 from phmrun.config import ConfigError, Source, resolve, run_id, semantic_values, task_defaults
+from phmrun.config.identity import canonical_identity
 from phmrun.models.options import TransformerOptions
 from phmrun.tasks.nmt.config import TranslationExperiment
 
@@ -62,3 +65,15 @@ def test_places_of_files_are_no_part_of_the_name():
 )
 def test_contradictions(values, what):
     assert what in mistakes(values)
+
+
+@pytest.mark.parametrize(
+    ("target", "tokenizer"),
+    [("zh", "zh"), ("zh-TW", "zh"), ("zho_Hans", "zh"), ("ja", "ja-mecab"), ("ko_KR", "ko-mecab"), ("de", "13a")],
+)
+def test_bleu_is_tokenized_by_the_target_language(target, tokenizer):
+    config = resolved({"data": {"target": target}})
+    assert config.tokenizer == tokenizer
+    assert resolved({"data": {"target": target}, "decoding": {"tokenizer": "flores200"}}).tokenizer == "flores200"
+    versions = json.loads(canonical_identity(config, {})).get("mathematics", {})
+    assert versions == ({} if tokenizer == "13a" else {f"tokenizer={tokenizer}": 2})

@@ -206,3 +206,26 @@ def test_measures_of_outputs_and_their_sources(vocabularies, tmp_path, caplog):
     assert scores["same-of-copy"].signature == "plain"
     assert not any(name.startswith("missing") for name in scores)
     assert "without the score missing: it needs nosuch" in caplog.text
+
+
+def test_chrf_stands_in_the_place_of_bleu_that_says_nothing(vocabularies, tmp_path, monkeypatch):
+    for name, line in (("src", "a b"), ("ref", "狗在花园里看见一只猫。")):
+        (tmp_path / name).write_text(f"{line}\n" * 4, encoding="utf-8")
+    machine = translator(vocabularies)
+    monkeypatch.setattr(Translator, "hypotheses", lambda *_: [[Hypothesis([5], 0.0, 0.0)]] * 4)
+    scores = machine.evaluate(Data({"test": (tmp_path / "src", tmp_path / "ref")}, {}, {"copy": list}), "test").scores
+    assert list(scores) == ["chrf", "chrf-of-copy"]
+    assert scores["chrf"].warnings[0].startswith("in the place of BLEU: the tokenizer 13a finds no words")
+
+
+def test_unknown_tokens_and_decomposed_lines_of_the_input_are_said(vocabularies):
+    machine = translator(vocabularies)
+    list(machine.predict(["a b c d"] * 2))
+    assert str(machine.coverage) == ""
+    list(machine.predict(["a e\u0301", "\u00a0", "\u2028"]))
+    assert str(machine.coverage).startswith("10.0% of the input's tokens are unknown to the vocabulary; 1 lines")
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\u00a0", "\u2028", "\u3000"])
+def test_white_space_alone_is_a_blank_line(vocabularies, blank):
+    assert translator(vocabularies).translate([blank, "a b"])[0] == ""

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.metrics import bleu, chrf
+from phmrun.metrics import bleu, bleu_obstacle, chrf
+from phmrun.metrics.translation import bleu_counts, bleu_of
 
 TEXT = "the a small old cat dog house sees finds , under green Bäume über straße didn't 3.5 well-known"
 WORDS = TEXT.split()
@@ -132,3 +133,42 @@ def test_real_text_equals_the_command_line(tmp_path):
     hypotheses = [" ".join(line.split()[:-1]) for line in references]
     theirs = command_line(tmp_path, hypotheses, references, "-m", "bleu")
     assert bleu(hypotheses, references, resamples=0).value == pytest.approx(theirs["score"], abs=1e-9)
+
+
+CHINESE = ["我喜欢这本红色的书。", "狗在花园里看见一只猫。", "老师今天写了一封信。", "孩子每天早上买两个苹果。"]
+
+
+@pytest.mark.parametrize("tokenizer", ["zh", "char"])
+def test_chinese_equals_the_command_line(tmp_path, tokenizer):
+    draw = random.Random(0)
+    references = [draw.choice(CHINESE) + draw.choice(CHINESE) for _ in range(200)]
+    hypotheses = ["".join(sign for sign in line if draw.random() < 0.9) for line in references]
+    theirs = command_line(tmp_path, hypotheses, references, "-m", "bleu", "-tok", tokenizer)
+    ours = bleu(hypotheses, references, resamples=0, tokenizer=tokenizer)
+    assert ours.value == pytest.approx(theirs["score"], abs=1e-9)
+    assert ours.signature == theirs["signature"]
+    assert float(bleu_of(bleu_counts(hypotheses, references, tokenizer=tokenizer).sum(0)[None])[0]) == ours.value
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "line", "obstacle"),
+    [
+        ("13a", CHINESE[0], "finds no words"),
+        ("13a", "猫睡了。", "finds no words"),
+        ("13a", "ฉันรักแมวของฉันมาก สุนัขวิ่งในสวน", "finds no words"),
+        ("intl", "犬は庭で手紙を見ます。", "finds no words"),
+        ("13a", "我 喜欢 这 本 书 。", None),
+        ("13a", "ฉัน รัก แมว ของ ฉัน มาก", None),
+        ("13a", "나는 내 고양이를 좋아한다 .", None),
+        ("13a", "Donaudampfschifffahrtsgesellschaft .", None),
+        ("zh", CHINESE[0], None),
+    ],
+)
+def test_bleu_has_an_obstacle_where_the_tokenizer_finds_no_words(tokenizer, line, obstacle):
+    actual = bleu_obstacle(tokenizer, [line] * 5)
+    assert (actual is None) if obstacle is None else (obstacle in str(actual))
+
+
+def test_a_missing_tokenizer_is_an_obstacle_that_names_its_package(monkeypatch):
+    monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_ja_mecab.MeCab", None)
+    assert "pip install 'sacrebleu[ja]'" in str(bleu_obstacle("ja-mecab", ["犬は庭で手紙を見ます。"]))

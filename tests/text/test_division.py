@@ -48,3 +48,10 @@ def test_pairs_with_an_empty_side(tmp_path, caplog):
     assert [_read(path) for path in kept] == [["x"], ["u"]]
     assert "3 of 4 pairs" in caplog.text
     assert without_empty(kept, tmp_path / "cache") == kept
+
+
+def test_an_empty_line_is_named_by_the_users_file(tmp_path):
+    files = _written(tmp_path / "a", ["x", "", "y"]), _written(tmp_path / "b", ["u", "v", "w"])
+    with pytest.raises(PhmrunError, match="the line is empty") as caught:
+        held_out(files, 0.5, tmp_path / "cache")
+    assert caught.value.where == f"{files[0]}:2"
