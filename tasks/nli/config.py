@@ -23,7 +23,7 @@ class NLIDataConfig(ClassificationDataConfig):
 
     labels: dict[str, str | None] | None = None
     """For your own files: class of each label, as {yes: entailment, no: contradiction}, or a list of labels (words or
-    numbers), for any number of classes; pairs whose label has the class null are dropped, as {-1: null}. null:
+    numbers), for any number of classes. Pairs of a label whose class is null are dropped: {-1: null}. Default:
     entailment, neutral, contradiction.
     """
 

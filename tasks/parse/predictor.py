@@ -132,10 +132,10 @@ class TreeParser:
         display named ``label``.
         """
         encoded = self.vocabulary.encode(sentences)
-        known = iter(~self.vocabulary.unknown(encoded))
+        in_table = iter(~self.vocabulary.unknown(encoded))
         for sentence in sentences:
-            next(known)  # the root
-            self.coverage.add(" ".join(sentence.forms), islice(known, len(sentence)))
+            next(in_table)  # the root
+            self.coverage.add(" ".join(sentence.forms), islice(in_table, len(sentence)))
         order = np.argsort(-encoded.lengths, kind="stable")
         trees: list[tuple[list[int], list[str]]] = [([], [])] * len(sentences)
         with progress(label, len(sentences), "sentences") as advance:

@@ -36,7 +36,11 @@ def test_raw_lines_keep_their_ends_and_are_unpacked(tmp_path):
     ("content", "texts", "exact"),
     [
         (b"\xef\xbb\xbfa\r\nb\r\r\nc", ["a", "b\r", "c"], ["\ufeffa\r\n", "b\r\r\n", "c"]),
-        ("\u00a0\n\u2028x\n\ufeffy\n".encode(), ["\u00a0", "\u2028x", "\ufeffy"], ["\u00a0\n", "\u2028x\n", "\ufeffy\n"]),
+        (
+            "\u00a0\n\u2028x\n\ufeffy\n".encode(),
+            ["\u00a0", "\u2028x", "\ufeffy"],
+            ["\u00a0\n", "\u2028x\n", "\ufeffy\n"],
+        ),
     ],
 )
 def test_files_and_streams_are_decoded_alike(tmp_path, content, texts, exact):
