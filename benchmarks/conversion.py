@@ -39,13 +39,16 @@ class Architecture(NamedTuple):
 
 
 def architectures() -> dict[str, Architecture]:
-    """Return GPT-2, BERT, Llama, ViT, T5 and wav2vec2 with two small blocks each."""
+    """Return GPT-2, BERT, Llama, ViT, T5, wav2vec2, Qwen3 and ModernBERT with two small blocks each."""
     import transformers as hf
 
     tokens = {"input_ids": torch.arange(20).view(2, 10) + 3}
     gpt2 = hf.GPT2Config(vocab_size=256, n_positions=32, n_embd=64, n_layer=2, n_head=4)
     bert = hf.BertConfig(vocab_size=256, max_position_embeddings=32, **SIZES)
     llama = hf.LlamaConfig(vocab_size=256, max_position_embeddings=32, **SIZES)
+    qwen3 = hf.Qwen3Config(vocab_size=256, head_dim=16, num_key_value_heads=2, tie_word_embeddings=True, **SIZES)
+    special = {f"{name}_token_id": number for number, name in enumerate(("pad", "bos", "eos", "cls", "sep"))}
+    modernbert = hf.ModernBertConfig(vocab_size=256, **special, **SIZES)
     vit = hf.ViTConfig(image_size=32, patch_size=8, num_labels=8, **SIZES)
     t5 = hf.T5Config(vocab_size=256, d_model=64, d_kv=16, d_ff=256, num_layers=2, num_heads=4)
     wav2vec2 = hf.Wav2Vec2Config(
@@ -64,11 +67,13 @@ def architectures() -> dict[str, Architecture]:
         "GPT-2": Architecture(lambda: hf.GPT2LMHeadModel(gpt2), ".h.", tokens),
         "BERT": Architecture(lambda: hf.BertForMaskedLM(bert), ".layer.", tokens),
         "Llama": Architecture(lambda: hf.LlamaForCausalLM(llama), ".layers.", tokens),
-        "ViT": Architecture(lambda: hf.ViTForImageClassification(vit), ".layer.", {"pixel_values": pixels}),
+        "ViT": Architecture(lambda: hf.ViTForImageClassification(vit), ".layer", {"pixel_values": pixels}),
         "T5": Architecture(
             lambda: hf.T5ForConditionalGeneration(t5), ".block.", {**tokens, "decoder_input_ids": tokens["input_ids"]}
         ),
         "wav2vec2": Architecture(lambda: hf.Wav2Vec2ForCTC(wav2vec2), ".layers.", {"input_values": sound}),
+        "Qwen3": Architecture(lambda: hf.Qwen3ForCausalLM(qwen3), ".layers.", tokens),
+        "ModernBERT": Architecture(lambda: hf.ModernBertForMaskedLM(modernbert), ".layers.", tokens),
     }
 
 

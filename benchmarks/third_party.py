@@ -1,8 +1,7 @@
 """Structured layers of third-party packages, measured beside ours if they are installed (extra ``bench``).
 
-``adapters`` (Poth et al., EMNLP 2023) has the PHM layer of Compacter, and ``tensorly-torch`` factorised linear maps and
-embeddings. Of the latter, a block tensor train of two cores and rank n has just the matrices, and the parameters, of
-PHM with that n.
+``tensorly-torch`` has factorised linear maps and embeddings. A block tensor train of two cores and rank n has just the
+matrices, and the parameters, of PHM with that n.
 
 ``python -m benchmarks.third_party --module linear --n 4,8 --threads 1``
 """
@@ -10,7 +9,6 @@ PHM with that n.
 import functools
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 from torch import nn
 
@@ -20,8 +18,8 @@ from phmrun.bench.modules import MODULE_KINDS, ORDERS, Case, ModuleKind, Shape
 from phmrun.cli import console, measuring
 from phmrun.cli.bench_layers import print_module
 
-PACKAGES = {"adapters": ("adapters",), "tensorly-torch": ("tensorly-torch", "tensorly")}
-"""Packages, and what must be installed for them: the second needs another without saying so."""
+PACKAGES = {"tensorly-torch": ("tensorly-torch", "tensorly")}
+"""Packages, and what must be installed for them: it needs another without saying so."""
 
 
 def missing() -> list[str]:
@@ -41,7 +39,7 @@ def installed(package: str) -> bool:
 def other_layers(kind: ModuleKind, orders: Sequence[int], shapes: Sequence[Shape] = ()) -> list[Case]:
     """Modules of installed packages of one kind, for each n, at the given or the kind's default sizes."""
     kinds: dict[str, dict[str, Callable[..., nn.Module]]] = {
-        "nn.Linear": {"adapters": adapters_linear, "tensorly-torch": tensorly_linear},
+        "nn.Linear": {"tensorly-torch": tensorly_linear},
         "nn.Embedding": {"tensorly-torch": tensorly_embedding},
     }
     absent = missing()
@@ -52,17 +50,6 @@ def other_layers(kind: ModuleKind, orders: Sequence[int], shapes: Sequence[Shape
         for n in orders
         if package not in absent and not any(size % n for size in shape)
     ]
-
-
-def adapters_linear(in_features: int, out_features: int, n: int) -> nn.Module:
-    """The PHM layer with nothing shared or factorised further, as Zhang et al. define it."""
-    from adapters import CompacterConfig
-    from adapters.methods.modeling import PHMLayer
-
-    whole: dict[str, Any] = {"factorized_phm_W": False, "factorized_phm_rule": False}
-    alone: dict[str, Any] = {"shared_phm_rule": False, "shared_W_phm": False, "learn_phm": True}
-    config = CompacterConfig(phm_dim=n, phm_bias=True, **whole, **alone)
-    return PHMLayer("bench", in_features, out_features, "down", config)
 
 
 def tensorly_linear(in_features: int, out_features: int, n: int) -> nn.Module:

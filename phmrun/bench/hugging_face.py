@@ -42,7 +42,7 @@ def transformers_library() -> Any:
         raise PhmrunError(
             "the comparison with Hugging Face needs the package transformers",
             where="--against",
-            hint='Install it: pip install "phmrun[bench]".',
+            hint='Install it: pip install "phmrun[transformers]".',
         ) from error
     return transformers
 

@@ -82,7 +82,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
 
     Raises:
         PhmrunError: (exit 3) The directory or a file is missing or damaged, or the weights are pickles. Pickles can
-            execute code when they are read, and are never opened. (exit 2) The package ``safetensors`` is missing.
+            execute code when they are read, and are never opened.
     """
     if not directory.is_dir():
         raise PhmrunError("no such directory", where=str(directory), code=ExitCode.DATA)
@@ -99,12 +99,9 @@ def read_checkpoint(directory: Path) -> Checkpoint:
         raise _damaged(path, str(error)) from error
     if not isinstance(config, dict):
         raise _damaged(path, "it is not a JSON object")
-    try:
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-    except ImportError as error:
-        hint = 'Run: pip install "phmrun[export]"'
-        raise PhmrunError("the package 'safetensors' is not installed", hint=hint) from error
+    from safetensors import SafetensorError  # slow to import
+    from safetensors.torch import load_file
+
     try:
         tensors = load_file(weights)
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:

@@ -97,7 +97,7 @@ def _their_outputs(directory: Path, sources: Sequence[list[int]], beam: int, alp
     try:
         from transformers import AutoModelForSeq2SeqLM
     except ImportError as error:
-        hint = 'Run: pip install "phmrun[bench]"'
+        hint = 'Run: pip install "phmrun[transformers]"'
         raise PhmrunError("the package 'transformers' is not installed", where="--verify", hint=hint) from error
     order = torch.tensor(describe(read_checkpoint(directory)).order)
     ours = {int(theirs): number for number, theirs in reversed(list(enumerate(order.tolist())))}

@@ -18,7 +18,7 @@ from phmrun.errors import PhmrunError
 from phmrun.layers.embedding import Embedding
 from phmrun.layers.inference import Foldable, folded_module, replaced
 from phmrun.layers.linear import Linear, glorot_std
-from phmrun.layers.report import ATTRIBUTE, ConversionReport, parameter_count, trained_count
+from phmrun.layers.report import ATTRIBUTE, LISTENERS, ConversionReport, conversions, parameter_count, trained_count
 from phmrun.layers.structure import Structure
 from phmrun.registry import STRUCTURES
 
@@ -156,4 +156,6 @@ def merge(model: Model) -> Model:
             duplicate.__dict__[ATTRIBUTE] = replace(
                 report, converted=kept, after=parameter_count(duplicate), trained=trained_count(duplicate)
             )
+    for listener in LISTENERS:
+        listener(duplicate, conversions(model))
     return duplicate

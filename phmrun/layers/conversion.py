@@ -5,7 +5,7 @@
 
 import copy
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeVar
 
@@ -23,7 +23,15 @@ from phmrun.layers.linear import Linear
 from phmrun.layers.lstm import LSTM
 from phmrun.layers.options import options_of
 from phmrun.layers.recurrence import StartedLSTM
-from phmrun.layers.report import ATTRIBUTE, ConversionReport, ConvertedLayer, LeftLayer, parameter_count, trained_count
+from phmrun.layers.report import (
+    ATTRIBUTE,
+    LISTENERS,
+    ConversionReport,
+    ConvertedLayer,
+    LeftLayer,
+    parameter_count,
+    trained_count,
+)
 from phmrun.layers.structure import Structure
 from phmrun.layers.structures.dense import Dense
 from phmrun.layers.torch_attention import StructuredAttention
@@ -31,8 +39,6 @@ from phmrun.registry import STRUCTURES
 
 _LOG = logging.getLogger(__name__)
 Model = TypeVar("Model", bound=nn.Module)
-LISTENERS: list[Callable[[nn.Module], None]] = []
-"""Functions that are called with each converted model."""
 KINDS = (
     *(nn.Linear, NonDynamicallyQuantizableLinear, nn.Embedding, nn.LSTM, nn.MultiheadAttention),
     *CONVOLUTIONS,
@@ -82,7 +88,7 @@ def convert(
     duplicate, converted = convert_layers(duplicate, chosen, structure, options, near=weights == "nearest")
     report = attach_report(duplicate, converted, before, patterns[1])
     for listener in LISTENERS:
-        listener(duplicate)
+        listener(duplicate, ())
     # A warning, because Python prints warnings even if the program has not set up logging.
     _LOG.warning("%s", report.line())
     return duplicate

@@ -65,9 +65,10 @@ def save(
 
     Raises:
         PhmrunError: A converted layer has no structure any more, or the model's state is not all tensors.
-        PhmrunError: The package ``safetensors`` is not installed, or the file cannot be written.
+        PhmrunError: The file cannot be written.
     """
-    library = _safetensors()
+    from safetensors import torch as safetensors  # slow to import
+
     path = Path(path)
     steps = steps_of(model)
     tensors: dict[str, Tensor] = {}
@@ -96,7 +97,7 @@ def save(
         recipe["int8"] = to_int8(tensors)
     elif precision == "bfloat16":
         tensors = {name: value.bfloat16() if value.is_floating_point() else value for name, value in tensors.items()}
-    content = library.save(tensors, metadata={**(facts or {}), KEY: json.dumps(recipe, separators=(",", ":"))})
+    content = safetensors.save(tensors, metadata={**(facts or {}), KEY: json.dumps(recipe, separators=(",", ":"))})
     with disk_errors(), replacing(path) as unfinished:
         unfinished.write_bytes(content)
     return path
@@ -117,17 +118,15 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
     Raises:
         PhmrunError: (exit 3) The file is missing or damaged, its structure is unknown, or it does not fit the model. Or
             it updates frozen weights that the factory's model does not have.
-        PhmrunError: (exit 2) The package ``safetensors`` is not installed.
     """
-    library = _safetensors()
-    from safetensors import SafetensorError
+    from safetensors import SafetensorError, safe_open  # slow to import
 
     path = Path(path)
     if not path.is_file():
         raise fault(path, "no such file")
     plain = factory()
     try:
-        with library.safe_open(path, framework="pt") as file:
+        with safe_open(path, framework="pt") as file:
             recipe = read_recipe(path, file.metadata())
             scales: dict[str, str] = recipe.get("int8", {})
             names = [name for name in file.keys() if name not in scales.values()]  # noqa: SIM118
@@ -360,17 +359,3 @@ def _temporary(model: nn.Module) -> set[str]:
         for name, _ in module.named_parameters(remove_duplicate=False)
         if name in module.temporary
     }
-
-
-def _safetensors() -> Any:
-    """Return the module ``safetensors.torch``.
-
-    Raises:
-        PhmrunError: It is not installed.
-    """
-    try:
-        import safetensors.torch
-    except ImportError as error:
-        hint = 'Run: pip install "phmrun[export]"'
-        raise PhmrunError("the package 'safetensors' is not installed", hint=hint) from error
-    return safetensors.torch

@@ -11,9 +11,11 @@ would draw new weights after a warning. The file therefore holds one empty tenso
 shape transformers refuses.
 """
 
+import copy
 import functools
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,10 +24,10 @@ from torch import Tensor, nn
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import write_text
-from phmrun.layers.conversion import LISTENERS, attach_report, convert_layers
+from phmrun.layers.conversion import attach_report, convert_layers
 from phmrun.layers.options import checked_options
 from phmrun.layers.recipe import steps_of
-from phmrun.layers.report import parameter_count
+from phmrun.layers.report import LISTENERS, ConvertedLayer, parameter_count
 from phmrun.layers.structure import Structure, build_structure
 from phmrun.registry import STRUCTURES
 
@@ -100,23 +102,63 @@ def from_pretrained(kind: Any, folder: str | Path, **options: Any) -> Any:
     return model
 
 
-def attach(model: nn.Module) -> None:
-    """Give a converted model of transformers its recipe and quantizer, in place.
+def attach(model: Any, before: Sequence[ConvertedLayer] = ()) -> None:
+    """Give a model of transformers the recipe and quantizer of its structures, in place.
 
     They are the attribute ``hf_quantizer`` and the ``quantization_config`` of its config. Its ``tie_weights`` then does
-    nothing. Other models stay unchanged, and so do all if ``transformers`` was not imported.
+    nothing. A merged or folded model without structures loses them. Other models stay unchanged, and so do all if
+    ``transformers`` was not imported.
+
+    Args:
+        model: Converted, merged or folded model.
+        before: Layers that had a structure before it was merged or folded.
     """
-    if "transformers" not in sys.modules:
+    if not _is_pretrained(model):
         return
+    _restore_conv1d(model, before)
+    if any(isinstance(module, Structure) for module in model.modules()):
+        quantizer, config = register()
+        settings = config(steps=steps_of(model))
+        model.config.quantization_config = settings
+        model.hf_quantizer = quantizer(settings)
+        _keep_ties(model)
+    elif getattr(model, "hf_quantizer", None) is not None:
+        del model.hf_quantizer, model.config.quantization_config, model.tie_weights
+        tables = [model.get_input_embeddings(), model.get_output_embeddings()]
+        if None not in tables and tables[0].weight is not tables[1].weight:  # only the first has a padding row of zeros
+            model.config.tie_word_embeddings = False
+            for names in _tied_names(model):  # such as a bias: it would not be tied again when it is loaded
+                for place, _, name in (name.rpartition(".") for name in names[1:]):
+                    owner = model.get_submodule(place)
+                    setattr(owner, name, copy.deepcopy(getattr(owner, name)))
+        if "all_tied_weights_keys" in vars(model):
+            model.all_tied_weights_keys = model.get_expanded_tied_weights_keys(all_submodels=True)
+
+
+def _restore_conv1d(model: nn.Module, layers: Sequence[ConvertedLayer]) -> None:
+    """Replace plain linear maps that once were ``Conv1D`` of transformers by ``Conv1D``, in place."""
+    from transformers.pytorch_utils import Conv1D
+
+    weights: dict[int, nn.Parameter] = {}
+    for layer in layers:
+        linear = model.get_submodule(layer.name)
+        if layer.kind != "Conv1D" or not isinstance(linear, nn.Linear):
+            continue
+        transposed = nn.Parameter(linear.weight.detach().t().contiguous(), linear.weight.requires_grad)
+        with torch.device("meta"):  # draws no weights
+            conv1d = Conv1D(linear.out_features, linear.in_features)
+        conv1d.weight, conv1d.bias = weights.setdefault(id(linear.weight), transposed), linear.bias
+        place, _, name = layer.name.rpartition(".")
+        setattr(model.get_submodule(place), name, conv1d.train(linear.training))
+
+
+def _is_pretrained(model: nn.Module) -> bool:
+    """Return True for a model of transformers; the package is not imported."""
+    if "transformers" not in sys.modules:
+        return False
     from transformers import PreTrainedModel
 
-    if not isinstance(model, PreTrainedModel):
-        return
-    quantizer, config = register()
-    settings = config(steps=steps_of(model))
-    model.config.quantization_config = settings
-    model.hf_quantizer = quantizer(settings)
-    model.tie_weights = _stay_tied
+    return isinstance(model, PreTrainedModel)
 
 
 LISTENERS.append(attach)
@@ -136,7 +178,7 @@ def register() -> tuple[type[Any], type[Any]]:
         from transformers.quantizers.auto import register_quantization_config, register_quantizer
         from transformers.utils.quantization_config import QuantizationConfigMixin
     except ImportError as error:
-        hint = 'Run: pip install "phmrun[bench]"'
+        hint = 'Run: pip install "phmrun[transformers]"'
         raise PhmrunError("the package 'transformers' is not installed, or too old", hint=hint) from error
 
     @register_quantization_config(METHOD)
@@ -172,8 +214,9 @@ def register() -> tuple[type[Any], type[Any]]:
             steps = self.quantization_config.steps
             _convert(model, steps)
             guard = f"{steps[0]['places'][0]}.weight"
-            ignored = [*(model._keys_to_ignore_on_load_unexpected or ()), rf"(^|\.){re.escape(guard)}$"]
-            model._keys_to_ignore_on_load_unexpected = ignored
+            ignored = model._keys_to_ignore_on_load_unexpected
+            kind = set if isinstance(ignored, set) else list  # transformers 5, 4
+            model._keys_to_ignore_on_load_unexpected = kind([*(ignored or ()), rf"(^|\.){re.escape(guard)}$"])
             self.tied = _tied_names(model)
             return model
 
@@ -182,6 +225,7 @@ def register() -> tuple[type[Any], type[Any]]:
             _tie(model, self.tied)
             for module in model.modules():
                 if isinstance(module, Structure):
+                    _fill_constants(module)
                     module.restore()
                     module.set_progress(1.0)
             return model
@@ -251,15 +295,16 @@ def _convert(model: nn.Module, steps: list[dict[str, Any]]) -> None:
     """Convert a network on the meta device by the steps of a recipe, in place.
 
     Names of layers are those of the saved model. If the network lacks a name, it is looked up without the network's
-    ``base_model_prefix``; if that fails, too, the layer is left out. The report is attached, ``tie_weights`` then does
-    nothing, and constant buffers are filled.
+    ``base_model_prefix``; if that fails, too, the layer is left out. The report is attached, and ``tie_weights`` then
+    does nothing.
 
     Raises:
         PhmrunError: (exit 3) A structure or option is unknown, or does not fit a layer.
     """
     before = parameter_count(model)
     prefix = f"{getattr(model, 'base_model_prefix', '')}."
-    cast(Any, model).tie_weights()
+    cast(Any, model).tie_weights()  # transformers 5 does nothing here, and has the names instead
+    _tie(model, [[first, other] for other, first in getattr(model, "all_tied_weights_keys", {}).items()])
     for step in steps:
         layers = dict(model.named_modules())
         options = dict(step["options"])
@@ -273,21 +318,25 @@ def _convert(model: nn.Module, steps: list[dict[str, Any]]) -> None:
             hint = None if step["structure"] in STRUCTURES else "Import the plug-in that defines this structure first."
             raise PhmrunError(error.what, where="config.json", hint=hint, code=ExitCode.DATA) from error
         attach_report(model, converted, before)
-    cast(Any, model).tie_weights = _stay_tied
-    for module in model.modules():
-        if isinstance(module, Structure):
-            _fill_constants(module)
+    _keep_ties(model)
 
 
-def _stay_tied(*_: Any, **__: Any) -> None:
-    """Do nothing.
+def _keep_ties(model: Any) -> None:
+    """Replace ``tie_weights``, because layers that are tied share their structure, in place."""
+    tied = {name: names[0] for names in _tied_names(model) for name in names[1:]}
+    if hasattr(model, "all_tied_weights_keys"):  # transformers 5 neither expects nor initializes these
+        model.all_tied_weights_keys = tied
+    model.tie_weights = functools.partial(_stay_tied, frozenset(tied))
 
-    This replaces ``tie_weights``, because layers that are tied share their structure.
-    """
+
+def _stay_tied(tied: frozenset[str], missing_keys: set[str] | None = None, **_: Any) -> None:
+    """Remove the names of tied tensors from the missing ones of transformers 5, in place."""
+    if missing_keys is not None:
+        missing_keys -= tied
 
 
 def _fill_constants(structure: Structure) -> None:
-    """Replace a structure's constants, which are on the meta device, by real ones, in place.
+    """Replace a structure's constants, which transformers has not loaded, by real ones, in place.
 
     They are the buffers that no state dict holds. A structure that is built anew from name, sizes and options gives
     them.

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from phmrun.layers.biaffine import Biaffine
 from phmrun.layers.embedding import Embedding
 from phmrun.layers.linear import Linear
+from phmrun.layers.report import LISTENERS, conversions
 from phmrun.layers.structure import Structure, build_weight
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -110,7 +111,10 @@ def folded(model: Model) -> Model:
 
     Each W is built once; maps that share a structure share their W. The copy is in evaluation mode without gradients.
     """
-    return for_inference(model, "folded")
+    duplicate = for_inference(model, "folded")
+    for listener in LISTENERS:
+        listener(duplicate, conversions(model))
+    return duplicate
 
 
 @torch.no_grad()

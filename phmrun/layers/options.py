@@ -10,6 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 from phmrun.errors import PhmrunError, unknown
 from phmrun.registry import EMBEDDINGS, FREEZE, STRUCTURES, Option
 
+LARGEST_NUMBER = 2**32 - 1  # bound of all integers
+
 
 def options_of(name: str, *, table: bool = False) -> tuple[Option, ...]:
     """Return the options of a structure or embedding, in the constructor's order.
@@ -66,7 +68,7 @@ def checked_options(structure: str, options: Mapping[str, Any], *, table: bool =
     ``table``, ``structure`` may also name an embedding.
 
     Raises:
-        PhmrunError: The structure or option is unknown, or a value cannot be converted.
+        PhmrunError: The structure or option is unknown, a value cannot be converted, or an integer is too large.
     """
     valid = {option.name: option for option in options_of(structure, table=table)}
     checked = {}
@@ -77,6 +79,8 @@ def checked_options(structure: str, options: Mapping[str, Any], *, table: bool =
             checked[name] = TypeAdapter(valid[name].annotation).validate_python(value)
         except ValidationError as error:
             raise PhmrunError(f"{value!r}: {error.errors()[0]['msg']}", where=f"{structure}.{name}") from error
+        if isinstance(checked[name], int) and abs(checked[name]) > LARGEST_NUMBER:
+            raise PhmrunError(f"must be no larger than {LARGEST_NUMBER:,}", where=f"{structure}.{name}")
     return checked
 
 

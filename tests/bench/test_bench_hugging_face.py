@@ -28,7 +28,7 @@ def test_without_the_extra_one_clear_error(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(PhmrunError) as error:
         bench_run(run, against=["hf"])
-    assert 'pip install "phmrun[bench]"' in str(error.value)
+    assert 'pip install "phmrun[transformers]"' in str(error.value)
 
 
 def test_as_many_weights_as_our_dense_model(run):

@@ -19,8 +19,6 @@ from phmrun.models.incremental import IncrementalTransformer
 from phmrun.results.costs import COSTS
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
-pytest.importorskip("safetensors")
-
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):

@@ -44,13 +44,13 @@ def test_they_are_measured(package):
 def test_only_sizes_that_fit_and_modules_that_they_have(monkeypatch):
     monkeypatch.setattr(third_party, "missing", list)
     labels = [other.label for other in third_party.other_layers(MODULE_KINDS["linear"], [2, 3], [(16, 32)])]
-    assert labels == ["adapters n=2", "tensorly-torch n=2"]
+    assert labels == ["tensorly-torch n=2"]
     assert third_party.other_layers(MODULE_KINDS["lstm"], [2]) == []
 
 
 def test_what_is_missing_is_left_out(monkeypatch):
     monkeypatch.setattr(third_party, "installed", lambda name: False)
-    assert third_party.missing() == ["adapters", "tensorly-torch"]
+    assert third_party.missing() == ["tensorly-torch"]
     assert third_party.other_layers(MODULE_KINDS["linear"], [2]) == []
 
 
@@ -59,6 +59,5 @@ def test_script_names_packages_that_are_missing(capsys, monkeypatch):
     sizes = ["--shape", "16x32", "--tokens", "1,4", "--training-tokens", "8", "--n", "2"]
     third_party.main([*sizes, "--repeats", "1"])
     shown = capsys.readouterr()
-    assert "left out: layers of adapters: not installed" in shown.err
     assert "left out: layers of tensorly-torch: not installed" in shown.err
     assert "phm n=2" in shown.out

@@ -8,7 +8,6 @@ from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.bench import serving
 
-pytest.importorskip("safetensors")
 SOME = ("checkpoint", "safetensors", "safetensors int8", "safetensors factored", "onnx", "ctranslate2")
 """Formats to measure: each export of a program takes seconds."""
 all_of = serving.formats_of

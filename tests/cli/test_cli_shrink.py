@@ -19,8 +19,6 @@ from phmrun.ledger import Run
 from phmrun.sweeps import shrink
 from phmrun.sweeps.shrink import Goal, Search, recommended
 
-pytest.importorskip("safetensors")
-
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):

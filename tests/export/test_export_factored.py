@@ -33,7 +33,6 @@ from phmrun.tasks.parse.biaffine_parser import BiaffineParser
 from phmrun.tasks.parse.module import parser_graph
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
 
-pytest.importorskip("safetensors")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "load_factors.py"
 STRUCTURES = {
     "phm": {"structure": "phm", "n": 4},

@@ -17,8 +17,6 @@ from phmrun.ledger.run import Run
 from phmrun.models.transformer import Transformer, padding_mask
 from phmrun.text.vocabulary import PAD
 
-pytest.importorskip("safetensors")
-
 
 class Module:
     """Stand-in for a task's module in an export."""

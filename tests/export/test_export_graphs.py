@@ -115,7 +115,6 @@ def test_the_folded_function_is_the_trained_networks(name):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_weights_travel(name, tmp_path):
-    pytest.importorskip("safetensors")
     assert export(trained(name, tmp_path), None, "safetensors").difference < 1e-5
 
 
@@ -165,7 +164,6 @@ def test_the_tied_table_of_a_language_model_is_one(options):
 
 @torch.no_grad()
 def test_facts_are_in_the_file(tmp_path):
-    pytest.importorskip("safetensors")
     from safetensors import safe_open
 
     exported = export(trained("transformer-xl", tmp_path), tmp_path / "x.safetensors", "safetensors")

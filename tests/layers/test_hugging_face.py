@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.conversion import BUT, architectures
 from phmrun.errors import PhmrunError
-from phmrun.layers import conversion_report, convert, from_pretrained, save, save_pretrained
+from phmrun.layers import conversion_report, convert, folded, from_pretrained, merge, save, save_pretrained
 
 transformers = pytest.importorskip("transformers")
 
@@ -56,6 +56,35 @@ def test_every_kind_of_structure(structure, options, tmp_path):
     loaded.train()
     loaded(**inputs, labels=inputs["input_ids"]).loss.backward()
     assert not any(tensor.is_meta for tensor in [*loaded.parameters(), *loaded.buffers()])
+
+
+@pytest.mark.parametrize("name", ["Llama", "GPT-2", "Qwen3", "BERT", "ModernBERT"])
+@pytest.mark.parametrize("structure", ["phm", "low-rank", "added", "phm and added"])
+@torch.no_grad()
+def test_merged_and_folded_models_are_plain_ones_of_transformers(name, structure, tmp_path):
+    inputs = architectures()[name].inputs
+    options = {"phm": {"n": 4}, "low-rank": {"rank": 4}}.get(structure, {"of": "low-rank", "options": "rank=2"})
+    if structure == "phm and added":
+        model = convert(converted(name, names="*.1.*", n=4), "added", names="*.0.*", but=BUT, **options)
+        plain = folded(merge(model))
+    else:
+        model = converted(name, structure, **options)
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter) * parameter.requires_grad)
+        plain = merge(model) if structure == "added" else folded(model)
+        if structure != "added":
+            model.save_pretrained(tmp_path / "ours")
+            loaded = from_pretrained(type(model), tmp_path / "ours").eval()
+            assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
+    plain.save_pretrained(tmp_path / "plain")
+    assert "phmrun" not in (tmp_path / "plain" / "config.json").read_text()
+    loaded, facts = type(model).from_pretrained(tmp_path / "plain", output_loading_info=True)
+    assert not any(facts.values())
+    assert type(loaded) is type(model)
+    logits = [network.eval()(**inputs).logits for network in (model, plain, loaded)]
+    assert torch.equal(logits[1], logits[2])
+    torch.testing.assert_close(logits[2], logits[0], rtol=1e-5, atol=1e-5 * float(logits[0].abs().max()))
+    assert conversion_report(model).converted
 
 
 def test_readme_and_config_name_the_loader(tmp_path):
