@@ -25,7 +25,8 @@ from phmrun.files import cache_dir
 from phmrun.layers import load
 from phmrun.layers.network import structures_of
 from phmrun.ledger import Run
-from phmrun.models.ctranslate2 import Quantization
+from phmrun.models.ctranslate2 import Quantization, longest_line
+from phmrun.models.transformer import EncoderDecoder
 from phmrun.progress import waiting
 from phmrun.registry import TASKS, load_plugins
 from phmrun.text.token_names import token_names
@@ -293,7 +294,8 @@ def _engine(trained: TrainedModel, item: Format, path: Path) -> OnnxModel | CTra
         vocabularies = cast(Vocabularies, trained.vocabulary)
         names = token_names(vocabularies.target), token_names(vocabularies.source)
         arithmetic = "float32" if item.precision == "none" else _engine_precision(item)
-        return CTranslate2Model(path, *names, arithmetic=arithmetic)
+        longest = longest_line(cast(EncoderDecoder, trained.module.network))
+        return CTranslate2Model(path, *names, longest=longest, arithmetic=arithmetic)
     if item.name == "checkpoint":
         trained.load()
     else:
@@ -316,5 +318,5 @@ def _predictor(
     if isinstance(engine, CTranslate2Model):
         search = replace(search, engine="ctranslate2", quantization=_engine_precision(item))
     vocabularies = cast(Vocabularies, trained.vocabulary)
-    predictor: Any = Translator(cast(Any, None), vocabularies, search, item.label, decoder=engine)
+    predictor: Any = Translator(None, vocabularies, search, item.label, decoder=engine)
     return cast(Predictor, predictor)

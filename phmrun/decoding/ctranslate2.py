@@ -21,6 +21,7 @@ class CTranslate2Model:
         directory: Converted model.
         names: Names of the target tokens, by number.
         source_names: Names of the source tokens, by number.
+        longest: Largest number of tokens of a source or an output, end token included; None: no limit.
         arithmetic: The engine's compute type; if the device does not support it, the engine uses its default.
         device: "cpu", "cuda" or "cuda:1".
     """
@@ -31,6 +32,7 @@ class CTranslate2Model:
         names: Sequence[str],
         source_names: Sequence[str],
         *,
+        longest: int | None = None,
         arithmetic: str = "float32",
         device: torch.device | str = "cpu",
     ) -> None:
@@ -45,6 +47,7 @@ class CTranslate2Model:
             compute_type=arithmetic if arithmetic in available else "default",
             intra_threads=torch.get_num_threads(),
         )
+        self.longest = longest
         self.source_names = source_names
         self.numbers = {name: number for number, name in enumerate(names)}
 
@@ -69,7 +72,7 @@ class CTranslate2Model:
 
         The engine has a single length limit per batch, here the largest one. It does not count the end token. Sentences
         with an output as long as their limit or longer are therefore decoded again, separately and without
-        ``at_least``; their new limit is one token less, at least 1.
+        ``at_least``; their new limit is one token less, at least 1. No limit is larger than ``longest``.
 
         Args:
             sources: Token numbers, without the end token.
@@ -82,6 +85,7 @@ class CTranslate2Model:
         Raises:
             PhmrunError: The engine fails, such as for a source longer than the model's table of positions.
         """
+        limits = limits if self.longest is None else [min(limit, self.longest) for limit in limits]
         outputs = self._batch(sources, max(limits), beam, alpha, nbest, at_least)
         if at_least == max(limits):
             return outputs

@@ -8,8 +8,6 @@ from torch import Tensor, nn
 
 from phmrun.text.vocabulary import EOS
 
-LONGEST = 512  # maximum tokens of an exported graph's input: length of its position table
-MOST = 4096  # maximum batch size of an exported graph
 UNROLLED = "its LSTMs read to the end of each sentence, and a graph of them has a part for every step"
 
 Run = Callable[..., Tensor | tuple[Tensor, ...]]
@@ -26,7 +24,6 @@ class ExportGraph:
         inputs: Names of the inputs' dimensions: ``{"source": ("batch", "source_length")}``. Equal names are equal
             sizes; a number is a fixed size.
         outputs: Names of the outputs.
-        largest: Maximum of each named size.
         examples: Inputs of several sizes, on which both functions must agree; the first are used for tracing.
         facts: Metadata for the exported file, such as the id of the padding token.
         untraceable: Reason why only weights can be exported; empty if there is a graph.
@@ -40,7 +37,6 @@ class ExportGraph:
     reference: Run
     inputs: Mapping[str, Sequence[str | int]]
     outputs: Sequence[str]
-    largest: Mapping[str, int]
     examples: Sequence[tuple[Tensor, ...]]
     facts: Mapping[str, str] = field(default_factory=dict)
     untraceable: str = ""

@@ -13,8 +13,11 @@ import torch
 from phmrun.decoding.beam import length_penalty
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError, unknown
+from phmrun.export import check_out
+from phmrun.export.pages import ctranslate2_page
+from phmrun.families.sequence_to_sequence.config import SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.predictor import Translator
-from phmrun.files import cache_dir
+from phmrun.files import cache_dir, write_text
 from phmrun.metrics import Score
 from phmrun.models.ctranslate2 import converted, library
 from phmrun.models.transformer import EncoderDecoder, padding_mask
@@ -116,12 +119,12 @@ def export_to_ctranslate2(
     network = cast(EncoderDecoder, trained.module.network)
     path = engine.directory
     if out is not None:
-        # An earlier export may be overwritten, other files may not.
-        if out.exists() and not (out / "model.bin").is_file() and any(out.iterdir() if out.is_dir() else [out]):
-            raise PhmrunError(
-                "other files would be overwritten", where=str(out), hint="Give an empty folder with --out."
-            )
+        check_out(out, "model.bin")
         path = converted(network, engine.vocabularies, out, engine.search.quantization)
+    search = cast(SequenceToSequenceExperiment, trained.config).decoding
+    for directory in {engine.directory, path}:
+        page = ctranslate2_page(engine.vocabularies, beam=search.beam, alpha=search.alpha)
+        write_text(directory / "README.md", page)
     size = sum(file.stat().st_size for file in path.iterdir())
     if split is None:
         return EngineExport(path, size, quantization, None)

@@ -23,9 +23,11 @@ from phmrun.config import decoding_section
 from phmrun.engine.export_graph import ExportGraph, Run, outputs_of
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import ExitCode, PhmrunError, unknown
+from phmrun.export import check_out
 from phmrun.export.factored import factored_copy
+from phmrun.export.pages import onnx_page
 from phmrun.export.rounding import write_rounded
-from phmrun.files import replacing, replacing_directory, write_json
+from phmrun.files import replacing, replacing_directory, write_json, write_text
 from phmrun.layers import folded, load, save
 from phmrun.layers.factored_file import Precision
 from phmrun.text.token_names import token_names, write_models
@@ -124,9 +126,12 @@ def _export_file(program: ExportGraph, path: Path, form: Form, facts: Mapping[st
 
     Raises:
         PhmrunError: (exit 1) An output differs by more than 1e-4 (``TOLERANCE``), without rounding; nothing is written.
-            A package is missing (exit 2).
+            A package is missing, or ``path`` is a folder (exit 2).
     """
     write = {"safetensors": _write_safetensors, "torch-export": _write_torch_export, "onnx": _write_onnx}[form.kind]
+    if path.is_dir():
+        hint = f"Name a file: --out {path / ('model' + ENDINGS[form.kind])}"
+        raise PhmrunError(f"{form.kind} is a file, and a folder has this name", where=str(path), hint=hint)
     with replacing(path) as temporary:
         run = write(program, temporary, {**facts, **program.facts}, form)
         difference = largest_difference(program, run)
@@ -141,15 +146,16 @@ def _export_parts(
 ) -> Exported:
     """Write the graphs that a search calls, as ONNX files of a directory.
 
-    The directory also gets the vocabularies' models, ``tokens.json`` with token names and search settings, and
-    ``phmrun.json`` with ``facts`` and settings. It replaces an earlier one when complete.
+    The directory also gets the vocabularies' models, ``tokens.json`` with token names and search settings,
+    ``phmrun.json`` with ``facts`` and settings, and a README.md. It replaces an earlier one when complete.
 
     Raises:
         PhmrunError: (exit 1) An output differs by more than 1e-4 (``TOLERANCE``), without rounding; nothing is
-            replaced. A package is missing (exit 2).
+            replaced. A package is missing, or other files would be overwritten (exit 2).
     """
+    check_out(directory, TOKENS)
     vocabularies = cast(Vocabularies, trained.vocabulary)
-    decoding = decoding_section(trained.config)
+    decoding: Any = decoding_section(trained.config)
     search = {name: getattr(decoding, name) for name in SEARCH if hasattr(decoding, name)}
     with replacing_directory(directory) as beside:
         parts = {
@@ -160,6 +166,8 @@ def _export_parts(
         names = {"source": token_names(vocabularies.source), "target": token_names(vocabularies.target)}
         write_json(beside / TOKENS, {**names, "search": search})
         write_json(beside / MARK, {**facts, "search": search})
+        limit = {"ratio": decoding.max_length_ratio, "offset": decoding.max_length_offset}
+        write_text(beside / "README.md", onnx_page(vocabularies, beam=decoding.beam, **limit))
     parts = {name: replace(part, path=directory / part.path.name) for name, part in parts.items()}
     size = sum(path.stat().st_size for path in directory.iterdir())
     difference = max(part.difference for part in parts.values())
@@ -294,13 +302,14 @@ def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str], form
 def _free_sizes(program: ExportGraph) -> tuple[Any, ...]:
     """Return the free dimensions of each input, for torch's exporter.
 
-    Each has a size from 1 to its maximum in ``program.largest``. Equal names mean equal sizes. Dimensions of ``*args``
-    inputs form a nested tuple, as torch requires.
+    Each has a size of at least 1, without a maximum. Equal names mean equal sizes. Dimensions of ``*args`` inputs form
+    a nested tuple, as torch requires.
     """
-    sizes = {name: torch.export.Dim(name, min=1, max=most) for name, most in program.largest.items()}
+    names = {name for dimensions in program.inputs.values() for name in dimensions if isinstance(name, str)}
+    sizes = {name: torch.export.Dim(name, min=1) for name in names}
     free = [
-        {place: sizes[name] for place, name in enumerate(names) if isinstance(name, str)}
-        for names in program.inputs.values()
+        {place: sizes[name] for place, name in enumerate(dimensions) if isinstance(name, str)}
+        for dimensions in program.inputs.values()
     ]
     kinds = [parameter.kind for parameter in inspect.signature(program.function.forward).parameters.values()]
     if Parameter.VAR_POSITIONAL not in kinds:

@@ -4,6 +4,7 @@ Special tokens have other ids than in phmrun, so embedding rows are reordered. T
 copy of the row that their decoders start with; a bias of ``RULED_OUT`` keeps it from being generated.
 """
 
+import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.escaping import one_line
 from phmrun.importing.checkpoint import Checkpoint
 from phmrun.layers import FeedForward, Linear, MultiheadAttention
 from phmrun.layers.structures.dense import Dense
@@ -23,6 +25,8 @@ from phmrun.text.subwords import PieceVocabulary, processor_of
 from phmrun.text.vocabularies import Vocabularies
 from phmrun.text.vocabulary import BOS, SPECIALS
 
+_LOG = logging.getLogger(__name__)
+GENERATION = "generation_config.json"
 T5_TYPES = ("t5", "mt5")
 T5_TABLES = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 """Alternative names of T5's shared embedding table."""
@@ -30,6 +34,12 @@ SHARED = {"attention_maps": "separate", "output_bias": True, "tie": "all"}  # ke
 T5_ACTIVATIONS = {"relu": "relu", "gated-gelu": "gated-gelu"}  # ours by `feed_forward_proj`
 DECODING = {"penalty": "power", "alpha": 1.0}
 MOST_BEAMS = 100  # larger beams and exponents of a checkpoint's search are ignored
+NO_EFFECT = {
+    **{"no_repeat_ngram_size": 0, "encoder_no_repeat_ngram_size": 0, "repetition_penalty": 1, "min_length": 0},
+    **{"num_beam_groups": 1, "diversity_penalty": 0, "do_sample": False},
+    **dict.fromkeys(("forced_bos_token_id", "min_new_tokens", "suppress_tokens", "begin_suppress_tokens")),
+}
+"""Settings of transformers' search that phmrun's lacks, with the value that has no effect; None has none, either."""
 RULED_OUT = -1e9  # output bias of tokens that are never generated
 
 
@@ -99,7 +109,7 @@ def _t5(checkpoint: Checkpoint) -> Imported:
         **{"width": width, "heads": heads, "dropout": _rate(checkpoint, "dropout_rate")},
         **({} if heads * head == width else {"head_width": head}),
         **{"activation": T5_ACTIVATIONS[config.get("feed_forward_proj", "relu")]},
-        **({} if config.get("tie_word_embeddings", True) else {"tie": "embeddings"}),
+        **({} if _is_scaled(checkpoint) else {"tie": "embeddings"}),
         **{"norm": "pre", "normalization": "rms", "positions": "relative", "bias": False, "feedforward_bias": False},
     }
     spiece = checkpoint.file("spiece.model")
@@ -113,6 +123,18 @@ def _t5(checkpoint: Checkpoint) -> Imported:
     names = [*pieces, *(f"<extra {number}>" for number in range(len(pieces), size))][:size]
     vocabulary, order = _renumbered(checkpoint, spiece, names, _token(checkpoint, "unk_token_id", processor.unk_id()))
     return Imported(model, _search(checkpoint), Vocabularies(vocabulary, vocabulary), None, order)
+
+
+def _is_scaled(checkpoint: Checkpoint) -> bool:
+    """Return True if a T5 divides the input of its output map by √width.
+
+    Transformers 4 does so if the output is tied. Transformers 5 writes every output as tied: T5 has a key of its own,
+    and mT5 never divides.
+    """
+    config = checkpoint.config
+    if config["model_type"] == "mt5" and not str(config.get("transformers_version", "4")).startswith(("3.", "4")):
+        return False
+    return bool(config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True)))
 
 
 def _marian(checkpoint: Checkpoint) -> Imported:
@@ -168,15 +190,26 @@ def _search(checkpoint: Checkpoint) -> dict[str, Any]:
     """Return keys of the decoding section: penalty, alpha and perhaps beam.
 
     The penalty is "power". Beam (1 to 100) and alpha (0 to 100) come from ``generation_config.json`` if it has valid
-    ones; otherwise alpha is 1 and beam missing.
+    ones; otherwise alpha is 1 and beam missing. A warning names the settings that are not used.
     """
     search = dict(DECODING)
-    settings = checkpoint.optional("generation_config.json")
+    settings = checkpoint.optional(GENERATION)
     beam, alpha = settings.get("num_beams"), settings.get("length_penalty")
+    unused = [key for key, value in NO_EFFECT.items() if settings.get(key) not in (None, value)]
+    words = settings.get("bad_words_ids")
+    if words and words != [[_token(checkpoint, "pad_token_id", 0)]]:  # padding is never generated here, either
+        unused.append("bad_words_ids")
     if type(beam) is int and 1 <= beam <= MOST_BEAMS:
         search["beam"] = beam
+    elif beam is not None:
+        unused.append("num_beams")
     if isinstance(alpha, int | float) and 0 <= alpha <= MOST_BEAMS:
         search["alpha"] = float(alpha)
+    elif alpha is not None:
+        unused.append("length_penalty")
+    if unused:
+        values = ", ".join(f"{key} {settings[key]}"[:60] for key in unused)
+        _LOG.warning("%s: not used, so outputs may differ from transformers': %s", GENERATION, one_line(values))
     return search
 
 
@@ -233,7 +266,7 @@ def _load_t5(checkpoint: Checkpoint, order: Tensor, network: Transformer) -> Non
     # T5 divides the input of a tied output by √width and leaves embeddings unscaled; ours multiplies embeddings.
     _set_tables(network, table / math.sqrt(width), order, None)
     if not network.tied:  # as it is: T5 divides the input of a tied output only
-        output = checkpoint.tensor("lm_head.weight", shape=tuple(table.shape))
+        output = checkpoint.tensor("lm_head.weight", *T5_TABLES, shape=tuple(table.shape))
         cast(Dense, cast(Linear, network.output).structure).matrix.copy_(output[order])
     for kind, part, sublayer, number, place in _sublayers(network):
         prefix = f"{kind}.block.{number}.layer.{place}"

@@ -1,7 +1,8 @@
 """Conversion of a trained Transformer to the inference engine CTranslate2.
 
-A converted model is a directory with ``model.bin``, ``config.json``, the vocabulary, the SentencePiece models, a README
-on its use, and ``phmrun.json``, which identifies the weights and their run. Structures are folded into dense matrices.
+A converted model is a directory with ``model.bin``, ``config.json``, the vocabulary, the SentencePiece models, and
+``phmrun.json``, which identifies the weights and their run, and has the largest number of tokens. Structures are folded
+into dense matrices.
 """
 
 import hashlib
@@ -16,17 +17,17 @@ from torch import Tensor, nn
 
 from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError
-from phmrun.files import replacing_directory, write_json, write_text
+from phmrun.files import replacing_directory, write_json
 from phmrun.layers import FeedForward, MultiheadAttention, folded
 from phmrun.layers.linear import GATED
 from phmrun.models.positions import RelativePositions
 from phmrun.models.transformer import DecoderLayer, EncoderDecoder, EncoderLayer, Sublayer, Transformer, with_tables
-from phmrun.text.token_names import has_model, token_names, write_models
+from phmrun.text.token_names import token_names, write_models
 from phmrun.text.vocabularies import Vocabularies
 
 Quantization = Literal["none", "int8", "int8_float32", "bfloat16", "float16"]
 
-POSITIONS = 1024  # most tokens of a source or of an output: the length of the table of positions in a converted model
+POSITIONS = 1024  # length of the table of positions in a converted model
 MARK = "phmrun.json"
 INSTALL = 'Run: pip install "phmrun[ctranslate2]"'
 
@@ -54,8 +55,8 @@ def converted(
     """Write a converted model to ``directory``, unless it is there already.
 
     The same weights, vocabularies, quantization, library version and facts, as ``phmrun.json`` records them, count as
-    the same model, if ``model.bin`` is there as well. Otherwise the directory is replaced as a whole. The vocabularies,
-    SentencePiece models and a README are written, too.
+    the same model, if ``model.bin`` is there as well. Otherwise the directory is replaced as a whole. The vocabularies
+    and SentencePiece models are written, too.
 
     Args:
         network: Trained Transformer.
@@ -75,6 +76,7 @@ def converted(
         "vocabularies": [vocabularies.source.sha256, vocabularies.target.sha256],
         "quantization": quantization,
         "ctranslate2": library().__version__,
+        "positions": longest_line(network),
         **facts,
     }
     try:
@@ -91,7 +93,6 @@ def converted(
         specification.optimize(quantization=None if quantization == "none" else quantization)
         specification.save(str(beside))
         write_models(vocabularies, beside)
-        write_text(beside / "README.md", _page(vocabularies))
         write_json(beside / MARK, mark)
     return directory
 
@@ -153,6 +154,14 @@ def specification_of(network: EncoderDecoder) -> Any:
     specification.config.layer_norm_epsilon = cast(nn.LayerNorm, first.norm).eps
     specification.config.add_source_eos = True
     return specification
+
+
+def longest_line(network: EncoderDecoder) -> int | None:
+    """Return the largest number of tokens of a source or an output, end token included.
+
+    It is that of the table of positions; None without one.
+    """
+    return None if network.positions is None else POSITIONS
 
 
 def digest_of(network: nn.Module) -> str:
@@ -239,43 +248,3 @@ def _set_feedforward(spec: Any, sublayer: Sublayer) -> None:
     if feedforward.gate is not None:
         _set_map(spec.linear_0_noact, *_joined([feedforward.gate]))
     _set_map(spec.linear_1, *_joined([feedforward.contract]))
-
-
-def _page(vocabularies: Vocabularies) -> str:
-    """Return a Markdown page on the use of a converted model.
-
-    Its code runs in the model's directory; it splits text by the SentencePiece models, or at spaces if there are none.
-    """
-    if not has_model(vocabularies.source):
-        setup, encode, decode = "", "line.split()", '" ".join(tokens)'
-    else:
-        setup = ""
-        for side in ("source", "target"):
-            name = "subwords" if vocabularies.joint else side
-            setup += f'{side} = sentencepiece.SentencePieceProcessor(model_file="{name}.model")\n'
-        encode, decode = "source.encode(line, out_type=str)", "target.decode(tokens)"
-    imports = "import ctranslate2\n" + ("import sentencepiece\n" if setup else "")
-    # The engine forbids empty outputs by default; phmrun's search may return them, hence min_decoding_length=0.
-    return f"""# A Transformer for CTranslate2, written by phmrun
-
-`pip install ctranslate2{" sentencepiece" if setup else ""}`, then, in this directory:
-
-```python
-{imports}
-translator = ctranslate2.Translator(".", device="cpu", intra_threads=1)
-{setup}lines = open("input.txt", encoding="utf-8").read().splitlines()
-results = translator.translate_batch(
-    [{encode} for line in lines],
-    beam_size=5,
-    length_penalty=0.6,
-    min_decoding_length=0,
-    max_batch_size=64,
-)
-for result in results:
-    tokens = result.hypotheses[0]
-    print({decode})
-```
-
-A score is log-probability / length^`length_penalty`: what phmrun calls `decoding.penalty: power`. `config.json` adds
-the end of the sentence to the source. `{MARK}` says which weights these are.
-"""

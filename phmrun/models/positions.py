@@ -25,27 +25,30 @@ class SinusoidalPositions(nn.Module):
         self.paper = paper
         self.register_buffer("table", sinusoids(length, width, paper=paper), persistent=False)
 
-    def forward(self, length: int) -> Tensor:
-        """Return the first ``length`` position vectors, ``[length, width]``.
+    def forward(self, length: int, first: int = 0) -> Tensor:
+        """Return the vectors of the positions ``first`` to ``length - 1``, ``[length - first, width]``.
 
-        The table is replaced by one of twice this length if it is shorter.
+        The table is replaced by one of twice this length if it is shorter. An exported graph has no table: it computes
+        the vectors, for inputs of any length.
         """
+        if torch.compiler.is_compiling():
+            return sinusoids(length, self.width, first=first, paper=self.paper).to(self.table)
         if length > self.table.shape[0]:
             self.table = sinusoids(2 * length, self.width, paper=self.paper).to(self.table)
-        return self.table[:length]
+        return self.table[first:length]
 
 
-def sinusoids(length: int, width: int, *, paper: bool = False) -> Tensor:
-    """Compute position vectors ``[length, width]``.
+def sinusoids(length: int, width: int, *, first: int = 0, paper: bool = False) -> Tensor:
+    """Compute the vectors of the positions ``first`` to ``length - 1``, ``[length - first, width]``.
 
     They are computed in double precision and have the default type; see :class:`SinusoidalPositions`. An odd width
     loses one feature. On the meta device only the shape is computed.
     """
     if torch.get_default_device().type == "meta":  # computing shapes would import torch's compiler
-        return torch.empty(length, 2 * (width // 2))
+        return torch.empty(length - first, 2 * (width // 2))
     last = width // 2 if paper else max(width // 2 - 1, 1)
     rates = torch.exp(torch.arange(width // 2, dtype=torch.float64) * (-math.log(10000.0) / last))
-    angles = torch.arange(length, dtype=torch.float64)[:, None] * rates
+    angles = torch.arange(first, length, dtype=torch.float64)[:, None] * rates
     return torch.cat([angles.sin(), angles.cos()], dim=1).to(torch.get_default_dtype())
 
 

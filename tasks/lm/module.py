@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from phmrun.config import LayerConfig
-from phmrun.engine.export_graph import LONGEST, MOST, ExportGraph
+from phmrun.engine.export_graph import ExportGraph
 from phmrun.engine.module import Loss, Prediction, TrainingModule
 from phmrun.engine.network import build_network
 from phmrun.engine.optimizers import OptimizerBuilder, optimizer_from
@@ -220,7 +220,7 @@ class NextWordAndState(nn.Module):
 def language_model_graph(network: LSTMLanguageModel | TransformerXL) -> ExportGraph:
     """Return the export graph: words to log-probabilities of the next words.
 
-    A Transformer-XL reads a whole text, with a memory as long as the longest one. An LSTM reads a single word and a
+    A Transformer-XL reads a whole text. An LSTM reads a single word and a
     state, since its graph over a text would grow with the text. Its state before the first word is zero. The network is
     folded in a copy. Examples are random with seed 1.
     """
@@ -229,14 +229,13 @@ def language_model_graph(network: LSTMLanguageModel | TransformerXL) -> ExportGr
     generator = torch.Generator().manual_seed(1)
     words, outputs = network.output.n_classes, ["log_probabilities"]
     if isinstance(plain, TransformerXL):
-        plain.memory = LONGEST  # the state after the text is no output
+        plain.memory = 0  # the state after the text is no output
         return ExportGraph(
             plain,
             NextWord(plain).eval(),
             NextWord(network).eval(),
             inputs={"words": ("batch", "length")},
             outputs=outputs,
-            largest={"batch": MOST, "length": LONGEST},
             examples=[(torch.randint(words, size, generator=generator),) for size in ((2, 7), (1, 1), (3, 21))],
             trained=network,
         )
@@ -252,7 +251,6 @@ def language_model_graph(network: LSTMLanguageModel | TransformerXL) -> ExportGr
         NextWordAndState(network).eval(),
         inputs={"word": ("batch",), **{name: ("batch", size) for name, size in sizes.items()}},
         outputs=[*outputs, *(f"{name}_after" for name in sizes)],
-        largest={"batch": MOST},
         examples=examples,
         trained=network,
     )

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.engine.export_graph import LONGEST, MOST, UNROLLED, ExportGraph
+from phmrun.engine.export_graph import UNROLLED, ExportGraph
 from phmrun.engine.module import Loss, Prediction, TrainingModule
 from phmrun.engine.network import build_network
 from phmrun.engine.optimizers import OptimizerBuilder, optimizer_from
@@ -155,7 +155,6 @@ def parser_graph(network: BiaffineParser) -> ExportGraph:
             "lengths": ("batch",),
         },
         outputs=["arcs", "labels"],
-        largest={"batch": MOST, "length": LONGEST, "spellings": MOST * LONGEST, "longest": LONGEST},
         # Lengths include the root, so the second example is one word of one character.
         examples=[_parsed(network, *sizes) for sizes in ((2, 7, 5), (1, 2, 1), (3, 21, 12))],
         untraceable=UNROLLED,

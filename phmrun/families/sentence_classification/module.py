@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.engine.export_graph import LONGEST, MOST, UNROLLED, ExportGraph, random_tokens
+from phmrun.engine.export_graph import UNROLLED, ExportGraph, random_tokens
 from phmrun.engine.losses import Criterion, cross_entropy
 from phmrun.engine.module import Loss, Prediction, TrainingModule
 from phmrun.engine.optimizers import OptimizerBuilder
@@ -150,7 +150,6 @@ def classification_graph(network: nn.Module, sentences: int = 1) -> ExportGraph:
         ScoresOfClasses(network).eval(),
         inputs={name: ("batch", f"{name}_length") for name in names},
         outputs=["scores"],
-        largest={"batch": MOST, **{f"{name}_length": LONGEST for name in names}},
         examples=examples,
         facts={"pad": str(PAD), "eos": str(EOS)},
         untraceable=UNROLLED if any(isinstance(part, LSTM) for part in network.modules()) else "",

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.engine.export_graph import LONGEST, MOST, ExportGraph, random_tokens
+from phmrun.engine.export_graph import ExportGraph, random_tokens
 from phmrun.layers import Linear, MultiheadAttention, folded
 from phmrun.models.incremental import CrossProjections, IncrementalTransformer
 from phmrun.models.transformer import DecoderLayer, EncoderDecoder, with_tables
@@ -90,7 +90,7 @@ class DecoderStep(nn.Module):
         network, past = self.network, past_keys.shape[3]
         hidden = network.target_embedding(tokens).unsqueeze(1) * network.scale
         if network.positions is not None:
-            hidden = hidden + network.positions(past + 1)[-1:]
+            hidden = hidden + network.positions(past + 1, past)
         places = torch.arange(past + 1, device=tokens.device)
         relative = None if network.decoder_positions is None else network.decoder_positions(places[-1:], places)
         mask = source.ne(PAD)[:, None, None, :]
@@ -191,7 +191,6 @@ def translation_graph(network: EncoderDecoder) -> ExportGraph:
         NextTargetToken(network).eval(),
         inputs={"source": ("batch", "source_length"), "target": ("batch", "target_length")},
         outputs=["logits"],
-        largest={"batch": MOST, "source_length": LONGEST, "target_length": LONGEST},
         examples=examples,
         facts=TOKENS,
         parts=search_graphs(network, examples),
@@ -221,7 +220,6 @@ def search_graphs(network: EncoderDecoder, examples: list[tuple[Tensor, Tensor]]
     layers, _, heads, _, head_width = steps[0][2].shape
     memory_sizes = (layers, "batch", heads, "source_length", head_width)
     past_sizes = (layers, "batch", heads, "past_length", head_width)
-    largest = {"batch": MOST, "source_length": LONGEST}
     inputs = {
         "tokens": ("batch",),
         "source": ("batch", "source_length"),
@@ -245,7 +243,6 @@ def search_graphs(network: EncoderDecoder, examples: list[tuple[Tensor, Tensor]]
             encoder,
             inputs={"source": ("batch", "source_length")},
             outputs=["memory_keys", "memory_values"],
-            largest=largest,
             examples=[(source,) for source, _ in examples],
             facts=TOKENS,
             around=lambda other: SourceEncoder(WithFactors(cast(EncoderDecoder, other))),
@@ -256,7 +253,6 @@ def search_graphs(network: EncoderDecoder, examples: list[tuple[Tensor, Tensor]]
             by_the_network,
             inputs=inputs,
             outputs=["logits", "keys", "values"],
-            largest={**largest, "past_length": LONGEST - 1},
             examples=steps,
             facts=TOKENS,
             around=lambda other: DecoderStep(WithFactors(cast(EncoderDecoder, other))),

@@ -1,5 +1,7 @@
 """Predictor of sequence-to-sequence models: outputs for text, and scores of a test set."""
 
+import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +26,7 @@ from phmrun.layers.inference import Choice, resolve_application
 from phmrun.metrics import Score, bleu, bleu_obstacle, chrf
 from phmrun.metrics import sentence_bleu as sentence_bleu_of_all
 from phmrun.metrics import sentence_bleu_nltk as sentence_bleu_nltk_of_all
-from phmrun.models.ctranslate2 import Quantization, converted
+from phmrun.models.ctranslate2 import Quantization, converted, longest_line
 from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.transformer import EncoderDecoder, Transformer
 from phmrun.progress import note
@@ -34,6 +36,7 @@ from phmrun.text.token_names import token_names
 from phmrun.text.vocabularies import Vocabularies
 from phmrun.text.vocabulary import BOS, EOS, PAD, UNK
 
+_LOG = logging.getLogger(__name__)
 Measure = Callable[[Sequence[str], Sequence[str]], Score]
 Engine = Literal["torch", "ctranslate2"]
 Kernels = Literal["measured", "fixed"]
@@ -107,7 +110,8 @@ class Translator:
     """Translator of text with a trained encoder–decoder.
 
     Args:
-        network: Trained network; it is copied, not changed.
+        network: Trained network; it is copied, not changed. None with a ``decoder``: lines that are too long for
+            CTranslate2 are left empty.
         vocabularies: Vocabularies of both sides.
         search: Settings of the search.
         weights: Name of the run's weights, for the signature of scores.
@@ -116,14 +120,14 @@ class Translator:
         sentence_bleu_nltk: Score their mean as in Demir and Barutçu's notebooks, too.
         exports: Directory of models that are converted for another engine.
         tokenizer: BLEU's tokenizer.
-        decoder: Loaded model of another engine, in place of ``network``, which is then not read; None: the network.
+        decoder: Loaded model of another engine, in place of ``network``; None: the network.
     """
 
     prompt = "one sentence a line"
 
     def __init__(
         self,
-        network: EncoderDecoder,
+        network: EncoderDecoder | None,
         vocabularies: Vocabularies,
         search: Search,
         weights: str = "given",
@@ -134,6 +138,7 @@ class Translator:
         tokenizer: str = "13a",
         decoder: IncrementalTransformer | CTranslate2Model | OnnxModel | None = None,
     ) -> None:
+        self.network = network
         self.vocabularies = vocabularies
         self.weights = weights
         self.search = search.resolved()
@@ -147,8 +152,8 @@ class Translator:
             self.measures["sentence-bleu-nltk"] = sentence_bleu_nltk_of_all
         self.directory = exports / search.directory
         self.decoder: IncrementalTransformer | CTranslate2Model | OnnxModel
-        if decoder is not None:
-            self.decoder = decoder
+        if decoder is not None or network is None:
+            self.decoder = cast(CTranslate2Model | OnnxModel, decoder)
         elif self.search.engine == "torch":
             self.decoder = IncrementalTransformer(network, PAD, *self.search.parts()).to(device)
             self.decoder.in_bfloat16 = search.quantization == "bfloat16"
@@ -176,17 +181,19 @@ class Translator:
         return "--engine ctranslate2 is faster here, most with --quantization int8 (penalty power; outputs may differ)"
 
     def hypotheses(
-        self, lines: Sequence[str], label: str = "translating", kernels: Kernels = "fixed"
+        self, lines: Sequence[str], label: str = "translating", kernels: Kernels = "fixed", first: int = 1
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each line, best first.
 
         There are ``nbest`` of each line; a blank line has the empty hypothesis. CTranslate2 searches by itself and
-        ignores ``kernels``.
+        ignores ``kernels``. Lines that are too long for it, or have such an output, are translated by the network, and
+        named in a warning.
 
         Args:
             lines: Source sentences.
             label: Label of the progress display.
             kernels: "measured" lets dense maps on a CPU use the fastest kernels.
+            first: Number of the first line, for the warning.
         """
         # A line of white space alone is blank, as in training.
         encoded = self.vocabularies.source.encode_all([line if line.strip() else "" for line in lines])
@@ -196,14 +203,21 @@ class Translator:
         search, decoder = self.search, self.decoder
         if isinstance(decoder, CTranslate2Model):
             settings: dict[str, Any] = {"beam": search.beam, "alpha": search.alpha, "nbest": search.nbest}
-            return by_length(
-                sources,
+            longest = decoder.longest or math.inf
+            results = by_length(
+                [tokens if len(tokens) <= longest else [] for tokens in sources],
                 lambda indices, limits: decoder.search([encoded[index] for index in indices], limits, **settings),
                 batch=search.batch,
                 ratio=search.max_length_ratio,
                 offset=search.max_length_offset,
                 label=label,
             )
+            long = [
+                row
+                for row, (tokens, best) in enumerate(zip(sources, results, strict=True))
+                if len(tokens) > longest or any(len(hypothesis.tokens) + 1 >= longest for hypothesis in best)
+            ]
+            return self._without_limit(lines, long, results, first) if long else results
         # Measured kernels depend on the machine; scores use fixed ones.
         decoder.measured_kernels = kernels == "measured"
         return translate(
@@ -223,6 +237,22 @@ class Translator:
             label=label,
         )
 
+    def _without_limit(
+        self, lines: Sequence[str], long: Sequence[int], results: list[list[Hypothesis]], first: int
+    ) -> list[list[Hypothesis]]:
+        """Translate the rows ``long`` of ``lines`` by the network; return ``results`` with these outputs."""
+        numbers = ", ".join(str(first + row) for row in long[:SAMPLES]) + (", …" if len(long) > SAMPLES else "")
+        instead = "left empty" if self.network is None else "translated by torch"
+        longest = cast(CTranslate2Model, self.decoder).longest
+        _LOG.warning("longer than the %d tokens of CTranslate2, %s: line %s", longest, instead, numbers)
+        if self.network is None:
+            return results
+        search = replace(self.search, engine="torch", quantization="none")
+        exact = Translator(self.network, self.vocabularies, search, device=self.device)
+        for row, best in zip(long, exact.hypotheses([lines[row] for row in long]), strict=True):
+            results[row] = best
+        return results
+
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
         """Yield the translation of each line, in order.
 
@@ -232,10 +262,12 @@ class Translator:
         """
         stream = iter(lines)
         size = 1 if self.search.batch == 1 else max(CHUNK, self.search.batch)
+        first = 1
         while chunk := list(islice(stream, size)):
-            for hypotheses in self.hypotheses(chunk, kernels=self.search.kernels):
+            for hypotheses in self.hypotheses(chunk, kernels=self.search.kernels, first=first):
                 texts = [self.vocabularies.target.decode(hypothesis.tokens) for hypothesis in hypotheses]
                 yield Answer("\n".join(texts), {"prediction": texts if self.search.nbest > 1 else texts[0]})
+            first += len(chunk)
 
     def translate(self, lines: Sequence[str]) -> list[str]:
         """Return the best translation of each line.
@@ -352,6 +384,7 @@ def converted_model(
         converted(network, vocabularies, directory, quantization),
         token_names(vocabularies.target),
         token_names(vocabularies.source),
+        longest=longest_line(network),
         arithmetic="float32" if quantization == "none" else quantization,
         device=device,
     )
