@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# The package trackio excludes the transformers that other tests need.
+# The oldest release of transformers that is supported, with what it needs in place of the installed releases.
+OLDEST := build/transformers-4.57
 TRACKIO := .venv-trackio
 # A worker per core, each with one thread and its half of the files, whose tests share what they train; who is done
 # takes over what others have left. Compiled modules are kept, since most of the time goes into starting programs.
@@ -11,7 +12,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest --n
 CORE := tests/config tests/decoding tests/layers tests/metrics tests/text
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD -- 'tests/**/test_*.py')
 
-.PHONY: demo docs results fuzz test coverage trackio pins check core lint package clean
+.PHONY: demo docs results fuzz test coverage oldest trackio pins check core lint package clean
 .DEFAULT_GOAL := help
 
 help:  ## Show what there is to make
@@ -38,7 +39,15 @@ demo: $(STAMP)  ## Train a small PHM Transformer on the built-in corpus, score i
 
 test: $(STAMP) lint  ## Run all checks: ruff, mypy, pytest
 	$(PYTEST) -rs --durations=10 -m "not trackio" --require-packages
-	@$(MAKE) --no-print-directory trackio
+	@$(MAKE) --no-print-directory oldest trackio
+
+oldest: $(OLDEST)  ## Run the tests of transformers with its oldest supported release
+	PYTHONPATH=$(OLDEST) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/layers/test_hugging_face.py tests/importing/test_huggingface.py
+
+$(OLDEST): $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade --target $@ --no-deps \
+	  transformers==4.57.6 huggingface-hub==0.36.2 tokenizers==0.22.2
+	@touch $@
 
 trackio: $(TRACKIO)/.installed  ## Run the tests of the mirror trackio, in an environment of its own
 	OMP_NUM_THREADS=1 $(TRACKIO)/bin/python -m pytest -rs -m trackio --require-packages tests/ledger tests/fuzz

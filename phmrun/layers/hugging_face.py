@@ -123,7 +123,8 @@ def attach(model: Any, before: Sequence[ConvertedLayer] = ()) -> None:
         model.hf_quantizer = quantizer(settings)
         _keep_ties(model)
     elif getattr(model, "hf_quantizer", None) is not None:
-        del model.hf_quantizer, model.config.quantization_config, model.tie_weights
+        del model.hf_quantizer, model.config.quantization_config
+        del model.tie_weights, model.mark_tied_weights_as_initialized
         tables = [model.get_input_embeddings(), model.get_output_embeddings()]
         if None not in tables and tables[0].weight is not tables[1].weight:  # only the first has a padding row of zeros
             model.config.tie_word_embeddings = False
@@ -131,8 +132,6 @@ def attach(model: Any, before: Sequence[ConvertedLayer] = ()) -> None:
                 for place, _, name in (name.rpartition(".") for name in names[1:]):
                     owner = model.get_submodule(place)
                     setattr(owner, name, copy.deepcopy(getattr(owner, name)))
-        if "all_tied_weights_keys" in vars(model):
-            model.all_tied_weights_keys = model.get_expanded_tied_weights_keys(all_submodels=True)
 
 
 def _restore_conv1d(model: nn.Module, layers: Sequence[ConvertedLayer]) -> None:
@@ -323,16 +322,20 @@ def _convert(model: nn.Module, steps: list[dict[str, Any]]) -> None:
 
 def _keep_ties(model: Any) -> None:
     """Replace ``tie_weights``, because layers that are tied share their structure, in place."""
-    tied = {name: names[0] for names in _tied_names(model) for name in names[1:]}
-    if hasattr(model, "all_tied_weights_keys"):  # transformers 5 neither expects nor initializes these
-        model.all_tied_weights_keys = tied
-    model.tie_weights = functools.partial(_stay_tied, frozenset(tied))
+    state = model.state_dict(keep_vars=True)
+    first = {id(tensor): name for name, tensor in reversed(state.items())}
+    tied = frozenset(name for name, tensor in state.items() if first[id(tensor)] != name)
+    model.tie_weights = _stay_tied
+    model.mark_tied_weights_as_initialized = functools.partial(_forget, tied)  # called by transformers 5
 
 
-def _stay_tied(tied: frozenset[str], missing_keys: set[str] | None = None, **_: Any) -> None:
-    """Remove the names of tied tensors from the missing ones of transformers 5, in place."""
-    if missing_keys is not None:
-        missing_keys -= tied
+def _stay_tied(*_: Any, **__: Any) -> None:
+    """Do nothing."""
+
+
+def _forget(tied: frozenset[str], loading: Any) -> None:
+    """Remove the further names of tied tensors from the missing ones, which would be drawn, in place."""
+    loading.missing_keys -= tied
 
 
 def _fill_constants(structure: Structure) -> None:

@@ -2,6 +2,9 @@
 
 import importlib.util
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -54,6 +57,14 @@ def test_it_finds_what_our_search_finds(example, tmp_path):
     assert of_run != Translator(ours, vocabularies, Search()).translate(LINES)
     for name in ("tokens.json", "phmrun.json"):
         assert json.loads((exported.path / name).read_text())["search"] == settings
+    (code,) = re.findall(r"```python\n(.*?)```", (exported.path / "README.md").read_text(), re.DOTALL)
+    long = [*LINES, " ".join(["the", "cat", "dog"] * 200)]
+    (exported.path / "input.txt").write_text("\n".join(long))
+    command = [sys.executable, "-c", code]
+    shown = subprocess.run(command, cwd=exported.path, capture_output=True, text=True, check=True).stdout
+    greedy = Translator(ours, vocabularies, Search(**{**settings, "beam": 1})).translate(long)
+    assert shown.split("\n")[:-1] == greedy
+    assert model.translate(long[-1]) == Translator(ours, vocabularies, Search(**settings)).translate(long[-1:])[0]
     for alpha in (0.0, 2.0):
         wanted = Translator(ours, vocabularies, Search(**{**settings, "beam": 4, "alpha": alpha})).translate(LINES)
         assert [model.translate(line, beam=4, alpha=alpha) for line in LINES] == wanted

@@ -9,6 +9,7 @@ import pytest
 import torch
 from random_transformers import network
 
+from phmrun.export.pages import ctranslate2_page
 from phmrun.families.sequence_to_sequence.predictor import Search, Translator
 from phmrun.models.ctranslate2 import converted, specification_of
 from phmrun.text.token_names import token_names
@@ -69,6 +70,32 @@ def test_the_search_of_the_engine_is_ours_with_its_penalty(beam, nbest, vocabula
     assert "penalty:power" in engine.signature
 
 
+@pytest.mark.parametrize("options", [{}, {"positions": "relative"}])
+def test_lines_beyond_the_table_of_positions_are_translated_by_torch(options, vocabularies, tmp_path, caplog):
+    ours = network(len(vocabularies.source), tie="none", output_bias=True, **options)
+    lines = ["w1 w2", *(" ".join(["w1", "w2", "w3"] * 400).split(" ", length)[:-1] for length in (1022, 1023, 1024))]
+    lines = ["w1 w2", *(" ".join(line) for line in lines[1:]), "", "w4"]
+    settings = {"beam": 2, "max_length_ratio": 0.01}
+    wanted = Translator(ours, vocabularies, Search(penalty="power", **settings)).translate(lines)
+    engine = Translator(ours, vocabularies, Search(engine="ctranslate2", **settings), exports=tmp_path)
+    assert engine.translate(lines) == wanted
+    assert [answer.text for answer in engine.predict(lines)] == wanted
+    named = "longer than the 1024 tokens of CTranslate2, translated by torch: line 4"
+    assert caplog.messages == ([] if options else [named] * 2)
+    assert engine.decoder.longest == (None if options else 1024)
+    engine.network = None
+    assert engine.translate(lines) == [*wanted[:3], wanted[3] if options else "", *wanted[4:]]
+
+
+def test_endless_outputs_are_cut_by_their_own_limit_only(vocabularies, tmp_path):
+    endless = network(len(vocabularies.source), tie="none", output_bias=True, width=8)
+    with torch.no_grad():
+        endless.output.bias[EOS] -= 100.0
+    search = Search(beam=1, engine="ctranslate2", max_length_ratio=1.5)
+    (best,) = Translator(endless, vocabularies, search, exports=tmp_path).hypotheses([" ".join(["w1"] * 700)])
+    assert len(best[0].tokens) == int(1.5 * 701 + 10) - 1
+
+
 def test_no_output_is_longer_than_its_own_limit(vocabularies, lines, tmp_path):
     endless = network(len(vocabularies.source), tie="none", output_bias=True)
     with torch.no_grad():
@@ -119,10 +146,11 @@ def test_the_code_on_the_page_translates(tmp_path):
     with torch.no_grad():
         ours.output.bias[EOS] -= 0.5
     path = converted(ours, both, tmp_path / "model")
-    (path / "input.txt").write_text("\n".join(text[:8]), encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", (path / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    long = " ".join(text[:12] * 30)
+    (path / "input.txt").write_text("\n".join([*text[:8], long]), encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", ctranslate2_page(both, beam=3, alpha=1.0), re.DOTALL)
     shown = subprocess.run([sys.executable, "-c", code], cwd=path, capture_output=True, text=True, check=True).stdout
-    search = Search(beam=5, alpha=0.6, penalty="power", max_length_ratio=1.0, max_length_offset=240)
+    search = Search(beam=3, alpha=1.0, penalty="power", max_length_ratio=1.0, max_length_offset=240)
     wanted = Translator(ours, both, search).translate(text[:8])
     pairs = [(line, text) for line, text in zip(shown.split("\n"), wanted, strict=False) if len(text) < 100]
     assert len(pairs) > 1

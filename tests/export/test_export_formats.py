@@ -10,6 +10,7 @@ from random_transformers import network
 
 from phmrun.engine.module import TrainingModule
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.export import formats
 from phmrun.export.formats import FORMATS, export, largest_difference
 from phmrun.families.sequence_to_sequence.graph import translation_graph
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
@@ -80,9 +81,35 @@ def test_safetensors_hold_the_folded_weights_once(trained, tmp_path):
 @torch.no_grad()
 def test_torch_export_gives_the_same_logits(trained):
     exported = export(trained, None, "torch-export")
-    source, target = tokens()
     loaded = torch.export.load(exported.path).module()
-    torch.testing.assert_close(loaded(source, target), wanted(trained.module.network, source, target))
+    long = torch.randint(4, 24, (1, 1040))
+    for source, target in (tokens(), *((long[:, :length], long[:, :length]) for length in (511, 512, 513, 1040))):
+        torch.testing.assert_close(loaded(source, target), wanted(trained.module.network, source, target))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("options", [{}, {"positions": "relative"}])
+def test_a_decoder_step_in_onnx_has_no_last_position(options, tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    part = translation_graph(network(24, **options)).parts["decoder"]
+    run = formats._write_onnx(part, tmp_path / "decoder.onnx", {}, formats.Form("onnx"))
+    steps = []
+    for length in (511, 512, 513, 1040):
+        tokens, source, *memory, keys, _ = part.examples[0]
+        past = torch.randn(*keys.shape[:3], length - 1, keys.shape[4])
+        steps.append((tokens, source, *memory, past, past.flip(3)))
+    assert largest_difference(replace(part, reference=part.function, examples=steps), run) < 1e-5
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_folder_with_other_files_is_not_replaced(kind, trained, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "text").write_text("")
+    with pytest.raises(PhmrunError, match=r"folder has this name|would be overwritten") as caught:
+        export(trained, tmp_path / "mine", kind)
+    assert caught.value.code == ExitCode.USAGE
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["text"]
 
 
 @pytest.mark.parametrize(

@@ -271,6 +271,26 @@ def test_an_imported_run_is_named_by_its_source(tmp_path, phmrun):
     assert open_run(other).config.data.source == "input"
 
 
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"no_repeat_ngram_size": 3, "num_beams": 2}, "no_repeat_ngram_size 3"),
+        ({"forced_bos_token_id": 0}, "forced_bos_token_id 0"),
+        ({"length_penalty": -1.0, "repetition_penalty": 1.2}, "repetition_penalty 1.2, length_penalty -1.0"),
+        ({"num_beams": 1000}, "num_beams 1000"),
+        ({"bad_words_ids": [[3], [4, 5]]}, r"bad_words_ids [[3], [4, 5]]"),
+        ({"num_beams": 4, "length_penalty": 2, "no_repeat_ngram_size": 0, "forced_bos_token_id": None}, ""),
+        ({"bad_words_ids": [[0]], "do_sample": False, "min_length": 0, "repetition_penalty": 1.0}, ""),
+    ],
+)
+def test_settings_of_a_search_that_are_not_used_are_named(settings, named, tmp_path, caplog):
+    t5(tmp_path)
+    (tmp_path / "generation_config.json").write_text(json.dumps(settings))
+    describe(read_checkpoint(tmp_path))
+    prefix = "generation_config.json: not used, so outputs may differ from transformers': "
+    assert caplog.messages == ([prefix + named] if named else [])
+
+
 def test_an_imported_run_without_data_is_refused_with_a_command_that_works(tmp_path, phmrun):
     place = tmp_path / "opus"
     place.mkdir()

@@ -102,6 +102,7 @@ def test_networks_of_transformers(name, tmp_path):
         (lambda recipe, tensors: recipe["steps"][0].update(options={"n": 2}), r"in the model|parameters"),
         (lambda recipe, tensors: recipe["steps"][0].update(options={"n": "x"}), "x"),
         (lambda recipe, tensors: recipe["steps"][0].update(options={"m": 2}), "no option 'm'"),
+        (lambda recipe, tensors: recipe["steps"][0].update(structure="blast", options={"rank": 10**20}), "no larger"),
         (lambda recipe, tensors: recipe["steps"][0]["places"].append("nowhere"), "no layer 'nowhere'"),
         (
             lambda recipe, tensors: recipe["steps"][0].update(structure="low-rank", options={"rank": 10**9}),
