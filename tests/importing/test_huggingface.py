@@ -48,6 +48,8 @@ def t5(directory, **settings):
     config = transformers.T5Config(vocab_size=size, dropout_rate=0.0, decoder_start_token_id=0, **sizes)
     torch.manual_seed(0)
     model = transformers.T5ForConditionalGeneration(config).eval()
+    if not sizes.get("tie_word_embeddings", True):  # transformers 5 ties them nevertheless, unlike the checkpoints
+        model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.add_((1.0 if "relative" in name else 0.1) * torch.randn_like(parameter))
