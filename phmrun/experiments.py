@@ -18,6 +18,7 @@ from phmrun.config import Experiment, Resolved, Source, Task, config_source, nes
 from phmrun.config.sections import NO_DATA
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger import Run
+from phmrun.ledger.directory import directory_of_runs
 from phmrun.ledger.listing import list_runs
 from phmrun.ledger.recorded_run import score_value
 from phmrun.registry import TASKS, load_plugins
@@ -235,7 +236,7 @@ class TrainedRun:
 def train(
     task: str,
     *,
-    runs_dir: AnyPath = "runs",
+    runs_dir: AnyPath | None = None,
     config: AnyPath | Sequence[AnyPath] = (),
     plugins: Sequence[AnyPath] = (),
     extend: str | None = None,
@@ -249,7 +250,7 @@ def train(
 
     Args:
         task: nmt, style, sva, nli, parse, lm, or a task of a plug-in.
-        runs_dir: Directory of the runs.
+        runs_dir: Directory of the runs; default: ``PHMRUN_RUNS``, else "runs".
         config: Configuration files; later ones override earlier ones.
         plugins: Python files that register your own layers, tasks, metrics …
         extend: Run whose last checkpoint and configuration the new run starts from; requires ``max_steps``. With the
@@ -262,13 +263,14 @@ def train(
     Raises:
         PhmrunError: Settings are invalid, data are missing, or training failed.
     """
-    request, parent = _requested(task, runs_dir, config, plugins, extend, settings, arguments)
+    place = directory_of_runs(runs_dir)
+    request, parent = _requested(task, place, config, plugins, extend, settings, arguments)
     from phmrun.engine import experiment
 
     result = experiment.train(
         request.resolved.config,
         origin=request.resolved.origin,
-        runs_dir=Path(runs_dir),
+        runs_dir=place,
         plugins=request.plugins,
         restart=(lambda _: None) if restart else None,
         extend=parent,
@@ -292,59 +294,62 @@ def plan(
     Raises:
         PhmrunError: Settings are invalid, or data are missing.
     """
-    request, _ = _requested(task, "runs", config, plugins, None, settings, arguments)
+    request, _ = _requested(task, Path(), config, plugins, None, settings, arguments)
     from phmrun.engine.dry_run import dry_run
 
     return dry_run(request.resolved.config, plugins=request.plugins)
 
 
-def open_run(reference: AnyPath = "latest", *, runs_dir: AnyPath = "runs") -> TrainedRun:
+def open_run(reference: AnyPath = "latest", *, runs_dir: AnyPath | None = None) -> TrainedRun:
     """Return a run by reference.
 
-    That is its id, a unique prefix of it, the first digits of its end, its path, or "latest".
+    That is its id, a unique prefix of it, the first digits of its end, its path, or "latest". Runs are in ``runs_dir``;
+    default: ``PHMRUN_RUNS``, else "runs".
 
     Raises:
         PhmrunError: (exit 2) No run or several runs match.
     """
-    return TrainedRun(Run.find(Path(runs_dir), str(reference)))
+    return TrainedRun(Run.find(directory_of_runs(runs_dir), str(reference)))
 
 
-def runs(runs_dir: AnyPath = "runs") -> list[dict[str, Any]]:
+def runs(runs_dir: AnyPath | None = None) -> list[dict[str, Any]]:
     """Return a row for each run below a directory, sorted by id.
 
-    Keys are id, state, task, data, layer, seed, parameters, and the names of scores.
+    The default directory is ``PHMRUN_RUNS``, else "runs". Keys are id, state, task, data, layer, seed, parameters, and the names of scores.
     """
     rows = []
-    for summary in list_runs(Path(runs_dir)):
+    for summary in list_runs(directory_of_runs(runs_dir)):
         about = {key: summary.about(key) for key in ("task", "data", "layer", "seed", "parameters")}
         values = {name: score_value(score) for name, score in summary.metrics.items()}
         rows.append({"id": summary.id, "state": summary.state, **about, **values})
     return rows
 
 
-def load_results(source: AnyPath = "runs", *, runs_dir: AnyPath = "runs") -> "Results":
+def load_results(source: AnyPath | None = None, *, runs_dir: AnyPath | None = None) -> "Results":
     """Return the long table of runs, small results or a sweep.
 
     Args:
-        source: The directory, the folder, or a sweep's file (``.yaml``) whose cells have their runs in ``runs_dir``.
-        runs_dir: Directory of the runs.
+        source: The directory, the folder, or a sweep's file (``.yaml``) whose cells have their runs in ``runs_dir``;
+            default: ``runs_dir``.
+        runs_dir: Directory of the runs; default: ``PHMRUN_RUNS``, else "runs".
 
     Raises:
         PhmrunError: The folder or file does not exist or is malformed.
     """
+    place = directory_of_runs(runs_dir)
     if str(source).endswith((".yaml", ".yml")):
         from phmrun.sweeps.results import view
 
-        return view([str(source)], Path(runs_dir)).results
+        return view([str(source)], place).results
     from phmrun.layers import options_of  # imports torch, and only now is it needed
     from phmrun.results import Results
 
-    return Results.load(Path(source), options_of)
+    return Results.load(Path(source or place), options_of)
 
 
 def _requested(
     task: str,
-    runs_dir: AnyPath,
+    runs_dir: Path,
     config: AnyPath | Sequence[AnyPath],
     plugins: Sequence[AnyPath],
     extend: str | None,
@@ -365,7 +370,7 @@ def _requested(
     requested = [(ARGUMENTS[name], value, name) for name, value in arguments.items() if value is not None]
     requested += [(key, value, "settings") for key, value in (settings or {}).items()]
     files = [config] if isinstance(config, str | PathLike) else list(config)
-    parent = Run.find(Path(runs_dir), extend) if extend else None
+    parent = Run.find(runs_dir, extend) if extend else None
     request = resolve_request(
         task,
         [(key, str(value) if isinstance(value, PathLike) else value, label) for key, value, label in requested],

@@ -16,6 +16,7 @@ from tokenize import TokenError
 from typing import Any, BinaryIO
 
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.escaping import printable
 
 MOST_BYTES = 256 * 2**20
 """Largest small file of a run: status, scores, samples."""
@@ -218,17 +219,17 @@ def json_text(value: Any) -> str:
 def last_lines(log: Path, count: int = 5) -> list[str]:
     """Return the last ``count`` lines of a log that are not blank.
 
-    They are empty without a log, and lose white space at their ends.
+    They are empty without a readable log, and lose white space at their ends. Control characters are escaped.
 
     Only its last 64 KiB are read.
     """
     try:
-        with log.open("rb") as handle:
+        with open_regular(log, most=1 << 62) as handle:
             handle.seek(max(0, handle.seek(0, os.SEEK_END) - 64 * 1024))
             text = handle.read().decode("utf-8", errors="replace")
-    except FileNotFoundError:
+    except OSError:
         return []
-    return [line.rstrip() for line in text.splitlines() if line.strip()][-count:]
+    return [printable(line.rstrip()) for line in text.splitlines() if line.strip()][-count:]
 
 
 def sha256_of(path: Path) -> str:

@@ -4,7 +4,6 @@ Imports no torch, because the shell waits for the answer. Each completion return
 text.
 """
 
-import os
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -152,7 +151,9 @@ def papers(incomplete: str) -> list[str]:
 
 def _runs_folder(context: typer.Context) -> Path:
     """Return the directory of ``--runs-dir``, else ``PHMRUN_RUNS``, else ``runs``."""
-    return Path(str(context.params.get("runs_dir") or os.environ.get("PHMRUN_RUNS") or "runs"))
+    from phmrun.ledger.directory import directory_of_runs
+
+    return directory_of_runs(context.params.get("runs_dir"))
 
 
 def _beginning(names: list[str], start: str) -> list[str]:

@@ -1,5 +1,6 @@
 """Directories of runs: the names of their files, and finding one by a reference."""
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,11 @@ DATA, ENVIRONMENT, HISTORY, PARAMETERS = "data.json", "environment.json", "histo
 LATEST = "latest"
 RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,240}-[0-9a-f]{12}")
 """Pattern of run ids."""
+
+
+def directory_of_runs(given: str | os.PathLike[str] | None = None) -> Path:
+    """Return the directory of runs: the given one, else ``PHMRUN_RUNS``, else ``runs``."""
+    return Path(given or os.environ.get("PHMRUN_RUNS") or "runs")
 
 
 def directory_of(runs_dir: Path, run_id: str) -> Path:

@@ -34,8 +34,8 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from phmrun.documents import parse_json
-from phmrun.errors import PhmrunError
-from phmrun.files import process_space, temporary_name
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import no_file, open_regular, process_space, temporary_name
 
 LOCK = "lock"
 """Name of the lock file in a run directory."""
@@ -136,8 +136,8 @@ class Lock:
         A file that another process took over is left in place. Nothing is done if the lock is not held, or in a forked
         copy of the holder.
         """
-        if self._descriptor is None or self._owner != os.getpid():
-            return  # not held, or a forked copy of the holder
+        if self._descriptor is None or self.forked:
+            return
         self._stop.set()
         if self.still_held():
             self.path.unlink(missing_ok=True)
@@ -154,16 +154,26 @@ class Lock:
 
         ``False`` if it is not held (never acquired, or released), or in a forked copy of the holder.
         """
-        return self._descriptor is not None and self._owner == os.getpid() and not self.still_held()
+        return self._descriptor is not None and not self.forked and not self.still_held()
+
+    @property
+    def forked(self) -> bool:
+        """True in a forked copy of the process that holds the lock."""
+        return self._descriptor is not None and self._owner != os.getpid()
 
     def require(self) -> None:
         """Check that the lock was not lost.
 
-        It is called before each write. A lock that is not held passes, as does a forked copy of the holder.
+        It is called before each write. A lock that is not held passes.
 
         Raises:
-            PhmrunError: (exit 2) The lock was taken over or removed.
+            PhmrunError: (exit 2) The lock was taken over or removed, or this is a forked copy of its holder.
         """
+        if self.forked:
+            raise PhmrunError(
+                f"{self.purpose} is held by process {self._owner}: its fork, process {os.getpid()}, writes nothing",
+                hint="Return the results to that process, and record them there.",
+            )
         if self.lost:
             lock_file = _read(self.path)
             if lock_file is None:
@@ -360,13 +370,21 @@ def _read(path: Path) -> _LockFile | None:
     A file without a readable holder was created just now, or its process died before it wrote the holder. It is read
     again for about half a second, unless it is older than 120 s. Its holder is then an unknown process with id 0, which
     is judged by the file's age.
+
+    Raises:
+        PhmrunError: (exit 3) A folder, a pipe or a device is in its place.
     """
     for _ in range(50):
         try:
-            with path.open("rb") as handle:  # on network file systems, opening refreshes the file's times
+            with open_regular(path) as handle:  # on network file systems, opening refreshes the file's times
                 content, stat = handle.read(), os.fstat(handle.fileno())
         except FileNotFoundError:
             return None
+        except OSError as error:
+            if path.is_file():
+                raise
+            what = f"the place of a lock {no_file(path).partition(',')[0]}"
+            raise PhmrunError(what, where=str(path), hint="Move it away.", code=ExitCode.DATA) from error
         try:
             holder = Holder(**parse_json(content))
         except (ValueError, TypeError):
@@ -399,9 +417,9 @@ def _same_file(path: Path, descriptor: int) -> bool:
     The result is ``False`` if it is missing or unreadable.
     """
     try:
-        with path.open("rb") as now:  # on network file systems, only opening resolves the present file
+        with open_regular(path) as now:  # on network file systems, only opening resolves the present file
             return os.path.samestat(os.fstat(now.fileno()), os.fstat(descriptor))
-    except (FileNotFoundError, PermissionError):
+    except OSError:
         return False
 
 

@@ -59,11 +59,11 @@ def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> It
 def set_outcome(run: Run, state: State, reason: str) -> None:
     """Write the state of a running run.
 
-    Nothing is written by processes other than the leader, or if the run is not running. A failure is logged, not
-    raised.
+    Nothing is written by processes other than the leader, by a fork, or if the run is not running. A failure is logged,
+    not raised.
     """
     try:
-        if is_leader() and run.status.state is State.RUNNING:
+        if is_leader() and not run.forked and run.status.state is State.RUNNING:
             run.set_state(state, reason)
     except (OSError, PhmrunError) as error:
         LOG.warning("%s could not be written: %s", run.status_path, error)

@@ -24,6 +24,7 @@ from phmrun.ledger.directory import (
     STATUS,
     check_links,
     directory_of,
+    directory_of_runs,
     find,
     is_run,
 )
@@ -110,8 +111,8 @@ class Run:
 
         It is the id in the default directory of runs (``PHMRUN_RUNS``, else ``runs``), otherwise the quoted path.
         """
-        default = Path(os.environ.get("PHMRUN_RUNS") or "runs")
-        return self.id if self.path.parent == default else shlex.quote(str(self.path))
+        default = directory_of_runs().absolute()
+        return self.id if self.path.absolute().parent == default else shlex.quote(str(self.path))
 
     @property
     def status(self) -> Status:
@@ -222,6 +223,11 @@ class Run:
         """True unless this object's lock was taken over or removed."""
         return self._lock is None or not self._lock.lost
 
+    @property
+    def forked(self) -> bool:
+        """True in a forked copy of the process that holds this object's lock."""
+        return self._lock is not None and self._lock.forked
+
     def unlock(self) -> Holder | None:
         """Remove the lock of a dead process, and return its holder.
 
@@ -238,7 +244,7 @@ class Run:
         It passes if the object never took one.
 
         Raises:
-            PhmrunError: (exit 2) It was taken over or removed.
+            PhmrunError: (exit 2) It was taken over or removed, or this is a forked copy of its holder.
         """
         if self._lock is not None:
             self._lock.require()
@@ -254,18 +260,19 @@ class Run:
         return in_test_units(read_object(self.metrics_path, self.manifest), self.config_path)
 
     def update_metrics(self, name: str, value: Any) -> None:
-        """Set one score; other processes may set others concurrently.
+        """Set one score: a number, or an object with ``value``, ``signature`` and further figures.
+
+        See :meth:`add_metrics`.
+        """
+        self.add_metrics({name: value})
+
+    def add_metrics(self, scores: Mapping[str, Any]) -> None:
+        """Set scores by name ("test/bleu"); other processes may set others concurrently.
 
         It waits up to 20 s for another writer.
-
-        Args:
-            name: Name of the score: ``test/bleu``.
-            value: Number, or object with ``value``, ``signature`` and further figures.
         """
         with self._writing():
-            scores = self.metrics()
-            scores[name] = value
-            self._replace(self.metrics_path, json_text(plain(scores)))
+            self._replace(self.metrics_path, json_text(plain({**self.metrics(), **scores})))
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameter counts; empty before they are written.
@@ -428,6 +435,7 @@ class Run:
         If the run ends, its files are entered into the manifest; if it starts again, they are removed from it. Only
         then, or while it stays ended, the lock of `_writing` is taken.
         """
+        self.require_lock()
         written, running = after.signed(), (State.RUNNING, State.QUEUED)
         text = json_text(written.to_json())
         with nullcontext() if before.state in running and after.state in running else self._writing():

@@ -78,12 +78,6 @@ def plan(
             where=sweep.source.at("grid"),
             hint="Take fewer seeds or values, or several files.",
         )
-    if file.command and len(numbers) > 1 and not re.search(r"\{seed[|}]", file.command):
-        raise PhmrunError(
-            f"{len(numbers)} seeds would run the same command: it has no placeholder {{seed}}",
-            where=sweep.source.at("command"),
-            hint="Add --seed {seed}, or take seeds: 1.",
-        )
     wanted = {key: values for key, values in only.items() if key != SEED}
     kept_seeds = [seed for seed in numbers if SEED not in only or fits({SEED: seed}, None, {SEED: only[SEED]})]
     left_out, baseline = [pattern_of(values) for values in file.exclude], pattern_of(file.baseline)
@@ -92,6 +86,13 @@ def plan(
     fitting: list[bool | None] = []
     values: dict[str, dict[str, None]] = {}
     for cell in _without_seeds(sweep, remembered):
+        command = getattr(cell.config, "command", None)  # of a script
+        if command and len(numbers) > 1 and not re.search(r"\{seed[|}]", command):
+            raise PhmrunError(
+                f"{len(numbers)} seeds would run the same command: it has no placeholder {{seed}}",
+                where=cell.origin.get("command"),
+                hint="Add --seed {seed}, or take seeds: 1.",
+            )
         for key, value in cell.at.items():
             values.setdefault(key, {})[label_of(value)] = None
         if any(fits(cell.at, cell.config, pattern) for pattern in left_out):

@@ -1,6 +1,7 @@
 """Placeholders of a script's command: ``{key}`` or ``{key|default}``."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -57,7 +58,8 @@ def check(config: ScriptExperiment) -> None:
 
     Raises:
         PhmrunError: (exit 2) There is no command, a quote is not closed, a placeholder has neither value nor default,
-            or a setting has no placeholder. Seed, run folder and dense layers need none.
+            a setting has no placeholder, or the file of scores is not in the run's folder. Seed, run folder and dense
+            layers need none.
     """
     if not config.command.strip():
         raise PhmrunError("there is no command", where="command", hint="command: python train.py --seed {seed}")
@@ -88,6 +90,15 @@ def check(config: ScriptExperiment) -> None:
             f"the command has no placeholder for {', '.join(unused)}, so the setting would have no effect",
             where="command",
             hint=f"Add {{{unused[0]}}} to the command, or remove {unused[0]} from the settings.",
+        )
+    place = Path(os.path.normpath(scores_path(config, Path("run"))))
+    if Path("run").absolute() not in place.parents:
+        raise PhmrunError(
+            "several runs would share this file of scores: it is not in the run's folder {run}",
+            where="scores",
+            valid=["{run}/scores.json"],
+            hint="Give the folder to the script, as in command: python train.py --out {run}. For a script that writes "
+            'into its working directory: shell: true and command: cd {run} && python "$OLDPWD"/train.py',
         )
 
 

@@ -94,8 +94,8 @@ class ScriptExperiment(Experiment):
     shell: bool = False
     """Run the command by `sh -c`; values are quoted."""
     scores: str = "{run}/scores.json"
-    """File that the script writes: {"test/accuracy": 97.1}, or {"value": 97.1, "items": [1, 0, …]} for each score.
-    Placeholders as in the command.
+    """File that the script writes in its folder {run}: {"test/accuracy": 97.1}, or {"value": 97.1, "items": [1, 0, …]}
+    for each score. Placeholders as in the command.
     """
     inputs: Annotated[tuple[str, ...], Unhashed()] = ()
     """Files that the script reads, itself among them; their checksums are part of the run id."""

@@ -90,7 +90,7 @@ def execute(
 ) -> End:
     """Run a program to its end, with its output in a log.
 
-    It has an empty input and a process group of its own, which is killed if this process dies.
+    It has an empty input and a process group of its own, which is killed when the program ends or this process dies.
 
     Args:
         words: Program and arguments.
@@ -126,7 +126,8 @@ def execute(
             _end(process, error.which if isinstance(error, Interrupted) else signal.SIGINT)
             raise
         finally:
-            reader.join(2.0)  # a process that the script left behind may keep the pipe open
+            _send(process, signal.SIGKILL)  # processes that the script left behind
+            reader.join(2.0)  # a process that left the group may keep the pipe open
     return end
 
 

@@ -15,6 +15,7 @@ from phmrun.documents import plain
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import disk_errors, no_file, remove_unfinished, sha256_of, write_text
 from phmrun.ledger import Run, State, write_card
+from phmrun.ledger.directory import directory_of_runs
 from phmrun.ledger.environment import DataRecord, Split
 from phmrun.ledger.mirrors import write_mirror
 from phmrun.ledger.outcome import clear, is_leader, log_file, outcome_kept, set_outcome
@@ -27,6 +28,8 @@ LOG = logging.getLogger("phmrun.script")
 FOLDER = "script"
 """Folder of the script's own files in its run directory."""
 INPUTS = "inputs"
+STATUS_EVERY = 1.0
+"""Minimum seconds between two writes of the status by :meth:`Recording.log`."""
 
 
 class Recording:
@@ -41,16 +44,20 @@ class Recording:
         resumed: True if an earlier process began the run.
         scores: Scores so far; they are written at the end.
         segment: Record of this process; ``None`` if the run is done.
+        closed: True after the block.
     """
 
     def __init__(self, run: Run, config: ScriptExperiment) -> None:
         self.run, self.config = run, config
         self.done = run.status.state is State.DONE
+        self._recorded = run.metrics() if self.done else {}
         self.resumed = run.status.started is not None
         self.scores = Scores()
         self.segment: Segment | None = None
+        self.closed = False
         self._mirror: Mirror | None = None
-        self._before, self._began, self._beaten = run.status.seconds, time.monotonic(), time.monotonic()
+        self._before, self._began, self._beaten = run.status.seconds, time.monotonic(), -STATUS_EVERY
+        self._step = run.status.step
 
     @property
     def id(self) -> str:
@@ -85,13 +92,15 @@ class Recording:
             items: A count for each test item, such as 1 for right and 0 for wrong; None: no verdict over items.
 
         Raises:
-            PhmrunError: The name or a value is malformed (exit 4), or the run is done and has another score (exit 2).
+            PhmrunError: The name or a value is malformed (exit 4), or the run is done and has another score, the block
+                has ended, or this is a forked process (exit 2).
         """
+        self._require_open()
         listed: Any = items.tolist() if items is not None and hasattr(items, "tolist") else items
         self.scores.add(name, plain(value, otherwise=repr), listed, signature="recorded")
         if not self.done:
             return
-        recorded = self.run.metrics().get(name)
+        recorded = self._recorded.get(name)
         before, now = recorded and recorded["value"], self.scores.values[name]["value"]
         if before != now:
             raise PhmrunError(
@@ -106,8 +115,9 @@ class Recording:
         It is written with the scores.
 
         Raises:
-            PhmrunError: (exit 4) It is no natural number.
+            PhmrunError: (exit 4) It is no natural number. (exit 2) As :meth:`score`.
         """
+        self._require_open()
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
             raise PhmrunError(f"{count!r:.60} is not a number of parameters", code=ExitCode.TRAINING)
         self.scores.parameters = count
@@ -115,14 +125,23 @@ class Recording:
     def log(self, step: int, **figures: float) -> None:
         """Append a row to the history and the mirror; update the status.
 
-        If the run is done, nothing happens. The row has "step", "time" (seconds of the run) and the figures.
+        If the run is done, nothing happens. The row has "step", "time" (seconds of the run) and the figures. The status
+        is written once a second.
 
         Args:
-            step: Optimizer steps so far. Rows of an earlier process from this step on are removed at the first call.
+            step: Optimizer steps so far, at least 0. Rows of an earlier process from this step on are removed at the
+                first call.
             **figures: Values by name; a double underscore stands for a slash: ``val__loss=0.3``.
+
+        Raises:
+            PhmrunError: (exit 4) The step is no natural number. (exit 2) As :meth:`score`.
         """
         if self.done:
             return
+        self._require_open()
+        step = plain(step, otherwise=repr)
+        if not isinstance(step, int) or isinstance(step, bool) or not 0 <= step < 2**63:
+            raise PhmrunError(f"{step!r:.60} is not a number of steps: 0, 1, 2, …", code=ExitCode.TRAINING)
         if self.segment is not None and "first_step" not in self.segment.entry:
             self.run.history.cut(max(0, step - 1))
             self.segment.resumed(max(0, step - 1))
@@ -131,13 +150,30 @@ class Recording:
         self.run.history.append(row)
         if self._mirror is not None:
             self._mirror.log(row)
-        self.run.set_state(State.RUNNING, step=step, seconds=self.seconds)
+        self._step = step
+        if time.monotonic() - self._beaten >= STATUS_EVERY:
+            self._beaten = time.monotonic()
+            self.run.set_state(State.RUNNING, step=step, seconds=self.seconds)
         if self.segment is not None:
             self.segment.progress(step)
 
+    def _require_open(self) -> None:
+        """Check that the block has not ended, and that this process has begun it.
+
+        Raises:
+            PhmrunError: (exit 2) It has ended, or this is a fork of that process.
+        """
+        if self.closed:
+            raise PhmrunError(
+                "the block of this run has ended; nothing more is recorded",
+                where=self.id,
+                hint="Call it within `with phmrun.record(…) as run:`.",
+            )
+        self.run.require_lock()
+
     def beat(self) -> None:
-        """Write the seconds so far into status and environment."""
-        self.run.set_state(State.RUNNING, seconds=self.seconds)
+        """Write steps and seconds so far into status and environment."""
+        self.run.set_state(State.RUNNING, step=self._step, seconds=self.seconds)
         if self.segment is not None:
             self.segment.write()
 
@@ -179,7 +215,7 @@ class Recording:
         for warning in self.scores.warnings:
             LOG.warning("%s", warning)
         self.scores.write(self.run, self.config.training.monitor)
-        self.run.set_state(State.DONE, "scored", seconds=self.seconds)
+        self.run.set_state(State.DONE, "scored", step=self._step, seconds=self.seconds)
         if self._mirror is not None:
             self._mirror.summary({name: score["value"] for name, score in self.scores.values.items()})
         self.close()
@@ -191,7 +227,8 @@ class Recording:
                 LOG.warning("not mirrored: %s", error)
 
     def close(self) -> None:
-        """Close the W&B mirror, if it is open."""
+        """Refuse further records, and close the W&B mirror if it is open."""
+        self.closed = True
         if self._mirror is not None:
             self._mirror.finish()
         self._mirror = None
@@ -234,7 +271,8 @@ def recording(
 
     State, environment, log and scores are written. The run is done if the block ends without an error and has set
     scores, unless the block set another state. An error makes it failed; a signal, Ctrl-C or exit makes it interrupted.
-    Errors are raised again. A run that is done is opened unchanged, and nothing is written.
+    Errors are raised again. A run that is done is opened unchanged, and nothing is written. A fork of this process that
+    leaves the block writes nothing.
 
     Args:
         config: Resolved configuration.
@@ -262,6 +300,7 @@ def recording(
         if record.done:
             LOG.info("the run %s is done; --restart runs it anew", run.id)
             yield record
+            record.closed = True
             return
         run.write_config(text)
         inputs = Split.of([config.folder / name for name in config.inputs])
@@ -273,9 +312,16 @@ def recording(
             LOG.info("run %s · %s", run.id, run.path)
             try:
                 yield record
+                if run.forked:  # its parent ends the run
+                    return
                 if run.status.state is State.RUNNING:
                     record.finish()
             except BaseException as error:
+                if run.forked:
+                    raise
+                with suppress(OSError, PhmrunError):
+                    if run.status.state is State.RUNNING:
+                        record.beat()
                 if isinstance(error, SystemExit):
                     set_outcome(run, State.INTERRUPTED, "the process was exited")
                 stopped = isinstance(error, KeyboardInterrupt | SystemExit)
@@ -295,7 +341,7 @@ def record(
     settings: Mapping[str, Any] | None = None,
     seed: int = 1,
     inputs: Sequence[str | os.PathLike[str]] = (),
-    runs_dir: str | os.PathLike[str] = "runs",
+    runs_dir: str | os.PathLike[str] | None = None,
     restart: bool = False,
 ) -> Iterator[Recording]:
     """Record a block of Python as a run.
@@ -313,7 +359,7 @@ def record(
         settings: Values by key. ``layer`` is a structure, ``logging`` and ``hardware`` are phmrun's sections.
         seed: Random seed; a number of the record only.
         inputs: Files whose checksums are part of the run id, such as data or this script.
-        runs_dir: Directory of the runs.
+        runs_dir: Directory of the runs; default: ``PHMRUN_RUNS``, else "runs".
         restart: Delete the run of this experiment first.
 
     Raises:
@@ -329,7 +375,7 @@ def record(
         resolved.config,
         input_checksums(resolved.config),
         origin=resolved.origin,
-        runs_dir=Path(runs_dir),
+        runs_dir=directory_of_runs(runs_dir).absolute(),  # the block may change the working directory
         plugins={},
         restart=(lambda _: None) if restart else None,
     ) as run:

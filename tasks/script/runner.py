@@ -15,7 +15,7 @@ from phmrun.tasks.script.command import check, require_program, scores_path, wor
 from phmrun.tasks.script.config import ScriptExperiment
 from phmrun.tasks.script.process import BoundedLog, End, execute
 from phmrun.tasks.script.recording import Recording, input_checksums, recording
-from phmrun.tasks.script.scores import read_scores
+from phmrun.tasks.script.scores import read_scores, remove_scores
 
 LOG = logging.getLogger("phmrun.script")
 OUTPUT = "script.log"
@@ -82,7 +82,7 @@ def _execute(record: Recording) -> None:
     if record.segment is not None:
         record.segment.entry["script"] = {"command": words, "directory": str(config.folder), "exit_code": None}
         record.segment.write()
-    scores.unlink(missing_ok=True)  # those of an earlier process are not the scores of this one
+    remove_scores(scores)
     log = record.run.path / OUTPUT
     with BoundedLog(log, sys.stderr.buffer if sys.stderr.isatty() else None) as output:
         end = execute(words, folder=config.folder, environment=environment, log=output, seconds=limit, beat=record.beat)
@@ -95,6 +95,13 @@ def _execute(record: Recording) -> None:
         return
     if end.code:
         raise _failed(record.run, end)
+    if not scores.resolve().is_relative_to(record.directory.resolve()):  # another run may write there, too
+        raise PhmrunError(
+            "the file of scores is a link that leads out of the run's folder",
+            where=str(scores),
+            hint="Write the file itself there.",
+            code=ExitCode.TRAINING,
+        )
     record.scores = read_scores(scores, signature="script")
 
 

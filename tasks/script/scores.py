@@ -121,8 +121,18 @@ class Scores:
         if best := scores.get(f"val/{monitor}"):
             metric = find_metric(monitor)
             scores = {BEST: {**best, "unit": metric.unit if metric else "", "step": 0}, **scores}
-        for name, score in scores.items():
-            run.update_metrics(name, score)
+        run.add_metrics(scores)
+
+
+def remove_scores(path: Path) -> None:
+    """Remove the scores file of an earlier process, if there is one; a link's target stays.
+
+    Raises:
+        PhmrunError: (exit 4) It is a folder.
+    """
+    if path.is_dir() and not path.is_symlink():
+        raise _fault("a folder is in the place of the scores", "Move it away; the script writes a file.", str(path))
+    path.unlink(missing_ok=True)
 
 
 def read_scores(path: Path, *, signature: str = "script") -> Scores:
