@@ -139,8 +139,9 @@ class Lock:
         if self._descriptor is None or self.forked:
             return
         self._stop.set()
-        if self.still_held():
-            self.path.unlink(missing_ok=True)
+        with suppress(OSError):  # a read-only folder; the lock is then stale once this process has ended
+            if self.still_held():
+                self.path.unlink(missing_ok=True)
         os.close(self._descriptor)
         self._descriptor = None
 
@@ -218,7 +219,9 @@ def living_holder(path: Path) -> Holder | None:
     The result is ``None`` if there is no lock file, or its holder is dead. A holder on another machine is judged by the
     file's age alone: below 120 s it lives. Changes nothing.
     """
-    lock_file = _read(path) if path.is_file() else None
+    lock_file = None
+    with suppress(OSError):  # another user's, or a file in the place of its folder
+        lock_file = _read(path) if path.is_file() else None
     silent = max(0.0, time.time() - lock_file.touched) if lock_file else 0.0
     return lock_file.holder if lock_file and lock_file.holder.lives(silent) else None
 
@@ -383,7 +386,7 @@ def _read(path: Path) -> _LockFile | None:
         except OSError as error:
             if path.is_file():
                 raise
-            what = f"the place of a lock {no_file(path).partition(',')[0]}"
+            what = f"the lock {no_file(path).partition(',')[0]}"
             raise PhmrunError(what, where=str(path), hint="Move it away.", code=ExitCode.DATA) from error
         try:
             holder = Holder(**parse_json(content))

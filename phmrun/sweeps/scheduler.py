@@ -14,15 +14,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import last_lines
+from phmrun.files import disk_error, last_lines
 from phmrun.ledger import Holder, Lock, Run, State
 from phmrun.ledger.directory import directory_of
 from phmrun.progress import note
 from phmrun.sweeps.cell import Cell
-from phmrun.sweeps.cell_status import CellState, CellStatus, look, orphans
+from phmrun.sweeps.cell_status import NOT_BEGUN, CellState, CellStatus, look, orphans
 from phmrun.sweeps.executors import GRACE, Ended, Executor, Job
 from phmrun.sweeps.workplace import Workplace
 
@@ -116,10 +116,18 @@ class Scheduler:
         jobs: list[Job] = []
         room = self.executor.room() - orphans(list(self._elsewhere.values()))
         while len(jobs) < room and self._pending and not self._exhausted():
-            job = self._claimed(self._pending.popleft())
+            cell = self._pending.popleft()
+            try:
+                job = self._claimed(cell)
+            except (OSError, PhmrunError) as error:
+                self._refuse(cell, error)
+                continue
             jobs += [job] if job else []
-        if jobs:
-            self.executor.submit(jobs)
+        for job in jobs:
+            try:
+                self.executor.submit([job])
+            except OSError as error:
+                self._refuse(self._mine[job.run_id][0], error)
         return bool(self._mine or self._elsewhere or (self._pending and not self._exhausted()))
 
     def _exhausted(self) -> bool:
@@ -131,6 +139,9 @@ class Scheduler:
 
         ``None`` if it need not run (see :meth:`_wanted`) or another planner has the lock; in the latter case it is
         awaited. The start counts for ``limit``.
+
+        Raises:
+            OSError, PhmrunError: The run directory cannot be written to.
         """
         name = str(cell.run_id)
         status = look(cell, self.workplace.runs_dir)
@@ -139,7 +150,9 @@ class Scheduler:
         claim = self.workplace.claim(cell)
         try:
             claim.acquire()
-        except PhmrunError:
+        except PhmrunError as error:
+            if error.code != ExitCode.USAGE:  # no holder, but no lock either
+                raise
             self._elsewhere[name] = look(cell, self.workplace.runs_dir)
             return None
         status = look(cell, self.workplace.runs_dir)  # it may have been run before it was claimed
@@ -152,6 +165,16 @@ class Scheduler:
         job = self.workplace.job(cell, self.threads)
         self.watch(Event(CellStatus(cell, CellState.RUNNING, status.run)))
         return job
+
+    def _refuse(self, cell: Cell, error: OSError | PhmrunError) -> None:
+        """Release a cell that cannot be started, and report it as failed."""
+        _, claim, _ = self._mine.pop(str(cell.run_id), (cell, None, 0.0))
+        if claim:
+            claim.release()
+        known = disk_error(error) if isinstance(error, OSError) else error
+        fault = known or PhmrunError(str(error), code=ExitCode.DATA)
+        status = CellStatus(replace(cell, fault=fault), CellState.FAILED)
+        self.watch(Event(status, 0.0, fault.code, str(fault).splitlines()))
 
     def _wanted(self, status: CellStatus) -> bool:
         """True if a cell must run now.
@@ -175,7 +198,8 @@ class Scheduler:
         """Handle the end of a process.
 
         A failure is recorded, the cell released, and its state reported. A process that this planner stopped counts as
-        interrupted, not as failed. A cell that another process runs is awaited.
+        interrupted, not as failed; one that leaves no readable status, as failed. A cell that another process runs is
+        awaited.
         """
         cell, claim, began = self._mine.pop(ended.run_id)
         try:
@@ -188,8 +212,11 @@ class Scheduler:
             self._attempts[ended.run_id] = 0
             self._elsewhere[ended.run_id] = status
             return
-        log = [] if status.state is CellState.DONE else last_lines(self.workplace.log(ended.run_id))
-        self.watch(Event(status, time.monotonic() - began, ended.code, log))
+        code, log = ended.code, last_lines(self.workplace.log(ended.run_id))
+        if status.state in NOT_BEGUN and not stopped:
+            status, code = replace(status, state=CellState.FAILED), code or ExitCode.DATA
+            log = log or ["its run directory was removed or replaced while it ran"]
+        self.watch(Event(status, time.monotonic() - began, code, [] if status.state is CellState.DONE else log))
 
     def _record(self, ended: Ended) -> None:
         """Write FAILED for a run whose process failed without doing so.
@@ -206,8 +233,8 @@ class Scheduler:
                     lines = last_lines(self.workplace.log(ended.run_id), 1)
                     message = lines[0].removeprefix("phmrun: error: ") if lines else "no output"
                     run.set_state(State.FAILED, f"exit code {ended.code}: {message}")
-        except PhmrunError:
-            return  # another process holds the run and writes its end
+        except (OSError, PhmrunError):
+            return  # another process holds the run and writes its end, or its directory is gone
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """A stand-in for ``phmrun train`` that takes no torch and no second: it keeps the run directory as the real one does.
 
 The dataset's name says what befalls it: "oom" and "bad" fail, in training and before it, "killed" is killed once.
+The directory of "removed" is removed, that of "replaced" is replaced by a file, and the status of "damaged" is no JSON.
 It makes ten steps, each kept whole, and its score is made of all of them. Its one validation is best at a learning rate
 of 0.001.
 """
@@ -8,6 +9,7 @@ of 0.001.
 import hashlib
 import math
 import os
+import shutil
 import signal
 import sys
 import time
@@ -38,6 +40,12 @@ def train(run: Run, data: str, lr: float, pace: float) -> int:
             return 4
         if data == "killed" and step == 3:
             os.kill(os.getpid(), signal.SIGKILL)
+        if data in ("removed", "replaced") and step == 3:
+            shutil.rmtree(run.path)
+            if data == "replaced":
+                run.path.touch()
+        if data == "damaged" and step == 3:
+            run.status_path.write_text("{")
     run.update_metrics("validation/best", {"value": (math.log10(lr or 1.0) + 3) ** 2, "step": STEPS})
     run.update_metrics("test/score", {"value": int(done[-1], 16) % 1000, "signature": "toy"})
     run.set_state(State.DONE, step=STEPS, seconds=STEPS * pace)

@@ -37,13 +37,15 @@ class LocalExecutor:
 
         Raises:
             IndexError: There are more jobs than free slots.
+            OSError: The log of a job cannot be written.
         """
         for job in jobs:
-            slot, environment, where = self._free.pop(0), dict(os.environ), ""
+            slot, environment, where = self._free[0], dict(os.environ), ""
             if self.devices:
                 environment["CUDA_VISIBLE_DEVICES"] = self.devices[slot % len(self.devices)]
                 where = f" on device {environment['CUDA_VISIBLE_DEVICES']}"
             self._running[job.run_id] = slot, start(job, where, environment)
+            self._free.remove(slot)
 
     def poll(self) -> list[Ended]:
         """Return the jobs whose processes have ended since the last call.
