@@ -315,7 +315,8 @@ def open_run(reference: AnyPath = "latest", *, runs_dir: AnyPath | None = None) 
 def runs(runs_dir: AnyPath | None = None) -> list[dict[str, Any]]:
     """Return a row for each run below a directory, sorted by id.
 
-    The default directory is ``PHMRUN_RUNS``, else "runs". Keys are id, state, task, data, layer, seed, parameters, and the names of scores.
+    The default directory is ``PHMRUN_RUNS``, else "runs". Keys are id, state, task, data, layer, seed, parameters, and
+    the names of scores.
     """
     rows = []
     for summary in list_runs(directory_of_runs(runs_dir)):

@@ -37,6 +37,7 @@ def report(
     from phmrun.cli.sweep_output import tell_faults
     from phmrun.ledger import Run
     from phmrun.report.content import write_report
+    from phmrun.sweeps.cell_status import look
     from phmrun.sweeps.results import Asked, view_of_sweep
 
     run = None
@@ -57,8 +58,9 @@ def report(
     if checklist is None:
         selection.require_runs(runs_dir)
         differences = selection.differences() if significance else {}
+        trials = [look(cell, runs_dir) for cell in plan.trials]
         written = write_report(
-            plan, selection.statuses, selection.table, differences, out or Path(f"{Path(file).stem}.html")
+            plan, selection.statuses, selection.table, differences, out or Path(f"{Path(file).stem}.html"), trials
         )
         facts: dict[str, object] = {"files": written}
     else:

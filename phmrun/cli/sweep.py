@@ -136,7 +136,7 @@ def run(
         from phmrun.sweeps.cell_status import CellState
 
         sweep_plan, statuses = _standing(file, only, seeds, runs_dir)
-        sweep_output.show(sweep_plan, statuses, jobs or 1, as_json)
+        sweep_output.show(sweep_plan, statuses, runs_dir, jobs or 1, as_json)
         if any(status.state is CellState.INVALID for status in statuses):
             raise typer.Exit(ExitCode.USAGE)
         if any(status.state is CellState.BLOCKED for status in statuses):
@@ -152,7 +152,7 @@ def run(
     if script or executor is not ExecutorName.LOCAL:
         sweep_plan = chosen(sweep_plan, runs_dir)
     else:
-        tuned = sweep_work.tuned(sweep_plan, runs_dir, jobs, threads, deadline)
+        tuned = sweep_work.tuned(sweep_plan, runs_dir, jobs, threads, deadline, retry_failed=retry_failed)
         if tuned is None:
             return
         sweep_plan = tuned
@@ -175,7 +175,7 @@ def run(
     sweep_work.is_over(deadline)
     after = survey(sweep_plan, runs_dir)
     if as_json:
-        console.print_json(sweep_output.facts(sweep_plan, after, workers.slots))
+        console.print_json(sweep_output.facts(sweep_plan, after, runs_dir, workers.slots))
     raise typer.Exit(sweep_output.outcome(after, bad, as_json))
 
 
@@ -196,7 +196,7 @@ def status(
     from phmrun.sweeps.cell_status import CellState
 
     sweep_plan, statuses = _standing(file, only, seeds, runs_dir)
-    sweep_output.show(sweep_plan, statuses, jobs or 1, as_json)
+    sweep_output.show(sweep_plan, statuses, runs_dir, jobs or 1, as_json)
     if not as_json:
         sweep_output.tell_failures([status for status in statuses if status.state is CellState.FAILED], {})
 

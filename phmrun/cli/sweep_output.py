@@ -4,26 +4,27 @@ Imported when the verb runs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from phmrun.cli import console
 from phmrun.errors import ExitCode, counted
 from phmrun.files import last_lines
 from phmrun.sweeps import Plan
-from phmrun.sweeps.cell_status import LEFT, CellState, CellStatus, Estimate, distinct, progress, tally
+from phmrun.sweeps.cell_status import CellState, CellStatus, Estimate, distinct, look, progress, runs_left, tally
 from phmrun.sweeps.selection import SEED
 from phmrun.sweeps.workplace import LOG
 
 
-def show(plan: Plan, statuses: Sequence[CellStatus], slots: int, as_json: bool) -> None:
+def show(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int, as_json: bool) -> None:
     """Print the cells, their sizes and states, running cells and the remaining time.
 
-    The seeds of a cell are in one row. The last line has counts by state, repeated experiments, and the time left with
-    ``slots`` parallel runs. Cells that cannot run are printed on standard error. With ``as_json``, print :func:`facts`
-    instead.
+    The seeds of a cell are in one row. The last line has counts by state of cells and of trials, repeated experiments,
+    and the runs and the time left with ``slots`` parallel runs. Cells that cannot run are printed on standard error.
+    With ``as_json``, print :func:`facts` instead.
     """
     if as_json:
-        console.print_json(facts(plan, statuses, slots))
+        console.print_json(facts(plan, statuses, runs_dir, slots))
         return
     groups: dict[tuple[tuple[str, str], ...], list[CellStatus]] = {}
     for status in statuses:
@@ -51,23 +52,32 @@ def show(plan: Plan, statuses: Sequence[CellStatus], slots: int, as_json: bool) 
     parts = [f"{counted(len(statuses), 'cell')}: {_counted(tally(statuses))}"]
     if double:
         parts.append(f"{double} the same experiment as another")
-    if left := [status for status in runs if status.state in LEFT]:
-        estimate = Estimate(runs)
+    trials = [look(cell, runs_dir) for cell in plan.trials]
+    if trials:
+        parts.append(f"{counted(len(trials), 'trial')}: {_counted(tally(trials))}")
+    if left := runs_left(plan, statuses, trials):
+        estimate = Estimate([*distinct(trials), *runs])
         seconds = estimate.total(left, slots)
+        least = "at least " if any(status.cell.searching for status in [*trials, *statuses]) else ""
+        if trials:
+            parts.append(f"{least}{counted(len(left), 'run')} left")
         if seconds is None:
-            parts.append("remaining time unknown until a cell of each task is done")
+            parts.append("remaining time unknown until a run of each task is done")
         else:
-            parts.append(f"{estimate.text(seconds, left)} of training left, {slots} at a time")
+            parts.append(f"{estimate.text(seconds, left)} left, {slots} at a time")
     out.print("\n" + " · ".join(parts), markup=False, soft_wrap=True)
 
 
-def facts(plan: Plan, statuses: Sequence[CellStatus], slots: int) -> dict[str, Any]:
+def facts(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int) -> dict[str, Any]:
     """Return plan, states and remaining seconds of a sweep, for JSON.
 
-    Keys: sweep, title, cells, counts (by state), and seconds_left, None if it cannot be estimated. A cell has at
+    Keys: sweep, title, cells, counts (by state), trials (counts by state), runs_left, and seconds_left, None if it
+    cannot be estimated. A cell has at
     (values by key), run_id, state, reason, parameters, parameters_are_exact and metrics, empty without a run. ``slots``
     is the number of parallel runs.
     """
+    trials = [look(cell, runs_dir) for cell in plan.trials]
+    left = runs_left(plan, statuses, trials)
     cells = [
         {
             "at": dict(status.cell.at),
@@ -85,7 +95,9 @@ def facts(plan: Plan, statuses: Sequence[CellStatus], slots: int) -> dict[str, A
         "title": plan.sweep.title,
         "cells": cells,
         "counts": {str(kind): count for kind, count in tally(statuses).items()},
-        "seconds_left": Estimate(statuses).total([s for s in distinct(statuses) if s.state in LEFT], slots),
+        "trials": {str(kind): count for kind, count in tally(trials).items()},
+        "runs_left": len(left),
+        "seconds_left": Estimate(distinct([*trials, *statuses])).total(left, slots),
     }
 
 
@@ -128,7 +140,7 @@ def outcome(statuses: Sequence[CellStatus], bad: Mapping[str, Sequence[str]], as
 
     Returns:
         ``ExitCode.SWEEP`` if a run has failed, in this call or before, or a cell is blocked because its data are
-        missing; otherwise ``ExitCode.OK``.
+        missing, or failed because no trial of it has a score; otherwise ``ExitCode.OK``.
     """
     failed = [status for status in distinct(statuses) if status.state is CellState.FAILED or status.cell.run_id in bad]
     tell_failures(failed, bad)
@@ -136,8 +148,8 @@ def outcome(statuses: Sequence[CellStatus], bad: Mapping[str, Sequence[str]], as
         console.stdout().print(f"{counted(len(statuses), 'cell')}: {_counted(tally(statuses))}", markup=False)
     if any(status.cell.run_id not in bad for status in failed):
         console.stderr().print("--retry-failed runs failed cells again.", markup=False)
-    blocked = any(status.state is CellState.BLOCKED for status in statuses)
-    return ExitCode.SWEEP if failed or blocked else ExitCode.OK
+    unable = any(status.state in (CellState.BLOCKED, CellState.FAILED) for status in statuses)
+    return ExitCode.SWEEP if failed or unable else ExitCode.OK
 
 
 def _counted(counts: Mapping[CellState, int]) -> str:

@@ -18,13 +18,13 @@ from phmrun.ledger.environment import usable_cores
 from phmrun.ledger.segment import read_segments
 from phmrun.progress import note
 from phmrun.sweeps import Plan
-from phmrun.sweeps.cell_status import CellState, CellStatus, distinct
+from phmrun.sweeps.cell_status import CellState, CellStatus, distinct, look, runs_left, survey
 from phmrun.sweeps.executors import Executor
 from phmrun.sweeps.executors.local import LocalExecutor
 from phmrun.sweeps.executors.slurm import Slurm
 from phmrun.sweeps.planning import maker
 from phmrun.sweeps.scheduler import Event, Scheduler
-from phmrun.sweeps.tuning import settled, with_choices
+from phmrun.sweeps.tuning import OVER, settled, with_choices
 from phmrun.sweeps.view import Tracker, shown
 from phmrun.sweeps.workplace import Workplace
 
@@ -86,6 +86,8 @@ class Workers:
         retry_failed: bool = False,
         limit: int | None = None,
         deadline: float | None = None,
+        later: Sequence[CellStatus] = (),
+        trials: bool = False,
     ) -> dict[str, list[str]]:
         """Run the remaining cells with live progress; name those that cannot run.
 
@@ -94,6 +96,8 @@ class Workers:
             retry_failed: Run failed cells again.
             limit: Maximum number of runs to start; None: no limit.
             deadline: Time limit on the clock of ``time.monotonic``; None: no limit.
+            later: Further runs of the sweep that follow, for the time left.
+            trials: True if the cells are trials of tuning.
 
         Returns:
             Last log lines, by run id, of the runs that failed, or were interrupted before the deadline.
@@ -101,7 +105,7 @@ class Workers:
         Raises:
             Interrupted: A signal ended the sweep; its ``outcome`` is the progress so far.
         """
-        tracker = Tracker(statuses, self.place.runs_dir, self.slots)
+        tracker = Tracker(statuses, self.place.runs_dir, self.slots, later=later, trials=trials)
         tell_faults(statuses)
         bad: dict[str, list[str]] = {}
         with self.place.registration(), shown(tracker, console.stderr()) as view:
@@ -176,15 +180,22 @@ def _devices(made: Plan) -> list[str]:
 
 
 def tuned(
-    sweep_plan: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: float | None = None
+    sweep_plan: Plan,
+    runs_dir: Path,
+    jobs: int | None,
+    threads: int,
+    deadline: float | None = None,
+    *,
+    retry_failed: bool = False,
 ) -> Plan | None:
     """Run the remaining tuning trials.
 
     Return the plan with the chosen values, which are printed on standard error. The plan itself if it tunes nothing.
-    None if the deadline has passed.
+    None if the deadline has passed. A failed trial is not chosen; with ``retry_failed`` it is run again, once. Cells of
+    a row without a chosen value have a fault.
 
     Raises:
-        PhmrunError: (exit 5) A trial was interrupted, or no trial of a row has a score.
+        PhmrunError: (exit 5) A trial was interrupted.
     """
     if not sweep_plan.sweep.file.tune:
         return sweep_plan
@@ -196,19 +207,26 @@ def tuned(
             sweep_plan, runs_dir, sweep_plan.sweep.file.tune, make, replicates=sweep_plan.sweep.file.replicates
         )
         statuses = [status for row in rows for status in row.all_trials]
-        left = [s for s in statuses if s.state not in (CellState.DONE, CellState.FAILED, CellState.INVALID)]
+        over = set(OVER) - {CellState.FAILED} if retry_failed else OVER
+        left = [status for status in statuses if status.state not in over]
         if not left:
             break
+        with_trials = with_choices(sweep_plan, rows, make)
+        trials = [look(cell, runs_dir) for cell in with_trials.trials]
+        ids = {status.cell.run_id for status in statuses}
+        waiting = runs_left(with_trials, survey(with_trials, runs_dir), trials)
+        later = [s for s in waiting if s.cell.searching or s.cell.run_id not in ids]
         keys = ", ".join(dict.fromkeys(key for row in rows for key in row.space))
         note(f"{len(left)} of {len(statuses)} trials of {keys} are left, {len(rows[0].all_trials)} for each row")
-        bad = workers.carry_out(statuses, deadline=deadline)
+        bad = workers.carry_out(statuses, retry_failed=retry_failed, deadline=deadline, later=later, trials=True)
+        retry_failed = False
         if is_over(deadline):
             return None
-        if any(status.cell.run_id in bad for status in left):
+        if any(s.cell.run_id in bad and look(s.cell, runs_dir).state not in OVER for s in left):
             raise PhmrunError("a trial was interrupted", code=ExitCode.SWEEP, hint="The same command continues it.")
     for row in rows:
         if row.values is None:
-            raise PhmrunError(f"no trial of {row.label} has a score", code=ExitCode.SWEEP)
+            continue  # its cells have the fault
         edge = f"; at the edge of the space: {', '.join(row.at_edge)}" if row.at_edge else ""
         values = ", ".join(f"{key}={value}" for key, value in row.values.items())
         console.stderr().print(f"{row.label}: {values} of {len(row.trials)} trials{edge}", markup=False, soft_wrap=True)

@@ -18,7 +18,7 @@ from phmrun.ledger.status import State
 def recorded_run(path: Path) -> RecordedRun | None:
     """Return a directory's run; ``None`` if it has neither a status nor a config."""
     # Run.create writes the config first, so it was interrupted if there is only a config.
-    return RecordedRun(Run(path)) if os.path.lexists(path / STATUS) or os.path.exists(path / CONFIG) else None
+    return RecordedRun(Run(path)) if any(os.path.lexists(path / name) for name in (STATUS, CONFIG)) else None
 
 
 def list_runs(runs_dir: Path) -> list[RecordedRun]:

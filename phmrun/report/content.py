@@ -18,19 +18,24 @@ from phmrun.results.plots.runs import choose_score, curves, draw_history
 from phmrun.results.plots.sweeps import draw_pareto
 from phmrun.results.table import ResultTable
 from phmrun.sweeps import Plan
-from phmrun.sweeps.cell_status import CellState, CellStatus, tally
+from phmrun.sweeps.cell_status import CellState, CellStatus, distinct, tally
 
 MOST_CURVES = 12
 
 
 def write_report(
-    plan: Plan, statuses: Sequence[CellStatus], table: ResultTable, differences: Differences, path: Path
+    plan: Plan,
+    statuses: Sequence[CellStatus],
+    table: ResultTable,
+    differences: Differences,
+    path: Path,
+    trials: Sequence[CellStatus] = (),
 ) -> list[Path]:
     """Write the report as HTML and Markdown with its pictures.
 
     Return the written files: HTML, Markdown, then pictures. Sections: results, pictures (if any), runs with faults of
-    cells, settings, environment, and the command to reproduce them. It begins with counts of cells by state, time of
-    training, and date.
+    cells, settings, environment, and the command to reproduce them. It begins with counts of cells and of trials by
+    state, time of training of all runs, and date.
 
     Args:
         plan: Plan of the sweep.
@@ -39,6 +44,7 @@ def write_report(
         differences: Comparisons with the dense cells.
         path: The HTML file; the other files are beside it and named after it. A missing directory is created. Existing
             files are replaced.
+        trials: States of the trials of tuning.
 
     Raises:
         PhmrunError: (exit 3) A run's history differs from its manifest.
@@ -46,9 +52,12 @@ def write_report(
     path.parent.mkdir(parents=True, exist_ok=True)
     # First, since the HTML page embeds the pictures from their files.
     pictures = [*_pareto(table, path), *_curves(statuses, path)]
-    counts = " · ".join(f"{count} {kind}" for kind, count in tally(statuses).items())
-    seconds = sum(s.run.status.seconds for s in statuses if s.run and s.run.status)
-    totals = f"{counted(len(statuses), 'cell')}: {counts}. {duration(seconds)} of training in all."
+    totals = ""
+    for unit, group in (("cell", statuses), ("trial", trials)):
+        counts = " · ".join(f"{count} {kind}" for kind, count in tally(group).items())
+        totals += f"{counted(len(group), unit)}: {counts}. " if group else ""
+    seconds = sum(s.run.status.seconds for s in distinct([*trials, *statuses]) if s.run and s.run.status)
+    totals += f"{duration(seconds)} of training in all."
     opening = f"{totals} Written {environment.now()}."
     paper = any(heading.published is not None for heading in table.headings)
     laid = lay_out(table, "mean±std", differences, paper=paper)

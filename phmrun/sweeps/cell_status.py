@@ -8,12 +8,16 @@ import os
 import socket
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
 
 from phmrun.config import semantic_values
+from phmrun.errors import ExitCode
+from phmrun.files import open_regular
 from phmrun.ledger.card import duration
 from phmrun.ledger.directory import directory_of
 from phmrun.ledger.listing import recorded_run
@@ -24,6 +28,7 @@ from phmrun.sweeps.cell import Cell
 from phmrun.sweeps.plan import Plan
 from phmrun.sweeps.selection import SEED
 
+LOG = "output.log"  # in the run directory: all output of the run's process, after a line with its time
 CLAIM = ".claim"  # a planner's lock on a run directory: it has started that run, or is about to
 
 
@@ -100,12 +105,14 @@ class CellStatus:
 def look(cell: Cell, runs_dir: Path) -> CellStatus:
     """Return the state of one cell, read from its run directory.
 
-    BLOCKED (data missing) or INVALID without a run id, MISSING without a run or while its seed still searches. A run
-    that is not done is RUNNING if a living process holds its lock, or another planner than this process its claim.
-    Without such a process, a status RUNNING counts as INTERRUPTED, and a missing or damaged status as QUEUED.
+    BLOCKED (data missing), FAILED (no trial has a score) or INVALID without a run id, MISSING without a run or while
+    its seed still searches. A run that is not done is RUNNING if a living process holds its lock, or another planner
+    than this process its claim. Without such a process, a status RUNNING counts as INTERRUPTED, and a missing or
+    damaged status as QUEUED.
     """
     if cell.run_id is None:
-        return CellStatus(cell, CellState.BLOCKED if cell.blocked else CellState.INVALID)
+        states = {ExitCode.DATA: CellState.BLOCKED, ExitCode.SWEEP: CellState.FAILED}
+        return CellStatus(cell, states.get(cell.fault.code if cell.fault else ExitCode.USAGE, CellState.INVALID))
     if cell.searching:
         return CellStatus(cell, CellState.MISSING)
     path = directory_of(runs_dir, cell.run_id)
@@ -139,6 +146,18 @@ def distinct(statuses: Iterable[CellStatus]) -> list[CellStatus]:
     return list(by_run.values())
 
 
+def runs_left(plan: Plan, statuses: Iterable[CellStatus], trials: Sequence[CellStatus]) -> list[CellStatus]:
+    """Return the runs of a sweep with work left, each once: trials, then cells whose runs are no trials.
+
+    A trial whose values are not known yet is a run of its own.
+    """
+    to_come = [trial for trial in trials if trial.cell.searching]
+    replicates = plan.sweep.file.replicates  # each keeps one of its trials, and so does a row's pilot
+    cells = [s for s in statuses if not (s.cell.searching and (s.cell.chose_settings or replicates))]
+    runs = [*distinct([*(trial for trial in trials if not trial.cell.searching), *cells]), *to_come]
+    return [status for status in runs if status.state in LEFT]
+
+
 def tally(statuses: Iterable[CellStatus]) -> dict[CellState, int]:
     """Count cells by state, in the order of :class:`CellState`.
 
@@ -159,25 +178,29 @@ def orphans(statuses: Sequence[CellStatus]) -> int:
 
 
 class Estimate:
-    """Estimate of training time, in seconds, from the cells that are done.
+    """Estimate of time, in seconds, from the cells that are done.
 
-    A cell takes the mean time of cells with the same settings except the seed. If none is done, the mean of its task's
-    cells with the same number of steps is used, then the mean of all cells of its task.
+    A run takes its training, and the mean overhead of start-up and evaluation. The training of a cell takes the mean
+    time of cells with the same settings except the seed. If none is done, the mean of its task's cells with the same
+    number of steps is used, then the mean of all cells of its task.
     """
 
     def __init__(self, statuses: Iterable[CellStatus]) -> None:
         self._measured: dict[str, list[float]] = defaultdict(list)
+        self._overheads: list[float] = []
         for status in statuses:
             if status.state is CellState.DONE and status.run and status.run.status:
-                self.learn(status.cell, status.run.status.seconds)
+                self.learn(status.cell, status.run.status.seconds, _whole_seconds(status.run))
 
-    def learn(self, cell: Cell, seconds: float) -> None:
-        """Add one measurement: a cell that took ``seconds``."""
+    def learn(self, cell: Cell, seconds: float, whole: float | None = None) -> None:
+        """Add one measurement: a cell that trained for ``seconds``; its whole run took ``whole`` seconds."""
+        if whole is not None:
+            self._overheads.append(max(0.0, whole - seconds))
         for likeness in _likenesses(cell):
             self._measured[likeness].append(seconds)
 
     def whole(self, cell: Cell) -> float | None:
-        """Return the seconds of a whole cell.
+        """Return the seconds of training of a whole cell.
 
         The result is ``None`` if no similar cell was measured.
         """
@@ -185,7 +208,7 @@ class Estimate:
         return next((fmean(seconds) for seconds in measured if seconds), None)
 
     def left(self, status: CellStatus) -> float | None:
-        """Return the seconds left for a cell.
+        """Return the seconds of training left for a cell.
 
         The result is 0 if no work is left; failed, blocked and invalid cells have none. A cell that has trained is
         estimated by its own pace to ``max_steps``, or by similar cells if it has patience and they say less. Without
@@ -208,11 +231,17 @@ class Estimate:
     def total(self, statuses: Iterable[CellStatus], slots: int) -> float | None:
         """Return the seconds until all are done in parallel slots.
 
-        It is the sum of :meth:`left` over the slots, at least one. ``None`` if that of any cell is unknown.
+        It is the sum of :meth:`left`, with the mean overhead for each that has work left, over the slots, at least one.
+        ``None`` if that of any cell is unknown.
         """
-        left = [self.left(status) for status in statuses]
-        estimates = [seconds for seconds in left if seconds is not None]
-        return sum(estimates) / max(slots, 1) if len(estimates) == len(left) else None
+        overhead = fmean(self._overheads) if self._overheads else 0.0
+        total = 0.0
+        for status in statuses:
+            left = self.left(status)
+            if left is None:
+                return None
+            total += left + overhead * (status.state in LEFT)
+        return total / max(slots, 1)
 
     def text(self, seconds: float, statuses: Iterable[CellStatus]) -> str:
         """Return the seconds left as text: "about 2 h 5 min", or "up to 2 h 5 min" if patience may end a cell sooner.
@@ -227,6 +256,17 @@ class Estimate:
         whole = self.whole(status.cell)
         spent = status.run.status.seconds if status.run and status.run.status else 0.0
         return whole is None or spent >= whole
+
+
+def _whole_seconds(run: RecordedRun) -> float | None:
+    """Return the seconds of a run's processes, with the start of a sweep's process; ``None`` if not on record."""
+    walls = [entry.get("wall_seconds") for entry in run.environment]
+    walls = [seconds for seconds in walls if isinstance(seconds, int | float)]
+    start = 0.0
+    with suppress(OSError, ValueError, TypeError), open_regular(run.path / LOG, most=1 << 62) as log:
+        first = datetime.fromisoformat(log.readline(100).decode("ascii").partition(" ")[0])
+        start = (datetime.fromisoformat(run.status.started) - first).total_seconds() if run.status else 0.0
+    return sum(walls) + max(0.0, start) if walls else None
 
 
 def has_patience(status: CellStatus) -> bool:

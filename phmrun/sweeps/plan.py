@@ -33,6 +33,7 @@ class Plan:
 
     sweep: Sweep
     cells: Sequence[Cell]  # all cells, also those that cannot be run
+    trials: Sequence[Cell] = ()  # trials of tuning; searching ones stand for trials whose values are not known yet
     ledger: Path | None = None  # directory of runs of earlier versions that may replace cells; None: none may
 
     @property

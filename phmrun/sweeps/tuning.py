@@ -10,11 +10,11 @@ tries two more, half a step on either side of its best.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import sqrt
+from math import isfinite, prod, sqrt
 from pathlib import Path
 from typing import Any, Literal
 
-from phmrun.errors import PhmrunError
+from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger.history import BEST
 from phmrun.ledger.wording import row_name
 from phmrun.metric import metric_of, require_direction
@@ -40,7 +40,7 @@ class Tuned:
         cells: Its cells, one per seed, without tuned values.
         space: Values of the grid, by dotted key; further trials lie between or next to them.
         trials: Tried values, each with the state of its cell of the first seed.
-        values: Values of the best trial; ``None`` until all trials have ended, or if none has a score.
+        values: Values of the best trial; ``None`` until all trials have ended, or if none is done with a score.
         at_edge: Keys of numbers whose best value is the least or greatest of the space, or lies outside it.
         replicates: One row per further seed, which chooses among three values itself; empty before the pilot has ended.
         outside: Its cell of the sweep's first seed if a selection leaves that out of ``cells``.
@@ -75,6 +75,19 @@ class Tuned:
         return any(status.state not in OVER for _, status in self.trials)
 
     @property
+    def failed(self) -> bool:
+        """True if all trials have ended and none is done with a score."""
+        return self.values is None and bool(self.trials) and not self.is_searching
+
+    def trials_to_come(self, tune: Tune, *, replicates: bool) -> int:
+        """Return the least number of trials whose values depend on the results of others."""
+        if self.failed:
+            return 0
+        beside = tune is True and len(self.trials) == prod(len(values) for values in self.space.values())
+        further = sum(cell.run_id != self.pilot.run_id for cell in self.cells) if replicates else 0
+        return 2 * beside + 3 * further * (not self.replicates)
+
+    @property
     def scores(self) -> list[float]:
         """Best validation score of each of its trials, in their order.
 
@@ -98,9 +111,10 @@ def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make, *, replicates: b
 
     A row has cells that differ in the seed only; that of the sweep's first seed is tried, even if a selection leaves it
     out, so that selections of one sweep share their trials. Cells without a run id are left out. Once
-    every row has its best values, spaces are extended at edges, at most twice. With ``tune`` True, two rates beside
-    the best are tried then. Trials that have not ended are the ones to run next. With ``replicates``, further seeds
-    have trials of their own once every row has its best values.
+    the trials of every row have ended, spaces are extended at edges, at most twice. With ``tune`` True, two rates
+    beside the best are tried then. Trials that have not ended are the ones to run next. With ``replicates``, further
+    seeds have trials of their own after that. A row whose trials have all failed gets no further ones of these two
+    kinds.
 
     Raises:
         PhmrunError: (exit 2) The monitored score's direction is not known. With ``tune`` True, a row has no learning
@@ -116,14 +130,14 @@ def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make, *, replicates: b
     rows = [_row(cells, plan.sweep.seeds()[0], tune) for cells in by_row.values()]
     rows = [_tried(row, runs_dir, make) for row in rows]
     for _ in range(EXTENSIONS):
-        wider = None if any(row.values is None for row in rows) else extended(rows)
+        wider = None if any(row.is_searching for row in rows) else extended(rows)
         if wider is None:
             break
         rows = [_tried(replace(row, space=space), runs_dir, make) for row, space in zip(rows, wider, strict=True)]
-    if tune is True and all(row.values is not None for row in rows):
-        rows = [_tried(row, runs_dir, make, _beside(row)) for row in rows]
-    if replicates and all(row.values is not None for row in rows):
-        rows = [replace(row, replicates=tuple(_replicates(row, runs_dir, make))) for row in rows]
+    if tune is True and not any(row.is_searching for row in rows):
+        rows = [row if row.failed else _tried(row, runs_dir, make, _beside(row)) for row in rows]
+    if replicates and not any(row.is_searching for row in rows):
+        rows = [row if row.failed else replace(row, replicates=tuple(_replicates(row, runs_dir, make))) for row in rows]
     return rows
 
 
@@ -181,26 +195,38 @@ def extended(rows: Sequence[Tuned]) -> list[Space] | None:
 
 
 def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
-    """Return the plan with each row's best values.
+    """Return the plan with each row's best values, and its trials.
 
-    Rows without a choice stay unchanged; they are marked as searching if trials are left. Without replicates, cells
-    gain the values in ``at``, and a row's pilot is marked as having chosen the settings. With them, cells get the
-    choice of their seed, and the pilot's cell is left out. All get the row's ``at_edge``.
+    Cells of a row without a choice are marked as searching if trials are left; if all have failed, they get a fault
+    (exit 5) and no run id. Without replicates, cells gain the values in ``at``, and a row's pilot is marked as having
+    chosen the settings. With them, cells get the choice of their seed, and the pilot's cell is left out. All get the
+    row's ``at_edge``.
     """
+    tune, replicates = plan.sweep.file.tune, plan.sweep.file.replicates
     of_cell = {cell.run_id: row for row in rows for cell in row.cells}
     cells = []
     for cell in plan.cells:
         row = of_cell.get(cell.run_id)
-        if row is None or row.values is None:
-            searching = cell.searching or (row is not None and row.is_searching)
-            cells.append(replace(cell, searching=searching))
+        if row is None:
+            cells.append(cell)
+            continue
+        chose = cell.run_id == row.pilot.run_id
+        if row.failed:
+            fault = PhmrunError(f"no trial of {row.label} is done with a score", code=ExitCode.SWEEP)
+            cells.append(replace(cell, run_id=None, fault=fault))
+            continue
+        if row.values is None:
+            cells.append(replace(cell, searching=True, chose_settings=chose))
             continue
         if row.replicates:
             cells += _replicate(row, cell, make)
             continue
-        chose = cell.run_id == row.pilot.run_id
-        cells.append(replace(make(cell, row.values or {}), at_edge=row.at_edge, chose_settings=chose))
-    return replace(plan, cells=cells)
+        cells.append(replace(make(cell, row.values), at_edge=row.at_edge, chose_settings=chose))
+    trials: list[Cell] = []
+    for row in rows:
+        trials += [status.cell for status in row.all_trials]
+        trials += [replace(row.pilot, searching=True)] * row.trials_to_come(tune, replicates=replicates)
+    return replace(plan, cells=cells, trials=trials)
 
 
 def _replicate(row: Tuned, cell: Cell, make: Make) -> Iterator[Cell]:
@@ -254,14 +280,16 @@ def _tried(row: Tuned, runs_dir: Path, make: Make, further: Sequence[Mapping[str
     """Return a row with its trials and best values.
 
     Trials are all combinations of its space, then ``further``. Best values are those of the best validation score, the
-    first if several have it. They are ``None`` until all trials are done, failed or invalid, or if none has a score.
-    ``at_edge`` names the keys of numbers whose best value is not strictly between the least and greatest of the space.
+    first if several have it; only done trials with a finite score count. They are ``None`` until all trials are done,
+    failed or invalid, or if none counts. ``at_edge`` names the keys of numbers whose best value is not strictly between
+    the least and greatest of the space.
     """
     combinations = [dict(zip(row.space, values, strict=True)) for values in product(*row.space.values())]
     trials = [(values, look(make(row.pilot, values), runs_dir)) for values in [*combinations, *further]]
     row = replace(row, trials=tuple(trials), values=None, at_edge=())
-    results = [(status.run.score(BEST) if status.run else None, values) for values, status in trials]
-    scored = [(score, values) for score, values in results if score is not None]
+    ended = [(status.run, values) for values, status in trials if status.state is CellState.DONE]
+    results = [(run.score(BEST) if run else None, values) for run, values in ended]
+    scored = [(score, values) for score, values in results if score is not None and isfinite(score)]
     if row.is_searching or not scored:
         return row
     pick = min if row.lower_is_better else max

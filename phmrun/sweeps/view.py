@@ -17,6 +17,7 @@ from rich.text import Text
 from phmrun.errors import PhmrunError
 from phmrun.ledger import RecordedRun
 from phmrun.ledger.card import duration, number
+from phmrun.ledger.history import BEST
 from phmrun.progress import note
 from phmrun.sweeps.cell_status import NOT_BEGUN, CellState, CellStatus, Estimate, look, progress, tally
 from phmrun.sweeps.scheduler import Event
@@ -33,20 +34,30 @@ class Tracker:
         statuses: Cells at the beginning.
         runs_dir: Directory of runs.
         slots: Number of runs at a time.
+        later: Further runs of the sweep that follow, for the time left.
+        trials: True if the cells are trials of tuning.
     """
 
-    def __init__(self, statuses: Sequence[CellStatus], runs_dir: Path, slots: int) -> None:
+    def __init__(
+        self,
+        statuses: Sequence[CellStatus],
+        runs_dir: Path,
+        slots: int,
+        *,
+        later: Sequence[CellStatus] = (),
+        trials: bool = False,
+    ) -> None:
+        self.later, self.trials = list(later), trials
         self.statuses = {status.cell.run_id or f"#{place}": status for place, status in enumerate(statuses)}
         self.runs_dir = runs_dir
         self.slots = slots
         self.estimate = Estimate(statuses)
-        self._overheads: list[float] = []
         self._started: set[str] = set()
 
     def take(self, event: Event) -> None:
         """Update cells, times and overheads from an event.
 
-        A finished cell adds its training time to the estimate, and the rest of its process's time to the overheads.
+        A finished cell adds its times to the estimate.
         """
         status, name = event.status, str(event.status.cell.run_id)
         self.statuses[name] = status
@@ -55,9 +66,7 @@ class Tracker:
         else:
             self._started.discard(name)
         if status.state is CellState.DONE and status.run and status.run.status:
-            self.estimate.learn(status.cell, status.run.status.seconds)
-            if event.seconds is not None:
-                self._overheads.append(max(0.0, event.seconds - status.run.status.seconds))
+            self.estimate.learn(status.cell, status.run.status.seconds, event.seconds)
 
     def refresh(self) -> list[CellStatus]:
         """Read the running cells again, and return those that still run.
@@ -74,15 +83,9 @@ class Tracker:
     def left(self) -> float | None:
         """Return the seconds left; ``None`` if unknown.
 
-        They are for missing, queued and running cells, and include the mean overhead of start-up and evaluation so
-        far. Interrupted cells do not count.
+        They are for missing, queued and running cells, and for later runs; interrupted cells do not count.
         """
-        open_ones = self._open_ones()
-        training = self.estimate.total(open_ones, self.slots)
-        if training is None or not open_ones:
-            return training
-        overhead = sum(self._overheads) / len(self._overheads) if self._overheads else 0.0
-        return training + overhead * len(open_ones) / self.slots
+        return self.estimate.total(self._open_ones(), self.slots)
 
     def summary(self, running: Iterable[CellStatus]) -> str:
         """Return the progress in one line.
@@ -102,8 +105,9 @@ class Tracker:
         return " · ".join(parts)
 
     def _open_ones(self) -> list[CellStatus]:
-        """Return the missing, queued and running cells."""
-        return [status for status in self.statuses.values() if status.state in (*NOT_BEGUN, CellState.RUNNING)]
+        """Return the missing, queued and running cells, then later runs."""
+        open_ones = [status for status in self.statuses.values() if status.state in (*NOT_BEGUN, CellState.RUNNING)]
+        return [*open_ones, *self.later]
 
 
 View = Callable[[Event | None], None]  # shows an event; None: time has passed
@@ -125,7 +129,7 @@ def shown(tracker: Tracker, console: Console) -> Iterator[View]:
         nonlocal looked
         if event is not None:
             tracker.take(event)
-            note(said(event))
+            note(said(event, trial=tracker.trials))
         elif time.monotonic() - looked >= SUMMARY_EVERY:
             looked = time.monotonic()
             note(tracker.summary(tracker.refresh()))
@@ -139,7 +143,7 @@ def shown(tracker: Tracker, console: Console) -> Iterator[View]:
         if event is not None:
             tracker.take(event)
             if event.status.state is not CellState.RUNNING:
-                console.print(said(event), markup=False, highlight=False, soft_wrap=True)
+                console.print(said(event, trial=tracker.trials), markup=False, highlight=False, soft_wrap=True)
         if event is not None or time.monotonic() - looked >= REFRESH:
             looked = time.monotonic()
             running = tracker.refresh()
@@ -154,12 +158,12 @@ def shown(tracker: Tracker, console: Console) -> Iterator[View]:
         yield table
 
 
-def said(event: Event) -> str:
+def said(event: Event, *, trial: bool = False) -> str:
     """Return the text of an event, one line.
 
     "started CELL (ID)" for a running cell. Else the state ("not begun" for missing and queued cells), "after DURATION"
     ("elsewhere" without a process of ours), and the cell. Its main score follows if it is done, else the signal that
-    killed it or its reason, if any.
+    killed it or its reason, if any. A trial has its best validation score instead, which chooses.
     """
     status = event.status
     if status.state is CellState.RUNNING:
@@ -169,8 +173,10 @@ def said(event: Event) -> str:
     if event.code is not None and event.code < 0 and status.state is not CellState.DONE:
         reason = f": killed by signal {-event.code}"
     run = status.run if status.state is CellState.DONE else None
-    best = run.score(run.main_score) if run and run.main_score else None
-    scores = f": {run.main_score} {number(best)}" if run and best is not None else ""
+    name = BEST if trial else run.main_score if run else None
+    best = run.score(name) if run and name else None
+    shown_name = f"val/{status.cell.config.training.monitor}" if trial and status.cell.config else name
+    scores = f": {shown_name} {number(best)}" if best is not None else ""
     word = "not begun" if status.state in NOT_BEGUN else str(status.state)
     return f"{word}{took} {status.cell.label}{scores}{reason}"
 

@@ -15,13 +15,12 @@ from phmrun.ledger import Lock, Run
 from phmrun.ledger.directory import directory_of
 from phmrun.ledger.lock import Holder, living_holder
 from phmrun.sweeps.cell import Cell
-from phmrun.sweeps.cell_status import CLAIM
+from phmrun.sweeps.cell_status import CLAIM, LOG
 from phmrun.sweeps.executors import Job
 
 FOLDER = ".sweeps"
 PROGRAM = (sys.executable, "-P", "-m", "phmrun")
 """Command of this phmrun; ``-P`` ignores a folder called ``phmrun`` in the working directory."""
-LOG = "output.log"  # in the run directory: all output of the run's process
 
 
 class Workplace:

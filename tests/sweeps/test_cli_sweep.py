@@ -46,7 +46,7 @@ def test_a_sweep_runs_and_says_how_it_ended(phmrun, written):
     result = phmrun(file, "--only", "layer=dense", "--jobs", "2")
     assert (result.exit_code, result.stdout) == (0, "2 cells: 2 done\n")
     planned = phmrun("status", file).stdout
-    assert "4 cells: 2 done · 1 missing · 1 invalid · about 0 s of training left" in planned
+    assert "4 cells: 2 done · 1 missing · 1 invalid · about 0 s left" in planned
     facts = json.loads(phmrun(file, "--json").stdout)
     assert facts["counts"] == {"done": 3, "invalid": 1}
     assert facts["cells"][0]["metrics"]["test/score"]["signature"] == "toy"
