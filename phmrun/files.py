@@ -256,11 +256,11 @@ def open_regular(path: Path, *, most: int = MOST_BYTES) -> BinaryIO:
         FileNotFoundError: It is missing.
         OSError: It is not a regular file, or larger than ``most`` bytes.
     """
-    handle = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb")
-    facts = os.fstat(handle.fileno())
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    facts = os.fstat(descriptor)
     if stat.S_ISREG(facts.st_mode) and facts.st_size <= most:
-        return handle
-    handle.close()
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
     if not stat.S_ISREG(facts.st_mode):
         raise OSError(errno.EINVAL, "not a file", str(path))
     raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))

@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from phmrun.files import replacing, replacing_directory, sync_directory, write_text
+from phmrun.files import last_lines, replacing, replacing_directory, sync_directory, write_text
 
 
 @pytest.mark.parametrize("make", [replacing, replacing_directory])
@@ -60,3 +60,10 @@ def test_a_disk_that_fails_to_flush_a_directory_is_an_error(tmp_path, monkeypatc
     assert caught.value.filename == str(tmp_path)
     with pytest.raises(OSError, match="Input/output"):
         write_text(tmp_path / "page", "new")
+
+
+def test_the_last_lines_of_a_log_have_no_control_codes(tmp_path):
+    (tmp_path / "log").write_bytes(b"first\n\x1b[2J\x1b]0;title\x07red\n")
+    assert last_lines(tmp_path / "log", 1) == [r"\x1b[2J\x1b]0;title\x07red"]
+    os.mkfifo(tmp_path / "pipe")
+    assert [last_lines(tmp_path / name) for name in ("none", "pipe", ".", "log/below")] == [[], [], [], []]

@@ -260,12 +260,11 @@ class Estimate:
 
 def _whole_seconds(run: RecordedRun) -> float | None:
     """Return the seconds of a run's processes, with the start of a sweep's process; ``None`` if not on record."""
-    walls = [entry.get("wall_seconds") for entry in run.environment]
-    walls = [seconds for seconds in walls if isinstance(seconds, int | float)]
-    start = 0.0
+    walls = [entry["wall_seconds"] for entry in run.environment if isinstance(entry.get("wall_seconds"), int | float)]
+    started, start = run.status.started if run.status else None, 0.0
     with suppress(OSError, ValueError, TypeError), open_regular(run.path / LOG, most=1 << 62) as log:
         first = datetime.fromisoformat(log.readline(100).decode("ascii").partition(" ")[0])
-        start = (datetime.fromisoformat(run.status.started) - first).total_seconds() if run.status else 0.0
+        start = (datetime.fromisoformat(started or "") - first).total_seconds()
     return sum(walls) + max(0.0, start) if walls else None
 
 

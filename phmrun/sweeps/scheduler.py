@@ -20,6 +20,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import disk_error, last_lines
 from phmrun.ledger import Holder, Lock, Run, State
 from phmrun.ledger.directory import directory_of
+from phmrun.ledger.status import reason_of
 from phmrun.progress import note
 from phmrun.sweeps.cell import Cell
 from phmrun.sweeps.cell_status import NOT_BEGUN, CellState, CellStatus, look, orphans
@@ -171,10 +172,11 @@ class Scheduler:
         _, claim, _ = self._mine.pop(str(cell.run_id), (cell, None, 0.0))
         if claim:
             claim.release()
-        known = disk_error(error) if isinstance(error, OSError) else error
-        fault = known or PhmrunError(str(error), code=ExitCode.DATA)
-        status = CellStatus(replace(cell, fault=fault), CellState.FAILED)
-        self.watch(Event(status, 0.0, fault.code, str(fault).splitlines()))
+        if isinstance(error, OSError):
+            what = PhmrunError(reason_of(error), where=str(error.filename), code=ExitCode.DATA)
+            error = disk_error(error) or what
+        status = CellStatus(replace(cell, fault=error), CellState.FAILED)
+        self.watch(Event(status, 0.0, error.code, str(error).splitlines()))
 
     def _wanted(self, status: CellStatus) -> bool:
         """True if a cell must run now.

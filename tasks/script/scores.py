@@ -16,6 +16,7 @@ from phmrun.files import json_text, read_regular
 from phmrun.ledger import Run
 from phmrun.ledger.history import BEST
 from phmrun.ledger.record import ITEMS
+from phmrun.ledger.status import reason_of
 from phmrun.metric import PERCENT, find_metric, known_metric
 from phmrun.metrics.items import Items
 from phmrun.metrics.packing import packed
@@ -152,7 +153,9 @@ def read_scores(path: Path, *, signature: str = "script") -> Scores:
         hint = f"The folder has {', '.join(names)}; the key `scores` names the file." if names else f"Write {EXAMPLE}."
         raise _fault("the script has ended and written no scores", hint, where) from error
     except (OSError, ValueError) as error:
-        raise _fault(f"the scores cannot be read: {error}", f"The file is JSON: {EXAMPLE}.", where) from error
+        raise _fault(
+            f"the scores cannot be read: {reason_of(error)}", f"The file is JSON: {EXAMPLE}.", where
+        ) from error
     if not isinstance(content, Mapping) or not content.keys() - {PARAMETERS}:
         raise _fault("there is no score in the file", f"The file is a JSON object: {EXAMPLE}.", where)
     scores = Scores()

@@ -278,6 +278,30 @@ def test_forked_copy_does_not_release(tmp_path: Path) -> None:
         assert lock.still_held()
 
 
+def test_forked_copy_may_not_write(tmp_path: Path) -> None:
+    with Lock(tmp_path / "lock", "the run x") as lock:
+        child = os.fork()
+        if child == 0:
+            try:
+                lock.require()
+            except PhmrunError as error:
+                os._exit(error.code)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+        lock.require()
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_folder_or_pipe_in_the_place_of_a_lock_is_one_error(tmp_path: Path, make) -> None:
+    path = tmp_path / "lock"
+    make(path)
+    for use in (Lock(path, "the run x").acquire, lambda: unlock(path, "the run x")):
+        with pytest.raises(PhmrunError, match=r"the lock is a (folder|pipe or a device)") as failed:
+            use()
+        assert failed.value.code == 3
+    assert living_holder(path) is None
+
+
 def test_waits_for_a_short_holder(tmp_path: Path) -> None:
     process = start(HOLD.replace("60", "0.2"), str(tmp_path / "lock"))
     assert said(process) == "held"

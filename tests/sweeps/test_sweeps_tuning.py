@@ -10,7 +10,7 @@ from phmrun.results.comparison import differences
 from phmrun.results.layout import lay_out
 from phmrun.statistics.expected_best import expected_best
 from phmrun.sweeps import load_sweep
-from phmrun.sweeps.cell_status import CellState, survey
+from phmrun.sweeps.cell_status import CellState, look, runs_left, survey
 from phmrun.sweeps.plan import varied
 from phmrun.sweeps.results import results_of
 from phmrun.sweeps.tuning import Tuned, grid_of_three, settled, with_choices
@@ -101,6 +101,34 @@ def test_a_best_value_at_the_edge_extends_the_space_of_all_rows(rows):
     look({"dense": 0.01, "phm": 0.1})
     actual = look()
     assert [(row.values, row.at_edge) for row in actual] == [({RATE: 0.01}, ()), ({RATE: 0.1}, ())]
+
+
+def test_a_diverged_trial_loses_even_with_the_best_score(rows, tmp_path):
+    _, _, look = rows
+    look({"dense": 0.01, "phm": 0.01})
+    for row in look():
+        failed = Run(tmp_path / "runs" / row.trials[1][1].cell.run_id)
+        failed.set_state(State.FAILED, "the training loss is nan at optimizer step 3")
+        Run(tmp_path / "runs" / row.trials[2][1].cell.run_id).update_metrics("validation/best", {"value": float("nan")})
+    assert [row.values for row in look()] == [None, None]  # the least rate, at an edge, is extended
+    assert [row.trials[0][0][RATE] for row in look()] == [0.0001, 0.0001]
+
+
+def test_trials_to_come_are_counted(planned, tmp_path):
+    import toy_experiment
+
+    content = {**SWEEP, "tune": True, "seeds": 3, "replicates": True}
+    created = planned(content)
+    rows = settled(
+        created, tmp_path / "runs", True, lambda cell, values: varied(cell, values, toy_experiment.inspect,
+        toy_experiment.options_of), replicates=True,
+    )  # fmt: skip
+    tuned_plan = with_choices(created, rows, lambda cell, values: cell)
+    assert len(tuned_plan.trials) == 2 * (5 + 2 + 2 * 3)
+    left = runs_left(
+        tuned_plan, survey(tuned_plan, tmp_path / "runs"), [look(cell, tmp_path / "runs") for cell in tuned_plan.trials]
+    )
+    assert len(left) == 2 * (5 + 2 + 2 * 3)  # every cell keeps one of its trials
 
 
 def test_five_rates_around_the_recipes_and_two_around_the_best(planned, written, tmp_path):

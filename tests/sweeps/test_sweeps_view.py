@@ -87,6 +87,14 @@ def test_other_seeds_tell_best_how_long_a_cell_takes(at):
     assert estimate.total(created.statuses(), 2) == 40
 
 
+def test_the_estimate_counts_whole_runs(at):
+    created = at()
+    run = created.put(0, State.DONE, seconds=10.0, step=100)
+    run.write_environment([{"wall_seconds": 11.0}, {"wall_seconds": 3.0}])
+    estimate = Estimate(created.statuses())
+    assert estimate.total(created.statuses(), 1) == 5 * (10 + 4)
+
+
 def test_the_own_pace_of_a_run_decides(at):
     created = at()
     created.put(0, State.INTERRUPTED, seconds=8.0, step=80)

@@ -66,6 +66,17 @@ def test_commands_that_do_not_fit_the_settings_are_refused(command, values, mess
     assert refused.value.where == "command"
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["scores.json", "{seed}.json", "/tmp/scores.json", "{run}", "{run}.json", "{run}/../scores.json", "a/{run}/s.json"],
+)
+def test_scores_outside_the_runs_folder_are_refused(path):
+    with pytest.raises(PhmrunError, match="several runs would share") as refused:
+        words("train", scores=path)
+    assert (refused.value.where, refused.value.code) == ("scores", 2)
+    words("train", scores="{run}/deep/{seed}.json")
+
+
 def test_misspelled_placeholders_name_the_nearest_key():
     with pytest.raises(PhmrunError) as refused:
         words("train {momentun}", momentum=0.9)

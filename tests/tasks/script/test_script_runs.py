@@ -113,6 +113,23 @@ def test_scripts_that_fail_give_one_error_and_keep_their_files(script, message):
     assert record.metrics() == {}
 
 
+def test_scores_of_another_run_by_a_link_and_a_folder_in_their_place_are_refused():
+    Path("shared.json").write_text('{"test/accuracy": 1}')
+    with pytest.raises(PhmrunError, match="leads out of the run's folder"):
+        run("import os, sys\nos.symlink(os.path.abspath('shared.json'), sys.argv[1] + '/scores.json')")
+    folder = "import os, sys\nos.makedirs(sys.argv[1] + '/scores.json', exist_ok=True)"
+    for message in ("cannot be read: not a file", "a folder is in the place of the scores"):
+        with pytest.raises(PhmrunError, match=message) as failed:
+            run(folder)
+        assert failed.value.code == 4
+    assert Path("shared.json").is_file()
+
+
+def test_processes_that_the_script_leaves_behind_end_with_it():
+    done = run(f"import subprocess\nprint(subprocess.Popen(['sleep', '600']).pid, flush=True)\n{WRITES}")
+    assert gone(int((done.path / "script.log").read_text().split()[0]))
+
+
 def test_items_give_the_value_and_verdicts_over_items():
     from phmrun.results.items import RunItems
 
