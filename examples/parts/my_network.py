@@ -1,4 +1,4 @@
-"""$title: the mean of the words' vectors, one map, and the classes."""
+"""My network: the mean of the words' vectors, one map, and the classes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,9 +8,10 @@ from torch import Tensor, nn
 
 from phmrun.layers import Embedding, Linear
 from phmrun.models.sentences import ClassScores, Sentences, pooled
-$register
+from phmrun.registry import networks
 
-class $Class(nn.Module):
+
+class MyNetwork(nn.Module):
     """Logits of the classes from the mean of the words' vectors.
 
     Args:
@@ -31,4 +32,6 @@ class $Class(nn.Module):
         words = pooled(self.embedding(sentences.tokens), sentences.lengths, "mean")
         logits: Tensor = self.output(torch.relu(self.map(words)))
         return logits
-$announce
+
+
+networks("sva").add("my-network", MyNetwork)

@@ -1,6 +1,6 @@
-"""$title: the share of right labels of the rarer class, in percent.
+"""My metric: the share of right labels of the rarer class, in percent.
 
-Runs of the tasks that it names are scored with it by ``train`` and ``eval``, as "test/$name".
+Runs of the tasks that it names are scored with it by ``train`` and ``eval``, as "test/my-metric".
 """
 
 import numpy as np
@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from phmrun.ledger import Run
 from phmrun.metric import Metric
 from phmrun.metrics.items import Items, checksum
-$register
+from phmrun.registry import METRICS
+
 
 def measure(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     """Score of summed counts ``[sets, 2]``: right items of the class, and all of its items."""
@@ -29,9 +30,9 @@ def read_items(run: Run, split: str, part: str) -> Items | None:
     return Items(np.array(counts, dtype=np.float64), checksum(labels))
 
 
-$CLASS = Metric(
-    "$name",
-    "$title",
+MY_METRIC = Metric(
+    "my-metric",
+    "My metric",
     "%",
     margin=1.0,
     measure=measure,
@@ -39,4 +40,5 @@ $CLASS = Metric(
     floors=("majority",),
     tasks=("sva", "nli"),
 )
-$announce
+
+METRICS.add("my-metric", MY_METRIC)

@@ -1,4 +1,4 @@
-"""$title: W is one block of rows, repeated.
+"""My structure: W is one block of rows, repeated.
 
 Formula:        W[i, j] = a[i mod k/b, j], a [k/b, d]
 Parameters:     k·d/b
@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from phmrun.layers import Structure, register
 
 
-@register("$name")
-class $Class(Structure):
-    """One block of k/b rows, repeated b times."""
+@register("my-structure")
+class MyStructure(Structure):
+    """Block of k/b rows, repeated b times."""
 
     formula = "W[i, j] = a[i mod k/b, j]"
     count_formula = "k·d/b"

@@ -1,0 +1,1 @@
+"""Working parts of one file each, that ``phmrun new`` copies under another name."""
