@@ -67,7 +67,7 @@ fuzz: $(STAMP)  ## Feed damaged input to every reader for half a minute; FUZZ="-
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 results: $(STAMP)  ## Make RESULTS.md of the files under results/; trains nothing, needs no data
-	$(BIN)/phmrun results build results --out RESULTS.md
+	$(BIN)/python results/build.py
 	$(BIN)/phmrun verify results
 
 docs: $(STAMP)  ## Build the documentation, strictly, into site/
