@@ -127,7 +127,7 @@ _SUMMARIES: Mapping[str, Mapping[str, str]] = {
         "bench": "Measure the speed of layers and models, relative to a baseline in the same process.",
     },
     "W&B": {
-        "sync": "Upload runs to Weights & Biases, or write them for TensorBoard, MLflow or Trackio.",
+        "sync": "Upload runs to Weights & Biases, or write them for TensorBoard.",
     },
 }
 """Summaries by panel and verb."""
