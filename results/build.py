@@ -314,6 +314,7 @@ def main() -> int:
     folder = Path(options.folder.resolve().name)
     try:
         with TemporaryDirectory() as runs, unchanged():
+            os.environ["PHMRUN_DATA"] = f"{runs}/none"  # the same on every machine; reading vocabularies takes long
             pages, pictures = build(folder, Path(runs))
             if options.check:
                 # Pictures only need to exist: releases of Matplotlib write the same one in different bytes.
