@@ -62,7 +62,7 @@ class Sweep:
         self.file = folder / self.name / "sweep.yaml"
         self.margin = asked.get("margin")
         shape = {key: tuple(asked.get(key, ())) for key in ("rows", "scores")}
-        self.view = view([str(self.file)], runs, Asked(max_seeds=asked.get("max_seeds"), margin=self.margin, **shape))
+        self.view = view([str(self.file)], runs, Asked(seeds=asked.get("seeds"), **shape))
         self.table = self.view.table
         if not any(figure.runs for line in self.table.figures for figure in line):
             fault = next((f"; {status.cell.fault}" for status in self.view.statuses if status.cell.fault), "")
@@ -70,7 +70,7 @@ class Sweep:
             raise PhmrunError(what, where=str(self.file), hint=f"phmrun sweep {self.file} --plan", code=ExitCode.DATA)
         self.title = self.table.title or self.name
         self.score = self.table.headings[0].scores[0]
-        compared = self.view.differences()
+        compared = self.view.differences(self.margin)
         self.withdrawn = {row: self._reason(row) for row, _ in compared if self._reason(row)}
         self.compared = {place: value for place, value in compared.items() if place[0] not in self.withdrawn}
         self.baselines = {row.label: row.values[0] for row in baseline_rows(self.table) if row.values[0] is not None}
@@ -197,8 +197,6 @@ class Sweep:
         summary = '<details markdown="1"><summary>Runs, with the commands that reproduce them</summary>'
         yield f"{summary}\n\n{markdown_table(('cell', 'score', 'training', 'command'), runs)}\n</details>"
         how = f"--seeds {len({status.cell.at[SEED] for status in self.view.statuses})}"
-        if most := self.asked.get("max_seeds"):
-            how = f"--until-decided --max-seeds {most}" + ("" if self.margin is None else f" --margin {self.margin:g}")
         yield fenced(
             f"phmrun sweep {self.file} {how}\nphmrun results add {self.file} --to {self.file.parent}", "console"
         )

@@ -23,8 +23,8 @@ matrix:
 questions:
   - question: Q
     sweeps:
-      - {name: agreement-structures, max_seeds: 6, withdrawn: {monarch: of no use}}
-      - {name: agreement-embeddings, max_seeds: 6}
+      - {name: agreement-structures, withdrawn: {monarch: of no use}}
+      - {name: agreement-embeddings}
       - {name: translation-longer, pairs: [phm n=4, monarch, low-rank]}
 """
 
