@@ -5,14 +5,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # The oldest release of transformers that is supported, with what it needs in place of the installed releases.
 OLDEST := build/transformers-4.57
-TRACKIO := .venv-trackio
 # A worker per core, each with one thread and its half of the files, whose tests share what they train; who is done
 # takes over what others have left. Compiled modules are kept, since most of the time goes into starting programs.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --dist=worksteal
 CORE := tests/config tests/decoding tests/layers tests/metrics tests/text
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD -- 'tests/**/test_*.py')
 
-.PHONY: demo docs results fuzz test coverage oldest trackio pins check core lint package clean
+.PHONY: demo docs results fuzz test coverage oldest pins check core lint package clean
 .DEFAULT_GOAL := help
 
 help:  ## Show what there is to make
@@ -38,8 +37,8 @@ demo: $(STAMP)  ## Train a small PHM Transformer on the built-in corpus, score i
 	@echo "  phmrun train nmt --layer phm --n 4                                                   the full setting, minutes"
 
 test: $(STAMP) lint  ## Run all checks: ruff, mypy, pytest
-	$(PYTEST) -rs --durations=10 -m "not trackio" --require-packages
-	@$(MAKE) --no-print-directory oldest trackio
+	$(PYTEST) -rs --durations=10 --require-packages
+	@$(MAKE) --no-print-directory oldest
 
 oldest: $(OLDEST)  ## Run the tests of transformers with its oldest supported release
 	PYTHONPATH=$(OLDEST) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/layers/test_hugging_face.py tests/importing/test_huggingface.py
@@ -49,19 +48,9 @@ $(OLDEST): $(STAMP)
 	  transformers==4.57.6 huggingface-hub==0.36.2 tokenizers==0.22.2
 	@touch $@
 
-trackio: $(TRACKIO)/.installed  ## Run the tests of the mirror trackio, in an environment of its own
-	OMP_NUM_THREADS=1 $(TRACKIO)/bin/python -m pytest -rs -m trackio --require-packages tests/ledger tests/fuzz
-
-$(TRACKIO)/.installed: pyproject.toml constraints-trackio.txt
-	$(PYTHON) -m venv $(TRACKIO)
-	$(TRACKIO)/bin/pip install --quiet --disable-pip-version-check -c constraints-trackio.txt torch
-	$(TRACKIO)/bin/pip install --quiet --disable-pip-version-check -c constraints-trackio.txt -e '.[trackio]' pytest hypothesis
-	@touch $@
-
-pins: $(STAMP) $(TRACKIO)/.installed  ## Write what is installed into constraints.txt and constraints-trackio.txt
-	@for place in $(VENV):constraints.txt $(TRACKIO):constraints-trackio.txt; do \
-	  file=$${place#*:}; { grep '^#' $$file; $${place%%:*}/bin/pip freeze --exclude-editable --exclude phmrun | sed 's/+cpu$$//'; } \
-	    > $$file.new && mv $$file.new $$file; done
+pins: $(STAMP)  ## Write what is installed into constraints.txt
+	@{ grep '^#' constraints.txt; $(BIN)/pip freeze --exclude-editable --exclude phmrun | sed 's/+cpu$$//'; } \
+	  > constraints.txt.new && mv constraints.txt.new constraints.txt
 
 coverage: $(STAMP)  ## Run pytest and report which lines it reaches; takes about twice as long
 	$(PYTEST) --cov=phmrun --cov-report=term:skip-covered
@@ -76,7 +65,7 @@ fuzz: $(STAMP)  ## Feed damaged input to every reader for half a minute; FUZZ="-
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 results: $(STAMP)  ## Make RESULTS.md of the files under results/; trains nothing, needs no data
-	$(BIN)/phmrun results build results --out RESULTS.md
+	$(BIN)/python results/build.py
 	$(BIN)/phmrun verify results
 
 docs: $(STAMP)  ## Build the documentation, strictly, into site/
@@ -100,4 +89,4 @@ package: $(STAMP)  ## Build wheel and sdist into dist/, check them, and run the 
 	cd build && empty/bin/phmrun count-params nmt --layer phm --n 8
 
 clean:  ## Remove the virtual environment and build products; runs stay
-	rm -rf $(VENV) $(TRACKIO) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .coverage
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .coverage

@@ -102,7 +102,6 @@ _SUMMARIES: Mapping[str, Mapping[str, str]] = {
         "table": "Show a table of scores: mean ± standard deviation over seeds, verdicts, signatures.",
         "decide": "Judge systems by the scores of their seeds: different, equivalent, not worse, undecided or "
         "untrained.",
-        "claims": "Check each of a paper's claims against finished runs: effect, 95 % interval, seeds.",
         "report": "Write a report of a sweep (table, plots, runs, settings, environment) as HTML and Markdown.",
         "eval": "Score a trained run.",
         "predict": "Predict with a trained run: text line by line in, predictions to standard output.",
@@ -121,14 +120,14 @@ _SUMMARIES: Mapping[str, Mapping[str, str]] = {
         "new": "Write a new structure, task, network or metric with its test: a working template to change.",
         "verify": "Check every link from raw data to the printed number, and name the first broken one (exit code 3).",
         "plot": "Plot runs and sweeps as PNG, SVG or PDF.",
-        "results": "Store finished runs as small files without weights; tables and pages are built from them.",
+        "results": "Store finished runs as small files without weights; tables are built from them.",
     },
     "Machine": {
         "doctor": "Check Python, torch, devices, data, the run directory, W&B and the disk.",
         "bench": "Measure the speed of layers and models, relative to a baseline in the same process.",
     },
     "W&B": {
-        "sync": "Upload runs to Weights & Biases, or write them for TensorBoard, MLflow or Trackio.",
+        "sync": "Upload runs to Weights & Biases, or write them for TensorBoard.",
     },
 }
 """Summaries by panel and verb."""

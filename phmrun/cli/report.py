@@ -8,7 +8,7 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.options import Json, RunsDirectory
-from phmrun.errors import PhmrunError, unknown
+from phmrun.errors import PhmrunError
 
 
 def report(
@@ -16,7 +16,6 @@ def report(
     out: Annotated[Path | None, typer.Option(metavar="FILE.html", dir_okay=False)] = None,
     seeds: Annotated[int | None, typer.Option(min=1)] = None,
     significance: Annotated[bool, typer.Option("--significance/--no-significance")] = True,
-    checklist: Annotated[str | None, typer.Option(metavar="acl|neurips")] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -29,7 +28,6 @@ def report(
         out: Page to write (default: named after the sweep); other files are written next to it.
         seeds: Seeds per cell (default: the file's).
         significance: Mark cells that differ significantly from the dense cell.
-        checklist: Write a conference's reproducibility checklist instead, filled from the runs; blanks are marked.
 
     Example:
         phmrun report configs/papers/phm/table5-small.yaml --out table5.html
@@ -54,33 +52,14 @@ def report(
         )
     selection, plan = view_of_sweep(file, runs_dir, Asked(seeds=seeds))
     tell_faults(selection.statuses)
-    summary = None
-    if checklist is None:
-        selection.require_runs(runs_dir)
-        differences = selection.differences() if significance else {}
-        trials = [look(cell, runs_dir) for cell in plan.trials]
-        written = write_report(
-            plan, selection.statuses, selection.table, differences, out or Path(f"{Path(file).stem}.html"), trials
-        )
-        facts: dict[str, object] = {"files": written}
-    else:
-        from phmrun.report.checklist import CHECKLISTS, document, fill
-        from phmrun.report.document import write
-        from phmrun.sweeps.planning import planned, tuned_rows
-
-        if checklist not in CHECKLISTS:
-            raise unknown("checklist", checklist, CHECKLISTS, where="--checklist")
-        tuned = tuned_rows(planned(plan.sweep.where, ledger=runs_dir), runs_dir) if plan.sweep.file.tune else []
-        items = fill(checklist, plan, selection.statuses, tuned)
-        page = out or Path(f"{Path(file).stem}-checklist-{checklist}.html")
-        written = write(document(checklist, plan, items), page)
-        filled = sum(bool(item.answer) for item in items)
-        summary = f"{filled} of {len(items)} items filled"
-        facts = {"items": [item._asdict() for item in items], "filled": filled, "of": len(items), "files": written}
+    selection.require_runs(runs_dir)
+    differences = selection.differences() if significance else {}
+    trials = [look(cell, runs_dir) for cell in plan.trials]
+    written = write_report(
+        plan, selection.statuses, selection.table, differences, out or Path(f"{Path(file).stem}.html"), trials
+    )
     if as_json:
-        console.print_json(facts)
+        console.print_json({"files": written})
         return
     for path in written:
         console.stdout().print(str(path), markup=False, soft_wrap=True)
-    if summary:
-        console.stdout().print(summary, markup=False)

@@ -1,4 +1,4 @@
-"""``phmrun results``: store finished runs as small files, and build pages from them."""
+"""``phmrun results``: store finished runs as small files, and restore runs from them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -7,22 +7,20 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.docstrings import VerbGroup
-from phmrun.cli.options import Json, Plugin, RunsDirectory
+from phmrun.cli.options import Json, RunsDirectory
 from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.files import write_text
 from phmrun.progress import note
-from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
     from phmrun.ledger import Run
 
 app = VerbGroup(
-    help="Store finished runs as small files without weights; tables and pages are built from them.",
+    help="Store finished runs as small files without weights; tables are built from them.",
     no_args_is_help=True,
     epilog="Examples:\n\n"
     "phmrun results add sweep.yaml --to results/agreement\n\n"
-    "phmrun results restore results --runs-dir runs\n\n"
-    "phmrun results build results --out RESULTS.md --check",
+    "phmrun results restore results --runs-dir runs",
 )
 
 SWEEP = "sweep.yaml"
@@ -30,14 +28,6 @@ SWEEP = "sweep.yaml"
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="Folder with a subfolder for each sweep: sweep.yaml, <run-id>.json.")
 ]
-
-
-BUILD_EPILOG = """questions.yaml has the keys title, about, questions and claims; a question has question (its heading),
-about, sweeps and missing; a sweep has name (its folder), margin, scores, rows, costs, withdrawn and pairs; a
-claim has claim (PAPER/NAME of `phmrun claims --json`), sweep, row, against and reduction.
-Only title, questions, question and name are required. docs/run-directory.md shows an example.
-
-phmrun results build results --out RESULTS.md"""
 
 
 @app.command("add")
@@ -156,49 +146,3 @@ def restore(
         console.print_json({"runs": [run.id for run in restored]})
         return
     console.stdout().print(f"{counted(len(restored), 'run')} in {runs_dir}", markup=False)
-
-
-@app.command("build", epilog=BUILD_EPILOG)
-def build(
-    folder: Folder = Path("results"),
-    out: Annotated[Path, typer.Option("--out", metavar="FILE.md")] = Path("RESULTS.md"),
-    check: Annotated[bool, typer.Option("--check")] = False,
-    plugin: Plugin = None,
-) -> None:
-    """Write the page of all results, and DIR/SWEEP/README.md for each sweep.
-
-    Both are made of DIR/questions.yaml and the results. Without questions.yaml, each sweep is a section. No data or
-    runs are needed. A sweep that names plug-ins is an error unless you name them, too.
-
-    Args:
-        out: Page to write; its plots are written next to the results.
-        check: Write nothing; exit with code 3 if the page would differ.
-    """
-    load_plugins(plugin)
-    from phmrun.report.results_page import page_of, save_pictures
-
-    page = page_of(folder)
-    if check:
-        # Plots only need to exist: releases of Matplotlib write the same one in different bytes.
-        other = [path for path, text in {out: page.text, **page.pages}.items() if not _holds(path, text)]
-        other += [path for path in page.pictures if not path.is_file()]
-        if other:
-            raise PhmrunError(
-                "the page is not what the results say",
-                where=str(other[0]),
-                hint=f"phmrun results build {folder} --out {out}",
-                code=ExitCode.DATA,
-            )
-        console.stdout().print(f"{out} is what the results say", markup=False)
-        return
-    from phmrun.files import write_text
-
-    save_pictures(page)
-    for path, text in {**page.pages, out: page.text}.items():
-        write_text(path, text)
-    console.stdout().print(str(out), markup=False)
-
-
-def _holds(path: Path, text: str) -> bool:
-    """Return True if a file has exactly this text; False if it is missing."""
-    return path.is_file() and path.read_text(encoding="utf-8") == text

@@ -20,14 +20,13 @@ def sync(
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Upload runs to Weights & Biases, or write them for TensorBoard, MLflow or Trackio.
+    """Upload runs to Weights & Biases, or write them for TensorBoard.
 
     Each run becomes one W&B run of the same name, from the run directory. Offline mirrors of training have a segment
     for each process instead, and these overwrite each other when they are uploaded. Nothing is deleted.
 
     Args:
-        to: Tracker: wandb (default), tensorboard, mlflow, trackio; may be repeated. All except wandb are written into
-            the run directory.
+        to: Tracker: wandb (default) or tensorboard, which is written into the run directory; may be repeated.
         online: Upload, or write a complete W&B directory to upload later (default: WANDB_MODE, else online).
         project: Weights & Biases project (default: that of the training).
         entity: Weights & Biases user or team (default: the account's default).

@@ -30,7 +30,7 @@ def verify(
     the first broken link.
 
     Args:
-        what: Run, directory of runs, or folder of results with RESULTS.md next to it.
+        what: Run, directory of runs, or folder of results.
 
     Examples:
         phmrun verify nmt-multi30k-phm-1
@@ -83,13 +83,10 @@ def _chains(what: str, runs_dir: Path) -> Iterator[Chain]:
 
 
 def _of_results(folder: Path) -> Iterator[Chain]:
-    """Yield the checked links of a folder of results: its runs, then its pages.
+    """Yield the checked links of a folder of results: those of its runs.
 
-    A damaged folder yields one broken link. A run's first link is its results file; absent links are left out. The
-    pages are ``RESULTS.md`` beside the folder and those of its sweeps. They are checked if ``RESULTS.md`` and the
-    folder's ``questions.yaml`` exist.
+    A damaged folder yields one broken link. A run's first link is its results file; absent links are left out.
     """
-    from phmrun.report.results_page import page_of
     from phmrun.results.long_table import restore_folder
     from phmrun.results.verification import BROKEN, INTACT, Link, verify_run
 
@@ -102,16 +99,6 @@ def _of_results(folder: Path) -> Iterator[Chain]:
         for run in runs:
             links = [link for link in verify_run(run) if link.state != "absent"]
             yield run.id, [Link("results file", INTACT, "its checksum, its name"), *links]
-    page = folder.parent / "RESULTS.md"
-    if (folder / "questions.yaml").is_file() and page.is_file():
-        built = page_of(folder)
-        for path, text in {page: built.text, **built.pages}.items():
-            same = path.is_file() and path.read_text(encoding="utf-8") == text
-            command = f"phmrun results build {folder} --out {page}"
-            detail = (
-                "made of these results" if same else f"not what is made of these results; `{command}` makes it anew"
-            )
-            yield str(path), [Link("page", INTACT if same else BROKEN, detail)]
 
 
 def _print(chains: "list[Chain]") -> None:

@@ -257,7 +257,7 @@ class LoggingConfig(Section):
     """Weights & Biases project."""
     entity: str | None = None
     """Weights & Biases user or team; null: the account's default."""
-    mirrors: tuple[Literal["tensorboard", "mlflow", "trackio"], ...] = ()
+    mirrors: tuple[Literal["tensorboard"], ...] = ()
     """Further mirrors, written into the run directory when training ends; `phmrun sync RUN --to NAME` writes them at
     any time.
     """

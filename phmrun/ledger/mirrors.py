@@ -1,58 +1,44 @@
-"""Mirrors of a run for TensorBoard, MLflow and trackio.
+"""Mirror of a run for TensorBoard.
 
 A mirror is a folder in the run directory, written by the program's own package from the run's files. It replaces the
 previous mirror of that name. Nothing is sent to a server.
-
-Run as a program (``python -m phmrun.ledger.mirrors``), this module writes trackio's database from JSON on standard
-input, because trackio reads its folder (``TRACKIO_DIR``) at import.
 """
 
 import calendar
-import json
-import os
-import re
 import secrets
 import shutil
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
-from phmrun.documents import flat
 from phmrun.errors import PhmrunError, unknown
-from phmrun.files import is_name
 from phmrun.ledger.history import in_shown_units
-from phmrun.ledger.recorded_config import config_values
 from phmrun.ledger.recorded_run import score_value
 from phmrun.ledger.run import Run
 
 Figures = Sequence[tuple[int, float, dict[str, float]]]
 """Triples of step, Unix time in seconds, and figures by name."""
-_MISSING = 3
-"""Exit code of the program if trackio cannot be imported; the reason is on standard error."""
 
 
 def write_mirror(run: Run, name: str) -> Path:
     """Write a mirror of a run for another program.
 
-    It has history, scores and config. ``name`` is "tensorboard", "mlflow" or "trackio". It replaces the run's folder of
-    that name; after an error of writing, the previous mirror is kept.
+    It has history and scores. ``name`` is "tensorboard". It replaces the run's folder of that name; after an error of
+    writing, the previous mirror is kept.
 
     Returns:
         Folder of the mirror.
 
     Raises:
-        PhmrunError: (exit 2) The name is unknown, the program's package cannot be imported, or trackio fails to write.
-            (exit 3) A symbolic link leads out of the run.
+        PhmrunError: (exit 2) The name is unknown, or the program's package cannot be imported. (exit 3) A symbolic link
+            leads out of the run.
     """
     if name not in MIRRORS:
         raise unknown("mirror", name, MIRRORS, where="--to")
     folder = run.own_folder(name)
-    fresh = run.path / f".{name}.{secrets.token_hex(4)}.tmp"  # MLflow remembers a store by its address
+    fresh = run.path / f".{name}.{secrets.token_hex(4)}.tmp"
     try:
-        MIRRORS[name](run, fresh, list(_figures(run)))
+        MIRRORS[name](fresh, list(_figures(run)))
     except ImportError as error:
         raise PhmrunError(
             f"the mirror {name} needs a package that is not installed, or cannot be imported: {error}",
@@ -67,7 +53,7 @@ def write_mirror(run: Run, name: str) -> Path:
     return folder
 
 
-def _tensorboard(run: Run, folder: Path, figures: Figures) -> None:
+def _tensorboard(folder: Path, figures: Figures) -> None:
     """Write event files for ``tensorboard --logdir`` into ``folder``.
 
     They have history and scores, not the config.
@@ -86,104 +72,7 @@ def _tensorboard(run: Run, folder: Path, figures: Figures) -> None:
     writer.close()
 
 
-def _mlflow(run: Run, folder: Path, figures: Figures) -> None:
-    """Write a file store for ``mlflow ui --backend-store-uri`` into ``folder``.
-
-    Runs of one task and data share an experiment. Names that MLflow does not accept are left out. Config values are cut
-    to 500 characters. The run is FINISHED if it is done, else KILLED. Sets environment variables of MLflow, and leaves
-    them set.
-
-    Raises:
-        ImportError: mlflow cannot be imported.
-    """
-    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
-    os.environ["MLFLOW_DISABLE_TELEMETRY"] = os.environ["DO_NOT_TRACK"] = "true"
-    from mlflow.entities import Metric, Param
-    from mlflow.tracking import MlflowClient
-
-    # The store contains its own address, so the final folder is named here.
-    final = run.path / "mlflow"
-    client = MlflowClient(tracking_uri=folder.absolute().as_uri())
-    experiment = client.create_experiment(_title(run), artifact_location=(final / "artifacts").absolute().as_uri())
-    run_id = client.create_run(experiment, run_name=run.id).info.run_id
-    kept = _file_names({name for _, _, named in figures for name in named})
-    for step, moment, named in figures:
-        metrics = [Metric(name, value, round(1000 * moment), step) for name, value in named.items() if name in kept]
-        client.log_batch(run_id, metrics=metrics)
-    config = flat(config_values(run.config_path))
-    settings = _file_names(config)
-    params = [Param(key, str(value)[:500]) for key, value in config.items() if key in settings]
-    for start in range(0, len(params), 100):
-        client.log_batch(run_id, params=params[start : start + 100])
-    client.set_terminated(run_id, "FINISHED" if run.status.state == "done" else "KILLED")
-
-
-def _file_names(names: Iterable[str]) -> set[str]:
-    """Return the names that MLflow accepts as file names.
-
-    They have at most 201 letters, digits, spaces and ``_-./``, and do not begin with a slash. Left out are names that
-    lead out of the store, and those with a hidden part. So are those that are a folder of another name (``a`` beside
-    ``a/b``).
-    """
-    plain = {name for name in names if re.fullmatch(r"[\w. -][\w./ -]{,200}", name)}
-    folders = {str(folder) for name in plain for folder in PurePosixPath(name).parents}
-    return {name for name in plain - folders if all(is_name(part) and part[0] != "." for part in name.split("/"))}
-
-
-def _trackio(run: Run, folder: Path, figures: Figures) -> None:
-    """Write a database for ``TRACKIO_DIR=… trackio show`` into ``folder``.
-
-    A subprocess does it. Runs of one task and data share a project.
-
-    Raises:
-        ImportError: trackio cannot be imported.
-        PhmrunError: (exit 2) trackio fails to write.
-    """
-    content = {
-        "project": _title(run),
-        "run": run.id,
-        "metrics_list": [values for _, _, values in figures],
-        "steps": [step for step, _, _ in figures],
-        "timestamps": [datetime.fromtimestamp(moment, UTC).isoformat() for _, moment, _ in figures],
-        "config": flat(config_values(run.config_path)),
-    }
-    folder.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-m", __name__],
-        input=json.dumps(content, default=str),
-        env={**os.environ, "TRACKIO_DIR": str(folder), "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        # The last line of a traceback is the exception with its message.
-        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        if done.returncode == _MISSING:
-            raise ImportError(reason, name="trackio")
-        raise PhmrunError(f"trackio could not write the mirror: {reason}", where=str(run.path / "trackio"))
-
-
-def main() -> int:
-    """Write JSON from standard input into trackio's database.
-
-    Returns:
-        Exit code: 0, or 3 if trackio cannot be imported.
-    """
-    try:
-        from trackio.sqlite_storage import SQLiteStorage
-    except ImportError as error:
-        sys.stderr.write(str(error))
-        return _MISSING
-    SQLiteStorage.bulk_log(**json.load(sys.stdin))
-    return 0
-
-
-MIRRORS: dict[str, Callable[[Run, Path, Figures], None]] = {
-    "tensorboard": _tensorboard,
-    "mlflow": _mlflow,
-    "trackio": _trackio,
-}
+MIRRORS: dict[str, Callable[[Path, Figures], None]] = {"tensorboard": _tensorboard}
 """Writers of mirrors by name of the package."""
 
 
@@ -205,16 +94,3 @@ def _figures(run: Run) -> Iterator[tuple[int, float, dict[str, float]]]:
     scores = {name: value for name, score in run.metrics().items() if (value := score_value(score)) is not None}
     if scores:
         yield step, began + seconds, scores
-
-
-def _title(run: Run) -> str:
-    """Return "phmrun-<task>-<data>" cut to 200 characters.
-
-    Runs of characters other than letters, digits, hyphens and underscores become a hyphen.
-    """
-    about = run.status.about
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", f"phmrun-{about.get('task')}-{about.get('data')}")[:200]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

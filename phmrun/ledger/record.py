@@ -1,6 +1,6 @@
 """Runs as files: archives with weights, and small JSON records of finished runs, diverged ones included.
 
-A run directory restored from a record serves tables, claims, reports, plots and comparisons. Commands that need weights
+A run directory restored from a record serves tables, reports, plots and comparisons. Commands that need weights
 (``eval``, ``predict``, ``export``) refuse it. ``runs reproduce`` trains it again and compares scores and checksums.
 """
 

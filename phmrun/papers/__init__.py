@@ -1,4 +1,4 @@
-"""Published numbers, claims, and the audit of parameter counts.
+"""Published numbers and the audit of parameter counts.
 
 Imports no torch before counting.
 """

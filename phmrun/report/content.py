@@ -1,14 +1,21 @@
-"""Content of a sweep's report: table, pictures, runs, settings, environments, command."""
+"""Report of a sweep as one page, HTML and Markdown: table, pictures, runs, settings, environments, command.
 
+Paths below the data directory or the user's home are shortened, since other people read the pages.
+"""
+
+import base64
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from phmrun.config import to_yaml
 from phmrun.errors import PhmrunError, counted
+from phmrun.escaping import fenced, markdown
+from phmrun.files import write_text
 from phmrun.ledger import environment
-from phmrun.ledger.card import duration, number
-from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, write
+from phmrun.ledger.card import duration, number, shared
 from phmrun.report.environments import environments
 from phmrun.results.baselines import baseline_rows
 from phmrun.results.costs import points_of
@@ -16,11 +23,24 @@ from phmrun.results.layout import Differences, lay_out
 from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.runs import choose_score, curves, draw_history
 from phmrun.results.plots.sweeps import draw_pareto
+from phmrun.results.render import escaped, html_table, markdown_table
 from phmrun.results.table import ResultTable
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import CellState, CellStatus, distinct, tally
 
 MOST_CURVES = 12
+
+
+class Picture(NamedTuple):
+    """SVG file with a caption."""
+
+    path: Path
+    caption: str
+
+    @property
+    def data(self) -> str:
+        """Content of the file in base64, to be embedded."""
+        return base64.b64encode(self.path.read_bytes()).decode("ascii")
 
 
 def write_report(
@@ -50,7 +70,6 @@ def write_report(
         PhmrunError: (exit 3) A run's history differs from its manifest.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # First, since the HTML page embeds the pictures from their files.
     pictures = [*_pareto(table, path), *_curves(statuses, path)]
     totals = ""
     for unit, group in (("cell", statuses), ("trial", trials)):
@@ -58,26 +77,29 @@ def write_report(
         totals += f"{counted(len(group), unit)}: {counts}. " if group else ""
     seconds = sum(s.run.status.seconds for s in distinct([*trials, *statuses]) if s.run and s.run.status)
     totals += f"{duration(seconds)} of training in all."
-    opening = f"{totals} Written {environment.now()}."
     paper = any(heading.published is not None for heading in table.headings)
-    laid = lay_out(table, "mean±std", differences, paper=paper)
-    tables: list[Part] = [Listing(laid.columns, laid.rows)]
-    if laid.verdict_rows:
-        tables.append(Listing(laid.verdict_columns, laid.verdict_rows))
-    tables += [Text(note, note=True) for note in laid.notes]
-    sections = [Section("Results", tables)]
-    if pictures:
-        sections.append(Section("Pictures", pictures))
-    faults = dict.fromkeys(str(status.cell.fault) for status in statuses if status.cell.fault)
-    sections.append(Section("Runs", [_runs(statuses), *(Text(f"Not run: {fault}", note=True) for fault in faults)]))
-    sections.append(Section("Settings", list(_settings(plan, statuses))))
-    sections.append(Section("Environment", environments(statuses)))
     seeds = max(len({cell.at["seed"] for cell in plan.cells}), 1)
-    again = Code(f"phmrun sweep {plan.sweep.where} --seeds {seeds}\nphmrun report {plan.sweep.where}", "console")
-    nothing_twice = Text("The command runs only what is missing.")
-    sections.append(Section("Reproduce", [nothing_twice, again]))
-    page = Document(plan.sweep.title or plan.sweep.where, [Text(opening)], sections)
-    return [*write(page, path), *(picture.path for picture in pictures)]
+    content = {
+        "title": plan.sweep.title or plan.sweep.where,
+        "opening": f"{totals} Written {environment.now()}.",
+        "laid": lay_out(table, "mean±std", differences, paper=paper),
+        "pictures": pictures,
+        "runs": _runs(statuses),
+        "faults": dict.fromkeys(str(status.cell.fault) for status in statuses if status.cell.fault),
+        "settings": list(_settings(plan, statuses)),
+        "environments": environments(statuses),
+        "command": f"phmrun sweep {plan.sweep.where} --seeds {seeds}\nphmrun report {plan.sweep.where}",
+    }
+    jinja = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )  # without autoescape, since the page is Markdown, too: the template escapes each text
+    jinja.filters |= {"escaped": escaped, "marked": lambda text: markdown(shared(text))}
+    jinja.globals |= {"html_table": html_table, "markdown_table": markdown_table, "fenced": fenced, "shared": shared}
+    written = [path, path.with_suffix(".md")]
+    for file in written:
+        text = jinja.get_template("page.jinja").render(content, html=file is path)
+        write_text(file, f"{text.rstrip()}\n")
+    return [*written, *(picture.path for picture in pictures)]
 
 
 def _pareto(table: ResultTable, path: Path) -> Iterable[Picture]:
@@ -124,13 +146,13 @@ def _curves(statuses: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
         yield Picture(file, f"{score} over the training, {task}; the first seed of each cell")
 
 
-def _runs(statuses: Iterable[CellStatus]) -> Listing:
-    """Return a table of cells.
+def _runs(statuses: Iterable[CellStatus]) -> tuple[Sequence[str], list[Sequence[Any]]]:
+    """Return columns and rows of a table of cells.
 
     Columns: cell, state, parameters, main score, training time, run id, and the reason why it is not done. What is not
     on record is empty.
     """
-    rows = []
+    rows: list[Sequence[Any]] = []
     for status in statuses:
         run, recorded = status.run, status.run.status if status.run else None
         score = run.main_score if run else None
@@ -138,20 +160,20 @@ def _runs(statuses: Iterable[CellStatus]) -> Listing:
         seconds = duration(recorded.seconds) if recorded and recorded.seconds else None
         reason = "" if status.state is CellState.DONE else status.reason
         rows.append((status.cell.label, str(status.state), status.size, value, seconds, status.cell.run_id, reason))
-    return Listing(("cell", "state", "parameters", "score", "training", "run", ""), rows)
+    return ("cell", "state", "parameters", "score", "training", "run", ""), rows
 
 
-def _settings(plan: Plan, statuses: Sequence[CellStatus]) -> Iterable[Part]:
-    """Yield the sweep's file and whole configurations.
+def _settings(plan: Plan, statuses: Sequence[CellStatus]) -> Iterable[tuple[str, str]]:
+    """Yield titles and texts of the sweep's file and of whole configurations.
 
     The file is left out if it does not exist. Configurations are those of the first cell of each task.
     """
     path = Path(plan.sweep.where)
     if path.is_file():
-        yield Code(path.read_text(encoding="utf-8"), "yaml", f"The sweep, {plan.sweep.where}")
+        yield f"The sweep, {plan.sweep.where}", path.read_text(encoding="utf-8")
     seen = set()
     for status in statuses:
         config = status.cell.config
         if config and config.task not in seen:
             seen.add(config.task)
-            yield Code(to_yaml(config, status.cell.origin), "yaml", f"All settings of the cell {status.cell.label}")
+            yield f"All settings of the cell {status.cell.label}", to_yaml(config, status.cell.origin)

@@ -5,48 +5,42 @@ from itertools import pairwise
 
 from phmrun.ledger import environment, segment
 from phmrun.ledger.wording import row_name
-from phmrun.report.document import Listing, Part, Text
 from phmrun.sweeps.cell import Cell
 from phmrun.sweeps.cell_status import CellStatus
 
 MOST_DIFFERENCES = 12
 
 
-def environments(statuses: Sequence[CellStatus]) -> list[Part]:
-    """Return a table of environments with their cells, and notes on differences.
+def environments(statuses: Sequence[CellStatus]) -> tuple[Sequence[str], list[tuple[str, str]], list[str]]:
+    """Return columns and rows of a table of environments with their cells, and notes on differences.
 
     Notes: cells without a record, differences between cells (or that there are none), changes of environment within a
-    run. The table is left out without any record. At most 12 differences are named in a note.
+    run. There are no rows without any record. At most 12 differences are named in a note.
     """
     by_cell = {status.cell.label: segment.read_segments(status.run.run) for status in statuses if status.run}
     cells: dict[str, list[Cell]] = {}
     for status in statuses:
         for line in dict.fromkeys(environment.summary(entry) for entry in by_cell.get(status.cell.label, ())):
             cells.setdefault(line, []).append(status.cell)
-    parts: list[Part] = []
-
-    def say(text: str) -> None:
-        """Append a note to the parts."""
-        parts.append(Text(text, note=True))
-
-    if cells:
-        rows = [(line, "all" if len(cells) == 1 else _by_row(its)) for line, its in cells.items()]
-        parts.append(Listing(("environment", "cells"), rows))
+    notes: list[str] = []
+    rows = [(line, "all" if len(cells) == 1 else _by_row(its)) for line, its in cells.items()]
     if unknown := [label for label, segments in by_cell.items() if not segments]:
-        say(f"Not on record, since an older version made them: {', '.join(unknown)}.")
+        notes.append(f"Not on record, since an older version made them: {', '.join(unknown)}.")
     entries = [entry for segments in by_cell.values() for entry in segments]
     changes = dict.fromkeys(change for entry in entries[1:] for change in environment.differences(entries[0], entry))
     if changes:
-        say(f"The rows were not all made in the same environment: {'; '.join(list(changes)[:MOST_DIFFERENCES])}.")
+        notes.append(
+            f"The rows were not all made in the same environment: {'; '.join(list(changes)[:MOST_DIFFERENCES])}."
+        )
     elif len(by_cell) > 1 and not unknown:
-        say("All rows were made in the same environment.")
+        notes.append("All rows were made in the same environment.")
     for label, segments in by_cell.items():
         for before, after in pairwise(segments):
             # A process that began at step 0, or trained nothing, did not resume in another environment.
             if after.get("first_step") and (changed := environment.differences(before, after)):
                 listed = "; ".join(changed[:MOST_DIFFERENCES])
-                say(f"{label} went on in another one from step {after['first_step']:,}: {listed}.")
-    return parts
+                notes.append(f"{label} went on in another one from step {after['first_step']:,}: {listed}.")
+    return ("environment", "cells"), rows, notes
 
 
 def _by_row(cells: Sequence[Cell]) -> str:

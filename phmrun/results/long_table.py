@@ -1,6 +1,6 @@
 """Long table of finished runs.
 
-Tables, reports and claims are its views.
+Tables and reports are its views.
 
 Imports no torch.
 """

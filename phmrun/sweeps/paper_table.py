@@ -265,13 +265,13 @@ def setting_names(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 def table_names(paper: str = "all") -> list[str]:
     """Return the packaged table files of papers, sorted.
 
-    They are of one paper, or of "all". Reduced versions (``…-small.yaml``) and claims are left out.
+    They are of one paper, or of "all". Reduced versions (``…-small.yaml``) are left out.
 
     Raises:
         PhmrunError: (exit 2) The paper is unknown.
     """
     files = [name for name in packaged_names() if name.startswith(FOLDER)]
-    names = [name for name in files if not name.endswith(("-small.yaml", "/claims.yaml"))]
+    names = [name for name in files if not name.endswith("-small.yaml")]
     if paper == "all":
         return names
     if paper not in paper_names():

@@ -308,26 +308,11 @@ HINTS = [
         without="--only layer",
     ),
     Hint(
-        "Run: phmrun results add sweep.yaml --to X/NAME",
-        "results build results",
-        r"Run: (phmrun results add .*?NAME)",
-        also=RUNS,
-    ),
-    Hint(
-        "phmrun results build X --out X",
-        "results build results --out R.md --check",
-        RAN,
-        add_results,
-    ),
-    Hint(
         "`phmrun results add FILE|RUN… --to DIR/NAME`",
         "results restore results",
         r"`(phmrun results add .*?)`",
         fill={"FILE|RUN…": "{sva}", "DIR/NAME": "results/own"},
     ),
-    Hint(
-        "phmrun sweep X X --seeds 5", "claims phm", r"(phmrun sweep \S.*? --seeds 5)", also="--plan", code=3
-    ),  # without the data
     # parts of one's own
     Hint("Next: X --plugin X", "new structure tiled", r"Next: (.*)"),
     Hint("Next: X --plugin X", "new metric second", r"Next: (.*)", also="--config sva.yaml"),

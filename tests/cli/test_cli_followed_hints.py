@@ -162,8 +162,6 @@ NOT_FOLLOWED = {
             "`phmrun new network NAME`",
             "`phmrun results add` writes",
             "`phmrun sweep FILE` makes them",
-            "Read the file, then",
-            "phmrun results build X",
             "run the command again with --debug",
         ),
         "other tests provoke the message; to follow it takes damage, minutes, or another process",

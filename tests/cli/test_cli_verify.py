@@ -8,7 +8,6 @@ import pytest
 from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.checksums import checksum_once
-from phmrun.documents import parse_yaml
 from phmrun.ledger import Run
 from phmrun.ledger.manifest import MANIFEST
 
@@ -178,29 +177,6 @@ def test_restored_results_find_their_data_by_checksum(phmrun, copied, trained, t
     result = phmrun(*restored, "--data-dir", str(tmp_path / "results"))
     assert result.code == 3
     assert "no file there is the run's renamed.tsv" in result.err
-
-
-@pytest.mark.parametrize("page", ["RESULTS.md", "results/mine/README.md"])
-def test_a_changed_number_on_a_page_is_named(phmrun, copied, tmp_path, monkeypatch, page):
-    monkeypatch.chdir(tmp_path)
-    config = parse_yaml(copied.config_path.read_text(), "config.yaml")
-    base = {key: value for key, value in config.items() if key not in ("task", "layer", "seed", "provenance")}
-    sweep = {"title": "Mine", "task": "sva", "base": base, "grid": {"layer": ["dense"]}, "seeds": 1}
-    Path("sweep.yaml").write_text(json.dumps(sweep))
-    assert phmrun("results", "add", "sweep.yaml", "--runs-dir", "runs", "--to", "results/mine").code == 0
-    questions = {"title": "Results", "questions": [{"question": "Any?", "sweeps": [{"name": "mine"}]}]}
-    Path("results/questions.yaml").write_text(json.dumps(questions))
-    assert phmrun("results", "build").code == 0
-    assert phmrun("verify", "results").out.count("1 link") == 2
-    with Path(page).open("a") as end:
-        end.write("Accuracy is 99.9.\n")
-    result = phmrun("verify", "results")
-    assert result.code == 3
-    assert f"{page}: the chain is broken at page" in result.err
-    result = phmrun("results", "restore", "results", "--runs-dir", "RESULTS.md/runs")
-    assert result.code == 3
-    assert "RESULTS.md" in result.err
-    assert "a file is in the place of a folder" in result.err
 
 
 def test_nothing_to_verify(phmrun, tmp_path):

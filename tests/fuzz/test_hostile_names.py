@@ -16,7 +16,6 @@ from phmrun.ledger.directory import RUN_ID
 from phmrun.ledger.environment import DataRecord
 from phmrun.ledger.mirrors import write_mirror
 from phmrun.ledger.record import restore
-from phmrun.report.results_page import page_of
 from tests.fuzz.artefacts import METRICS, PARAMETERS, STATUS
 from tests.fuzz.exchange import result_seeds
 
@@ -65,7 +64,6 @@ def parent(tmp_path):
         "config.yaml",
         "metrics.json",
         "status.json",
-        "victim/effects.svg",
     ):
         (tmp_path / name).write_text("untouched")
     (tmp_path / "target").mkdir()
@@ -92,17 +90,6 @@ def as_result(name, parent):
             if path.parent == folder:
                 path.write_text(record_named(name))
                 restore([path], parent / "target", durable=False)
-
-
-def as_question(name, parent):
-    target = parent / "target"
-    sweep = target / "sweep"
-    sweep.mkdir(exist_ok=True)
-    (sweep / f"{ID}.json").write_text(record_named(ID))
-    (target / "questions.yaml").write_text(
-        json.dumps({"title": "t", "questions": [{"question": "q", "sweeps": [{"name": name}]}]})
-    )
-    page_of(target)
 
 
 def as_run(name, parent):
@@ -143,7 +130,7 @@ def written(dataset, parent):
         path.write_text("data")
 
 
-READERS = [as_result, as_question, as_run, as_split, as_archive_member, as_dataset]
+READERS = [as_result, as_run, as_split, as_archive_member, as_dataset]
 
 
 @pytest.mark.parametrize("read", READERS)
@@ -163,21 +150,16 @@ def test_a_plain_dataset_is_written_into_the_target(parent):
 
 
 def test_hostile_names_and_links_write_nothing_through_a_link(parent, monkeypatch):
-    (parent / "target" / "sweep").symlink_to(parent / "victim")
     monkeypatch.chdir(parent)
     (parent / "target" / ID).symlink_to(parent / "victim")
     before = contents(parent)
-    for read, name in ((as_result, ID), (as_question, "link"), (as_question, "sweep")):
-        with suppress(PhmrunError, OSError):
-            read(name, parent)
-    after = contents(parent)
-    after.pop(parent / "victim" / f"{ID}.json", None)  # written through the link by the test itself
-    assert after == before
+    with suppress(PhmrunError, OSError):
+        as_result(ID, parent)
+    assert contents(parent) == before
 
 
-@pytest.mark.parametrize("mirror", ["tensorboard", "mlflow", pytest.param("trackio", marks=pytest.mark.trackio)])
-def test_hostile_names_of_figures_settings_and_tasks_stay_in_a_mirror(parent, monkeypatch, mirror):
-    pytest.importorskip("trackio.sqlite_storage" if mirror == "trackio" else mirror, exc_type=ImportError)
+def test_hostile_names_of_figures_settings_and_tasks_stay_in_a_mirror(parent, monkeypatch):
+    pytest.importorskip("tensorboard")
     monkeypatch.chdir(parent)
     before = contents(parent)
     names = hostile_names(parent)
@@ -189,8 +171,7 @@ def test_hostile_names_of_figures_settings_and_tasks_stay_in_a_mirror(parent, mo
     with run.lock():
         for step, name in enumerate(names):
             run.history.append({"step": step, f"validation/{name}": 1.0, f"{name}/loss": 2.0})
-    folder = write_mirror(run, mirror)
-    assert folder == run.path / mirror
+    assert write_mirror(run, "tensorboard") == run.path / "tensorboard"
     assert contents(parent) == before
 
 

@@ -1,0 +1,336 @@
+"""Write RESULTS.md, one page for each sweep, and their pictures from the records in this folder.
+
+``python results/build.py [DIR] [--check]``. ``DIR/questions.yaml`` has the order, the words and the matrix; without it,
+each sweep is a section. ``--check`` writes nothing, and exits with code 3 if a page differs or a picture is missing.
+Trains nothing and needs no data.
+"""
+
+import argparse
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import quote
+
+from phmrun.documents import parse_yaml
+from phmrun.errors import ExitCode, PhmrunError, counted
+from phmrun.escaping import fenced, markdown
+from phmrun.ledger.card import duration, number
+from phmrun.ledger.listing import unchanged
+from phmrun.metric import metric_of
+from phmrun.report.environments import environments
+from phmrun.results.baselines import baseline_rows
+from phmrun.results.costs import MISSING, cost_texts, points_of
+from phmrun.results.layout import lay_out
+from phmrun.results.long_table import restore_folder
+from phmrun.results.pairs import all_pairs, pair_table
+from phmrun.results.printed import Printed
+from phmrun.results.render import Styled, markdown_table
+from phmrun.results.table import Effect
+from phmrun.results.verdicts import verdict_words
+from phmrun.statistics.verdict import DECIDED, Verdict
+from phmrun.sweeps.cell_status import CellState
+from phmrun.sweeps.paper_table import FOLDER, load_table
+from phmrun.sweeps.results import Asked, view
+from phmrun.sweeps.selection import SEED
+
+TIME = "ms per training step"  # label of an axis
+UNITS = {"weights-size": "MB", "file-size": "MB shipped", "clock-step": "ms/step", "clock-sentence": "ms/sentence"}
+RATE = re.compile(r", lr [^,]+")  # in the name of a row
+Pictures = dict[Path, Callable[[], Any]]
+"""Functions that draw a picture, by its path."""
+
+
+def link(title: str, to: Path, mark: str = "") -> str:
+    """Return a link, or with the mark "!" a picture, in Markdown."""
+    return f"{mark}[{markdown(title)}]({quote(to.as_posix())})"
+
+
+class Sweep:
+    """Sweep with its records: table, comparisons without the withdrawn ones, and pairs.
+
+    Raises:
+        PhmrunError: (exit 3) No record belongs to a cell of the sweep's file, or pairs name a missing row.
+    """
+
+    def __init__(self, asked: Mapping[str, Any], folder: Path, runs: Path) -> None:
+        self.name, self.asked = asked["name"], asked
+        self.file = folder / self.name / "sweep.yaml"
+        self.margin = asked.get("margin")
+        shape = {key: tuple(asked.get(key, ())) for key in ("rows", "scores")}
+        self.view = view([str(self.file)], runs, Asked(seeds=asked.get("seeds"), **shape))
+        self.table = self.view.table
+        if not any(figure.runs for line in self.table.figures for figure in line):
+            fault = next((f"; {status.cell.fault}" for status in self.view.statuses if status.cell.fault), "")
+            what = f"no record belongs to a cell of this sweep: its file may have changed since the runs{fault}"
+            raise PhmrunError(what, where=str(self.file), hint=f"phmrun sweep {self.file} --plan", code=ExitCode.DATA)
+        self.title = self.table.title or self.name
+        self.score = self.table.headings[0].scores[0]
+        compared = self.view.differences(self.margin)
+        self.withdrawn = {row: self._reason(row) for row, _ in compared if self._reason(row)}
+        self.compared = {place: value for place, value in compared.items() if place[0] not in self.withdrawn}
+        self.baselines = {row.label: row.values[0] for row in baseline_rows(self.table) if row.values[0] is not None}
+        entries = [line[0].entries for line in self.table.figures]
+        self.dense = next((row for row, its in enumerate(entries) if its and its[0].is_baseline), None)
+        rows = {begin: self.place(begin) for begin in asked.get("pairs", ())}
+        if missing := [begin for begin, row in rows.items() if row is None]:
+            what, names = f"pairs name a row that is not there: {missing[0]}", self.table.names
+            raise PhmrunError(what, where=str(self.file), valid=names, code=ExitCode.DATA)
+        self.pairs = all_pairs(self.table, self.margin, set(rows.values())) if rows else []
+
+    def _reason(self, row: int) -> str:
+        """Return the reason why a row's verdict is withdrawn, or an empty text."""
+        reasons = self.asked.get("withdrawn", {}).items()
+        return next((reason for begin, reason in reasons if self.table.names[row].startswith(begin)), "")
+
+    def place(self, begin: str) -> int | None:
+        """Return the first row whose name begins so, with its learning rate or without."""
+        forms = ((row, form) for row, name in enumerate(self.table.names) for form in (name, RATE.sub("", name)))
+        return next((row for row, form in forms if form.startswith(begin)), None)
+
+    def costs(self, row: int) -> str:
+        """Return the costs of a row on record: "3.60 MB, 9.9 ms/step, 0.03 ms/sentence"."""
+        texts = cost_texts(self.table.figures[row][0].entries, list(UNITS))
+        return ", ".join(f"{text} {unit}" for text, unit in zip(texts, UNITS.values(), strict=True) if text != MISSING)
+
+    def cell(self, row: int) -> str:
+        """Return a row's difference from dense: "-0.42 [-0.61, -0.23] different, worse"; a dash without one."""
+        if row in self.withdrawn:
+            return "withdrawn"
+        if (comparison := self.compared.get((row, 0))) is None:
+            return MISSING
+        words, shown = verdict_words(comparison), comparison.judgement.difference
+        if shown is None:
+            return words
+        numbers = f"{shown.value:+.2f} [{shown.low:+.2f}, {shown.high:+.2f}]"
+        return numbers if words in ("undecided", "open") else f"{numbers} {words}"
+
+    def floor(self) -> str:
+        """Return name and score of the best trivial system, or a dash."""
+        floors = [(row.values[0], row.name) for row in baseline_rows(self.table) if row.is_floor]
+        known = sorted((value, name) for value, name in floors if value is not None)
+        if not known:
+            return MISSING
+        value, name = known[0] if metric_of(self.score).lower_is_better else known[-1]
+        return f"{name} {value:.2f}"
+
+    def reference(self) -> Styled:
+        """Return the dense row's score, "76.40 ± 0.31, 3 seeds", with its costs; a dash without one."""
+        if self.dense is None or (mean := self.table.figures[self.dense][0].numbers[0].mean) is None:
+            return Styled(MISSING)
+        numbers = self.table.figures[self.dense][0].numbers[0]
+        deviation = "" if numbers.deviation is None else f" ± {numbers.deviation:.2f}"
+        return Styled(f"{mean:.2f}{deviation}, {counted(len(numbers.values), 'seed')}", self.costs(self.dense))
+
+    def verdicts(self) -> str:
+        """Return its verdicts counted: "2 different, worse · 1 open; of 6 pairs 6 undecided"."""
+        words = [verdict_words(comparison) for _, comparison in sorted(self.compared.items())]
+        text = tally([*words, *["withdrawn"] * len(self.withdrawn)]) or "no comparison"
+        pairs = [verdict_words(pair.comparison) for pair in self.pairs]
+        return f"{text}; of {counted(len(pairs), 'pair')} {tally(pairs)}" if pairs else text
+
+    def effects(self) -> Callable[[], Any] | None:
+        """Return a function that draws the differences in the first compared score; ``None`` without intervals."""
+        scores = [heading.scores[0] for heading in self.table.headings]
+        shown = [
+            (scores[column], Effect(self.table.names[row], d.value, d.low, d.high, d.seeds[0], is_different))
+            for (row, column), comparison in sorted(self.compared.items())
+            for d, is_different in [(comparison.judgement.difference, comparison.verdict is Verdict.DIFFERENT)]
+            if d
+        ]
+        if not shown:
+            return None
+        score = shown[0][0]
+        numbers = None if self.dense is None or score != self.score else self.table.figures[self.dense][0].numbers[0]
+        mean = numbers.mean if numbers else None
+        lines = {} if mean is None else {name: value - mean for name, value in self.baselines.items()}
+        return lambda: drawing("draw_effects")([effect for name, effect in shown if name == score], score, lines)
+
+    def points(self) -> list[Any]:
+        """Return parameters and score of each row whose verdict is not withdrawn."""
+        return points_of(self.table, 0, without=self.withdrawn)
+
+    def timed(self) -> list[Any]:
+        """Return milliseconds of a training step and score of these rows, as far as on record."""
+        points = points_of(self.table, 0, "clock-step", without=self.withdrawn)
+        return [point._replace(size=1000 * point.size) for point in points]
+
+    def sizes(self, lines: Mapping[str, float], widths: "Sweep | None") -> Any:
+        """Draw the first score by parameters and training time, beside a curve of dense networks of several widths."""
+        curve = {"parameters": widths.points(), TIME: widths.timed()} if widths else {}
+        levels, beside = {**self.baselines, **lines}, {TIME: self.timed()}
+        return drawing("draw_pareto")(self.points(), self.score, baselines=levels, beside=beside, curve=curve)
+
+    def readme(self, question: Mapping[str, Any]) -> Iterator[str]:
+        """Yield the parts of the sweep's page."""
+        laid = lay_out(self.table, "mean±std", self.compared, paper=False, costs=self.asked.get("costs", ()))
+        yield f"# {markdown(self.title)}"
+        yield f"Question: {markdown(question['question'])}"
+        yield markdown(question.get("about", ""))
+        yield f"Missing: {markdown(question['missing'])}" if question.get("missing") else ""
+        yield markdown_table(laid.columns, laid.rows)
+        if self.effects():
+            what = "Differences from dense with their simultaneous 95 % intervals over seeds"
+            yield link(what, Path("effects.svg"), "!")
+        yield markdown_table(laid.verdict_columns, laid.verdict_rows) if laid.verdict_rows else ""
+        for row, reason in self.withdrawn.items():
+            yield markdown(f"{self.table.names[row]}: verdict withdrawn: {reason}")
+        yield from map(markdown, laid.notes)
+        columns, lines, notes = pair_table(self.table, self.pairs)
+        if lines:
+            yield "Rows beside one another, each with every other:"
+            yield markdown_table(columns, lines)
+            yield from map(markdown, notes)
+        done = [status for status in self.view.statuses if status.state is CellState.DONE]
+        columns, lines, notes = environments(done)
+        yield markdown_table(columns, lines) if lines else ""
+        yield from map(markdown, notes)
+        runs = [
+            (s.cell.label, number(s.run.score(s.run.main_score)) if s.run.main_score else None,
+             duration(s.run.status.seconds), f"phmrun runs reproduce {s.run.id}")
+            for s in done if s.run and s.run.status
+        ]  # fmt: skip
+        summary = '<details markdown="1"><summary>Runs, with the commands that reproduce them</summary>'
+        yield f"{summary}\n\n{markdown_table(('cell', 'score', 'training', 'command'), runs)}\n</details>"
+        how = f"--seeds {len({status.cell.at[SEED] for status in self.view.statuses})}"
+        yield fenced(
+            f"phmrun sweep {self.file} {how}\nphmrun results add {self.file} --to {self.file.parent}", "console"
+        )
+
+
+def drawing(name: str) -> Callable[..., Any]:
+    """Return a function of the package that draws; importing it imports Matplotlib, which takes half a second."""
+    from phmrun.results.plots import sweeps
+
+    function: Callable[..., Any] = getattr(sweeps, name)
+    return function
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Return a page of parts; empty ones are left out."""
+    return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
+
+
+def tally(words: Sequence[str]) -> str:
+    """Return verdicts counted: "2 different, worse · 1 open"."""
+    return " · ".join(f"{count} {word}" for word, count in Counter(words).items())
+
+
+def published(line: Mapping[str, str]) -> tuple[str, float]:
+    """Return name and value of a printed score: "Zhang et al. 2021, Transformer (published)"."""
+    cell = load_table(f"{FOLDER}{line['table']}.yaml").row(line["row"]).published[line["column"]]
+    return f"{line['cite']}, {line['row']} (published)", float(Printed.parse(cell).amount)
+
+
+def matrix_cell(column: Mapping[str, Any], begin: str, sweeps: Mapping[str, Sweep]) -> Styled:
+    """Return a structure's cell: undecided in small print; bold if the column's longer sweep decides it alike."""
+    for name in (column["sweep"], *column.get("also", ())):
+        sweep = sweeps[name]
+        if (row := sweep.place(begin)) is None:
+            continue
+        longer = sweeps[column["longer"]] if column.get("longer") else None
+        later = None if longer is None or (at := longer.place(begin)) is None else longer.compared.get((at, 0))
+        compared = sweep.compared.get((row, 0))
+        decided = compared is not None and compared.verdict in DECIDED
+        alike = compared is not None and later is not None and verdict_words(compared) == verdict_words(later)
+        return Styled(sweep.cell(row), sweep.costs(row), strong=decided and alike, muted=not decided)
+    return Styled(MISSING)
+
+
+def overview(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep], folder: Path, pictures: Pictures) -> list[str]:
+    """Return the table of structures by tasks and the pictures of sizes; these are added to ``pictures``."""
+    columns = matrix["columns"]
+    rows: list[tuple[Any, ...]] = [("dense", *(sweeps[column["sweep"]].reference() for column in columns))]
+    rows += [
+        (name, *(matrix_cell(column, begin, sweeps) for column in columns)) for name, begin in matrix["rows"].items()
+    ]
+    rows.append(("best trivial system", *(sweeps[column["sweep"]].floor() for column in columns)))
+    parts = [f"## {matrix['question']}", markdown(matrix.get("about", ""))]
+    parts += [markdown_table(("", *(column["name"] for column in columns)), rows), "## Scores by size and time"]
+    for column in (*columns, *matrix.get("pictures", ())):
+        lines, curve = dict(map(published, column.get("published", ()))), sweeps.get(column.get("widths", ""))
+        for name in (column["sweep"], *column.get("also", ())):
+            if len(sweeps[name].points()) > 1:
+                path = folder / name / "sizes.svg"
+                pictures[path] = lambda sweep=sweeps[name], lines=lines, curve=curve: sweep.sizes(lines, curve)
+                parts.append(link(f"{column['name']}: {sweeps[name].score} by size and training time", path, "!"))
+    return parts
+
+
+def questions_of(folder: Path) -> dict[str, Any]:
+    """Return the content of questions.yaml; without that file, one question for each sweep."""
+    path = folder / "questions.yaml"
+    if path.is_file():
+        return dict(parse_yaml(path.read_text(encoding="utf-8"), str(path)))
+    names = sorted(file.parent.name for file in folder.glob("*/sweep.yaml"))
+    return {"title": "Results", "questions": [{"question": name, "sweeps": [{"name": name}]} for name in names]}
+
+
+def build(folder: Path, runs: Path) -> tuple[dict[Path, str], Pictures]:
+    """Return the texts of all pages and the drawings of all pictures, by path."""
+    asked = questions_of(folder)
+    records = restore_folder(folder, runs, durable=False)
+    spent = sum(segment.get("cpu_seconds", 0.0) for run in records for segment in run.environment()) / 3600
+    sweeps = {s["name"]: Sweep(s, folder, runs) for q in asked["questions"] for s in q.get("sweeps", ())}
+    pages, pictures, listed = {}, Pictures(), list[str]()
+    for question in asked["questions"]:
+        its = [sweeps[sweep["name"]] for sweep in question.get("sweeps", ())]
+        for sweep in its:
+            pages[sweep.file.with_name("README.md")] = joined(sweep.readme(question))
+            if draw := sweep.effects():
+                pictures[sweep.file.with_name("effects.svg")] = draw
+        links = [f"- {link(s.title, Path(s.name, 'README.md'))}: {markdown(s.verdicts())}" for s in its]
+        listed += [
+            f"## {question['question']}",
+            "\n".join(links) or markdown(question.get("about", "Nothing was run.")),
+        ]
+    pages[folder / "sweeps.md"] = joined(["# Sweeps", *listed])
+    parts = [f"# {asked['title']}", markdown(asked.get("about", ""))]
+    parts.append(f"{len(records)} runs, trials of the tuning among them; {spent:.1f} CPU hours in all.")
+    parts.append(fenced(f"phmrun results restore {folder} --runs-dir runs", "console"))
+    parts += overview(asked["matrix"], sweeps, folder, pictures) if "matrix" in asked else []
+    parts += ["## What is not known", *map(markdown, asked["unknown"])] if "unknown" in asked else []
+    parts += [
+        "## Where are the runs?",
+        f"{link('Sweeps', folder / 'sweeps.md')}: all {len(sweeps)}, with their verdicts",
+    ]
+    pages[Path("RESULTS.md")] = joined(parts)
+    return pages, pictures
+
+
+def main() -> int:
+    """Write or check the pages; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path(__file__).parent)
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    os.chdir(options.folder.resolve().parent)  # so that no page has the path of this machine
+    folder = Path(options.folder.resolve().name)
+    try:
+        with TemporaryDirectory() as runs, unchanged():
+            os.environ["PHMRUN_DATA"] = f"{runs}/none"  # the same on every machine; reading vocabularies takes long
+            pages, pictures = build(folder, Path(runs))
+            if options.check:
+                # Pictures only need to exist: releases of Matplotlib write the same one in different bytes.
+                other = [path for path, text in pages.items() if not path.is_file() or path.read_text("utf-8") != text]
+                for path in (other := [*other, *(path for path in pictures if not path.is_file())]):
+                    print(f"{path} is not what the results say: python {folder}/build.py", file=sys.stderr)
+                return ExitCode.DATA if other else 0
+            from phmrun.results.plots.canvas import save_figure
+
+            for path, draw in pictures.items():
+                save_figure(draw(), path)
+    except PhmrunError as error:
+        print(error, file=sys.stderr)
+        return error.code
+    for path, text in pages.items():
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
