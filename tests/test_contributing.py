@@ -149,3 +149,17 @@ def follow(clone, kind):
 def test_every_recipe_says_what_to_type():
     assert len(RECIPES) == len(TOUCHED)
     assert all(commands(kind) for kind in TOUCHED)
+
+
+def test_workflows_and_image_name_their_sources_by_checksum():
+    uses = [
+        line.split("uses:")[1].split()[0]
+        for path in (ROOT / ".github/workflows").glob("*.yml")
+        for line in path.read_text().splitlines()
+        if "uses:" in line
+    ]
+    assert uses
+    assert [name for name in uses if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", name)] == []
+    image = (ROOT / "Dockerfile").read_text()
+    assert re.search(r"^FROM \S+@sha256:[0-9a-f]{64}$", image, re.MULTILINE)
+    assert "extra-index" not in image
