@@ -1,7 +1,10 @@
 """``phmrun new``: files of a new structure, task, network or metric, from working templates."""
 
 import ast
+import importlib.util
+import keyword
 import re
+import sys
 import tomllib
 from enum import StrEnum
 from importlib.resources import files
@@ -115,6 +118,7 @@ def new(
     if name in recipe.registry:
         raise PhmrunError(f"there is already a {kind} named {name!r}", hint="Choose another name.")
     words = re.split("[-_]", name)
+    _require_free(kind, words)
     names = {
         "name": name,
         "module": "_".join(words),
@@ -133,6 +137,29 @@ def new(
     console.stderr().print(
         "\n".join([advice, *(f"      pytest {path}" for path in tests)]), markup=False, soft_wrap=True
     )
+
+
+def _require_free(kind: Kind, words: list[str]) -> None:
+    """Check that module and class of a new part hide no word of Python, no library, and no import of the template.
+
+    Raises:
+        PhmrunError: They do.
+    """
+    module, class_name = "_".join(words), "".join(word.capitalize() for word in words)
+    taken = {module, class_name} & {*keyword.kwlist, *sys.stdlib_module_names}
+    spec = importlib.util.find_spec(module)
+    if spec and spec.origin and Path(spec.origin).parent != Path.cwd():  # a file here is refused as existing
+        taken.add(module)
+    templates = [_template(name) for name in RECIPES[kind].files]
+    imports = {
+        word
+        for text in templates
+        for line in re.findall("^from .* import (.*)$", text, re.M)
+        for word in line.split(", ")
+    }
+    if taken := taken | ({class_name} & imports):
+        what = f"{' and '.join(sorted(taken))} is a word of Python or of a library"
+        raise PhmrunError(what, hint=f"Choose another name: my-{'-'.join(words)}.")
 
 
 def _is_checkout(project: Path) -> bool:
@@ -209,9 +236,13 @@ def _filled(template: str, parts: dict[str, str]) -> str:
 
     At most two empty lines follow each other; one line end is last.
     """
-    text = (files("phmrun.cli") / "templates" / f"{template}.txt").read_text(encoding="utf-8")
-    filled = re.sub(r"\n{4,}", "\n\n\n", Template(text).substitute(parts))
+    filled = re.sub(r"\n{4,}", "\n\n\n", Template(_template(template)).substitute(parts))
     return filled.rstrip("\n") + "\n"
+
+
+def _template(name: str) -> str:
+    """Return the text of a packaged template."""
+    return (files("phmrun.cli") / "templates" / f"{name}.txt").read_text(encoding="utf-8")
 
 
 def _joined(sources: list[str], package: str, module: str) -> str:

@@ -9,7 +9,7 @@ from phmrun.cli import completion, console
 from phmrun.cli.docstrings import VerbGroup
 from phmrun.cli.options import Json, Plugin, RunsDirectory
 from phmrun.errors import ExitCode, PhmrunError, counted
-from phmrun.files import write_text
+from phmrun.files import read_text, write_text
 from phmrun.progress import note
 from phmrun.registry import load_plugins
 
@@ -96,7 +96,7 @@ def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
         return []
     written = []
     if not (copy := to / SWEEP).exists() and Path(what[0]).is_file():
-        write_text(copy, Path(what[0]).read_text(encoding="utf-8"))
+        write_text(copy, read_text(Path(what[0])))
         written.append(copy)
     return written
 
@@ -201,4 +201,4 @@ def build(
 
 def _holds(path: Path, text: str) -> bool:
     """Return True if a file has exactly this text; False if it is missing."""
-    return path.is_file() and path.read_text(encoding="utf-8") == text
+    return path.is_file() and read_text(path) == text

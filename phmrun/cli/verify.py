@@ -10,6 +10,7 @@ import typer
 from phmrun.cli import completion, console
 from phmrun.cli.options import Json, RunsDirectory
 from phmrun.errors import ExitCode, PhmrunError, counted
+from phmrun.files import read_text
 
 if TYPE_CHECKING:
     from phmrun.results.verification import Link
@@ -106,7 +107,7 @@ def _of_results(folder: Path) -> Iterator[Chain]:
     if (folder / "questions.yaml").is_file() and page.is_file():
         built = page_of(folder)
         for path, text in {page: built.text, **built.pages}.items():
-            same = path.is_file() and path.read_text(encoding="utf-8") == text
+            same = path.is_file() and read_text(path) == text
             command = f"phmrun results build {folder} --out {page}"
             detail = (
                 "made of these results" if same else f"not what is made of these results; `{command}` makes it anew"
