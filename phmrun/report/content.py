@@ -6,8 +6,10 @@ from typing import Any
 
 from phmrun.config import to_yaml
 from phmrun.errors import PhmrunError, counted
+from phmrun.files import read_text
 from phmrun.ledger import environment
-from phmrun.ledger.card import duration, number
+from phmrun.ledger.card import duration, number, shared
+from phmrun.ledger.record import absolute_paths, portable
 from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, write
 from phmrun.report.environments import environments
 from phmrun.results.baselines import baseline_rows
@@ -64,10 +66,11 @@ def write_report(
     sections.append(Section("Settings", list(_settings(plan, statuses))))
     sections.append(Section("Environment", environments(statuses)))
     seeds = max(len({cell.at["seed"] for cell in plan.cells}), 1)
-    again = Code(f"phmrun sweep {plan.sweep.where} --seeds {seeds}\nphmrun report {plan.sweep.where}", "console")
+    where = portable(plan.sweep.where)
+    again = Code(f"phmrun sweep {where} --seeds {seeds}\nphmrun report {where}", "console")
     nothing_twice = Text("The command runs only what is missing.")
     sections.append(Section("Reproduce", [nothing_twice, again]))
-    page = Document(plan.sweep.title or plan.sweep.where, [Text(opening)], sections)
+    page = Document(plan.sweep.title or where, [Text(opening)], sections)
     return [*write(page, path), *(picture.path for picture in pictures)]
 
 
@@ -139,10 +142,13 @@ def _settings(plan: Plan, statuses: Sequence[CellStatus]) -> Iterable[Part]:
     """
     path = Path(plan.sweep.where)
     if path.is_file():
-        yield Code(path.read_text(encoding="utf-8"), "yaml", f"The sweep, {plan.sweep.where}")
+        yield Code(shared(read_text(path)), "yaml", f"The sweep, {portable(plan.sweep.where)}")
     seen = set()
     for status in statuses:
         config = status.cell.config
         if config and config.task not in seen:
             seen.add(config.task)
-            yield Code(to_yaml(config, status.cell.origin), "yaml", f"All settings of the cell {status.cell.label}")
+            text = to_yaml(config, status.cell.origin)
+            for absolute in sorted(absolute_paths(config.model_dump(mode="json")), key=len, reverse=True):
+                text = text.replace(absolute, portable(absolute))
+            yield Code(text, "yaml", f"All settings of the cell {status.cell.label}")
