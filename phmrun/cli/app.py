@@ -270,9 +270,10 @@ def _open_streams() -> None:
     for place, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(place, "w" if place else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
-    if sys.stderr is not None and sys.stderr is sys.__stderr__:
-        raw = io.BufferedWriter(_Lossy(sys.stderr.fileno(), "w", closefd=False))
-        sys.stderr = io.TextIOWrapper(raw, encoding=sys.stderr.encoding, line_buffering=True)
+    stream: Any = sys.stderr
+    if stream is sys.__stderr__:
+        raw = io.BufferedWriter(_Lossy(stream.fileno(), "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(raw, encoding=stream.encoding, line_buffering=True)
 
 
 def _require_unicode(words: Sequence[str]) -> None:
