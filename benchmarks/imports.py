@@ -34,7 +34,7 @@ ledger
 config
 statistics
 task
-metric
+metric plugin_errors
 registry progress checksums
 files
 documents

@@ -3,20 +3,25 @@
 import errno
 import glob
 import hashlib
+import io
 import json
 import os
 import shutil
 import socket
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.escaping import printable
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 MOST_BYTES = 256 * 2**20
 """Largest small file of a run: status, scores, samples."""
@@ -57,7 +62,7 @@ def replacing_directory(path: Path) -> Iterator[Path]:
     with _temporary(path) as temporary:
         temporary.mkdir()
         yield temporary
-        _remove(path)
+        remove(path)
         temporary.rename(path)
 
 
@@ -81,7 +86,7 @@ def sync_directory(folder: Path) -> None:
         OSError: The disk fails.
     """
     try:
-        directory = os.open(folder, os.O_RDONLY)
+        directory = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     except OSError:  # directories cannot be opened here
         return
     try:
@@ -120,7 +125,7 @@ def _temporary(path: Path) -> Iterator[Path]:
         raise
     finally:
         with suppress(OSError):  # on a read-only disk the original error matters more
-            _remove(temporary)
+            remove(temporary)
 
 
 def temporary_name(path: Path) -> Path:
@@ -131,7 +136,7 @@ def temporary_name(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.{_machine()}.tmp")
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
     """Remove a file or a directory tree, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
@@ -148,7 +153,7 @@ def _remove_abandoned(path: Path) -> None:
         try:
             living = _writer_lives(left)
             if living is False or (living is None and time.time() - left.stat().st_mtime > _HOUR):
-                _remove(left)
+                remove(left)
         except FileNotFoundError:  # another process removed it first
             continue
 
@@ -161,7 +166,7 @@ def remove_unfinished(folder: Path) -> None:
     """
     for left in folder.rglob(".*.tmp"):
         if not _writer_lives(left):
-            _remove(left)
+            remove(left)
 
 
 def _writer_lives(unfinished: Path) -> bool | None:
@@ -234,7 +239,7 @@ def last_lines(log: Path, count: int = 5) -> list[str]:
 
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file's bytes, in hexadecimal."""
-    with path.open("rb") as handle:
+    with open_regular(path, most=sys.maxsize) as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
@@ -247,7 +252,16 @@ def read_regular(path: Path, *, most: int = MOST_BYTES) -> bytes:
         return handle.read(most)
 
 
-def open_regular(path: Path, *, most: int = MOST_BYTES) -> BinaryIO:
+def read_text(path: Path) -> str:
+    """Read a regular UTF-8 file as text, as ``Path.read_text`` does; it never waits for a pipe.
+
+    Errors are those of :func:`open_regular`.
+    """
+    with io.TextIOWrapper(open_regular(path, most=sys.maxsize), encoding="utf-8") as handle:
+        return handle.read()
+
+
+def open_regular(path: Path, *, most: int = MOST_BYTES) -> io.BufferedReader:
     """Open a regular file for reading.
 
     Pipes and devices are not waited for. The default of ``most`` is 256 MiB.
@@ -264,6 +278,21 @@ def open_regular(path: Path, *, most: int = MOST_BYTES) -> BinaryIO:
     if not stat.S_ISREG(facts.st_mode):
         raise OSError(errno.EINVAL, "not a file", str(path))
     raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
+
+
+def file_lock(path: Path) -> "FileLock":
+    """Return a lock on a file, which is created.
+
+    Raises:
+        PhmrunError: (exit 3) Something else than a file has the path; the lock would never be had.
+    """
+    import filelock
+
+    if path.exists() and not path.is_file():
+        raise PhmrunError(
+            f"the lock {no_file(path).partition(',')[0]}", where=str(path), hint="Remove it.", code=ExitCode.DATA
+        )
+    return filelock.FileLock(path)
 
 
 def no_file(path: Path) -> str:
@@ -349,7 +378,7 @@ def disk_error(
 ) -> PhmrunError | None:
     """Return the user error for a disk error.
 
-    The disk is full, over its quota, read-only, not permitted, or failing, or a file is in the place of a folder; the
+    The disk is full, over its quota, read-only, not permitted, or failing, or something else is in the place; the
     result is ``None`` for errors of another kind. Arguments are those of :func:`disk_errors`; ``code`` is the exit
     code.
     """
@@ -369,6 +398,8 @@ def disk_error(
         advice = "Change that, or choose another place, such as --runs-dir."
     elif error.errno == errno.ENOTDIR:
         what, advice = "a file is in the place of a folder", "Choose another place, such as --runs-dir."
+    elif error.errno in (errno.EISDIR, errno.ELOOP, errno.ENOTEMPTY, errno.ENXIO):
+        what, advice = f"something else is in this place: {error.strerror}", f"Move it away. {again}"
     elif error.errno == errno.EIO:
         what, advice = "the disk reports an error", again
     else:

@@ -32,6 +32,7 @@ import importlib.util
 import re
 import sys
 import tomllib
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -47,7 +48,8 @@ _PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+/-]{0,79}")
 """Valid names in registries: at most 80 characters, no spaces, line ends or escapes."""
 OURS = "phmrun"
-_PLUGIN = "phmrun_plugin_"
+PLUGIN = "phmrun_plugin_"
+"""Beginning of the names of modules of plug-in files."""
 
 
 class Announcement(NamedTuple):
@@ -269,7 +271,7 @@ def load_plugin(path: Path) -> str:
         close = nearest(path.name, [file.name for file in path.parent.glob("*.py")])
         hint = f"Did you mean {' or '.join(str(path.with_name(name)) for name in close)}?" if close else None
         raise PhmrunError("the plug-in file does not exist", where=str(path), hint=hint)
-    name = f"{_PLUGIN}{path.stem}"
+    name = f"{PLUGIN}{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise PhmrunError("a plug-in must be a Python file", where=str(path), hint="Name it with the ending .py.")
@@ -281,8 +283,12 @@ def load_plugin(path: Path) -> str:
         spec.loader.exec_module(module)
     except PhmrunError:
         raise
-    except Exception as error:
-        raise PhmrunError(f"the plug-in does not import: {type(error).__name__}: {error}", where=str(path)) from error
+    except (Exception, SystemExit) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if Path(frame.filename).absolute() == path.absolute()]
+        line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
+        what = f"the plug-in does not import: {type(error).__name__}: {error}"
+        raise PhmrunError(what, where=f"{path}:{line}" if line else str(path)) from error
     finally:
         sys.path.remove(folder)
     return hashlib.sha256(path.read_bytes()).hexdigest()
@@ -290,7 +296,7 @@ def load_plugin(path: Path) -> str:
 
 def loaded_plugins() -> list[Path]:
     """Return the plug-in files that this process has imported, by name."""
-    names = sorted(name for name in sys.modules if name.startswith(_PLUGIN))
+    names = sorted(name for name in sys.modules if name.startswith(PLUGIN))
     return [Path(str(sys.modules[name].__file__)) for name in names]
 
 

@@ -10,7 +10,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, NamedTuple, NoReturn, cast
 
 import typer
@@ -21,7 +21,9 @@ from phmrun.cli import console
 from phmrun.cli.console import Verbosity
 from phmrun.cli.docstrings import VerbGroup
 from phmrun.errors import ExitCode, Interrupted, PhmrunError, unknown
+from phmrun.escaping import printable
 from phmrun.files import disk_error
+from phmrun.plugin_errors import plugin_error
 
 AGAIN = 0.05
 """Delay before a lost signal is sent again, in seconds."""
@@ -221,24 +223,73 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Args:
         arguments: Arguments without the program's name; None: those of this process.
     """
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a file name may be invalid Unicode
     words = list(sys.argv[1:] if arguments is None else arguments)
     moved = _globals_first(words)
+    code: str | int | None = ExitCode.OK
     _listen_to_sigterm()
     try:
+        _require_unicode(words)
         with _lost_interruptions_repeated():
             app(moved, prog_name="phmrun")
-    except SystemExit as end:
-        if (interruption := _interruption(end)) is not None:  # Typer turns an interruption into an exit
-            sys.exit(_report(interruption, words))
-        sys.exit(_flushed(end.code))
     except BaseException as error:  # noqa: BLE001  (the only place that handles all errors)
-        if "--debug" in moved:
-            traceback.print_exception(error)
-        sys.exit(_report(error, words))
-    sys.exit(ExitCode.OK)
+        interruption = _interruption(error) if isinstance(error, SystemExit) else None
+        if isinstance(error, SystemExit) and not interruption and not plugin_error(error):
+            # Click exits with 1 if the reader of the output has closed it, as `head` does; this is no error.
+            code = ExitCode.OK if isinstance(error.__context__, BrokenPipeError) else error.code
+        else:
+            if "--debug" in moved:
+                traceback.print_exception(error)
+            code = _report(interruption or error, words)  # Typer turns an interruption into an exit
+    sys.exit(_flushed(code))
+
+
+class _Lossy(io.FileIO):
+    """Standard error that drops what cannot be written, so that a full disk ends no run."""
+
+    def write(self, data: Any) -> int:
+        """Write bytes; return the number of those written or dropped."""
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
+def _open_streams() -> None:
+    """Open closed standard streams on the null device, and make standard error lossy.
+
+    Otherwise the next file that is opened would take the place of a closed stream.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    for place, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(place, "w" if place else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
+    if (stream := sys.__stderr__) is not None and sys.stderr is stream:
+        raw = io.BufferedWriter(_Lossy(stream.fileno(), "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(raw, encoding=stream.encoding, line_buffering=True)
+
+
+def _require_unicode(words: Sequence[str]) -> None:
+    """Check that arguments, places of phmrun's folders, and the working folder are Unicode.
+
+    Records of a run name them, and are UTF-8.
+
+    Raises:
+        PhmrunError: A byte of one is not UTF-8.
+    """
+    texts = {f"argument {place}": word for place, word in enumerate(words, 1)}
+    texts |= {name: value for name, value in os.environ.items() if name.startswith("PHMRUN_")}
+    with suppress(OSError):  # it was removed
+        texts["the working folder"] = os.getcwd()  # noqa: PTH109  (a path of this form)
+    for where, text in texts.items():
+        if any("\udc80" <= character <= "\udcff" for character in text):
+            hint = "Rename the file or folder, for example with mv, and give the command again."
+            raise PhmrunError(f"{printable(text)} has a byte that is not UTF-8", where=where, hint=hint)
 
 
 def _globals_first(arguments: list[str]) -> list[str]:
@@ -310,7 +361,7 @@ def _report(error: BaseException, arguments: Sequence[str]) -> int:
 
     A :class:`PhmrunError` has its own code. Interruptions give 130 or that of their signal, with the command that
     continues if there is progress. A closed pipe prints nothing and gives 0. Too long names give 2, disk errors 3, lack
-    of memory 4. Any other error is printed as a bug, code 1.
+    of memory and errors of plug-ins 4. Any other error is printed as a bug, code 1.
     """
     if isinstance(error, PhmrunError):
         console.print_error(error)
@@ -337,6 +388,9 @@ def _report(error: BaseException, arguments: Sequence[str]) -> int:
         hint += "A batch holds at least one sentence: if one is very long, split it or leave it out."
         console.print_error(PhmrunError("out of memory", hint=hint, code=ExitCode.TRAINING))
         return ExitCode.TRAINING
+    if fault := plugin_error(error):
+        console.print_error(fault)
+        return fault.code
     summary = " ".join(str(error).split())[:300]
     print(
         f"phmrun: this is a bug: {type(error).__name__}: {summary} (run the command again with --debug to see where)",
@@ -346,14 +400,15 @@ def _report(error: BaseException, arguments: Sequence[str]) -> int:
 
 
 def _flushed(code: str | int | None) -> str | int | None:
-    """Flush standard output and return ``code`` unchanged.
+    """Flush standard output and return ``code``, or that of an error of the disk if ``code`` is 0.
 
-    A closed pipe is no error; later output is then discarded.
+    A closed pipe is no error. Later output is discarded.
     """
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         _discard_output()
+        return code or _report(error, ())
     return code
 
 

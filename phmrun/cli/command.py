@@ -7,6 +7,7 @@ import re
 import shlex
 from typing import Any
 
+import typer
 from typer.core import TyperCommand
 
 from phmrun.errors import PhmrunError
@@ -22,13 +23,18 @@ class Command(TyperCommand):
 
         Raises:
             PhmrunError: A key of the configuration stands without ``--set``; the error has the option that sets it.
+            typer.BadParameter: A value is invalid.
         """
         if not ctx.resilient_parsing and any("--set" in parameter.opts for parameter in self.params):
             for place, word in enumerate(args):
                 setting = _setting_without_option(word, args[place - 1] if place else "", args[place + 1 : place + 2])
                 if setting:
                     raise PhmrunError(f"keys of the configuration need --set: --set {shlex.quote(setting)}", where=word)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            error.message = error.message.replace("Value error, ", "")  # of pydantic, by which Typer checks values
+            raise
 
 
 def _setting_without_option(word: str, before: str, after: list[str]) -> str | None:

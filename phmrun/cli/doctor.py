@@ -198,7 +198,7 @@ def _machine(runs_dir: Path) -> Iterator[Check]:
     space are warnings.
     """
     yield _writable("runs directory", runs_dir, "Give another with --runs-dir or PHMRUN_RUNS.", ExitCode.USAGE)
-    wandb, mode = _version("wandb"), os.environ.get("WANDB_MODE", "offline")
+    wandb, mode = _version("wandb"), os.environ.get("WANDB_MODE") or "offline"
     if wandb is None:
         yield Check("W&B", "warning", "not installed", "pip install wandb, or train with --wandb disabled.")
     elif mode == "online" and "WANDB_API_KEY" not in os.environ:

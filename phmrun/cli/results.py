@@ -9,7 +9,7 @@ from phmrun.cli import completion, console
 from phmrun.cli.docstrings import VerbGroup
 from phmrun.cli.options import Json, RunsDirectory
 from phmrun.errors import ExitCode, PhmrunError, counted
-from phmrun.files import write_text
+from phmrun.files import read_text, write_text
 from phmrun.progress import note
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
         return []
     written = []
     if not (copy := to / SWEEP).exists() and Path(what[0]).is_file():
-        write_text(copy, Path(what[0]).read_text(encoding="utf-8"))
+        write_text(copy, read_text(Path(what[0])))
         written.append(copy)
     return written
 

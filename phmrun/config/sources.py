@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from phmrun.documents import LARGEST, parse_yaml_lines
 from phmrun.errors import PhmrunError, nearest
+from phmrun.files import read_text
 
 
 class Source(NamedTuple):
@@ -64,7 +65,7 @@ def read_source(path: Path) -> Source:
             raise PhmrunError("this is not a regular file", where=str(path))
         if path.stat().st_size > 4 * LARGEST:  # bytes of a character
             raise PhmrunError(f"the file is too large: {path.stat().st_size:,} bytes", where=str(path))
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except OSError as error:
         raise PhmrunError(f"the file cannot be read: {error.strerror}", where=str(path)) from error
     except UnicodeDecodeError as error:

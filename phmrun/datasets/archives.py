@@ -12,6 +12,7 @@ import lzma
 import os
 import shutil
 import stat
+import sys
 import tarfile
 import zipfile
 import zlib
@@ -22,7 +23,7 @@ from typing import IO, Any, cast
 
 from phmrun.datasets.catalogue import is_safe
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import replacing
+from phmrun.files import open_regular, replacing
 from phmrun.text.lines import GZIP_MAGIC, LONGEST_LINE
 
 CHUNK = 1 << 20
@@ -91,7 +92,7 @@ def opened(archive: Path, member: str | None, limit: int | None = None) -> Itera
         raise _refused(f"the name {member!r} leads out of the archive", archive)
     try:
         if member is None:
-            with archive.open("rb") as handle:
+            with open_regular(archive, most=sys.maxsize) as handle:
                 yield _counted(handle, archive, member, limit) if limit is not None else handle
         else:
             unpack = _zip_member if zipfile.is_zipfile(archive) else _tar_member

@@ -10,6 +10,7 @@ from typing import Any
 
 from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError, unknown
+from phmrun.files import read_text
 from phmrun.registry import DATASETS
 
 FORMATS = (
@@ -157,7 +158,7 @@ class Catalogue:
         """
         datasets: dict[str, Dataset] = {}
         for path in sorted(Path("datasets").glob("*.yaml")):
-            entries = parse_yaml(path.read_text(encoding="utf-8"), str(path))
+            entries = parse_yaml(read_text(path), str(path))
             for name, entry in entries.items() if isinstance(entries, dict) else ():
                 if not (isinstance(entry, dict) and {"tasks", "format"} <= entry.keys()):
                     continue

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
-import filelock
-
 from phmrun.datasets.archives import extract, largest, too_much
 from phmrun.datasets.assembly import assemble
 from phmrun.datasets.catalogue import Dataset, File, Remote
@@ -32,7 +30,7 @@ from phmrun.datasets.locations import (
     write_record,
 )
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import sha256_of
+from phmrun.files import file_lock, sha256_of
 from phmrun.progress import note, progress
 
 CHUNK = 1 << 16
@@ -71,7 +69,7 @@ def fetch(
         left = _unrecorded(dataset, chosen) or any((folder / file.path).exists() for file in dataset.archives.values())
         if not _wanted(dataset, chosen, force) and not (left and os.access(folder, os.W_OK)):
             return []
-        with filelock.FileLock(folder / ".fetch.lock"):
+        with file_lock(folder / ".fetch.lock"):
             wanted = _wanted(dataset, chosen, force)  # another process may have downloaded them meanwhile
             brought = [path for split, files in wanted.items() for path in _bring(dataset, split, files, pause)]
             for archive in dataset.archives.values():  # no longer needed once their files are extracted

@@ -14,15 +14,13 @@ from pathlib import Path, PurePosixPath
 from tempfile import mkdtemp
 from typing import IO, cast
 
-import filelock
-
 from phmrun.datasets.archives import CHUNK, extract, is_archive, lines_of, members, opened, unpacked
 from phmrun.datasets.catalogue import Dataset, File
 from phmrun.datasets.fetch import build_split, disk_error
 from phmrun.datasets.locations import content_sha256, dataset_dir, find, recorded_checksums, write_dropped, write_record
 from phmrun.datasets.reading import compare, count
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import replacing, sha256_of
+from phmrun.files import file_lock, replacing, sha256_of
 from phmrun.text.lines import GZIP_MAGIC
 
 
@@ -94,7 +92,7 @@ def import_files(dataset: Dataset, given: Sequence[str], *, force: bool = False)
             _recognise(dataset, _existing(text), plan)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(folder / ".fetch.lock"):
+        with file_lock(folder / ".fetch.lock"):
             stage = Path(mkdtemp(prefix=".import.", dir=folder))
             try:
                 staged = _staged(dataset, plan, stage)

@@ -12,7 +12,7 @@ from typing import Any
 from phmrun.datasets.catalogue import CATALOGUE, Dataset, File, Remote
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError, unknown
-from phmrun.files import DATA_VARIABLE, data_dir, no_file, sha256_of, write_json
+from phmrun.files import DATA_VARIABLE, data_dir, no_file, read_text, sha256_of, write_json
 
 SPLITS = ("train", "dev", "test")  # training, validation and test data
 RECORD = ".checksums.json"
@@ -301,7 +301,7 @@ def _read(dataset: Dataset, name: str) -> dict[str, Any]:
     """
     path = dataset_dir(dataset) / name
     try:
-        return dict(parse_json(path.read_text(encoding="utf-8")))
+        return dict(parse_json(read_text(path)))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

@@ -5,9 +5,11 @@
 
 import hashlib
 import io
+import pickle
 import shutil
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ _ESSENTIAL = {
     "lr_schedulers/0": "dict",
 }
 """Content that resume needs, for checkpoints of releases that wrote no layout."""
+_STORED = ("dict", "list", "tensor", "NoneType", "bool", "int", "float", "complex", "str", "bytes", "set")
 _LONGEST_LIST = 64
 """Length of a list up to which a layout enters its elements."""
 
@@ -46,19 +49,45 @@ def write_checkpoint(path: Path, content: dict[str, Any], before_renaming: Calla
         before_renaming: Called when the file is complete; may raise to keep the previous checkpoint.
 
     Raises:
-        PhmrunError: (exit 4) The disk is full or cannot be written; the previous checkpoint is unchanged.
+        PhmrunError: (exit 4) The disk is full or cannot be written, or a value could not be loaded again; the previous
+            checkpoint is unchanged.
     """
     hint = "The same command then continues from the last checkpoint."
     full = disk_errors(ExitCode.TRAINING, hint, needed=_bytes(content))
-    with full, replacing(path, before_renaming) as temporary, temporary.open("wb") as file:
-        try:
-            torch.save(content, file)
-        except RuntimeError:  # torch hides the reason; writing by Python raises it
-            whole = io.BytesIO()
-            torch.save(content, whole)
-            file.seek(0)
-            file.truncate()
-            file.write(whole.getvalue())
+    with full, replacing(path, before_renaming) as temporary, _readable(path, content):
+        with temporary.open("wb") as file:
+            try:
+                torch.save(content, file)
+            except RuntimeError:  # torch hides the reason; writing by Python raises it
+                whole = io.BytesIO()
+                torch.save(content, whole)
+                file.seek(0)
+                file.truncate()
+                file.write(whole.getvalue())
+        torch.load(temporary, weights_only=True, mmap=True)
+        for name, weight in content.get("state_dict", {}).items():
+            if not isinstance(weight, Tensor):  # of torch's get_extra_state
+                raise TypeError(f"state_dict/{name} is {type(weight).__name__}, not a tensor")
+
+
+@contextmanager
+def _readable(path: Path, content: dict[str, Any]) -> Iterator[None]:
+    """Convert errors of a checkpoint's content, which could not be loaded without executing code.
+
+    Raises:
+        PhmrunError: (exit 4) A value is no number, text, tensor, or container of such; names the first.
+    """
+    try:
+        yield
+    except (pickle.PickleError, AttributeError, TypeError) as error:
+        odd = [f"{place} is {kind}" for place, kind in layout(content).items() if kind not in _STORED]
+        raise PhmrunError(
+            f"training could not go on from this checkpoint: {odd[0] if odd else error}",
+            where=str(path),
+            hint="State of an optimizer, a network or a structure may hold numbers, texts, tensors, lists and "
+            "dictionaries; change the plug-in.",
+            code=ExitCode.TRAINING,
+        ) from error
 
 
 def _bytes(content: Any) -> int:

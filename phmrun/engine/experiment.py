@@ -102,6 +102,7 @@ def train(
     quiet_lightning(verbosity > 0)
     check_hardware(config.training, config.hardware)
     _check_steps(config, derivation)
+    wandb_mode(config.logging.wandb)  # raises on an unknown mode, before a run directory exists
     config, parent = with_base(config, Run.find(runs_dir, extend) if extend else None)
     config = with_base_vocabulary(with_absolute_paths(config))
     data = build_data(config)

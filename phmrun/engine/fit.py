@@ -333,9 +333,9 @@ def run_trainer(trainer: pl.Trainer, module: TrainingModule, data: DataModule, c
             )
     # Lightning raises SystemExit on Ctrl-C, with the KeyboardInterrupt as its context.
     except SystemExit as error:
-        if not trainer.interrupted:
+        if not isinstance(error.__context__, KeyboardInterrupt):  # a plug-in's exit
             raise
-        raise (error.__context__ if isinstance(error.__context__, KeyboardInterrupt) else KeyboardInterrupt) from error
+        raise error.__context__ from error
     except (MemoryError, RuntimeError) as error:
         message = str(error)
         lacks = "can't allocate memory" in message or "not enough memory" in message

@@ -145,6 +145,7 @@ def build_optimizer(
     Raises:
         PhmrunError: (exit 2) There is no such optimizer, its package is not installed, it cannot clip updates, or it is
             muon with other rates than one.
+        TypeError: What is built is no ``torch.optim.Optimizer``.
     """
     kind = optimizer_kind(name)
     try:
@@ -175,7 +176,10 @@ def build_optimizer(
             trained = parameter_groups(parameters, name, weight_decay, measured=by_name, map_rate=map_rate)
         if kind.groups and not structured:
             trained = kind.groups(parameters)
-    return optimizer(trained, lr=1.0, **{key: value for key, value in settings.items() if key in supported})
+    built = optimizer(trained, lr=1.0, **{key: value for key, value in settings.items() if key in supported})
+    if not isinstance(built, Optimizer):
+        raise TypeError(f"the optimizer {name!r} is {type(built).__name__}, not torch.optim.Optimizer")
+    return built
 
 
 def optimizer_from(config: OptimizerConfig) -> OptimizerBuilder:

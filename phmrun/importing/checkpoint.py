@@ -12,7 +12,7 @@ from torch import Tensor
 
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import sha256_of
+from phmrun.files import read_regular, sha256_of
 
 WEIGHTS = "model.safetensors"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
@@ -61,7 +61,7 @@ class Checkpoint:
         Empty if the file is missing, damaged, or no JSON object.
         """
         try:
-            content = parse_json((self.directory / name).read_bytes())
+            content = parse_json(read_regular(self.directory / name))
         except (OSError, ValueError):
             return {}
         return content if isinstance(content, dict) else {}

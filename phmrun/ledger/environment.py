@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from phmrun.documents import flat
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import is_name, write_text
+from phmrun.files import is_name, open_regular, write_text
 from phmrun.ledger.load import usable
 
 LONGEST_DIFF = 2**20
@@ -241,7 +241,7 @@ class Source:
         """
         digest = hashlib.sha256()
         try:
-            with path.open("rb") as plain:
+            with open_regular(path, most=sys.maxsize) as plain:
                 compressed = plain.read(2) == b"\x1f\x8b"
                 plain.seek(0)
                 stream = gzip.GzipFile(fileobj=plain) if compressed else plain

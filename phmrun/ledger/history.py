@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from phmrun.documents import parse_json, restored, to_line
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import open_regular, replacing
+from phmrun.files import open_regular, read_text, replacing
 from phmrun.metric import find_metric
 
 Row = dict[str, Any]
@@ -63,7 +63,7 @@ def in_test_units(metrics: dict[str, Any], config: Path) -> dict[str, Any]:
     if not isinstance(best, dict) or "unit" in best or not isinstance(best.get("value"), int | float):
         return metrics
     try:
-        match = re.search(r"^ +monitor: *(\w+)", config.read_text(encoding="utf-8"), re.MULTILINE)
+        match = re.search(r"^ +monitor: *(\w+)", read_text(config), re.MULTILINE)
     except (OSError, UnicodeDecodeError):
         return metrics
     return metrics | {BEST: best | best_validation(match[1], best["value"], best.get("step", 0))} if match else metrics

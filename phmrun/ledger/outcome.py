@@ -14,6 +14,7 @@ from signal import Signals
 from phmrun.errors import Interrupted, PhmrunError
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State
+from phmrun.plugin_errors import plugin_error
 
 LOG = logging.getLogger("phmrun.ledger")
 
@@ -32,7 +33,8 @@ def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> It
 
     The exception is raised again. Interrupts ("by SIGTERM", else "by the user") and broken pipes give the state
     ``interrupted``. A `PhmrunError` gives the state of the argument ``failed``, with its message; another error also
-    with its type. ``SystemExit`` changes nothing. A run that is no longer ``running`` is left unchanged.
+    with its type. ``SystemExit`` changes nothing, unless a plug-in raised it. A run that is no longer ``running`` is
+    left unchanged.
 
     Args:
         run: Run in training.
@@ -51,8 +53,11 @@ def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> It
     except BrokenPipeError:
         set_outcome(run, State.INTERRUPTED, f"{before}the reader of its output closed the pipe")
         raise
-    except Exception as error:
-        set_outcome(run, failed, f"{before}{type(error).__name__}: {error}")
+    except (Exception, SystemExit) as error:
+        fault = plugin_error(error)
+        reason = f"{fault.where}: {fault.what}" if fault else f"{type(error).__name__}: {error}"
+        if fault or isinstance(error, Exception):
+            set_outcome(run, failed, before + reason)
         raise
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from phmrun.documents import parse_json, parse_yaml, parsed, plain, to_line, yaml_text
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import data_dir, json_text, read_regular, replacing, staging, sync_directory, write_text
+from phmrun.files import data_dir, json_text, read_regular, read_text, replacing, staging, sync_directory, write_text
 from phmrun.ledger.card import shared
 from phmrun.ledger.directory import (
     BENCH,
@@ -117,18 +117,18 @@ def _portable_texts(run: Run) -> dict[str, bytes]:
     with suppress(OSError, ValueError):
         for name in (DATA, ENVIRONMENT):
             if (run.path / name).is_file():
-                texts[name] = json_text(_portable(parse_json(read_regular(run.path / name))))
+                texts[name] = json_text(portable(parse_json(read_regular(run.path / name))))
     with suppress(OSError, ValueError, PhmrunError):
         config = config_values(run.config_path)
-        places = {str(run.path.absolute()): run.id, **{path: _portable(path) for path in _absolute_paths(config)}}
+        places = {str(run.path.absolute()): run.id, **{path: portable(path) for path in absolute_paths(config)}}
         for name in (CONFIG, "README.md", run.log_path.name):
-            text = (run.path / name).read_text(encoding="utf-8") if (run.path / name).is_file() else None
+            text = read_text(run.path / name) if (run.path / name).is_file() else None
             if text is not None:
                 for path in sorted(places, key=len, reverse=True):
                     text = text.replace(path, places[path])
                 texts[name] = shared(text)
-        if parse_yaml(texts[CONFIG], CONFIG) != _portable(config):  # a path is written with escapes
-            texts[CONFIG] = yaml_text(_portable(config))
+        if parse_yaml(texts[CONFIG], CONFIG) != portable(config):  # a path is written with escapes
+            texts[CONFIG] = yaml_text(portable(config))
     contents = {name: text.encode("utf-8") for name, text in texts.items()}
     record = run.manifest.read()
     if record is not None:
@@ -139,14 +139,14 @@ def _portable_texts(run: Run) -> dict[str, bytes]:
     return contents
 
 
-def _absolute_paths(value: Any) -> Iterator[str]:
+def absolute_paths(value: Any) -> Iterator[str]:
     """Yield the texts in a JSON value that are absolute paths.
 
     Mappings (values, not keys) and lists are searched at any depth.
     """
     if isinstance(value, Mapping | list):
         for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _absolute_paths(item)
+            yield from absolute_paths(item)
     elif isinstance(value, str) and Path(value).is_absolute():
         yield value
 
@@ -171,7 +171,7 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
     status = run.status
     if status.state is not State.DONE and not status.diverged:
         raise PhmrunError(f"the run is {status.state}, so there is no result yet", where=str(run.path))
-    config = parse_yaml(run.config_path.read_text(encoding="utf-8"), str(run.config_path))
+    config = parse_yaml(read_text(run.config_path), str(run.config_path))
     segments = []
     for entry in run.environment():
         segment, versions = _without(entry, "command", "host"), entry.get("packages", {})
@@ -186,20 +186,20 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
     return {
         "format": FORMAT,
         "run": run.id,
-        "config": _portable(config),
-        "status": _portable(_without(status.to_json(), "host", "pid")),
-        "metrics": _portable(run.metrics()),
-        "parameters": _portable(_without(run.parameters(), "modules")),
+        "config": portable(config),
+        "status": portable(_without(status.to_json(), "host", "pid")),
+        "metrics": portable(run.metrics()),
+        "parameters": portable(_without(run.parameters(), "modules")),
         "data": {
             "fingerprints": dict(data.fingerprints),
             "files": [[Path(file.path).name, file.sha256, file.bytes] for file in files],
             "splits": {name: [files.index(file) for file in split.files] for name, split in data.splits.items()},
         },
-        "environment": _portable(segments),
+        "environment": portable(segments),
         "history": thinned(run.history.read()),
         "items": dict(items),
         "weights": dict(weights),
-        **({"bench": _portable(bench)} if (bench := run.bench()) else {}),
+        **({"bench": portable(bench)} if (bench := run.bench()) else {}),
         **({"identity": manifest.identity, "code": dict(manifest.code)} if manifest and manifest.identity else {}),
     }
 
@@ -374,16 +374,16 @@ def _is_validation(row: Mapping[str, Any]) -> bool:
     return any(key.startswith("val/") for key in row)
 
 
-def _portable(value: Any) -> Any:
+def portable(value: Any) -> Any:
     """Return a copy of a JSON value without this machine's paths.
 
     An absolute path becomes relative to the data directory if it is below it, else its last name. In other texts, paths
     below the data directory or the home are shortened. Keys stay.
     """
     if isinstance(value, Mapping):
-        return {key: _portable(item) for key, item in value.items()}
+        return {key: portable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_portable(item) for item in value]
+        return [portable(item) for item in value]
     if not isinstance(value, str) or os.sep not in value:
         return value
     path = Path(value)

@@ -6,6 +6,7 @@ from typing import Any
 
 from phmrun.documents import parse_yaml
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import read_text
 
 PLAIN = "dense"
 BUDGET = "budget"  # option of structures whose other numbers may be 0: as large as it allows
@@ -43,7 +44,7 @@ def config_values(path: Path) -> dict[str, Any]:
         PhmrunError: (exit 3) The file cannot be read, or is not valid YAML.
     """
     try:
-        values = parse_yaml(path.read_text(encoding="utf-8"), str(path))
+        values = parse_yaml(read_text(path), str(path))
     except (OSError, UnicodeDecodeError, PhmrunError) as error:
         why, where = (error.what, error.where) if isinstance(error, PhmrunError) else (error, str(path))
         raise PhmrunError(f"the configuration cannot be read: {why}", where=where, code=ExitCode.DATA) from error

@@ -12,7 +12,7 @@ from typing import Any
 
 from phmrun.documents import plain
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import disk_errors, json_text, write_text
+from phmrun.files import disk_errors, json_text, read_text, write_text
 from phmrun.ledger.directory import (
     BENCH,
     CONFIG,
@@ -204,7 +204,7 @@ class Run:
         Raises:
             OSError: The run has no config.
         """
-        if self.config_path.read_text(encoding="utf-8") == config_yaml:
+        if read_text(self.config_path) == config_yaml:
             return False
         self.write(self.config_path, config_yaml)
         return True

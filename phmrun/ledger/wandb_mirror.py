@@ -252,6 +252,7 @@ def _surroundings(directory: Path, mode: Mode) -> Iterator[None]:
         "WANDB_ARTIFACT_DIR": str(base / "artifacts"),
         "WANDB_DISABLE_GIT": "true",
         "WANDB_SILENT": "true",
+        "WANDB_MODE": mode,  # W&B refuses an empty one
     }
     if mode == "offline":
         wanted["WANDB_CONFIG_DIR"] = str(base / "config")

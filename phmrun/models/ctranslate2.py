@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError
-from phmrun.files import replacing_directory, write_json
+from phmrun.files import read_text, replacing_directory, write_json
 from phmrun.layers import FeedForward, MultiheadAttention, folded
 from phmrun.layers.linear import GATED
 from phmrun.models.positions import RelativePositions
@@ -80,7 +80,7 @@ def converted(
         **facts,
     }
     try:
-        present = parse_json((directory / MARK).read_text(encoding="utf-8"))
+        present = parse_json(read_text(directory / MARK))
     except (OSError, ValueError):
         present = None
     if present == mark and (directory / "model.bin").is_file():

@@ -13,9 +13,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from phmrun.config import to_yaml
 from phmrun.errors import PhmrunError, counted
 from phmrun.escaping import fenced, markdown
-from phmrun.files import write_text
+from phmrun.files import read_text, write_text
 from phmrun.ledger import environment
 from phmrun.ledger.card import duration, number, shared
+from phmrun.ledger.record import absolute_paths, portable
 from phmrun.report.environments import environments
 from phmrun.results.baselines import baseline_rows
 from phmrun.results.costs import points_of
@@ -79,8 +80,9 @@ def write_report(
     totals += f"{duration(seconds)} of training in all."
     paper = any(heading.published is not None for heading in table.headings)
     seeds = max(len({cell.at["seed"] for cell in plan.cells}), 1)
+    where = portable(plan.sweep.where)
     content = {
-        "title": plan.sweep.title or plan.sweep.where,
+        "title": plan.sweep.title or where,
         "opening": f"{totals} Written {environment.now()}.",
         "laid": lay_out(table, "mean±std", differences, paper=paper),
         "pictures": pictures,
@@ -88,7 +90,7 @@ def write_report(
         "faults": dict.fromkeys(str(status.cell.fault) for status in statuses if status.cell.fault),
         "settings": list(_settings(plan, statuses)),
         "environments": environments(statuses),
-        "command": f"phmrun sweep {plan.sweep.where} --seeds {seeds}\nphmrun report {plan.sweep.where}",
+        "command": f"phmrun sweep {where} --seeds {seeds}\nphmrun report {where}",
     }
     jinja = Environment(
         loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -170,10 +172,13 @@ def _settings(plan: Plan, statuses: Sequence[CellStatus]) -> Iterable[tuple[str,
     """
     path = Path(plan.sweep.where)
     if path.is_file():
-        yield f"The sweep, {plan.sweep.where}", path.read_text(encoding="utf-8")
+        yield f"The sweep, {portable(plan.sweep.where)}", shared(read_text(path))
     seen = set()
     for status in statuses:
         config = status.cell.config
         if config and config.task not in seen:
             seen.add(config.task)
-            yield f"All settings of the cell {status.cell.label}", to_yaml(config, status.cell.origin)
+            text = to_yaml(config, status.cell.origin)
+            for absolute in sorted(absolute_paths(config.model_dump(mode="json")), key=len, reverse=True):
+                text = text.replace(absolute, portable(absolute))
+            yield f"All settings of the cell {status.cell.label}", text

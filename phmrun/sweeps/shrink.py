@@ -24,7 +24,7 @@ from phmrun.engine.experiment import train
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import TrainedModel, open_run
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import write_json
+from phmrun.files import read_text, write_json
 from phmrun.layers.network import structures_of
 from phmrun.ledger import Run
 from phmrun.ledger.history import BEST
@@ -254,7 +254,7 @@ class Search:
         """
         path = self.folder / f"{run.id} {item.label} {self.goal.split}.json"
         try:
-            record = parse_json(path.read_text(encoding="utf-8"))
+            record = parse_json(read_text(path))
         except (OSError, ValueError):
             record = None
         if isinstance(record, dict) and "latency_ratio" in record:

@@ -8,6 +8,7 @@ the file's first bytes, not by its name.
 
 import codecs
 import gzip
+import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import open_regular
 
 GZIP_MAGIC = b"\x1f\x8b"
 COMPRESSED = (
@@ -115,7 +117,7 @@ def raw_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[bytes]:
     """
     number = 0
     try:
-        with path.open("rb") as plain:
+        with open_regular(path, most=sys.maxsize) as plain:
             compressed = plain.read(2) == GZIP_MAGIC
             plain.seek(0)
             stream = cast(BinaryIO, gzip.GzipFile(fileobj=plain)) if compressed else plain

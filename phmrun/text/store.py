@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from phmrun.checksums import fault_in, write_checksums
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import intact, no_file, sha256_of, write_json
+from phmrun.files import file_lock, intact, no_file, read_text, remove, sha256_of, write_json
 from phmrun.progress import note
 from phmrun.text.vocabulary import UNK
 
@@ -50,7 +50,7 @@ class TokenStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         with intact("the token store is", path, REMOVE):
-            description = parse_json((path / "store.json").read_text(encoding="utf-8"))
+            description = parse_json(read_text(path / "store.json"))
             sentences, tokens = int(description["sentences"]), int(description["tokens"])
             self._tokens: NDArray[np.unsignedinteger] = mapped(path / "tokens.bin", description["dtype"], tokens)
             self._offsets: NDArray[np.int64] = mapped(path / "offsets.bin", "<i8", sentences + 1)
@@ -330,7 +330,7 @@ def build_once(
     path = cache / name
     _make(path, path / last, build, lambda: _name_of(content) == name)
     with intact("the prepared data are", path, f"Delete {path}; it is rebuilt."):
-        return path, dict(parse_json((path / last).read_text(encoding="utf-8")))
+        return path, dict(parse_json(read_text(path / last)))
 
 
 def _name_of(content: Mapping[str, Any]) -> str:
@@ -369,7 +369,7 @@ def _make(path: Path, last: Path, build: Callable[[Path], dict[str, Any]], uncha
     if last.is_file() and not fault_in(path):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(path.with_name(f"{path.name}.lock"))
+    lock = file_lock(path.with_name(f"{path.name}.lock"))
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout:
@@ -382,7 +382,7 @@ def _make(path: Path, last: Path, build: Callable[[Path], dict[str, Any]], uncha
             note(f"the prepared data are rebuilt: {fault} in {path}")
         building = path.with_name(f".{path.name}.tmp")
         for leftover in (building, path):  # of a process that was killed
-            shutil.rmtree(leftover, ignore_errors=True)
+            remove(leftover)
         building.mkdir()
         try:
             write_json(building / last.name, build(building))

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import intact, replacing, write_json
+from phmrun.files import intact, read_regular, read_text, replacing, write_json
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
@@ -120,7 +120,7 @@ class Vocabulary(ABC):
         """
         description, path = read_description(directory, cls.kinds), directory / cls.model_file
         with intact("the vocabulary's model file is", path):
-            content = path.read_bytes()
+            content = read_regular(path)
         if hashlib.sha256(content).hexdigest() != description["sha256"]:
             raise PhmrunError("the vocabulary's model file is not the one saved", where=str(path), code=ExitCode.DATA)
         with intact("the vocabulary's model file is", path):
@@ -142,7 +142,7 @@ def read_description(directory: Path, kinds: Sequence[str]) -> dict[str, Any]:
     """
     path = directory / DESCRIPTION
     with intact("the vocabulary is", path):
-        description = dict(parse_json(path.read_text(encoding="utf-8")))
+        description = dict(parse_json(read_text(path)))
         kind, form = description["kind"], description.get("format", FORMAT)
         size, entries = description["size"], description["entries"]
         _ = description["sha256"]

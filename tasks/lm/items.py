@@ -8,6 +8,7 @@ import numpy as np
 
 from phmrun.config import load_run_config
 from phmrun.engine.preparation import build_data
+from phmrun.files import read_text
 from phmrun.ledger import Run
 from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.items import Items, checksum
@@ -29,7 +30,7 @@ def read_items(run: Run, split: str, part: str) -> Items | None:
     if part not in ("", KNOWN):
         return None
     data = build_data(load_run_config(run.config_path))
-    stored = (run.predictions / f"{split}.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    stored = read_text(run.predictions / f"{split}.txt").split("\n")[:-1]
     lines = list(text_lines(data.files[split], "reading"))
     rows = []
     for text, line in zip(lines, stored, strict=True):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import intact, write_json
+from phmrun.files import intact, read_text, write_json
 from phmrun.progress import note, progress
 from phmrun.tasks.lm.vocabulary import StreamVocabulary, chunks_of_words, count_words, without_end
 from phmrun.text.lines import numbered_lines
@@ -49,7 +49,7 @@ class StreamStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         with intact("the token store is", path, REMOVE):
-            description = parse_json((path / DESCRIPTION).read_text(encoding="utf-8"))
+            description = parse_json(read_text(path / DESCRIPTION))
             self.tokens: NDArray[np.unsignedinteger] = mapped(
                 path / TOKENS, description["dtype"], int(description["tokens"])
             )

@@ -82,7 +82,9 @@ class TreebankDataConfig(DataConfig):
         """
         if not isinstance(value, dict) or "name" in value:
             return value
-        trees = _listed(value.get("train") or ())
+        trees = _listed(value.get("train"))
+        if not isinstance(trees, list | tuple):
+            trees = ()
         has_files = value.get("dev") or value.get("test") or any(part not in SPLITS for part in trees)
         return {**value, "name": "files"} if has_files else value
 

@@ -14,6 +14,7 @@ import torch
 from phmrun.decoding.spanning_tree import spanning_trees
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import Answer, Evaluation
+from phmrun.files import read_text
 from phmrun.layers import for_inference
 from phmrun.metrics import Score
 from phmrun.metrics.parsing import attachment_scores
@@ -209,7 +210,7 @@ class TreeParser:
         ``parts`` is a file with the part of each sentence, one a line; ``None``: there are no parts.
         """
         scores = self._attachment(gold, parsed)
-        names = parts.read_text(encoding="utf-8").split("\n")[: len(gold)] if parts else []
+        names = read_text(parts).split("\n")[: len(gold)] if parts else []
         for part in sorted(set(names)):
             rows = [row for row, name in enumerate(names) if name == part]
             of_part = self._attachment([gold[row] for row in rows], [parsed[row] for row in rows])

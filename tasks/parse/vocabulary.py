@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phmrun.documents import parse_json
-from phmrun.files import intact, write_json
+from phmrun.files import intact, read_text, write_json
 from phmrun.text.conllu import EMPTY, Sentence, universal
 from phmrun.text.vocabulary import BOS as ROOT
 from phmrun.text.vocabulary import PAD, UNK, padded_size
@@ -117,7 +117,7 @@ class TreebankVocabulary:
         """
         path = directory / FILE
         with intact("the vocabulary is", path):
-            stored = parse_json(path.read_text(encoding="utf-8"))
+            stored = parse_json(read_text(path))
             if "letters" in stored:  # former name of the list
                 stored["characters"] = stored.pop("letters")
             words, tags, characters, labels = (tuple(map(str, stored.pop(key))) for key in _LISTS)

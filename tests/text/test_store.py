@@ -3,7 +3,9 @@
 import copy
 import json
 import math
+import os
 import pickle
+import shutil
 import tracemalloc
 
 import numpy as np
@@ -123,3 +125,21 @@ def test_writing_takes_constant_memory(tmp_path, monkeypatch):
     assert late < early + 50_000
     assert len(TokenStore(tmp_path)) == 10_100
     assert np.all(TokenStore(tmp_path)[10_099] == sentence)
+
+
+@pytest.mark.parametrize("suffix", ["", ".lock"])
+def test_a_pipe_in_the_cache_is_refused_or_replaced_and_never_waited_for(tmp_path, suffix):
+    def build(folder):
+        (folder / "text").write_text("a")
+        return {"size": 1}
+
+    path, _ = store_module.build_once(tmp_path, {"version": 1}, build)
+    shutil.rmtree(path)
+    place = path.with_name(path.name + suffix)
+    place.unlink(missing_ok=True)
+    os.mkfifo(place)
+    if suffix:
+        with pytest.raises(PhmrunError, match="the lock is a pipe"):
+            store_module.build_once(tmp_path, {"version": 1}, build)
+    else:
+        assert store_module.build_once(tmp_path, {"version": 1}, build) == (path, {"size": 1})

@@ -5,6 +5,7 @@ Prepared items are in ``cache/<hash>/``: ``vocabulary/``, and for each split a t
 """
 
 import hashlib
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary, WordSettings
-from phmrun.files import intact
+from phmrun.files import intact, open_regular, read_text
 from phmrun.progress import note, progress
 from phmrun.text.store import REMOVE, TRAIN, Prepared, TokenStore, TokenStoreWriter, prepare
 from phmrun.text.vocabulary import spaced, train_words
@@ -65,6 +66,7 @@ class ItemStore:
         self.path = path
         self.sentences = [TokenStore(path / f"sentence-{number}") for number in range(1, sentences + 1)]
         with intact("the labels are", path, REMOVE):
+            open_regular(path / "labels.npy", most=sys.maxsize).close()
             self.labels: NDArray[np.int64] = np.load(path / "labels.npy", mmap_mode="r", allow_pickle=False)
 
     def __len__(self) -> int:
@@ -234,7 +236,7 @@ def in_parts(reader: Reader, parts: Path) -> Iterator[Item | LeftOut]:
     The file ``parts`` has the names in the items' order, separated by white space. Skipped items have no name in the
     file, and are yielded unchanged. Further names are ignored.
     """
-    names = iter(parts.read_text(encoding="utf-8").split())
+    names = iter(read_text(parts).split())
     return (item._replace(part=next(names)) if isinstance(item, Item) else item for item in reader())
 
 

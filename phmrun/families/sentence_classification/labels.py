@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from phmrun.files import read_text
 from phmrun.ledger import Run
 from phmrun.metrics.items import Items, checksum
 
@@ -12,7 +13,7 @@ def read_items(run: Run, split: str, part: str) -> Items:
     Counts are ``[items, 2]``: 1 if the label is correct, else 0, and 1. ``part`` of "" is the whole split. Predictions
     come from the run's directory. The checksum covers the gold labels and parts; the split's fingerprint is added.
     """
-    lines = (run.predictions / f"{split}.tsv").read_text(encoding="utf-8").splitlines()
+    lines = read_text(run.predictions / f"{split}.tsv").splitlines()
     heading = lines[0].split("\t")
     predicted, gold, parts = (heading.index(name) for name in ("predicted", "label", "part"))
     rows = [row for row in (line.split("\t") for line in lines[1:]) if not part or row[parts] == part]

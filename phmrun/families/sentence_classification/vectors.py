@@ -4,6 +4,8 @@ Numbers are separated by single spaces. A file is read once and cached by its co
 memory-mapped array. A first line of two integers (number of words and width), as in word2vec and fastText, is skipped.
 """
 
+import io
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, takewhile
@@ -14,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phmrun.errors import PhmrunError
-from phmrun.files import intact
+from phmrun.files import intact, open_regular
 from phmrun.progress import progress
 from phmrun.text.lines import malformed, numbered_lines
 from phmrun.text.store import build_once
@@ -48,7 +50,8 @@ class WordVectors:
         """
         wanted = set(words) | {word.lower() for word in words}
         rows: dict[str, int] = {}
-        with (self.path / "words.txt").open(encoding="utf-8", newline="\n") as lines:
+        words_file = open_regular(self.path / "words.txt", most=sys.maxsize)
+        with io.TextIOWrapper(words_file, encoding="utf-8", newline="\n") as lines:
             for row, line in enumerate(lines):
                 word = line[:-1]
                 if word in wanted:

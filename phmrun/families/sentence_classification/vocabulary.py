@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from phmrun.documents import parse_json
-from phmrun.files import intact, write_json
+from phmrun.files import intact, read_text, write_json
 from phmrun.text.vocabulary import Splitting, WordVocabulary, spaced
 
 
@@ -67,6 +67,6 @@ class ClassificationVocabulary:
         """
         path = directory / "labels.json"
         with intact("the vocabulary is", path):
-            stored = parse_json(path.read_text(encoding="utf-8"))
+            stored = parse_json(read_text(path))
             labels, lowercase, splitting = stored["labels"], stored["lowercase"], stored["splitting"]
         return cls(WordVocabulary.load(directory / "words"), labels, lowercase=lowercase, splitting=splitting)

@@ -7,6 +7,7 @@ from typing import cast
 from phmrun.config import load_run_config
 from phmrun.engine.preparation import build_data
 from phmrun.families.sequence_to_sequence.config import SequenceToSequenceExperiment
+from phmrun.files import read_text
 from phmrun.ledger import Run
 from phmrun.metrics import bleu_obstacle
 from phmrun.metrics.bootstrap import Counts
@@ -39,7 +40,7 @@ def read_items(
         parts: Mapping[str, Path] = data.parts  # type: ignore[attr-defined]
         if split not in parts:
             return None
-        names = parts[split].read_text(encoding="utf-8").split("\n")[: len(outputs)]
+        names = read_text(parts[split]).split("\n")[: len(outputs)]
         kept = [row for row, name in enumerate(names) if name == part]
         outputs, references = [outputs[row] for row in kept], [references[row] for row in kept]
     return Items(counted(outputs, references, **options), checksum(references))
@@ -51,4 +52,4 @@ def read_outputs(run: Run, split: str) -> list[str]:
     Raises:
         OSError: There are none.
     """
-    return (run.predictions / f"{split}.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    return read_text(run.predictions / f"{split}.txt").split("\n")[:-1]

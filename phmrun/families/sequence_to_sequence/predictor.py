@@ -22,6 +22,7 @@ from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import Answer, Evaluation
 from phmrun.families.sequence_to_sequence.config import DecodingConfig, SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.data import ParallelData
+from phmrun.files import read_text
 from phmrun.layers.inference import Choice, resolve_application
 from phmrun.metrics import Score, bleu, bleu_obstacle, chrf
 from phmrun.metrics import sentence_bleu as sentence_bleu_of_all
@@ -337,7 +338,7 @@ class Translator:
         main, of_part = next(iter(measures.items()))
         scores = {key: measure(outputs, references) for key, measure in {"chrf": chrf, **measures}.items()}
         scores = {key: scores[key] for key in (*measures, "chrf")}
-        names = parts.read_text(encoding="utf-8").split("\n")[: len(outputs)] if parts else []
+        names = read_text(parts).split("\n")[: len(outputs)] if parts else []
         for part in sorted(set(names)):
             rows = [row for row, name in enumerate(names) if name == part]
             scores[f"{main}-{part}"] = of_part([outputs[row] for row in rows], [references[row] for row in rows])

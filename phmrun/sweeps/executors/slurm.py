@@ -12,7 +12,7 @@ from pathlib import Path
 
 from phmrun.errors import PhmrunError
 from phmrun.escaping import shell_word
-from phmrun.files import write_text
+from phmrun.files import read_text, write_text
 from phmrun.sweeps.executors import Job
 
 SCRIPT, COMMANDS, RUNS, JOB = "array.sh", "commands.txt", "runs.txt", "job"
@@ -121,8 +121,8 @@ class Slurm:
         """
         runs: set[str] = set()
         for path in sorted(self.folder.glob(f"*/{JOB}")):
-            names = path.with_name(RUNS).read_text(encoding="utf-8").split()
-            runs |= {names[task] for task in _tasks(path.read_text(encoding="utf-8").strip()) if task < len(names)}
+            names = read_text(path.with_name(RUNS)).split()
+            runs |= {names[task] for task in _tasks(read_text(path).strip()) if task < len(names)}
         return runs
 
 
@@ -135,7 +135,7 @@ def cancel_jobs(folder: Path) -> list[str]:
     Raises:
         PhmrunError: (exit 2) scancel refuses.
     """
-    jobs = [path.read_text(encoding="utf-8").strip() for path in sorted(folder.glob(f"*/{JOB}"))]
+    jobs = [read_text(path).strip() for path in sorted(folder.glob(f"*/{JOB}"))]
     alive = [job for job in jobs if _tasks(job)]
     for job in alive:
         _call("scancel", job)

@@ -1,0 +1,73 @@
+"""Errors of plug-ins: the plug-in's file and line, instead of a bug in phmrun."""
+
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType, FunctionType
+from typing import Any
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.registry import OURS, PLUGIN, foreign_announcements, loaded_plugins
+
+NEAR = 3
+"""Number of innermost frames of phmrun whose objects are searched for a plug-in."""
+
+
+def plugin_error(error: BaseException) -> PhmrunError | None:
+    """Return the error (exit 4) of a plug-in, or None if no plug-in is involved.
+
+    The place is the innermost line of a plug-in in the traceback. Otherwise it is the definition of a plug-in's object
+    that phmrun's innermost frames use; this is not tried for ``SystemExit``.
+    """
+    summary = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    hint = "Run the command again with --debug to see the traceback."
+    for cause in _causes(error):
+        for frame, line in reversed([*traceback.walk_tb(cause.__traceback__)]):
+            if _is_plugin(str(frame.f_globals.get("__name__"))):
+                where = f"{frame.f_code.co_filename}:{line}"
+                return PhmrunError(f"the plug-in raises {summary}", where=where, hint=hint, code=ExitCode.TRAINING)
+    for used in () if isinstance(error, SystemExit) else _objects(error):
+        code = used.__code__ if isinstance(used, FunctionType) else used.__init__.__code__
+        what = f"{used.__name__} of the plug-in does not keep to its interface: {summary}"
+        where = f"{code.co_filename}:{code.co_firstlineno}"
+        return PhmrunError(what, where=where, hint=hint, code=ExitCode.TRAINING)
+    return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and the errors that it comes from; an exit and an interruption alone."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = (cause.__cause__ or cause.__context__) if isinstance(cause, Exception) else None
+
+
+def _objects(error: BaseException) -> Iterator[Any]:
+    """Yield functions and classes of plug-ins that phmrun's innermost frames use, directly or in an object."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if _is_ours(frame)]
+    for frame in reversed(frames[-NEAR:]):
+        for value in [*frame.f_locals.values()]:
+            held = getattr(value, "__dict__", {})
+            for candidate in (value, *held.values(), *(held.get("_modules") or {}).values()):
+                kind: Any = candidate if isinstance(candidate, type | FunctionType) else type(candidate)
+                has_code = isinstance(kind, FunctionType) or hasattr(kind.__init__, "__code__")
+                if has_code and _is_plugin(str(kind.__module__)):
+                    yield kind
+
+
+def _is_ours(frame: FrameType) -> bool:
+    """Return True for a frame of phmrun's own code."""
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == OURS
+
+
+def _is_plugin(module: str) -> bool:
+    """Return True for a module of a plug-in file, of its folder, or of a package that announces parts."""
+    package = module.partition(".")[0]
+    if package in (OURS, "torch"):
+        return False
+    announced = (by for names in foreign_announcements() for by in names if by.distribution != OURS)
+    if module.startswith(PLUGIN) or package in {by.point.value.partition(":")[0].partition(".")[0] for by in announced}:
+        return True
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return bool(file) and Path(str(file)).absolute().parent in {path.absolute().parent for path in loaded_plugins()}
