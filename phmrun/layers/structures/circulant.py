@@ -121,7 +121,7 @@ class Circulant(Structure):
 
     def _set_spectrum(self, vector: Tensor) -> None:
         """Set w to the transform of a real vector ``[d]``, in place."""
-        spectrum = torch.fft.fft(vector)
+        spectrum = torch.fft.fft(widened(vector))
         self.real.copy_(spectrum.real)
         self.imaginary.copy_(spectrum.imag)
 
@@ -158,7 +158,7 @@ class Circulant(Structure):
         stored = self.first_column()
         if not len(inputs):  # some Fourier libraries fail on empty batches
             return inputs * stored
-        column = stored.to(torch.promote_types(stored.dtype, torch.float32))  # no transform of half precision
+        column = widened(stored)
         return convolved(inputs.to(column.dtype), column).to(stored.dtype)
 
     def token_multiplications(self) -> int:
@@ -182,8 +182,12 @@ def first_columns(maps: Sequence[Circulant]) -> Tensor:
         return torch.stack([structure.column for structure in maps])
     real = torch.stack([structure.real for structure in maps])
     imaginary = torch.stack([structure.imaginary for structure in maps])
-    wide = torch.promote_types(real.dtype, torch.float32)  # no transform of half precision
-    return torch.fft.fft(torch.complex(real.to(wide), imaginary.to(wide))).real.to(real.dtype)
+    return torch.fft.fft(torch.complex(widened(real), widened(imaginary))).real.to(real.dtype)
+
+
+def widened(values: Tensor) -> Tensor:
+    """Return values in single precision at least; half precision has no Fourier transform."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def apply_eigenvalues(inputs: Tensor, values: Tensor) -> Tensor:
