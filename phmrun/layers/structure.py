@@ -96,6 +96,8 @@ class Structure(nn.Module):
     """
     bilinear: ClassVar[BilinearForm | None] = None
     """Bilinear form for biaffine layers without W; None: build W."""
+    as_released: bool = False
+    """True for parameters as their authors' code has them; some of them may have no effect on W."""
 
     def __init__(self, out_features: int, in_features: int, **options: Any) -> None:
         super().__init__()
@@ -190,6 +192,12 @@ class Structure(nn.Module):
             NotImplementedError: In this class.
         """
         raise NotImplementedError
+
+    def start_as_released(self) -> None:
+        """Initialize as the authors' code does, in place, if ``as_released``.
+
+        The default keeps the values of :meth:`reset_parameters`.
+        """
 
     def materialize(self) -> Tensor:
         """Return ``W [out_features, in_features]``, differentiable in the parameters.

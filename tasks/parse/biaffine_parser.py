@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers import LSTM, Biaffine, Embedding, Linear
+from phmrun.layers import LSTM, Biaffine, Embedding, Linear, Structure
 from phmrun.layers.lstm import outputs, outputs_and_cells
 from phmrun.layers.network import Structures
 from phmrun.layers.structures.dense import Dense
@@ -66,7 +66,7 @@ class BiaffineParser(nn.Module):
     ``start=parser-v2`` initializes as released: biaffine weights, the characters' map and attention, all biases and,
     unless ``tag_start=drawn``, tags are 0, and words with ``word_start=zero``; characters are normal with variance 1;
     the MLPs of dependents and heads start equal, with orthonormal columns. Structures with several factors, for which 0
-    would stay 0, keep their usual start.
+    would stay 0, and those with ``variant=released`` have their own start, the same for all labels.
 
     If the classifiers' structures are square, the arc classifier has two linear terms and the label classifier no
     constants, as in equations 6, 7, 10 and 11 of Matsuno et al. The dependent's term adds the same to all heads of a
@@ -144,12 +144,20 @@ class BiaffineParser(nn.Module):
     def _start_as_released(self) -> None:
         """Initialize parameters as released, in place.
 
-        To 0: biaffine weights, the characters' map and attention, biases of MLPs and of the map of fixed vectors, tags
-        with ``tag_start="zero"``, and words with ``word_start="zero"``. Characters are normal with variance 1. A dense
-        map of fixed vectors is orthonormal; dense MLPs have orthonormal columns, the same for dependents and heads.
-        Maps and tables with several factors keep their values.
+        To 0: biaffine weights unless ``variant=released``, the characters' map and attention, biases of MLPs and of the
+        map of fixed vectors, tags with ``tag_start="zero"``, and words with ``word_start="zero"``. Characters are
+        normal with variance 1. A dense map of fixed vectors is orthonormal; dense MLPs have orthonormal columns, the
+        same for dependents and heads. Maps and tables with several factors keep their values.
         """
-        at_zero: list[nn.Module] = [self.letter_map, *self.arc_classifier.maps, *self.label_classifier.maps]
+        at_zero: list[nn.Module] = [self.letter_map]
+        for classifier in (self.arc_classifier, self.label_classifier):
+            first = cast(Structure, classifier.maps[0])
+            if first.as_released:
+                first.start_as_released()
+                for structure in classifier.maps:
+                    structure.load_state_dict(first.state_dict())
+            else:
+                at_zero += classifier.maps
         at_zero += [self.tags] if self.tag_start == "zero" else []
         at_zero += [self.embedding] if self.word_start == "zero" else []
         at_zero += [self.letter_attention] if self.letter_attention is not None else []

@@ -179,7 +179,7 @@ class ParserOptions(ModelConfig):
     """
     start: Literal["usual", "parser-v2"] = "usual"
     """Initialization: usual for each layer, or as in Parser-v2 (classifiers, tags and characters' map at 0, characters
-    of variance 1, MLPs orthonormal).
+    of variance 1, MLPs orthonormal; classifiers with variant=released as Matsuno et al. released them).
     """
     tag_start: Literal["zero", "drawn"] = "zero"
     """Start of the tags' vectors with start=parser-v2: at 0, or drawn like those of words."""

@@ -11,6 +11,7 @@ from phmrun.papers import Verdict, load_table, table_names
 from phmrun.papers.audit import audit, audit_table, build_counts, measured, row_config
 
 AGREE = (Verdict.FOLLOWS, Verdict.TRIVIAL, Verdict.FITTED, Verdict.ROUNDED)
+MATSUNO = ("Baseline", "Symmetry Matrix", "Circulant Matrix")
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,7 @@ def test_the_reproductions_slip_is_an_option():
         (
             "matsuno",
             "5",
-            [f"{model} / {kind} Classifier" for model in ("Baseline", "Symmetry Matrix") for kind in ("Arc", "Label")],
+            [f"{model} / {kind} Classifier" for model in MATSUNO for kind in ("Arc", "Label")],
         ),
         ("shapeshifter", "1", ["*Transformer / Total", "*Transformer / Enc./Dec.", "*PHM-Tm n=16 / Total"]),
         ("shapeshifter", "1", ["*PHM-Tm n=16 / Enc./Dec.", "*Shapeshifter 16/256 / Emb."]),
@@ -129,11 +130,11 @@ def test_figures_by_verdict(rows):
     """A number that was fitted, rounded or trivially equal does not count as one that follows."""
     counts = Counter(str(row.verdict) for row in rows.values())
     assert counts == {
-        "follows": 68,
+        "follows": 69,
         "trivial": 17,
-        "fitted": 93,
+        "fitted": 94,
         "rounded": 8,
-        "differs": 20,
+        "differs": 18,
         "underdetermined": 58,
         "quoted": 39,
     }

@@ -1,14 +1,17 @@
 """Circulant: every column is the previous one, shifted down cyclically by one row.
 
 Formula:        W[i, j] = c[(i - j) mod d], so that W x is the circular convolution of c and x
-Parameters:     d
-Initialization: c uniform with the dense layer's variance; every entry of W is an entry of c
+Parameters:     d; 2d with ``variant="released"``
+Initialization: c uniform with the dense layer's variance; every entry of W is an entry of c. Networks that start as
+                released draw w as the transform of a vector that is uniform on [0, 1): W then has a mean of d/2 and a
+                standard deviation of d/√12
 Source:         Matsuno et al., "Reduction of parameter redundancy in biaffine classifiers with symmetric and circulant
                 weight matrices", PACLIC 2018, section 3.2; as a linear map: Cheng et al. 2015
 
 The parameters are the d real numbers of c. Their spectrum is computed by the real Fourier transform and is therefore
-conjugate-symmetric. The released code of Matsuno et al. stores real and imaginary parts of the whole spectrum: 2d
-numbers, half of them redundant.
+conjugate-symmetric. The released code of Matsuno et al. (TomokiMatsuno/PACLIC32, ``my_linalg.py:85``) learns real and
+imaginary parts of the whole spectrum w, with c = Re(F w) and F without a factor: 2d numbers, half of them redundant.
+Scores of the same numbers are d times as large there, and so is the effect of a step. For w = F v, c is d·v backwards.
 
 Inner products are computed between spectra. Half of the conjugate-symmetric spectrum, F = ⌊d/2⌋ + 1 complex numbers,
 determines the vector. It is stored as 2F real numbers, scaled by √2 if they represent two frequencies. This is an
@@ -18,7 +21,7 @@ twice the size; here the gradient of Q is Qᵀ and vice versa.
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +46,7 @@ class CirculantForm:
         For several labels they are spectra of 2F numbers; for a single label they are x and W y + u themselves. Without
         ``shift``, u is left out. Inputs take the type of c. See :meth:`phmrun.layers.structure.BilinearForm.sides`.
         """
-        columns = torch.stack([structure.column for structure in maps])
+        columns = first_columns(maps)
         x, y = x.to(columns.dtype), y.to(columns.dtype)  # no transform in half precision
         if len(maps) == 1:
             right = convolved(y, columns[0])
@@ -58,7 +61,7 @@ class CirculantForm:
 
         See :meth:`phmrun.layers.structure.BilinearForm.pairs`.
         """
-        columns = torch.stack([structure.column for structure in maps])
+        columns = first_columns(maps)
         x, y = x.to(columns.dtype), y.to(columns.dtype)
         cross = as_complex(spectrum(x)) * as_complex(spectrum(y)).conj()
         return F.linear(as_real(cross), as_real(eigenvalues(columns)))
@@ -72,18 +75,55 @@ class Circulant(Structure):
     count_formula = "d"
     constraint = "k = d"
     source = "Matsuno et al. 2018, section 3.2"
+    examples = ({}, {"variant": "released"})
     application: Application = "factored"
     square = True
     half_precision = False
     bilinear: ClassVar[CirculantForm] = CirculantForm()
 
-    def __init__(self, out_features: int, in_features: int) -> None:
-        super().__init__(out_features, in_features)
-        self.column = nn.Parameter(torch.empty(in_features))
+    def __init__(
+        self,
+        out_features: int,
+        in_features: int,
+        *,
+        variant: Annotated[
+            Literal["text", "released"], "'text': d numbers of c; 'released': real and imaginary parts of its spectrum"
+        ] = "text",
+    ) -> None:
+        super().__init__(out_features, in_features, variant=variant)
+        self.as_released = variant == "released"
+        if self.as_released:
+            self.real = nn.Parameter(torch.empty(in_features))
+            self.imaginary = nn.Parameter(torch.empty(in_features))
+        else:
+            self.column = nn.Parameter(torch.empty(in_features))
 
+    @torch.no_grad()
     def reset_parameters(self, std: float) -> None:
-        """Draw c uniformly with standard deviation ``std``, in place."""
-        nn.init.uniform_(self.column, -math.sqrt(3) * std, math.sqrt(3) * std)
+        """Draw c uniformly with standard deviation ``std``, in place.
+
+        The released variant draws the vector whose transform is w, which is c backwards divided by d.
+        """
+        bound = math.sqrt(3) * std
+        if self.as_released:
+            self._set_spectrum(torch.empty_like(self.real).uniform_(-bound, bound) / self.in_features)
+        else:
+            nn.init.uniform_(self.column, -bound, bound)
+
+    @torch.no_grad()
+    def start_as_released(self) -> None:
+        """Set w to the transform of a vector that is uniform on [0, 1), in place (``my_linalg.py:114``)."""
+        self._set_spectrum(torch.rand_like(self.real))
+
+    def first_column(self) -> Tensor:
+        """Return c ``[d]``; for the released variant Re(F w), differentiable."""
+        return first_columns([self])[0] if self.as_released else self.column
+
+    def _set_spectrum(self, vector: Tensor) -> None:
+        """Set w to the transform of a real vector ``[d]``, in place."""
+        spectrum = torch.fft.fft(widened(vector))
+        self.real.copy_(spectrum.real)
+        self.imaginary.copy_(spectrum.imag)
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
@@ -91,19 +131,23 @@ class Circulant(Structure):
 
         With a covariance, solve a linear regression instead.
         """
-        self.column.copy_(best_circulant_blocks(weight, self.in_features, covariance)[0, 0])
+        column = best_circulant_blocks(weight, self.in_features, covariance)[0, 0]
+        if self.as_released:
+            self._set_spectrum(column[-torch.arange(self.in_features)] / self.in_features)
+        else:
+            self.column.copy_(column)
 
     def materialize(self) -> Tensor:
         """Return W as sliding windows over two copies of the column."""
         size = self.in_features
         # Two copies of the reversed column contain each row as a slice of d numbers: row i starts at d - 1 - i.
-        twice = self.column.flip(0).repeat(2)
+        twice = self.first_column().flip(0).repeat(2)
         return twice.unfold(0, size, 1)[:size].flip(0)
 
     def rows(self, index: Tensor) -> Tensor:
         """Return rows of W: row i is c read backwards from position i."""
         places = index.unsqueeze(-1) - torch.arange(self.in_features, device=index.device)
-        return self.column[places % self.in_features]
+        return self.first_column()[places % self.in_features]
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
         """Return W x by spectra: O(d·log d) operations per token.
@@ -111,10 +155,11 @@ class Circulant(Structure):
         A half-precision column computes in single precision; the result has the column's type. Without tokens the
         result is empty.
         """
+        stored = self.first_column()
         if not len(inputs):  # some Fourier libraries fail on empty batches
-            return inputs * self.column
-        column = self.column.to(torch.promote_types(self.column.dtype, torch.float32))  # no transform of half precision
-        return convolved(inputs.to(column.dtype), column).to(self.column.dtype)
+            return inputs * stored
+        column = widened(stored)
+        return convolved(inputs.to(column.dtype), column).to(stored.dtype)
 
     def token_multiplications(self) -> int:
         """Return an estimate of the multiplications per vector.
@@ -125,9 +170,24 @@ class Circulant(Structure):
 
     def packed(self) -> nn.Module | None:
         """Return a module with precomputed eigenvalues; None for a column in half precision."""
-        if self.column.dtype in (torch.bfloat16, torch.float16):
+        column = self.first_column().detach()
+        if column.dtype in (torch.bfloat16, torch.float16):
             return None
-        return PackedFactors(apply_eigenvalues, torch.view_as_real(torch.fft.rfft(self.column.detach())))
+        return PackedFactors(apply_eigenvalues, torch.view_as_real(torch.fft.rfft(column)))
+
+
+def first_columns(maps: Sequence[Circulant]) -> Tensor:
+    """Return the first columns c of circulant matrices of one variant, ``[maps, d]``, differentiable."""
+    if not maps[0].as_released:
+        return torch.stack([structure.column for structure in maps])
+    real = torch.stack([structure.real for structure in maps])
+    imaginary = torch.stack([structure.imaginary for structure in maps])
+    return torch.fft.fft(torch.complex(widened(real), widened(imaginary))).real.to(real.dtype)
+
+
+def widened(values: Tensor) -> Tensor:
+    """Return values in single precision at least; half precision has no Fourier transform."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def apply_eigenvalues(inputs: Tensor, values: Tensor) -> Tensor:

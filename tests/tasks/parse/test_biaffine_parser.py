@@ -207,6 +207,18 @@ def test_dropped_embeddings_leave_the_others_scaled():
     assert seen == pytest.approx(expected, abs=0.02)
 
 
+@pytest.mark.parametrize("structure", ["symmetric", "circulant"])
+def test_released_classifiers_start_as_released_beside_parser_v2(structure):
+    network = build(start="parser-v2", output={"structure": structure, "variant": "released"})
+    arc, label = network.arc_classifier.weight, network.label_classifier.weight
+    assert torch.equal(label, label[:1].expand_as(label))
+    if structure == "symmetric":
+        torch.testing.assert_close(torch.stack([arc[0].norm(), label[0].norm()]), torch.ones(2, dtype=arc.dtype))
+    else:  # d times a vector that is uniform on [0, 1)
+        assert all(weight.min() >= 0 and weight.max() < len(weight[0]) for weight in (arc, label))
+    assert not build(start="parser-v2", output={"structure": structure}).arc_classifier.weight.any()
+
+
 def test_nothing_is_dropped_in_evaluation():
     network = build(dropout=0.5, recurrent_dropout=0.5, embedding_dropout=0.5, word_dropout=0.5)
     torch.testing.assert_close(network(*BATCH).arcs, network(*BATCH).arcs)
@@ -246,14 +258,16 @@ def size(module):
 @pytest.mark.parametrize(
     ("structure", "arc", "label"),
     [
-        ("dense", 400**2 + 400, 37 * (100**2 + 2 * 100 + 1)),
-        ("symmetric", 400 * 3, 37 * 300),
-        ("circulant", 400 * 3, 37 * 300),
+        ({"structure": "dense"}, 400**2 + 400, 37 * (100**2 + 2 * 100 + 1)),
+        ({"structure": "symmetric", "variant": "released"}, 400 * 3, 37 * 300),
+        ({"structure": "circulant", "variant": "released"}, 1_600, 14_800),
+        ({"structure": "circulant"}, 400 * 3, 37 * 300),
     ],
+    ids=str,
 )
 def test_the_papers_components(structure, arc, label):
     with torch.device("meta"):
-        sizes = {"character_width": 100, "cell": "parser-v2", "output": {"structure": structure}}
+        sizes = {"character_width": 100, "cell": "parser-v2", "output": structure}
         network = built(BiaffineParser, 10, 10, 10, 37, **sizes)
     assert size(network.arc_classifier) == arc
     assert size(network.label_classifier) == label
