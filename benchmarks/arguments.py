@@ -1,8 +1,9 @@
-"""Arguments that all measurements have, and the preparation of the process."""
+"""Arguments that all measurements have, the preparation of the process, and a line of results."""
 
 import argparse
 import sys
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from phmrun.bench import machine
@@ -10,6 +11,15 @@ from phmrun.cli.console import print_error
 from phmrun.cli.measuring import prepare_process
 from phmrun.engine.trained_model import choose_device
 from phmrun.errors import PhmrunError
+
+
+@dataclass(frozen=True)
+class Result:
+    """Line of a benchmark's results."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields for JSON."""
+        return asdict(self)
 
 
 def parser(description: str | None, *, repeats: int) -> argparse.ArgumentParser:
@@ -26,7 +36,7 @@ def start(args: argparse.Namespace) -> dict[str, Any]:
     """Set the threads, warn if the machine is busy, and return the facts of the machine."""
     prepare_process(args.threads)
     machine.warn_if_busy()
-    return {**machine.facts(), "device": choose_device(args.device)}
+    return machine.facts(choose_device(args.device))
 
 
 def run(main: Callable[[], None]) -> None:

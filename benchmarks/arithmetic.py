@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.bench.hugging_face import HuggingFace
+from benchmarks.hugging_face import HuggingFace
 from phmrun.cli import measuring
 from phmrun.engine.optimizers import build_optimizer
 from phmrun.engine.processes import keep_freed_memory

@@ -21,9 +21,9 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
+from benchmarks.hugging_face import HuggingFace
 from benchmarks.latency import translators
-from phmrun.bench.hugging_face import HuggingFace
-from phmrun.bench.systems import Endless, Sources
+from benchmarks.systems import Endless, Sources
 from phmrun.bench.timing import interleave, ratios
 from phmrun.cli.measuring import prepare_process
 from phmrun.decoding import beam

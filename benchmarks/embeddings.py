@@ -15,9 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.arguments import parser, start
-from phmrun.bench.machine import waiter
-from phmrun.bench.timing import MEASUREMENT, Result, interleave, ratios
+from benchmarks.arguments import Result, parser, start
+from phmrun.bench.timing import MEASUREMENT, interleave, ratios
 from phmrun.cli import console, measuring
 from phmrun.layers import DeFINE, build_embedding, folded
 from phmrun.layers.options import checked_options
@@ -65,7 +64,7 @@ def measure(
                 }
                 computed = forms["computed"]()
                 difference = max(float((forms[form]() - computed).abs().max()) for form in ("folded", "kept"))
-                timings = interleave(forms, rounds=rounds, at_least=at_least, settle=waiter(device))
+                timings = interleave(forms, rounds=rounds, at_least=at_least, device=device)
             label = " ".join([name, *(f"{key}={value}" for key, value in options.items())])
             parameters = sum(parameter.numel() for parameter in module.parameters())
             seconds = {form: timing.median for form, timing in timings.items()}

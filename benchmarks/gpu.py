@@ -22,13 +22,15 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.arguments import parser, run, start
+from benchmarks.arguments import Result, parser, run, start
 from benchmarks.networks import Amount, configurations, optimizer_steps
-from phmrun.bench.machine import peak_memory, waiter
-from phmrun.bench.systems import Ours
-from phmrun.bench.timing import Result, interleave, profile_call
+from benchmarks.systems import Ours
+from phmrun.bench.machine import peak_memory
+from phmrun.bench.timing import interleave
 from phmrun.cli import console, measuring
 from phmrun.engine.counting import count_parameters
 from phmrun.errors import PhmrunError
@@ -87,7 +89,7 @@ def measure(
     """Measure the networks of one preset, the first the dense one, in one arithmetic."""
     sizes, measured = (amount.vocabulary, amount.vocabulary), []
     steps = {label: _step(config, kind, amount, device) for label, config in configs.items()}
-    timings = interleave(steps, rounds=amount.rounds, at_least=0.2, settle=waiter(device))
+    timings = interleave(steps, rounds=amount.rounds, at_least=0.2, device=device)
     dense, peak_rate = timings[next(iter(configs))], peak_of(kind, device)
     for label, step in steps.items():
         seconds, counts = timings[label].median, count_parameters(configs[label], sizes)["total"]
@@ -130,7 +132,7 @@ def peak_of(kind: str, device: str) -> float:
 
     if kind.startswith("bf16"):
         first, second = first.bfloat16(), second.bfloat16()
-    timing = interleave({"product": multiply}, rounds=5, at_least=0.2, settle=waiter(device))
+    timing = interleave({"product": multiply}, rounds=5, at_least=0.2, device=device)
     return 2 * side**3 / timing["product"].median
 
 
@@ -144,8 +146,12 @@ def _operations(config: SequenceToSequenceExperiment, kind: str, amount: Amount,
 
 def _watched(step: Step, seconds: float) -> tuple[float, int]:
     """Return the share of a step of so many seconds in which the GPU computes, and the number of waits."""
-    kernels = sum(operation.seconds for operation in profile_call(step, most=10**6, device="cuda"))
-    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
+        step()
+        torch.cuda.synchronize()
+    # A kernel is listed by itself and within the operation that launched it; only the latter is counted.
+    events = [event for event in recorded.key_averages() if event.device_type == DeviceType.CPU]
+    kernels = sum(event.self_device_time_total for event in events) / 1e6
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.cuda.set_sync_debug_mode("warn")

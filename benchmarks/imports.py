@@ -18,8 +18,8 @@ papers
 report
 sweeps
 results
-bench
 compression importing export
+bench
 tasks
 families
 engine

@@ -17,9 +17,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.arguments import parser, start
+from benchmarks.arguments import Result, parser, start
 from phmrun.bench.machine import last_level_cache
-from phmrun.bench.timing import Result
 from phmrun.cli import console, measuring
 from phmrun.errors import PhmrunError
 from phmrun.models.ctranslate2 import library, specification_of

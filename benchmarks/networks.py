@@ -14,10 +14,9 @@ from typing import Any
 
 import torch
 
-from benchmarks.arguments import parser, run, start
-from phmrun.bench.machine import waiter
-from phmrun.bench.systems import Ours, Sources, decoding
-from phmrun.bench.timing import Result, interleave
+from benchmarks.arguments import Result, parser, run, start
+from benchmarks.systems import Ours, Sources, decoding
+from phmrun.bench.timing import interleave
 from phmrun.cli import console, measuring
 from phmrun.engine.counting import count_parameters
 from phmrun.errors import PhmrunError
@@ -75,7 +74,7 @@ def measure(
     with progress("measuring", len(phases), "phases") as advance:
         for name, prepare in phases.items():
             calls = {label: prepare(system) for label, system in systems.items()}
-            timings[name] = interleave(calls, rounds=amount.rounds, settle=waiter(device))
+            timings[name] = interleave(calls, rounds=amount.rounds, device=device)
             advance(1)
     reference = next(iter(configs))
     measured = []

@@ -16,8 +16,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from benchmarks.arguments import parser, start
-from phmrun.bench.timing import Result, interleave
+from benchmarks.arguments import Result, parser, start
+from phmrun.bench.timing import interleave
 from phmrun.cli import console, measuring
 from phmrun.decoding import spanning_trees
 

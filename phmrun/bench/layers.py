@@ -11,15 +11,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from phmrun.bench.lookup_memory import large_tables
-from phmrun.bench.machine import last_level_cache, waiter
-from phmrun.bench.modules import MODULE_KINDS, ORDERS, Batch, Case, Form, Inputs, ModuleKind, Shape, cases, frozen
-from phmrun.bench.timing import MEASUREMENT, Result, Timing, interleave, ratios
+from phmrun.bench.machine import last_level_cache
+from phmrun.bench.modules import Batch, Case, Form, ModuleKind, frozen
+from phmrun.bench.timing import MEASUREMENT, Timing, interleave, ratios
 from phmrun.errors import PhmrunError
 from phmrun.kernels import Choice, choose, products_of
 from phmrun.layers import Linear
@@ -32,13 +31,13 @@ Precision = Callable[[], AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True)
-class Measured(Result):
+class Measured:
     """Times of one candidate in one setting."""
 
     module: str  # kind of module
     layer: str  # structure and options
-    in_features: int  # size of an input vector; number of rows for an embedding
-    out_features: int  # size of an output vector; number of labels for a biaffine form
+    in_features: int  # size of an input vector
+    out_features: int  # size of an output vector
     mode: Mode  # forward only, or forward and backward with the gradients of inputs and parameters
     weights: Literal["hot", "cold"]  # "hot": the weights were in the cache
     batch: Batch  # input vectors per call: tokens, or sequences and their length
@@ -49,81 +48,25 @@ class Measured(Result):
     gflops: dict[str, float]  # 10⁹ floating-point operations per second by form, in training of linear maps; else empty
 
 
-class Survey(NamedTuple):
-    """Plan of a benchmark of layers."""
-
-    candidates: list[Case]
-    tables: list[Case]  # large tables, to measure the memory of their lookups
-    left_out: list[str]
-
-
-def survey(
-    modules: Sequence[str],
-    structures: Sequence[tuple[str, Mapping[str, Any]]],
-    *,
-    orders: Sequence[int] = (),
-    shapes: Sequence[Shape] = (),
-    dtype: torch.dtype = torch.float32,
-    rows: int = 0,
-) -> Survey:
-    """Plan a benchmark of kinds of modules.
-
-    Large tables are those of the embeddings' structures other than dense, one for each width. The result names
-    structures and tables that do not fit as ``left_out``.
-
-    Args:
-        modules: Names of the kinds.
-        structures: Structures with their options.
-        orders: Values of n, for structures that have it and are given without.
-        shapes: Shapes; the kind's own if empty.
-        dtype: Data type of the measurement.
-        rows: Vectors in the large tables; 0 for no tables.
-
-    Raises:
-        PhmrunError: No structure fits any shape, or a structure or option is unknown.
-    """
-    orders = orders or ORDERS
-    plan = Survey([], [], [])
-    for kind in (MODULE_KINDS[name] for name in modules):
-        fitting, reasons = cases(kind, structures, orders, shapes, dtype)
-        plan.candidates.extend(fitting)
-        plan.left_out.extend(reasons)
-        if kind.name == "embedding" and rows:
-            layers = {case.label: (case.structure, case.options) for case in fitting if case.structure != "dense"}
-            large, reasons = large_tables(list(layers.values()), sorted({case.shape[1] for case in fitting}), rows)
-            plan.tables.extend(large)
-            plan.left_out.extend(reasons)
-    if not plan.candidates:
-        raise PhmrunError(f"no layer fits: {plan.left_out[-1]}", where="--shape")
-    return plan
-
-
 def kernels(candidates: Sequence[Case]) -> Choice:
     """Choose the library of float32 products for candidates and references alike, as training does with ``auto``.
 
     So dense matrices have the library that they are trained with. On a GPU, products are in float32, without TF32.
     """
-    plain = {(case.kind.name, case.shape): case.kind.plain for case in candidates}
-    return choose("auto", lambda: products_of(nn.ModuleList(build(shape) for (_, shape), build in plain.items())))
+    kinds = {case.shape: case.kind for case in candidates}
+    return choose("auto", lambda: products_of(nn.ModuleList(kind.plain(shape) for shape, kind in kinds.items())))
 
 
-def check_batches(modules: Sequence[str], batches: Sequence[Batch], where: str) -> None:
-    """Check that batches have the number of dimensions that the modules read.
-
-    Args:
-        modules: Names of the kinds.
-        batches: Batches of the user.
-        where: Option that the error names.
+def check_batches(kind: ModuleKind, batches: Sequence[Batch], where: str) -> None:
+    """Check that batches of the user have the number of dimensions that a kind of module reads.
 
     Raises:
-        PhmrunError: A batch has another number of dimensions.
+        PhmrunError: A batch has another number of dimensions; ``where`` names the option.
     """
-    for name in modules:
-        example = MODULE_KINDS[name].sizes.batches[0]
-        for batch in batches:
-            if len(batch) != len(example):
-                form, text = ("x".join(map(str, size)) for size in (example, batch))
-                raise PhmrunError(f"{text!r} is no batch of {name}", where=where, hint=f"Write it like {form}.")
+    for batch in batches:
+        if len(batch) != len(kind.batches[0]):
+            form, text = ("x".join(map(str, size)) for size in (kind.batches[0], batch))
+            raise PhmrunError(f"{text!r} is no batch of {kind.name}", where=where, hint=f"Write it like {form}.")
 
 
 def measure(
@@ -165,7 +108,7 @@ def measure(
 
     def times(calls: Mapping[str, Callable[[], object]]) -> dict[str, Timing]:
         """Time the calls in turn; return the timings by name."""
-        return interleave(calls, rounds=rounds, at_least=at_least, settle=waiter(place))
+        return interleave(calls, rounds=rounds, at_least=at_least, device=place)
 
     with progress("measuring", sum(map(len, plans)), "settings") as advance:
         for candidate, settings in zip(candidates, plans, strict=True):
@@ -178,8 +121,8 @@ def measure(
                     forms = {name: copies_of(form.to(dtype), size) for name, form in held.items()}
                 for _, _, batch in group:
                     drawn = kind.draw(candidate.shape, batch, dtype)
-                    # Detached before they move, since a copy on a GPU would be no leaf and keep no gradient.
-                    inputs = tuple(tensor.detach().to(place).requires_grad_(tensor.requires_grad) for tensor in drawn)
+                    # Detached before it moves, since a copy on a GPU would be no leaf and keep no gradient.
+                    inputs = drawn.detach().to(place).requires_grad_(drawn.requires_grad)
                     if mode == "training":
                         auto = candidate.auto(module)
                         steps = {kind.reference: plain, auto: module}
@@ -224,7 +167,7 @@ def best_gflops(device: torch.device | str, dtype: torch.dtype) -> float:
     The best of three, by the clock of :func:`interleave`.
     """
     matrix = torch.randn(2048, 2048, device=device, dtype=dtype)
-    timing = interleave({"product": lambda: matrix @ matrix}, rounds=3, settle=waiter(device))["product"]
+    timing = interleave({"product": lambda: matrix @ matrix}, rounds=3, device=device)["product"]
     return float(2 * 2048**3 / min(timing.seconds) / 1e9)
 
 
@@ -235,9 +178,9 @@ def _settings(
 
     The bytes are 0 for hot weights and ``beyond`` for cold ones. Kinds without cold weights get only hot ones.
     """
-    yield from (("training", 0, batch) for batch in training or kind.sizes.training)
+    yield from (("training", 0, batch) for batch in training or kind.training)
     for size in (0, beyond) if kind.cold else (0,):
-        yield from (("inference", size, batch) for batch in batches or kind.sizes.batches)
+        yield from (("inference", size, batch) for batch in batches or kind.batches)
 
 
 def copies_of(module: nn.Module, size: int) -> list[nn.Module]:
@@ -249,17 +192,14 @@ def copies_of(module: nn.Module, size: int) -> list[nn.Module]:
     return [copy.deepcopy(module) for _ in range(min(max(1, math.ceil(size / module_bytes)), MOST_COPIES))]
 
 
-def _in_turn(kind: ModuleKind, modules: Sequence[nn.Module], inputs: Inputs) -> Callable[[], Tensor]:
-    """Return a function that calls the next module each time.
-
-    After the last module comes the first. The function returns the module's outputs.
-    """
+def _in_turn(kind: ModuleKind, modules: Sequence[nn.Module], inputs: Tensor) -> Callable[[], Tensor]:
+    """Return a function that calls the next module each time, after the last one the first."""
     endless = itertools.cycle(modules)
     return lambda: kind.call(next(endless), inputs)
 
 
 def _step(
-    kind: ModuleKind, module: nn.Module, inputs: Inputs, precision: Precision = nullcontext
+    kind: ModuleKind, module: nn.Module, inputs: Tensor, precision: Precision = nullcontext
 ) -> Callable[[], None]:
     """Return a function that runs forward and backward, then discards the gradients.
 
@@ -273,7 +213,6 @@ def _step(
             outputs = kind.call(module, inputs)
         outputs.backward(gradient)
         module.zero_grad(set_to_none=True)
-        for tensor in inputs:
-            tensor.grad = None
+        inputs.grad = None
 
     return step

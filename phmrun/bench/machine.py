@@ -26,20 +26,21 @@ _CLEAR = Path("/proc/self/clear_refs")
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
-def facts() -> dict[str, Any]:
-    """Return the facts of the machine that figures depend on, for JSON.
+def facts(device: str = "cpu") -> dict[str, Any]:
+    """Return the facts of the machine that figures on a device depend on, for JSON.
 
-    Keys: "processor", "instruction_set", "blas" (library of float32 products: "oneDNN", "MKL" or "other"), "threads",
-    "clock" ("CPU time" with one thread, else "wall"), "last_level_cache_bytes", "gpu" (None without one), "torch" and
-    "python" (versions), "load_average".
+    Keys: "device", "processor", "instruction_set", "blas" (library of float32 products: "oneDNN", "MKL" or "other"),
+    "threads", "clock" ("CPU time" with one thread on the CPU, else "wall"), "last_level_cache_bytes", "gpu" (None
+    without one), "torch" and "python" (versions), "load_average".
     """
     blas = "MKL" if torch.backends.mkl.is_available() else "other"
     return {
+        "device": device,
         "processor": processor(),
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
         "blas": "oneDNN" if switched() == ONEDNN else blas,
         "threads": torch.get_num_threads(),
-        "clock": "CPU time" if counts_cpu_time() else "wall",
+        "clock": "CPU time" if counts_cpu_time(device) else "wall",
         "last_level_cache_bytes": last_level_cache(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "torch": torch.__version__,
@@ -48,21 +49,17 @@ def facts() -> dict[str, Any]:
     }
 
 
-def load_average() -> float | None:
-    """Return the mean number of runnable processes in the last minute.
-
-    Rounded to 2 decimals; None if the system does not report it.
-    """
-    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+def load_average() -> float:
+    """Return the mean number of runnable processes in the last minute; 0 if the system does not report it."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else 0.0
 
 
 def warn_if_busy() -> None:
     """Log a warning if the load average exceeds ``BUSY``.
 
-    Silent if the load is not reported, or if CPU time is measured.
+    Silent if CPU time is measured.
     """
-    load = load_average()
-    if load is not None and load > BUSY and not counts_cpu_time():
+    if (load := load_average()) > BUSY and not counts_cpu_time():
         LOG.warning("the load average is %.1f: other work on this machine disturbs the figures", load)
 
 
@@ -77,11 +74,6 @@ def last_level_cache(caches: Path = _CACHES) -> int:
         if match := re.fullmatch(r"(\d+)([KMG]?)", text):
             sizes.append(int(match.group(1)) * _UNITS.get(match.group(2), 1))
     return max(sizes)
-
-
-def waiter(device: torch.device | str) -> Callable[[], object] | None:
-    """Return ``torch.cuda.synchronize`` for a CUDA device, else None."""
-    return torch.cuda.synchronize if torch.device(device).type == "cuda" else None
 
 
 @contextmanager
@@ -108,14 +100,11 @@ def release_unused() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def memory_in_use(device: torch.device | str) -> int:
-    """Return the bytes of memory in use now.
+def memory_in_use() -> int:
+    """Return the bytes of resident memory now, after unused memory is returned to the system.
 
-    On a GPU: torch's allocated memory. Otherwise the resident memory, after unused memory is returned to the system;
-    without Linux's status, the peak so far.
+    Without Linux's status, the peak so far.
     """
-    if torch.device(device).type == "cuda":
-        return torch.cuda.memory_allocated(device)
     release_unused()
     return _of_status("VmRSS") or _most_resident()
 

@@ -1,129 +1,165 @@
-"""Benchmark of a run: speed of training and decoding, memory, and other models beside it.
+"""Speed and memory of a run: training, validation and prediction, beside others in the same rounds.
 
-The model decodes as in ``phmrun eval``: each sentence ends where the model ends it. Random weights would end anywhere.
-Beside them, all systems decode as many tokens as the batch's longest reference has. This forgoes the gain of our search
-from finished sentences that leave the batch.
+The times that papers' tables print (:data:`phmrun.ledger.recorded_run.TIMES`) are of the same measurements.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, cast
+from typing import Any
 
 import numpy as np
+import torch
+from torch import nn
 
-from phmrun.bench.hugging_face import HuggingFace, has_place_for, transformers_library
-from phmrun.bench.machine import facts, peak_memory, waiter, warn_if_busy
-from phmrun.bench.run_report import USUAL, Amount, Phase, Report
-from phmrun.bench.systems import Answering, Converted, Ours, Sources, System, Training, Untrained, answering, decoding
-from phmrun.bench.timing import interleave, profile_call
+from phmrun.bench.machine import facts, peak_memory, warn_if_busy
+from phmrun.bench.timing import Timing, counts_cpu_time, interleave
 from phmrun.config import LayerConfig
-from phmrun.decoding import max_length
 from phmrun.engine.checkpoints import LAST
 from phmrun.engine.data import DataModule
+from phmrun.engine.lightning import move_data_to_device
 from phmrun.engine.trained_model import TrainedModel, choose_device, open_run
 from phmrun.errors import PhmrunError
-from phmrun.families.sequence_to_sequence.data import ParallelData, padded_sources
-from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
-from phmrun.families.sequence_to_sequence.predictor import converted_model, search_from
 from phmrun.files import cache_dir
 from phmrun.ledger import Run
+from phmrun.ledger.environment import now
 from phmrun.ledger.recorded_config import network_label
+from phmrun.ledger.recorded_run import BATCH, EPOCH, LINE, STEP, TEST
 from phmrun.ledger.segment import read_segments
-from phmrun.models.ctranslate2 import Quantization
-from phmrun.models.transformer import Transformer
 from phmrun.progress import progress
 from phmrun.registry import TASKS
-from phmrun.text.lines import read_parallel
-from phmrun.text.vocabularies import Vocabularies
 
 LOG = logging.getLogger("phmrun.bench")
 
-Opponent = Literal["hf", "dense", "ctranslate2", "ctranslate2-int8"] | Run
-Part = Literal["training", "decoding"]
-BEAMS = (1, 5)
+BATCH_SIZE = 64  # items predicted at a time if a task's configuration has no batch size
+SINGLE = 10  # a measurement with batches of one item has this part of the items
+OURS = "run"
+DENSE = "dense"
+PARTS = ("prediction", "validation", "training")  # training is last: it changes the weights
+Call = Callable[[], object]
 
-Prepare = Callable[[Any], Callable[[], None]]  # prepares a system for a phase, and returns the function to time
+
+@dataclass(frozen=True)
+class Amount:
+    """Amount of measurements."""
+
+    rounds: int = 5  # measurements of each model, whose median is reported
+    batches: int = 8  # training or validation batches in a measurement
+    items: int = 256  # test items in a measurement of prediction
+
+
+@dataclass
+class Phase:
+    """Phase of a benchmark, with its measurements."""
+
+    name: str  # "training", "prediction, batch 64" …
+    unit: str  # unit of a rate, per second
+    amount: int  # units in one measurement
+    prepare: Callable[[TrainedModel], Call]  # returns the function to time
+    content: str  # amount, for the signature of times: "steps:4"
+    times: Mapping[str, float] = field(default_factory=dict)  # times by name, in parts of one measurement
+    steps: int = 0  # optimizer steps in one measurement of training
+    timings: dict[str, Timing] = field(default_factory=dict)  # by model; the run's is first
+    peak_memory: int = 0  # peak bytes in this phase with the run's model only
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the measurements for JSON.
+
+        "rates" (units per second), "ratios" (speed of the run / the opponent's) and "seconds" are objects by model.
+        """
+        ours = self.timings[OURS]
+        others = {name: timing for name, timing in self.timings.items() if name != OURS}
+        return {
+            "phase": self.name,
+            "unit": f"{self.unit}/s",
+            "amount": self.amount,
+            "steps": self.steps,
+            "rates": {name: self.amount / timing.median for name, timing in self.timings.items()},
+            "ratios": {name: timing.ratio(ours) for name, timing in others.items()},
+            "seconds": {name: list(timing.seconds) for name, timing in self.timings.items()},
+            "median_seconds": ours.median,
+            "peak_memory_bytes": self.peak_memory,
+        }
 
 
 def bench_run(
     run: Run,
     *,
-    against: Sequence[Opponent] = (),
-    amount: Amount = USUAL,
-    parts: Sequence[Part] = ("training", "decoding"),
-    profiled: bool = False,
+    against: Mapping[str, Run | None] | None = None,
+    amount: Amount | None = None,
+    parts: Sequence[str] = PARTS,
     device: str = "auto",
-    finished: Callable[[Report], None] = lambda report: None,
-) -> Report:
-    """Measure a run's model and opponents in the same rounds.
+) -> dict[str, Any]:
+    """Measure a run's model and opponents in the same rounds, and record the measurements in its ``bench.json``.
 
-    Return the report of all phases. The run may be unfinished; its last checkpoint is used if there is one. "decoding"
-    is the task's prediction. If an opponent of a translation run has random weights, all systems decode as many tokens
-    as the batch's longest reference has; otherwise each output ends where its model ends it. Tasks that do not
-    translate only have the opponents "dense" and other runs. They measure "dense" only in training, since outputs of
-    random weights may take longer to decode. All compute with the run's kernels (``hardware.kernels`` and ``tf32``).
+    Return a report for JSON: "run_id", "run_dir", "layer" (structure and options), "machine", and "phases". The run may
+    be unfinished; its last checkpoint is used if there is one. All compute with the run's kernels (``hardware.kernels``
+    and ``tf32``). The dense opponent has random weights and does not predict, since its outputs may take longer.
 
     Args:
         run: The run.
-        against: Opponents. A run: another run of the task. "dense": the same model with dense matrices and random
-            weights. "hf": Hugging Face's model, with the run's weights if possible, else random ones. "ctranslate2",
-            "ctranslate2-int8": the run's weights in that engine, for decoding only.
+        against: Opponents by name: other runs of the task, or None for the same model with dense matrices.
         amount: Amount of measurements.
-        parts: "training", "decoding".
-        profiled: Also profile the run's model.
+        parts: Some of :data:`PARTS`.
         device: Device, or "auto".
-        finished: Called after each phase, with a report of this phase only.
 
     Raises:
-        PhmrunError: A run cannot be used, its data are missing, an opponent does not match, or ``transformers`` is not
-            installed.
+        PhmrunError: A run cannot be used, its data are missing, or an opponent is of another task.
     """
-    if "hf" in against:
-        transformers_library()
+    amount, against, place = amount or Amount(), against or {}, choose_device(device)
     warn_if_busy()
-    place = choose_device(device)
     trained, data = opened(run)
-    ours = _system(trained, place)
-    for opponent in against:
-        _check_opponent(opponent, trained, ours)
-    label = network_label(trained.config.model_dump(mode="json")) or "run"
-    exact = "dense" in against or ("hf" in against and _lent(trained, ours) is None)
-    plans: list[tuple[Phase, Prepare]] = []
-    if "decoding" in parts and isinstance(ours, Ours):
-        plans += _decoding(ours, data, amount, exact=exact)
-    elif "decoding" in parts:
-        for size in sorted(amount.sizes):
-            lines, count, _ = sampled_lines(data, amount.single if size == 1 else amount.sentences)
-            phase = Phase(f"answering, batch {size}", "sentences", count)
-            plans.append((phase, partial(answering, lines=lines, batch=size)))
-    if "training" in parts:
-        plans.append(training_phase(trained, data, amount, place))
+    trained.module.to(place)
+    for other in filter(None, against.values()):
+        if (task := open_run(other).config.task) != trained.config.task:
+            what = f"a run of the task {task!r} cannot be set against one of {trained.config.task!r}"
+            raise PhmrunError(what, where="--against")
+    phases = [phase for phase in _phases(trained, data, amount, place) if phase.name.split(",")[0] in parts]
     kernels = trained.kernels(read_segments(run))
-    with kernels.applied(), progress("measuring", 2 * len(plans), "phases") as advance:
-        machine = {**facts(), "device": place}
-        for phase, prepare in plans:
+    with kernels.applied(), progress("measuring", 2 * len(phases), "phases") as advance:
+        machine = facts(place)
+        for phase in phases:
             # Before any opponent is built, since their memory would count in the peak.
             with peak_memory(place) as peak:
-                prepare(ours)()
+                phase.prepare(trained)()
                 phase.peak_memory = peak()
             advance(1)
         if (run.checkpoints / LAST).is_file():  # the training phase has changed the weights
             trained.load("last")
-        names = [opponent.id if isinstance(opponent, Run) else opponent for opponent in against]
-        opponents = {name: _opponent(asked, trained, ours) for name, asked in zip(names, against, strict=True)}
-        for phase, prepare in plans:
-            unable = Converted if phase.trains else Untrained
-            able = {name: built for name, built in opponents.items() if not isinstance(built, unable)}
-            passes = {name: prepare(system) for name, system in {"run": ours, **able}.items()}
-            phase.timings = interleave(passes, rounds=amount.rounds, settle=waiter(place))
-            if profiled:
-                phase.operations = profile_call(passes["run"], device=place)
-            finished(Report(run, label, machine, [phase]))
+        models = {OURS: trained, **{name: _opponent(other, trained, place) for name, other in against.items()}}
+        for phase in phases:
+            predicts = phase.name.startswith(PARTS[0])
+            calls = {
+                name: phase.prepare(model) for name, model in models.items() if not predicts or against.get(name, run)
+            }
+            phase.timings = interleave(calls, rounds=amount.rounds, device=place)
+            run.add_bench(_records(phase, machine, f"rounds:{amount.rounds}", kernels.library))
             advance(1)
-    return Report(run, label, machine, [phase for phase, _ in plans])
+    about = {"run_id": run.id, "run_dir": str(run.path), "layer": network_label(trained.config.model_dump(mode="json"))}
+    return {**about, "machine": machine, "phases": [phase.to_json() for phase in phases]}
+
+
+def _records(phase: Phase, machine: Mapping[str, Any], rounds: str, library: str) -> dict[str, dict[str, Any]]:
+    """Return the entries of ``bench.json`` of a measured phase, by name: the phase, and its times."""
+    timing, device = phase.timings[OURS], machine["device"]
+    shared = {"machine": dict(machine), "measured": now()}
+    signature = [
+        phase.content,
+        rounds,
+        f"clock:{'cpu' if counts_cpu_time(device) else 'wall'}",
+        machine["gpu"] if device.startswith("cuda") else machine["processor"],
+        f"threads:{machine['threads']}",
+        *([] if library == "torch" else [f"kernels:{library}"]),
+        f"torch:{machine['torch']}",
+    ]
+    entry = {"signature": "|".join(signature), "seconds": list(timing.seconds), **shared}
+    times = {name: {"value": timing.median * part, **entry} for name, part in phase.times.items()}
+    return {phase.name: {**phase.to_json(), **shared}, **times}
 
 
 def opened(run: Run) -> tuple[TrainedModel, Any]:
@@ -144,85 +180,49 @@ def opened(run: Run) -> tuple[TrainedModel, Any]:
 
 
 def _load(trained: TrainedModel) -> None:
-    """Load the last checkpoint in place.
-
-    Log a warning if there is none. Speed does not depend on the weights.
-    """
+    """Load the last checkpoint in place; without one, log a warning. Speed does not depend on the weights."""
     if (trained.run.checkpoints / LAST).is_file():
         trained.load("last")
     else:
         LOG.warning("the run has no checkpoint yet: its weights are those that training starts with")
 
 
-def _system(trained: TrainedModel, device: str) -> Ours | Answering:
-    """Return a run as a system to measure on ``device``.
-
-    :class:`Ours` for a sequence-to-sequence module, otherwise :class:`Answering`.
-    """
-    if isinstance(trained.module, SequenceToSequenceModule):
-        return Ours(trained.module, search_from(trained.config.decoding), device)  # type: ignore[attr-defined]
-    return Answering(trained, device)
-
-
-def _check_opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering) -> None:
-    """Check that an opponent matches the run.
-
-    A run must be of the same task. CTranslate2 and Hugging Face need a sequence-to-sequence task, the latter a
-    Transformer. "dense" always matches.
-
-    Raises:
-        PhmrunError: It does not match.
-    """
-    task = trained.config.task
-    what = None
-    if isinstance(opponent, Run):
-        other = open_run(opponent).config.task
-        if other != task:
-            what = f"a run of the task {other!r} cannot be set against one of {task!r}"
-    elif opponent != "dense" and not isinstance(ours, Ours):
-        what = f"{opponent} translates; the task {task!r} does not"
-    elif opponent == "hf" and not isinstance(ours.module.network, Transformer):
-        what = "Hugging Face's model is a Transformer; the run's network is another"
-    if what:
-        raise PhmrunError(what, where="--against")
-
-
-def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering) -> System | Converted:
-    """Build the system of an opponent.
-
-    A run is opened with its last weights. "dense" is a new network with random weights and dense matrices everywhere,
-    single maps included; a task that does not translate can only train it. CTranslate2's model is converted into the
-    run's ``exports`` folder. "hf" has the run's weights if they fit, otherwise random ones.
-    """
-    config, sizes = trained.config, trained.vocabulary.sizes
-    if isinstance(opponent, Run):
-        other = open_run(opponent)
+def _opponent(run: Run | None, trained: TrainedModel, device: str) -> TrainedModel:
+    """Return a run with its last weights, or ``trained`` with dense matrices everywhere, single maps too."""
+    if run:
+        other = open_run(run)
         _load(other)
-        return _system(other, ours.device)
-    if opponent == "dense":
+    else:
+        config = trained.config
         layers = {name: LayerConfig() for name, value in config if isinstance(value, LayerConfig)}
         dense = config.model_copy(update={**layers, "maps": ()})
-        module = TASKS.get(config.task).load("module")(dense, *sizes)
-        return Ours(module, ours.search, ours.device) if isinstance(ours, Ours) else Untrained(module, ours.device)
-    ours = cast(Ours, ours)
-    if opponent != "hf":
-        quantization: Quantization = "none" if opponent == "ctranslate2" else "int8"
-        search = replace(ours.search, engine="ctranslate2", quantization=quantization)
-        # The folder that evaluation with that engine uses, so that weights are converted once.
-        place = trained.run.own_folder("exports") / search.directory
-        network, vocabularies = ours.module.network, cast(Vocabularies, trained.vocabulary)
-        return Converted(converted_model(network, vocabularies, place, search.quantization, ours.device), search)
-    options: dict[str, Any] = {"alpha": ours.search.alpha, "device": ours.device, "weights": _lent(trained, ours)}
-    return HuggingFace(config.model, *sizes, smoothing=config.training.label_smoothing, **options)
+        other = replace(trained, module=TASKS.get(config.task).load("module")(dense, *trained.vocabulary.sizes))
+    other.module.to(device)
+    return other
 
 
-def _lent(trained: TrainedModel, ours: Ours | Answering) -> Transformer | None:
-    """Return the run's network if Hugging Face's model can hold its weights.
+def _phases(trained: TrainedModel, data: DataModule, amount: Amount, device: str) -> Iterator[Phase]:
+    """Yield all phases: prediction by one item and in the run's batches, validation, training.
 
-    Otherwise return None.
+    Micro-batches of training are rounded down to whole accumulations, at least one.
     """
-    network, model = ours.module.network, trained.config.model
-    return network if isinstance(network, Transformer) and has_place_for(network, model) else None
+    usual = trained.config.model_dump().get("decoding", {}).get("batch", BATCH_SIZE)
+    for size in sorted({1, usual}):
+        lines, count, total = sampled_lines(data, amount.items if size == usual else max(1, amount.items // SINGLE))
+        call = partial(prediction, lines=lines, batch=size, device=device)
+        times = {LINE: 1 / count, TEST: total / count} if size == usual else {}
+        yield Phase(f"prediction, batch {size}", "items", count, call, f"items:{count} of {total}", times)
+    batches = list(islice(data.validation_batches(), amount.batches))
+    units = sum(batch.units for batch in batches)
+    call = partial(validation, batches=batches, device=device)
+    yield Phase("validation", data.unit, units, call, f"batches:{len(batches)}", {BATCH: 1 / len(batches)})
+    accumulate = trained.config.training.accumulate
+    steps = max(1, amount.batches // accumulate)
+    units = sum(batch.units for batch in islice(data.train_dataloader(), steps * accumulate))
+    call = partial(training, like=trained, data=data, batches=steps * accumulate, device=device)
+    epoch = int(trained.run.parameters().get("steps_per_epoch", 0))
+    times = {STEP: 1 / steps, EPOCH: epoch / steps}
+    yield Phase("training", data.unit, units, call, f"steps:{steps}", times, steps)
 
 
 def sampled_lines(data: DataModule, count: int) -> tuple[list[str], int, int]:
@@ -238,35 +238,6 @@ def sampled_lines(data: DataModule, count: int) -> tuple[list[str], int, int]:
     return [line for item in chosen for line in item.split("\n")], len(chosen), len(items)
 
 
-def _decoding(ours: Ours, data: ParallelData, amount: Amount, *, exact: bool) -> Iterator[tuple[Phase, Prepare]]:
-    """Yield phases of greedy search and of beam 5 for each batch size.
-
-    The unit of each is sentences. Batch sizes ascend. Sentences of the test split (without one, of the validation
-    split) are sorted by length, longest first, and evenly spaced batches of them are taken. Together they have about
-    ``amount.sentences`` sentences, or ``amount.single`` for batches of 1. Limits of length are those of the search. If
-    ``exact``, each sentence gets as many tokens as the longest reference of its batch.
-    """
-    pairs = list(read_parallel(*(data.files.get("test") or data.files["dev"])))
-    sources = data.vocabulary.source.encode_all([source for source, _ in pairs])
-    targets = data.vocabulary.target.encode_all([target for _, target in pairs])
-    # Sorted by length as in evaluation, so that batches have little padding.
-    order = sorted(range(len(pairs)), key=lambda number: -len(sources[number]))
-    for size in sorted(amount.sizes):
-        batches = []
-        for number in evenly(max(1, len(order) // size), (amount.single if size == 1 else amount.sentences) // size):
-            chosen = order[number * size : (number + 1) * size]
-            tokens, _ = padded_sources([np.array(sources[sentence]) for sentence in chosen])
-            longest = max(len(targets[sentence]) + 1 for sentence in chosen)
-            ratio, offset = ours.search.max_length_ratio, ours.search.max_length_offset
-            limits = [longest if exact else max_length(len(sources[row]) + 1, ratio, offset) for row in chosen]
-            batches.append(Sources(tokens.to(ours.device), limits, exact))
-        for beam in BEAMS:
-            name = f"{'greedy' if beam == 1 else f'beam {beam}'}, batch {size}"
-            phase = Phase(name, "sentences", sum(len(batch.limits) for batch in batches))
-            phase.application = ours.parts(size, beam)[0]
-            yield phase, partial(decoding, batches=batches, beam=beam)
-
-
 def evenly(total: int, count: int) -> list[int]:
     """Return ``count`` distinct, evenly spaced numbers, 0 and ``total`` − 1 included.
 
@@ -275,24 +246,50 @@ def evenly(total: int, count: int) -> list[int]:
     return [round(number) for number in np.linspace(0, total - 1, max(1, min(count, total)))] if total else []
 
 
-def training_phase(trained: TrainedModel, data: DataModule, amount: Amount, device: str) -> tuple[Phase, Prepare]:
-    """Return the phase of optimizer steps, and its preparation of a system.
+def prediction(model: TrainedModel, *, lines: Sequence[str], batch: int, device: str) -> Call:
+    """Return a function that predicts all lines as ``phmrun predict``, with a copy of the present weights."""
+    predictor = replace(model, module=deepcopy(model.module)).loaded("bench", batch_size=batch, device=device)
+    return lambda: deque(predictor.predict(lines), maxlen=0)
 
-    The number of micro-batches is rounded down to whole accumulations, at least one. The phase's amount is the units of
-    the first batches. ``prepare`` makes a new optimizer for each system.
+
+def validation(model: TrainedModel, *, batches: Sequence[Any], device: str) -> Call:
+    """Return a function that computes the losses of all batches, as in validation."""
+
+    def score() -> None:
+        """Compute the losses of all batches."""
+        model.module.eval()
+        with torch.inference_mode():
+            for batch in batches:
+                model.module.loss(move_data_to_device(batch, torch.device(device)))
+
+    return score
+
+
+def training(model: TrainedModel, *, like: TrainedModel, data: DataModule, batches: int, device: str) -> Call:
+    """Return a function that makes optimizer steps over the first micro-batches, with a new optimizer of ``like``.
+
+    Each call reads the same batches and changes the weights. The learning rate is that of the first step. Gradients are
+    clipped if the config says so. A mixed precision runs under autocast; "64" converts the network to double at once.
     """
-    training = trained.config.training
-    count = max(1, amount.batches // training.accumulate) * training.accumulate
+    module, settings, place = model.module, like.config.training, torch.device(device)
+    if settings.precision == "64":
+        module.double()
+    optimizer = like.module.make_optimizer(module.parameters())
+    for group in optimizer.param_groups:
+        group["lr"] = like.module.schedule(1)
+    mixed = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}.get(settings.precision)
 
-    def prepare(system: System) -> Training:
-        """Return the steps to time, with a new optimizer.
+    def steps() -> None:
+        """Make the optimizer steps."""
+        module.train()
+        for number, batch in enumerate(islice(data.train_dataloader(), batches), start=1):
+            with torch.autocast(place.type, mixed) if mixed else nullcontext():
+                loss = module.loss(move_data_to_device(batch, place)).total
+            (loss / batch.window_units).backward()
+            if number % settings.accumulate == 0:
+                if settings.clip:
+                    nn.utils.clip_grad_norm_(module.parameters(), settings.clip)
+                optimizer.step()
+                optimizer.zero_grad()
 
-        Its learning rate is that of the first step.
-        """
-        optimizer = trained.module.make_optimizer(system.network.parameters())
-        for group in optimizer.param_groups:
-            group["lr"] = trained.module.schedule(1)
-        return Training(system, optimizer, data, training, count, device)
-
-    units = sum(batch.units for batch in islice(data.train_dataloader(), count))
-    return Phase("training", data.unit, units, trains=True, steps=count // training.accumulate), prepare
+    return steps

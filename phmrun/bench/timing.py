@@ -1,33 +1,24 @@
-"""Interleaved timing of several candidates, and profiles.
+"""Interleaved timing of several candidates.
 
 A machine's speed drifts, also because of other processes. Each round therefore runs every candidate once, and starts
 with another one. A ratio is the median over rounds of the quotient within a round, so a slow minute affects both sides.
 
 A single CPU thread is timed by the process's CPU time, which excludes waiting on a busy machine. Several threads, or a
-GPU, are timed by the wall clock.
+GPU, are timed by the wall clock of ``torch.utils.benchmark``, which waits for the GPU. Its ``Timer`` warms up before
+each measurement; here only the first call of a candidate is a warm-up.
 """
 
 import math
 import statistics
 import time
+import timeit
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass
 
 import torch
-from torch.autograd import DeviceType
-from torch.profiler import ProfilerActivity, profile
+from torch.utils import benchmark
 
 MEASUREMENT = 0.01  # minimum seconds of a measurement
-
-
-@dataclass(frozen=True)
-class Result:
-    """Line of a benchmark's results."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields for JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -59,7 +50,7 @@ def interleave(
     *,
     rounds: int,
     at_least: float = 0.0,
-    settle: Callable[[], object] | None = None,
+    device: torch.device | str = "cpu",
     clock: Callable[[], float] | None = None,
 ) -> dict[str, Timing]:
     """Time every candidate once per round.
@@ -72,68 +63,29 @@ def interleave(
         candidates: Functions to call, by name.
         rounds: Measurements of each; at least 1.
         at_least: Minimum seconds of a measurement; faster candidates are called several times.
-        settle: Waits for unfinished work, such as a GPU's; called before the clock is read.
-        clock: Clock in seconds; by default CPU time with one thread and no ``settle``, else wall time.
+        device: Device that computes.
+        clock: Clock in seconds; by default that of :func:`clock_of` the device.
     """
-    now = clock or (time.process_time if settle is None and counts_cpu_time() else time.perf_counter)
-
-    def measured(candidate: Callable[[], object], calls: int) -> float:
-        """Return the seconds per call, over ``calls`` calls."""
-        if settle is not None:
-            settle()
-        began = now()
-        for _ in range(calls):
-            candidate()
-        if settle is not None:
-            settle()
-        return (now() - began) / calls
-
-    calls = dict.fromkeys(candidates, 1)
-    for name, candidate in candidates.items():
-        measured(candidate, 1)  # warm-up: the first call may set things up
+    timers = {name: timeit.Timer(call, timer=clock or clock_of(device)) for name, call in candidates.items()}
+    calls = dict.fromkeys(timers, 1)
+    for name, timer in timers.items():
+        timer.timeit(1)  # warm-up: the first call may set things up
         if at_least:
-            calls[name] = max(1, math.ceil(at_least / max(measured(candidate, 1), 1e-9)))
-    seconds: dict[str, list[float]] = {name: [] for name in candidates}
-    names = list(candidates)
+            calls[name] = max(1, math.ceil(at_least / max(timer.timeit(1), 1e-9)))
+    seconds: dict[str, list[float]] = {name: [] for name in timers}
+    names = list(timers)
     for number in range(rounds):
         first = number % len(names)
         for name in (*names[first:], *names[:first]):
-            seconds[name].append(measured(candidates[name], calls[name]))
+            seconds[name].append(timers[name].timeit(calls[name]) / calls[name])
     return {name: Timing(tuple(taken)) for name, taken in seconds.items()}
 
 
-def counts_cpu_time() -> bool:
-    """Return True if torch uses one thread, so that CPU time measures a computation."""
-    return torch.get_num_threads() == 1
+def clock_of(device: torch.device | str) -> Callable[[], float]:
+    """Return the CPU time of the process for one thread on the CPU, else torch's wall clock, which waits for a GPU."""
+    return time.process_time if counts_cpu_time(device) else benchmark.timer
 
 
-class Operation(NamedTuple):
-    """Operation in a profile."""
-
-    name: str  # torch's name
-    calls: int  # number of calls
-    seconds: float  # self time, without operations that it calls
-    share: float  # share of all operations' self time
-
-
-def profile_call(call: Callable[[], object], *, most: int = 15, device: torch.device | str = "cpu") -> list[Operation]:
-    """Return the operations with the longest self time in one call.
-
-    At most ``most`` of them, longest first. Call it once before, so that it sets nothing up. On a GPU, times are those
-    of the kernels that an operation launched; otherwise the CPU's.
-    """
-    gpu = torch.device(device).type == "cuda"
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if gpu else [])]
-    with profile(activities=activities) as recorded:
-        call()
-        if gpu:
-            torch.cuda.synchronize()
-    # A kernel is listed by itself and within the operation that launched it; only the latter is counted.
-    taken = [
-        (event.key, event.count, (event.self_device_time_total if gpu else event.self_cpu_time_total) / 1e6)
-        for event in recorded.key_averages()
-        if event.device_type == DeviceType.CPU
-    ]
-    total = sum(seconds for _, _, seconds in taken) or 1.0
-    taken.sort(key=lambda entry: -entry[2])
-    return [Operation(name, calls, seconds, seconds / total) for name, calls, seconds in taken[:most]]
+def counts_cpu_time(device: torch.device | str = "cpu") -> bool:
+    """Return True if torch computes in one thread on the CPU, so that CPU time measures a computation."""
+    return torch.get_num_threads() == 1 and torch.device(device).type == "cpu"

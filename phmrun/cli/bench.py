@@ -1,212 +1,197 @@
-"""``phmrun bench``: speed of layers and models, relative to their alternatives."""
+"""``phmrun bench``: speed of runs and layers, relative to their alternatives."""
 
-import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phmrun.cli import bench_layers, console, measuring
+from phmrun.cli import completion, console, measuring
 from phmrun.cli.decoding import Device
 from phmrun.cli.docstrings import VerbGroup
 from phmrun.cli.measuring import Repeats, Texts, Threads, measured
-from phmrun.cli.options import Json, RunArgument, RunsDirectory
-from phmrun.errors import ExitCode, PhmrunError, unknown
-from phmrun.progress import note, progress, waiting
+from phmrun.cli.options import Json, Plugin, RunsDirectory
+from phmrun.errors import PhmrunError, unknown
+from phmrun.progress import waiting
+from phmrun.registry import STRUCTURES, load_plugins
 
 if TYPE_CHECKING:
-    from phmrun.bench.run_report import Report
+    from phmrun.bench.layers import Measured
 
 app = VerbGroup(
     help="Measure the speed of layers and models, relative to a baseline in the same process.", no_args_is_help=True
 )
 
-OPPONENTS = ("hf", "dense", "ctranslate2", "ctranslate2-int8")  # opponents that are not runs
-PARTS = ("training", "decoding")
-
-BatchSizes = Annotated[Texts, measured(metavar="N,…", help="Batch sizes of decoding, in sentences (default: 1,64).")]
-
-app.command("layers")(bench_layers.bench_layers)
-
-
-app.command("rates")(bench_layers.bench_rates)
-
-
-@app.command("table")
-def bench_table(
-    file: Annotated[str, typer.Argument(metavar="FILE")],
-    only: Annotated[Texts, typer.Option(metavar="KEY=VALUE")] = None,
-    again: Annotated[bool, typer.Option("--again")] = False,
-    batches: Annotated[int, measured(min=1)] = 8,
-    sentences: Annotated[int, measured(min=1)] = 256,
-    repeats: Repeats = 3,
-    cpu_time: Annotated[bool, measured("--cpu-time")] = False,
-    threads: Threads = 0,
-    device: Device = "auto",
-    runs_dir: RunsDirectory = Path("runs"),
-    as_json: Json = False,
-) -> None:
-    """Measure the finished runs of a table's cells, for its columns of times.
-
-    Times are stored in bench.json in each run directory. `phmrun table FILE --paper` shows them next to the paper's.
-
-    Runs that have been measured are measured again only with --again.
-
-    It is an error if the file has no column of times, or none of its cells a finished run.
-
-    Args:
-        file: A paper table's file, or its reduced version: configs/papers/phm/table4.yaml.
-        only: Only cells with this value: row=Vanilla, seed=1.
-        again: Measure again runs that have been measured.
-        batches: Training or validation batches per measurement.
-        sentences: Test items per measurement; larger test sets are extrapolated.
-        cpu_time: Measure CPU time instead of wall time, on a busy machine.
-
-    Examples:
-        phmrun bench table configs/papers/phm/table4.yaml
-        phmrun bench table configs/papers/reproduction/table5-small.yaml --threads 1 --sentences 64
-        phmrun table configs/papers/phm/table4.yaml --paper
-    """
-    from phmrun.ledger.recorded_run import PREFIX, TIMES, RecordedRun
-    from phmrun.ledger.status import State
-    from phmrun.sweeps.cell_status import distinct, survey
-    from phmrun.sweeps.planning import recorded_plan
-
-    plan = recorded_plan(file, runs_dir, only)
-    columns = plan.sweep.table.columns.values() if plan.sweep.table else []
-    wanted = {str(column.score) for column in columns if str(column.score).startswith(PREFIX)}
-    if not wanted:
-        raise PhmrunError("no column of this file is a time", where=file, hint="`phmrun bench run RUN` measures a run.")
-    # Several cells may be one experiment, whose run is measured once.
-    statuses = distinct(survey(plan, runs_dir))
-    runs = [status.run for status in statuses if status.run and status.run.state == State.DONE]
-    if not runs:
-        hint = "`phmrun sweep FILE` makes them; --runs-dir names another directory of runs."
-        raise PhmrunError(
-            f"none of its cells has a finished run in {runs_dir}", where=file, hint=hint, code=ExitCode.DATA
-        )
-    from phmrun.bench.machine import warn_if_busy
-    from phmrun.bench.run_report import Amount
-    from phmrun.bench.times import measure_times
-
-    measuring.prepare_process(threads)
-    warn_if_busy()
-    times_by_run = {}
-    with progress("measuring", len(runs), "runs") as advance:
-        for run in runs:
-            lacking = wanted if again else wanted - run.times.keys()
-            if lacking:
-                amount = Amount(repeats, batches, sentences=sentences)
-                measure_times(run.run, lacking, amount, device, "cpu" if cpu_time else "wall")
-            times_by_run[run.id] = {name: entry for name, entry in RecordedRun(run.run).times.items() if name in wanted}
-            advance(1)
-    if as_json:
-        console.print_json(times_by_run)
-        return
-    measuring.print_machine(next(entry["machine"] for times in times_by_run.values() for entry in times.values()))
-    shown = sorted(wanted)
-    lines = [(name, *(f"{times[key]['value']:.4g}" for key in shown)) for name, times in times_by_run.items()]
-    console.print_table(("run", *(TIMES[key] for key in shown)), lines)
+MODULES = ("linear", "lstm")
+PRECISIONS = ("float32", "bfloat16")
+PARTS = ("prediction", "validation", "training")
+DENSE = "dense"
 
 
 @app.command("run")
 def bench_run(
-    run: RunArgument,
-    against: Annotated[Texts, measured(metavar="RUN|dense|hf|ctranslate2|ctranslate2-int8")] = None,
-    only: Annotated[str | None, measured(metavar="training|decoding")] = None,
+    runs: Annotated[list[str], typer.Argument(metavar="RUN…", autocompletion=completion.runs)],
+    against: Annotated[Texts, measured(metavar="RUN|dense")] = None,
+    only: Annotated[str | None, measured(metavar="|".join(PARTS))] = None,
     batches: Annotated[int, measured(min=1)] = 8,
-    batch_size: BatchSizes = None,
-    sentences: Annotated[int, measured(min=1)] = 256,
-    single: Annotated[int, measured(min=1)] = 24,
+    items: Annotated[int, measured(min=1)] = 256,
     repeats: Repeats = 5,
-    profile: Annotated[bool, measured("--profile")] = False,
     threads: Threads = 0,
     device: Device = "auto",
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Measure training speed, decoding speed and memory of a run's model.
+    """Measure speed and memory of trained runs in training, validation and prediction.
 
-    Training speed is in units of the loss per second: target tokens, words or sentences. Translations are decoded
-    greedily and with beam size 5, other tasks as in `phmrun predict`; both with batches of 64 sentences and of one.
-    All compute with the run's library of products (hardware.kernels). The run's own figures are stored in its
-    bench.json.
+    Training and validation are in units of the loss per second: target tokens, words or sentences. Test items are
+    predicted as by `phmrun predict`, one by one and in the run's batches. All compute with the run's library of
+    products (hardware.kernels).
+
+    The figures are stored in bench.json of each run: also the times that a paper table's columns of seconds show. With
+    --threads 1 on the CPU, times are CPU time, which other work on the machine disturbs less.
 
     Args:
-        against: Opponent: another run, the same model with dense matrices, Hugging Face's model of the same size (with
-            the run's weights if they fit), or the run's weights in CTranslate2; may be repeated. With random weights,
-            all decode as many tokens as the references have.
-        only: Measure only training or only decoding.
-        batches: Training batches per measurement.
-        sentences: Test sentences per measurement of decoding in batches.
-        single: Test sentences per measurement of decoding one by one.
-        profile: Also print a profile: the operations that take the most time.
+        runs: Run ids, unique prefixes of one, paths, or latest.
+        against: Opponent in the same rounds: another run, or the same model with dense matrices, which does not
+            predict; may be repeated.
+        only: Measure only this part.
+        batches: Training and validation batches per measurement.
+        items: Test items per measurement of prediction; of those one by one, a tenth.
 
     Examples:
         phmrun bench run nmt-multi30k-phm-1
-        phmrun bench run nmt-multi30k-phm-1 --against hf --against dense --threads 2
-        phmrun bench run latest --only decoding --against ctranslate2 --against ctranslate2-int8 --against hf
+        phmrun bench run nmt-multi30k-phm-1 --against dense --threads 2
+        phmrun bench run runs/nmt-* --threads 1 && phmrun table configs/papers/phm/table4.yaml --paper
     """
     if only is not None and only not in PARTS:
         raise unknown("part", only, PARTS, where="--only")
-    sizes = measuring.numbers(batch_size, "--batch-size")
     from phmrun.ledger import Run
 
-    measured_run = Run.find(runs_dir, run)
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # read when torch is imported: its profiler writes to stderr
+    chosen = [Run.find(runs_dir, name) for name in runs]
+    others = {name: None if name == DENSE else Run.find(runs_dir, name) for name in against or []}
     with waiting("preparing"):
+        from phmrun.bench.run import Amount
         from phmrun.bench.run import bench_run as measure
-        from phmrun.bench.run_report import Amount
 
     measuring.prepare_process(threads)
-    report = measure(
-        measured_run,
-        against=[name if name in OPPONENTS else Run.find(runs_dir, name) for name in dict.fromkeys(against or [])],  # type: ignore[misc]
-        amount=Amount(repeats, batches, sizes or Amount.sizes, sentences, single),
-        parts=(only,) if only else PARTS,  # type: ignore[arg-type]
-        profiled=profile,
-        device=device,
-        finished=_keep,
-    )
-    report.record()
+    amount, parts = Amount(repeats, batches, items), (only,) if only else PARTS
+    reports = []
+    for run in chosen:
+        reports.append(measure(run, against=others, amount=amount, parts=parts, device=device))
+        if not as_json:
+            _print_run(reports[-1])
     if as_json:
-        console.print_json(report.to_json())
-    else:
-        _print_run(report)
+        console.print_json({"runs": reports})
 
 
-def _keep(report: "Report") -> None:
-    """Write a report's phases so far into the run's ``bench.json``; log their rates.
-
-    So a later failure loses nothing.
-    """
-    report.record()
-    for phase in report.phases:
-        beside = [f"{ratio:.2f} times {name}" for name, ratio in phase.ratios.items()]
-        note(", ".join([f"{phase.name}: {phase.rates['run']:,.1f} {phase.unit} per second", *beside]))
-
-
-def _print_run(report: "Report") -> None:
-    """Print rates, peak memory and profiles of a run and its opponents.
-
-    Each opponent has a column of its rate and one of the run's ratio to it, "–" if it was not measured.
-    """
-    measuring.print_machine(report.machine)
-    others = list(dict.fromkeys(name for phase in report.phases for name in phase.ratios))
-    columns = ["", "per second", report.layer, *(part for name in others for part in (name, "ratio")), "peak memory"]
+def _print_run(report: dict[str, Any]) -> None:
+    """Print rates and peak memory of a run, beside its opponents' rates and its ratio to them, "–" if not measured."""
+    measuring.print_machine(report["machine"])
+    others = list(dict.fromkeys(name for phase in report["phases"] for name in phase["ratios"]))
+    columns = ["", "per second", report["layer"], *(part for name in others for part in (name, "ratio")), "peak memory"]
     rows = []
-    for phase in report.phases:
-        figures: list[float | str | None] = []
-        for name in others:
-            figures += (phase.rates[name], f"{phase.ratios[name]:.2f}×") if name in phase.ratios else (None, None)
-        memory = f"{phase.peak_memory / 2**20:,.0f} MiB"
-        rows.append((phase.name, phase.unit, phase.rates["run"], *figures, memory))
-    console.print_table(columns, rows, title=f"\n{report.run.id}")
-    for phase in report.phases:
-        if phase.operations:
-            lines = [
-                (operation.name, operation.calls, f"{1000 * operation.seconds:,.1f} ms", f"{operation.share:.1%}")
-                for operation in phase.operations
-            ]
-            title = f"\n{phase.name}: where the time of {phase.amount:,} {phase.unit} goes"
-            console.print_table(("operation", "calls", "own time", "share"), lines, title=title)
+    for phase in report["phases"]:
+        rates, ratios = phase["rates"], phase["ratios"]
+        pairs = [(rates[name], f"{ratios[name]:.2f}×") if name in ratios else (None, None) for name in others]
+        memory = f"{phase['peak_memory_bytes'] / 2**20:,.0f} MiB"
+        unit = phase["unit"].removesuffix("/s")
+        rows.append((phase["phase"], unit, rates["run"], *(figure for pair in pairs for figure in pair), memory))
+    console.print_table(columns, rows, title=f"\n{report['run_id']}")
+
+
+@app.command("layers")
+def bench_layers(
+    module: Annotated[str, measured(metavar="|".join(MODULES))] = MODULES[0],
+    layer: Annotated[Texts, measured(metavar="NAME", autocompletion=completion.layers)] = None,
+    n: Annotated[Texts, measured(metavar="N,…")] = None,
+    shape: Annotated[Texts, measured("--shape", "--shapes", metavar="INxOUT,…")] = None,
+    tokens: Annotated[Texts, measured(metavar="TOKENS,…")] = None,
+    training_tokens: Annotated[Texts, measured(metavar="TOKENS,…")] = None,
+    precision: Annotated[str, measured(metavar="|".join(PRECISIONS))] = PRECISIONS[0],
+    repeats: Repeats = 15,
+    plugin: Plugin = None,
+    threads: Threads = 0,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Measure modules relative to torch's dense ones, in training and inference.
+
+    Inference is measured with hot (cached) and cold (uncached) weights.
+
+    It is measured in each form of a module, too: dense (W built once), factored (W never built), unfolded (W built at
+    each call, as after training). 'auto' is the form that phmrun chooses in training, and in inference for this number
+    of tokens. Figures are ratios to the time of the torch module: below 1 is faster.
+
+    Args:
+        module: Module that contains the matrices.
+        layer: Structure, with options if needed: 'phm n=8'; may be repeated (default: all).
+        n: Orders n, for structures that have the option (default: 2,4,8,16).
+        shape: Input × output features (linear's default: 512x512,512x2048,2048x512).
+        tokens: Input vectors per call in inference; lstm: SENTENCESxLENGTH (linear's default: 1,8,64,4096).
+        training_tokens: Input vectors per training step, in the form of --tokens (linear's default: 4096).
+        precision: Floating-point format; bfloat16: training under autocast, inference with bfloat16 weights.
+
+    Examples:
+        phmrun bench layers --layer phm --n 4,8 --shape 512x2048 --tokens 1,64
+        phmrun bench layers --module lstm --layer "phm n=5 variant=released" --layer dense --json
+    """
+    load_plugins(plugin)
+    if module not in MODULES:
+        raise unknown("module", module, MODULES, where="--module")
+    if precision not in PRECISIONS:
+        raise unknown("precision", precision, PRECISIONS, where="--precision")
+    structures = [measuring.name_and_options(text, "--layer") for text in layer or STRUCTURES.names()]
+    orders, shapes = measuring.numbers(n, "--n"), [measuring.sides(text) for text in measuring.listed(shape)]
+    batches, training = measuring.batches(tokens, "--tokens"), measuring.batches(training_tokens, "--training-tokens")
+    # After all checks that do not need torch: its import takes seconds.
+    import torch
+
+    from phmrun.bench import layers, machine
+    from phmrun.bench.modules import MODULE_KINDS, cases
+    from phmrun.engine.trained_model import choose_device
+
+    kind = MODULE_KINDS[module]
+    layers.check_batches(kind, batches, "--tokens")
+    layers.check_batches(kind, training, "--training-tokens")
+    measuring.prepare_process(threads)
+    place, dtype = choose_device(device), getattr(torch, precision)
+    candidates, left_out = cases(kind, structures, orders, shapes, dtype)
+    if not candidates:
+        raise PhmrunError(f"no layer fits: {left_out[-1]}", where="--shape")
+    for reason in left_out:
+        console.stderr().print(f"left out: {reason}", markup=False, soft_wrap=True)
+    machine.warn_if_busy()
+    with layers.kernels(candidates).applied():
+        facts = {**machine.facts(place), "precision": precision, "gflops": layers.best_gflops(place, dtype)}
+        sizes: dict[str, Any] = {"batches": batches, "training": training}
+        rows = list(layers.measure(candidates, **sizes, rounds=repeats, device=place, dtype=dtype))
+    if as_json:
+        console.print_json({"machine": facts, "rows": [vars(row) for row in rows]})
+        return
+    measuring.print_machine(facts)
+    console.stdout().print(f"largest product: {facts['gflops']:,.0f} GFLOP/s", markup=False)
+    print_module(rows)
+
+
+def print_module(rows: Sequence["Measured"]) -> None:
+    """Print a table of training and one of inference, of one kind of module.
+
+    Each has the time of the torch module, and ratios to it: in training, of the form that phmrun chooses, with GFLOP/s
+    of linear maps; in inference, of each form.
+    """
+    name, reference = rows[0].module, rows[0].reference
+    forms = [form for form in ("dense", "factored", "unfolded") if any(form in row.ratios for row in rows)]
+    training, inference = [], []
+    for row in rows:
+        sizes, batch = f"{row.in_features} → {row.out_features}", " × ".join(f"{side:,}" for side in row.batch)
+        time = measuring.duration(row.seconds[reference])
+        if row.mode == "training":
+            speeds = [f"{row.gflops[name]:,.0f}" if row.gflops else "" for name in (reference, row.auto)]
+            training.append((row.layer, sizes, batch, time, row.ratios[row.auto], row.auto, *speeds))
+        else:
+            ratios = [row.ratios.get(form) for form in forms]
+            inference.append((row.layer, sizes, batch, row.weights, time, *ratios, row.auto))
+    columns = ("layer", "sizes", "batch")
+    heads = (*columns, reference, "ratio", "form", f"GFLOP/s: {reference}", "layer")
+    console.print_table(heads, training, title=f"\n{name}: training step")
+    console.print_table((*columns, "weights", reference, *forms, "auto"), inference, title=f"\n{name}: inference")

@@ -22,8 +22,8 @@ def compare_formats(run: Run, split: str, plugins: Mapping[Path, str], as_json: 
     """
     with waiting("preparing"):
         from phmrun.bench.machine import facts
-        from phmrun.bench.serving import formats_of, serve_all
         from phmrun.engine.trained_model import open_run
+        from phmrun.export.serving import formats_of, serve_all
         from phmrun.ledger.environment import now
 
         formats = formats_of(open_run(run))

@@ -63,28 +63,12 @@ class OptimizerConfig(Section):
     """lazy-adam: largest L2 norm of the update over all weights; 0: no limit."""
     weight_decay: float = Field(0.0, ge=0)
     """Weight decay λ: an L2 penalty, or with adamw and lamb decoupled from the gradient."""
-    rates: Literal["one", "structure", "measured"] = "one"
+    rates: Literal["one", "structure"] = "one"
     """one: the same learning rate for all parameters; structure: a rate for each factor of a weight matrix by its shape
-    (Qiu et al. 2024); measured: by the movement of the outputs on the first four batches. Each of N factors then moves
-    them an N-th as far as a dense matrix. --dry-run shows the rates.
-    """
-    balance: bool = False
-    """measured: also rescale the factors of each matrix at the start, so that equal steps move its outputs equally; the
-    matrix itself stays the same.
+    (Qiu et al. 2024). --dry-run shows the rates.
     """
     map_rate: float = Field(1.0, gt=0)
     """Factor of the learning rate of all weight matrices, dense ones too, except embeddings and output."""
-
-    @model_validator(mode="after")
-    def _balance_is_measured(self) -> Self:
-        """Check that ``balance`` is used with measured rates only.
-
-        Raises:
-            ValueError: It is set with other rates.
-        """
-        if self.balance and self.rates != "measured":
-            raise ValueError("balance needs training.optimizer.rates=measured")
-        return self
 
 
 class ScheduleConfig(Section):

@@ -8,9 +8,8 @@ from typing import Any
 from phmrun.config import Experiment, run_id
 from phmrun.engine.adaptation import EXTENDS, code_marks, with_base
 from phmrun.engine.counting import count_parameters, network_without_weights
-from phmrun.engine.module import build_module, seed_everything
 from phmrun.engine.optimizers import Rate, rate_table
-from phmrun.engine.preparation import build_data, measure_rates, prepare
+from phmrun.engine.preparation import build_data, prepare
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run
 from phmrun.registry import plugin_marks
@@ -36,8 +35,7 @@ class DryRun:
 def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None, parent: Run | None = None) -> DryRun:
     """Prepare the data and count the parameters, without training.
 
-    "Measured" learning rates are measured on the first batches. No run directory is written. Doubts about the data are
-    logged.
+    No run directory is written. Doubts about the data are logged.
 
     Args:
         config: Resolved config.
@@ -54,14 +52,8 @@ def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None, pa
     marks = {**data.fingerprints(), **plugin_marks(plugins or {}), **code_marks(config)}
     name = run_id(config, fingerprints=marks | ({EXTENDS: parent.id} if parent else {}))
     prepare(config, data)
-    sizes, optimizer = data.vocabulary.sizes, config.training.optimizer
-    measured = None
-    if optimizer.rates == "measured":
-        seed_everything(config.seed)
-        module = build_module(config, *sizes)
-        module.begin(data)
-        measured = measure_rates(module, data, config)
-    rates = rate_table(network_without_weights(config, sizes), optimizer, measured)
+    sizes = data.vocabulary.sizes
+    rates = rate_table(network_without_weights(config, sizes), config.training.optimizer)
     return DryRun(data.statistics(), count_parameters(config, sizes), name, rates)
 
 

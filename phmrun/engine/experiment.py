@@ -21,7 +21,7 @@ from phmrun.engine.data import DataModule
 from phmrun.engine.derivation import Derivation, check_extension, check_teacher
 from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.module import Teacher, TrainingModule, build_module, seed_everything
-from phmrun.engine.preparation import build_data, measure_rates, prepare
+from phmrun.engine.preparation import build_data, prepare
 from phmrun.engine.processes import ending_with, leader_died
 from phmrun.engine.trained_model import open_run, take_over_base
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
@@ -206,8 +206,6 @@ def _train(
                 save_start(run.checkpoints, module)
     if config.adapts:
         take_over_base(module, run, config)
-    if config.training.optimizer.rates == "measured":
-        module.measured = _kept_rates(run, parent) or measure_rates(module, data, config)
     mirror = _begin(config, data, module, run, plugins) if leader else None
     if derivation and derivation.teacher:
         module.teacher = Teacher(derivation.teacher.module, config.distillation.weight, config.distillation.temperature)
@@ -260,16 +258,6 @@ def _train(
     return _finish(config, data, run, fitted, mirror)
 
 
-def _kept_rates(run: Run, parent: Run | None) -> dict[str, float] | None:
-    """Return the measured rates of the checkpoint that training goes on from.
-
-    It is the run's own, or else its parent's. None without a checkpoint, or if that run has none on record.
-    """
-    begun = [source for source in (run, parent) if source and (source.checkpoints / LAST).is_file()]
-    kept = begun[0].parameters().get("rates") if begun else None
-    return {str(name): float(rate) for name, rate in kept.items()} if isinstance(kept, Mapping) else None
-
-
 def _begin(
     config: Experiment, data: DataModule, module: TrainingModule, run: Run, plugins: Mapping[Path, str]
 ) -> Mirror:
@@ -287,8 +275,7 @@ def _begin(
         write_text(run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
     counts = count_parameters(config, data.vocabulary.sizes)
     epoch = data.steps_in_epochs(1, processes(config.training, config.hardware))
-    rates = {} if module.measured is None else {"rates": dict(module.measured)}
-    run.write_parameters({**counts, "data": data.statistics(), "steps_per_epoch": epoch, **rates})
+    run.write_parameters({**counts, "data": data.statistics(), "steps_per_epoch": epoch})
     run.fix(data.prepared_path)
     LOG.info(
         "run %s · %s parameters (%.1f%% of dense) · %s",

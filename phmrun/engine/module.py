@@ -136,14 +136,12 @@ class TrainingModule(nn.Module):
         counted: Names of the hits in losses.
         trainer: Lightning's trainer during training, else ``None``.
         teacher: Teacher for distillation; ``None`` without one.
-        measured: Multipliers of learning rates by parameter of the network; ``None`` if nothing was measured.
         frozen: Names of weights that come from another run; the state dict leaves them out.
     """
 
     counted: tuple[str, ...] = ()
     trainer: Any = None
     teacher: Teacher | None = None
-    measured: Mapping[str, float] | None = None
     frozen: frozenset[str] = frozenset()
 
     def __init__(self, network: nn.Module, optimizer: OptimizerBuilder, schedule: Schedule) -> None:
@@ -244,13 +242,12 @@ class TrainingModule(nn.Module):
     def configure_optimizers(self) -> Any:
         """Return the optimizer and its schedule per optimizer step, in Lightning's form.
 
-        The optimizer is fused if it supports that, unless the precision is "16-mixed". Measured rates are those of
-        ``measured``. With "bf16-mixed", its own handling of scaled gradients is switched off.
+        The optimizer is fused if it supports that, unless the precision is "16-mixed". With "bf16-mixed", its own
+        handling of scaled gradients is switched off.
         """
         precision = str(self.trainer.precision)
         # Only 16-mixed scales gradients, and Lightning cannot clip scaled gradients of a fused optimizer.
-        measured = {} if self.measured is None else {"measured": self.measured}
-        optimizer = self.make_optimizer(self.network, fused=precision != "16-mixed", **measured)
+        optimizer = self.make_optimizer(self.network, fused=precision != "16-mixed")
         if precision == "bf16-mixed":
             optimizer._step_supports_amp_scaling = False  # type: ignore[attr-defined]
         scheduler = LambdaLR(optimizer, lambda step: self.schedule(step + 1))

@@ -1,7 +1,5 @@
 """Optimizers of the registry, with one learning rate for all parameters or one per factor.
 
-Rates per factor follow from shapes (below), or are measured (:mod:`phmrun.engine.movement`).
-
 A step of Adam changes each entry of a matrix by about lr, so an output that sums d_in products moves by lr·d_in. Each
 of the N factors of a structured matrix should move the output by an N-th of the dense matrix's change. With a dense
 matrix [k, d], the rate of a factor [d_out, d_in] is therefore:
@@ -16,7 +14,7 @@ Each factor therefore decays by lr·λ/N, whatever its rate.
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
@@ -98,17 +96,8 @@ def optimizer_kind(name: str) -> Kind:
 class OptimizerBuilder(Protocol):
     """Builder of an optimizer for parameters or a network."""
 
-    def __call__(
-        self,
-        parameters: Iterable[nn.Parameter] | nn.Module,
-        *,
-        fused: bool = True,
-        measured: Mapping[str, float] | None = None,
-    ) -> Optimizer:
-        """Return the optimizer; with ``fused``, one kernel updates all parameters.
-
-        ``measured`` holds multipliers of learning rates by parameter; ``None`` if nothing was measured.
-        """
+    def __call__(self, parameters: Iterable[nn.Parameter] | nn.Module, *, fused: bool = True) -> Optimizer:
+        """Return the optimizer; with ``fused``, one kernel updates all parameters."""
 
 
 def build_optimizer(
@@ -122,7 +111,6 @@ def build_optimizer(
     map_rate: float = 1.0,
     clip_update: float = 0.0,
     fused: bool = True,
-    measured: Mapping[str, float] | None = None,
 ) -> Optimizer:
     """Build an optimizer with learning rate 1, which the schedule multiplies.
 
@@ -135,12 +123,10 @@ def build_optimizer(
         betas: Decay of the running means of the gradient and of its square.
         eps: Added to the denominator of the update.
         weight_decay: L2 penalty; decoupled for adamw; part of the update before its scaling for lamb.
-        rates: "one" rate for all parameters, rates by the shapes of factors ("structure"), or those of ``measured``
-            ("measured"); the last two for networks only.
+        rates: "one" rate for all parameters, or rates by the shapes of factors ("structure"), for networks only.
         map_rate: Factor of the learning rate of all matrices but embeddings and output; for networks only.
         clip_update: Maximum norm of the update of all parameters together, for "lazy-adam" only; 0: no limit.
         fused: Update all parameters by one kernel if the optimizer supports it.
-        measured: Multipliers by parameter name for "measured"; parameters that it lacks have 1.
 
     Raises:
         PhmrunError: (exit 2) There is no such optimizer, its package is not installed, it cannot clip updates, or it is
@@ -170,10 +156,10 @@ def build_optimizer(
         if structured and name == "muon":
             what = "muon takes one learning rate: its steps depend on no shape"
             raise PhmrunError(what, where="training.optimizer.rates", hint="rates: one, map_rate: 1; or use adamw.")
-        by_name = _multipliers(rates, measured)
         trained = parameters.parameters()
         if structured:
-            trained = parameter_groups(parameters, name, weight_decay, measured=by_name, map_rate=map_rate)
+            by_shape = rates == "structure"
+            trained = parameter_groups(parameters, name, weight_decay, by_shape=by_shape, map_rate=map_rate)
         if kind.groups and not structured:
             trained = kind.groups(parameters)
     built = optimizer(trained, lr=1.0, **{key: value for key, value in settings.items() if key in supported})
@@ -210,27 +196,18 @@ class Rate(NamedTuple):
     decay: float
 
 
-def _multipliers(rates: str, measured: Mapping[str, float] | None) -> Mapping[str, float] | None:
-    """Return the multipliers for :func:`rates`.
-
-    Empty for "one", None for "structure"; otherwise ``measured``, or empty if that is None.
-    """
-    return {"one": {}, "structure": None}.get(rates, measured or {})
-
-
 def rates(
-    network: nn.Module, optimizer: str, *, measured: Mapping[str, float] | None = None, map_rate: float = 1.0
+    network: nn.Module, optimizer: str, *, by_shape: bool = True, map_rate: float = 1.0
 ) -> Iterator[tuple[Rate, nn.Parameter]]:
     """Yield each trainable parameter with its rate, in the network's order.
 
     Shared parameters occur once. Decay is 1; if the optimizer's weight decay is decoupled, it is 1 / (N · rate) for one
-    of N factors, N = 1 for other parameters. With ``measured``, factors that it lacks count as other parameters.
+    of N factors, N = 1 for other parameters.
 
     Args:
         network: The network.
         optimizer: Name of its optimizer.
-        measured: Multipliers of learning rates by parameter name, 1 for names that it lacks; ``None``: the rates follow
-            from the factors' shapes.
+        by_shape: Rates of factors follow from their shapes; False: all parameters count as no factors.
         map_rate: Factor of the learning rate of all matrices but embeddings and output.
     """
     seen: set[int] = set()
@@ -242,10 +219,7 @@ def rates(
             seen.add(id(parameter))
             name = f"{path}.{label}" if path else label
             rate, share = 1.0, 1
-            if measured is not None:
-                rate = measured.get(name, 1.0)
-                share = len(factors) if label in factors and name in measured else 1
-            elif isinstance(module, Structure) and label in factors:
+            if by_shape and isinstance(module, Structure) and label in factors:
                 rate, share = _rate(module, *factors[label], len(factors), optimizer), len(factors)
             if isinstance(module, Structure) and scope_of(path) not in APART:
                 rate *= map_rate
@@ -258,7 +232,7 @@ def parameter_groups(
     optimizer: str,
     weight_decay: float,
     *,
-    measured: Mapping[str, float] | None = None,
+    by_shape: bool = True,
     map_rate: float = 1.0,
 ) -> list[dict[str, Any]]:
     """Return groups of the trainable parameters with equal rate and decay.
@@ -267,7 +241,7 @@ def parameter_groups(
     of decay. Other arguments are those of :func:`rates`.
     """
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    for rate, parameter in rates(network, optimizer, measured=measured, map_rate=map_rate):
+    for rate, parameter in rates(network, optimizer, by_shape=by_shape, map_rate=map_rate):
         groups.setdefault((rate.rate, rate.decay), []).append(parameter)
     return [
         {"params": parameters, "lr": rate, "weight_decay": weight_decay * decay}
@@ -275,18 +249,16 @@ def parameter_groups(
     ]
 
 
-def rate_table(network: nn.Module, config: OptimizerConfig, measured: Mapping[str, float] | None = None) -> list[Rate]:
+def rate_table(network: nn.Module, config: OptimizerConfig) -> list[Rate]:
     """Return the rate of each trainable parameter, in the network's order.
 
     Empty if ``rates`` is "one" and ``map_rate`` 1. Layer numbers in names are replaced by *, and the last layer's rates
-    stand for all. Measured rates keep the numbers, because they differ between layers.
+    stand for all.
     """
     if config.rates == "one" and config.map_rate == 1:
         return []
-    by_name = _multipliers(config.rates, measured)
-    table = [rate for rate, _ in rates(network, config.name, measured=by_name, map_rate=config.map_rate)]
-    if config.rates == "measured":
-        return table
+    by_shape = config.rates == "structure"
+    table = [rate for rate, _ in rates(network, config.name, by_shape=by_shape, map_rate=config.map_rate)]
     by_place = {re.sub(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)", "*", rate.name): rate for rate in table}
     return [Rate(name, rate.rate, rate.decay) for name, rate in by_place.items()]
 

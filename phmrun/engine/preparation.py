@@ -1,15 +1,12 @@
-"""Preparation of an experiment: its data module, checked and prepared, and measured learning rates."""
+"""Preparation of an experiment: its data module, checked and prepared."""
 
 import logging
-from itertools import islice
 
 from phmrun.config import Experiment, Task
 from phmrun.datasets import CATALOGUE
 from phmrun.datasets.reading import verify_sizes
 from phmrun.engine.adaptation import with_base_vocabulary
 from phmrun.engine.data import DataModule, doubts
-from phmrun.engine.module import TrainingModule
-from phmrun.engine.movement import BATCHES, balance, movements
 from phmrun.errors import PhmrunError
 from phmrun.files import cache_dir
 from phmrun.ledger.outcome import is_leader
@@ -49,17 +46,3 @@ def prepare(config: Experiment, data: DataModule) -> None:
     if is_leader():
         for doubt in doubts(config, data):
             LOG.warning("%s", doubt)
-
-
-def measure_rates(module: TrainingModule, data: DataModule, config: Experiment) -> dict[str, float]:
-    """Return multipliers of learning rates by parameter, measured on the first four batches.
-
-    With ``training.optimizer.balance`` the module's factors are then rescaled in place. If that changed any, they are
-    measured again.
-    """
-    optimizer = config.training.optimizer
-    batches = list(islice(data.train_dataloader(), BATCHES))
-    measured = movements(module, batches, optimizer.name)
-    if optimizer.balance and balance(module.network, measured, optimizer.name):
-        measured = movements(module, batches, optimizer.name)
-    return {name: movement.multiplier for name, movement in measured.items()}

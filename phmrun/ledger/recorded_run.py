@@ -44,7 +44,7 @@ _CONTENTS = {
     "parameters.json": "parameter counts",
     "data.json": "files and checksums of the data",
     "environment.json": "environment of each process",
-    "bench.json": "speeds measured by `phmrun bench run` and `phmrun bench table`",
+    "bench.json": "speeds measured by `phmrun bench run` and `phmrun export --compare`",
     "history.jsonl": "training history",
     "train.log": "log of training",
     "script.log": "output of the script",

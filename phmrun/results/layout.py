@@ -11,6 +11,7 @@ from typing import Any
 
 from phmrun.config.experiment import provenance_values
 from phmrun.config.provenance import grouped, kind_of
+from phmrun.ledger.recorded_run import PREFIX
 from phmrun.metric import metric_of
 from phmrun.results.baselines import BaselineRow, baseline_rows, has_diverged
 from phmrun.results.comparison import withheld
@@ -280,6 +281,9 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
         numbers_below = [numbers for line in table.figures for numbers in line[place].numbers]
         ours = dict.fromkeys(name for numbers in numbers_below for name in numbers.signatures if name)
         yield from (f"{heading.name}: {name}" for name in ours)
+        below = [line[place] for line in table.figures if any(entry.run for entry in line[place].entries)]
+        if heading.scores[0].startswith(PREFIX) and not all(figure.runs for figure in below):
+            yield f"{heading.name}: `phmrun bench run RUN` measures it, run by run"
         if paper and ours and heading.published:
             yield f"{heading.name}: paper: {heading.published.signature or heading.published.measured}"
 

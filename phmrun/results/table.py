@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger.listing import score_names
-from phmrun.ledger.recorded_run import RecordedRun
+from phmrun.ledger.recorded_run import TIMES, RecordedRun
 from phmrun.ledger.wording import row_name
 from phmrun.metric import metric_of
 from phmrun.results.entries import Entry, require_seeds
@@ -187,11 +187,12 @@ def score_headings(entries: Sequence[Entry], keys: Sequence[str], scores: Sequen
     heading is the keys' values, then the score.
 
     Raises:
-        PhmrunError: (exit 2) No run has one of the scores; it is not checked if there are no scores at all.
+        PhmrunError: (exit 2) No run has one of the scores. Times, which may be measured later, are not checked, nor
+            anything if there are no scores at all.
     """
     existing = score_names([entry.run for entry in entries if entry.run])
     for score in scores:
-        if existing and score not in existing:
+        if existing and score not in existing and score not in TIMES:
             raise unknown("score", score, existing, where="--score")
     columns: dict[tuple[tuple[str, ...], str], None] = {}
     for entry in entries:

@@ -42,7 +42,7 @@ class Column(Section):
     """Metric of a score column, such as bleu, with its unit and settings."""
     score: str | list[str] | None = None
     """Name of that score in our runs, as test/bleu; several if a cell has several numbers. Times in seconds, by `phmrun
-    bench table`: time/step, time/epoch, time/batch, time/line, time/test.
+    bench run RUN`: time/step, time/epoch, time/batch, time/line, time/test.
     """
     factor: float = Field(1, gt=0)
     """Factor on our score: 100 for seconds per 100 steps."""

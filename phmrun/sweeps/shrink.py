@@ -13,7 +13,6 @@ from typing import Any, Literal, cast
 
 import torch
 
-from phmrun.bench.serving import Format, serve_all
 from phmrun.compression.compress import Plan, derivation, layer_of, make_plan
 from phmrun.compression.further_training import further_training
 from phmrun.config import Experiment
@@ -24,6 +23,7 @@ from phmrun.engine.experiment import train
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import TrainedModel, open_run
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.export.serving import Format, serve_all
 from phmrun.files import read_text, write_json
 from phmrun.layers.network import structures_of
 from phmrun.ledger import Run

@@ -5,8 +5,9 @@ import torch
 from torch import nn
 
 from phmrun.bench import layers
-from phmrun.bench.layers import Case, cases, copies_of, measure
-from phmrun.bench.modules import MODULE_KINDS
+from phmrun.bench.layers import check_batches, copies_of, measure
+from phmrun.bench.modules import MODULE_KINDS, Case, cases
+from phmrun.cli.bench import MODULES
 from phmrun.errors import PhmrunError
 from phmrun.kernels import Product
 from phmrun.layers.inference import FEW_TOKENS
@@ -41,9 +42,9 @@ def test_all_maps_of_a_module_must_fit():
     assert cases(MODULE_KINDS["lstm"], [("circulant", {})], (), [(30, 30)])[1] == []
 
 
-def test_a_kinds_own_sizes_unless_given():
-    actual, _ = cases(MODULE_KINDS["biaffine"], [("symmetric", {})])
-    assert [case.shape for case in actual] == [(400, 1), (100, 37)]
+def test_a_kinds_own_sizes_and_orders_unless_given():
+    actual, _ = cases(MODULE_KINDS["lstm"], [("phm", {})])
+    assert [(case.label, case.shape) for case in actual] == [("phm n=2", (300, 300)), ("phm n=4", (300, 300))]
 
 
 def test_what_has_no_lower_precision_is_left_out():
@@ -76,7 +77,7 @@ def test_cold_calls_go_through_all_copies(monkeypatch):
     seen = []
     monkeypatch.setattr(nn.Linear, "forward", lambda self, inputs: seen.append(id(self)) or inputs)
     copies = copies_of(nn.Linear(*SHAPE), 10_000)
-    call = layers._in_turn(LINEAR, copies, (torch.zeros(1, SHAPE[0]),))
+    call = layers._in_turn(LINEAR, copies, torch.zeros(1, SHAPE[0]))
     for _ in range(2 * len(copies)):
         call()
     assert seen == 2 * [id(copy) for copy in copies]
@@ -131,13 +132,13 @@ def test_a_training_step_leaves_no_gradients():
     module, inputs = Case(LINEAR, "phm", {"n": 2}, SHAPE).build(), torch.randn(4, SHAPE[0], requires_grad=True)
     seen = []
     module.structure.s.register_hook(lambda gradient: seen.append(gradient.shape))
-    layers._step(LINEAR, module, (inputs,))()
+    layers._step(LINEAR, module, inputs)()
     assert seen == [module.structure.s.shape]
     assert inputs.grad is None
     assert all(parameter.grad is None for parameter in module.parameters())
 
 
-SMALL = {"linear": SHAPE, "output": SHAPE, "embedding": (16, 32), "lstm": (16, 16), "biaffine": (16, 1)}
+SMALL = {"linear": SHAPE, "lstm": (16, 16)}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -145,7 +146,7 @@ SMALL = {"linear": SHAPE, "output": SHAPE, "embedding": (16, 32), "lstm": (16, 1
 def test_every_module_is_measured(name, dtype):
     kind = MODULE_KINDS[name]
     chosen, _ = cases(kind, [("phm", {"n": 2}), ("low-rank", {})], (), [SMALL[name]], dtype)
-    batch = (3, 4)[: len(kind.sizes.batches[0])]
+    batch = (3, 4)[: len(kind.batches[0])]
     arguments = {"batches": [batch], "training": [batch], "rounds": 1, "cache": 1, "at_least": 0.0}
     rows = list(measure(chosen, dtype=dtype, **arguments))
     modes = [("training", "hot"), ("inference", "hot"), *([("inference", "cold")] if kind.cold else [])]
@@ -153,7 +154,7 @@ def test_every_module_is_measured(name, dtype):
     assert {row.reference for row in rows} == {kind.reference}
     for row in rows:
         assert row.auto in row.ratios
-        assert row.to_json()["batch"] == batch
+        assert row.batch == batch
 
 
 def test_the_library_is_chosen_by_the_reference_s_shapes(monkeypatch):
@@ -161,3 +162,25 @@ def test_the_library_is_chosen_by_the_reference_s_shapes(monkeypatch):
     monkeypatch.setattr(layers, "choose", lambda requested, products: asked.append((requested, products())))
     layers.kernels(cases(MODULE_KINDS["linear"], [("phm", {}), ("dense", {})], (2, 4), [(8, 12)], torch.float32)[0])
     assert asked == [("auto", [Product(1, 12, 8)])]
+
+
+def test_the_command_line_knows_all_modules():
+    assert list(MODULES) == list(MODULE_KINDS)
+    with pytest.raises(PhmrunError, match="no batch of lstm"):
+        check_batches(MODULE_KINDS["lstm"], [(8,)], "--tokens")
+
+
+@pytest.mark.parametrize("structure", ["dense", "phm", "low-rank", "circulant"])
+@pytest.mark.parametrize("name", SMALL)
+def test_all_forms_compute_one_function(structure, name):
+    kind = MODULE_KINDS[name]
+    case = Case(kind, structure, {}, (16, 16))
+    module = case.build()
+    inputs = kind.draw(case.shape, (2, 5)[-len(kind.batches[0]) :], torch.float32)
+    expected = kind.call(module, inputs)
+    assert kind.call(kind.plain(case.shape), inputs).shape == expected.shape
+    forms = case.forms(module)
+    assert list(forms) == (["dense", "unfolded"] if name == "lstm" else ["dense", "factored"][: len(forms)])
+    for form in forms.values():
+        assert not any(parameter.requires_grad for parameter in form.parameters())
+        torch.testing.assert_close(kind.call(form, inputs), expected)

@@ -1,55 +1,60 @@
-import math
-from dataclasses import replace
-
-import numpy as np
 import pytest
 import torch
+from tiny_experiments import configured
 
 from phmrun.bench import run as bench
-from phmrun.bench.run import bench_run, evenly
-from phmrun.bench.run_report import Amount, Phase
-from phmrun.bench.systems import Endless, Ours, Sources, Training, decoding
+from phmrun.bench.run import Amount, bench_run, evenly
 from phmrun.bench.timing import Timing
-from phmrun.config import LayerConfig
+from phmrun.config import LayerConfig, to_yaml
 from phmrun.config.sections import MapConfig
 from phmrun.engine import arithmetic
-from phmrun.engine.checkpoints import save_start
 from phmrun.engine.preparation import build_data
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
-from phmrun.families.sequence_to_sequence.data import padded_sources
-from phmrun.families.sequence_to_sequence.predictor import Search, converted_model
 from phmrun.kernels import Choice
 from phmrun.kernels.switch import ONEDNN, switched
 from phmrun.layers.network import structures_of
-from phmrun.text.vocabulary import BOS, EOS
+from phmrun.ledger import Run
+from phmrun.ledger.recorded_run import TIMES, RecordedRun
+from phmrun.metric import metric_of
+from phmrun.results.costs import COSTS
 
-AMOUNT = Amount(rounds=2, batches=4, sentences=64, single=2)
-PHASES = ["greedy, batch 1", "beam 5, batch 1", "greedy, batch 64", "beam 5, batch 64", "training"]
-
-
-@pytest.fixture
-def trained(run):
-    return open_run(run)
-
-
-def sources(*, exact=True, limits=(5, 5)):
-    tokens, _ = padded_sources([np.array([4, 5, 6, 3]), np.array([7, 3])])
-    return Sources(tokens, list(limits), exact)
+AMOUNT = Amount(rounds=2, batches=4, items=20)
+ONCE = Amount(rounds=1, batches=2, items=10)
+PHASES = ["prediction, batch 1", "prediction, batch 64", "validation", "training"]
 
 
-def test_a_run_by_itself(run):
-    report = bench_run(run, amount=AMOUNT)
-    assert [phase.name for phase in report.phases] == PHASES
-    assert report.layer == "phm n=4"
-    for phase in report.phases:
-        assert list(phase.timings) == ["run"]
-        assert len(phase.timings["run"].seconds) == 2
-        assert phase.ratios == {}
-        assert phase.peak_memory > 2**20
-        assert phase.operations == []
-    assert [phase.amount for phase in report.phases[:4]] == [2, 2, 64, 64]
-    assert [phase.application for phase in report.phases] == ["by-size", "by-size", "dense", "dense", None]
+def test_a_run_beside_its_dense_model_is_measured_and_recorded(run):
+    report = bench_run(run, against={"dense": None}, amount=AMOUNT)
+    assert (report["run_id"], report["layer"]) == (run.id, "phm n=4")
+    assert {"processor", "threads", "torch", "device", "blas"} <= report["machine"].keys()
+    phases = {phase["phase"]: phase for phase in report["phases"]}
+    assert list(phases) == PHASES
+    assert [phase["amount"] for phase in report["phases"][:2]] == [2, 20]
+    for name, phase in phases.items():
+        both = ["run"] if name.startswith("prediction") else ["run", "dense"]
+        assert list(phase["rates"]) == list(phase["seconds"]) == both
+        assert list(phase["ratios"]) == both[1:]
+        assert all(len(seconds) == 2 for seconds in phase["seconds"].values())
+        assert phase["peak_memory_bytes"] > 2**20
+        assert run.bench()[name]["median_seconds"] == phase["median_seconds"]
+    assert phases["training"]["steps"] == 2  # 4 batches, 2 of them to a step
+
+
+def test_times_of_paper_tables_are_read_as_scores(run):
+    run.write_parameters({"total": 1, "steps_per_epoch": 30})
+    bench_run(run, amount=AMOUNT)
+    summary = RecordedRun(run)
+    times = summary.times
+    assert times.keys() == TIMES.keys()
+    assert summary.score("time/epoch") == pytest.approx(30 * summary.score("time/step"))
+    assert summary.score("time/test") == pytest.approx(70 * summary.score("time/line"))
+    assert COSTS["step-time"].of(summary) == pytest.approx(summary.score("time/step"))
+    assert all(len(entry["seconds"]) == 2 and summary.score(name) > 0 for name, entry in times.items())
+    clock = "cpu" if torch.get_num_threads() == 1 else "wall"
+    assert times["time/line"]["signature"].startswith(f"items:20 of 70|rounds:2|clock:{clock}|")
+    assert times["time/step"]["signature"].startswith(f"steps:2|rounds:2|clock:{clock}|")
+    assert metric_of("time/test").lower_is_better
 
 
 def test_all_compute_with_the_run_s_kernels(run, monkeypatch):
@@ -62,104 +67,38 @@ def test_all_compute_with_the_run_s_kernels(run, monkeypatch):
 
     monkeypatch.setattr(bench, "interleave", interleaved)
     monkeypatch.setattr(arithmetic, "choose", lambda requested, products: Choice("onednn", f"asked for {requested}"))
-    report = bench_run(run, against=["dense"], amount=Amount(1, 1), parts=("training",))
+    report = bench_run(run, against={"dense": None}, amount=ONCE, parts=["training"])
     assert seen == [(["dense", "run"], ONEDNN)]
-    assert report.machine["blas"] == "oneDNN"
+    assert report["machine"]["blas"] == "oneDNN"
+    assert "|kernels:onednn|" in run.bench()["time/step"]["signature"]
     assert switched() != ONEDNN
 
 
-def test_dense_beside_it_and_profiles(run):
-    report = bench_run(run, against=["dense"], amount=Amount(1, 2), parts=("training",), profiled=True)
-    [phase] = report.phases
-    assert list(phase.timings) == ["run", "dense"]
-    assert list(phase.ratios) == ["dense"]
-    assert any(operation.name == "aten::mm" for operation in phase.operations)
-
-
-def test_the_dense_opponent_has_no_structure_in_single_maps(trained):
+def test_the_dense_opponent_has_no_structure_in_single_maps(run):
+    trained = open_run(run)
     maps = (MapConfig(name="encoder.0.attention.block.output", layer=LayerConfig(structure="low-rank", rank=2)),)
-    mapped = replace(trained, config=trained.config.model_copy(update={"maps": maps}))
-    opponent = bench._opponent("dense", mapped, Ours(trained.module, Search(), "cpu"))
-    kinds = {structure.name for structure in structures_of(opponent.module.network).values()}
-    assert kinds == {"dense"}
+    object.__setattr__(trained, "config", trained.config.model_copy(update={"maps": maps}))
+    opponent = bench._opponent(None, trained, "cpu")
+    assert {structure.name for structure in structures_of(opponent.module.network).values()} == {"dense"}
 
 
-def test_the_engine_beside_it_decodes_and_does_not_train(run):
-    pytest.importorskip("ctranslate2")
-    names = ["ctranslate2", "ctranslate2-int8"]
-    few = Amount(rounds=1, batches=1, sizes=(1,), single=1)
-    report = bench_run(run, against=names, amount=few)
-    assert [list(phase.ratios) for phase in report.phases] == [names, names, []]
+@pytest.mark.parametrize("task", ["lm", "nli", "parse", "style", "sva"])
+def test_every_task_is_measured(task, tmp_path, monkeypatch, run):
+    monkeypatch.setenv("PHMRUN_CACHE", str(tmp_path / "cache"))
+    config = configured(task, tmp_path / "corpus", {"hardware": {"workers": 1}})
+    data = build_data(config)
+    data.prepare()
+    tried = Run.create(tmp_path / "runs", f"{task}-files-dense-1-0123456789ab", to_yaml(config))
+    data.vocabulary.save(tried.vocabulary)
+    bench_run(tried, amount=Amount(rounds=1, batches=1, items=1), against={tried.id: tried})
+    assert RecordedRun(tried).times["time/step"]["value"] > 0
+    with pytest.raises(PhmrunError, match="cannot be set against one of"):
+        bench_run(tried, against={run.id: run})
 
 
-def test_opponents_get_the_run_s_own_weights(trained, run, monkeypatch):
-    run.checkpoints.mkdir(exist_ok=True)
-    save_start(run.checkpoints, trained.module)
-    seen = []
-
-    def opponent(each, measured, ours):
-        seen.append({name: weight.clone() for name, weight in measured.module.state_dict().items()})
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(bench, "_opponent", opponent)
-    with pytest.raises(KeyboardInterrupt):
-        bench_run(run, against=["dense"], amount=Amount(1, 2, sizes=(1,), single=1), parts=("training",))
-    (run.checkpoints / "last.ckpt").unlink()  # other tests share the run
-    kept = trained.module.state_dict()
-    assert all(torch.equal(weight, kept[name]) for name, weight in seen[0].items())
-
-
-def test_what_translates_is_refused_beside_what_does_not(trained):
-    with pytest.raises(PhmrunError, match="ctranslate2 translates"):
-        bench._check_opponent("ctranslate2", trained, bench.Answering(trained, "cpu"))
-
-
-def test_the_engine_generates_just_so_many_tokens(trained, tmp_path):
-    pytest.importorskip("ctranslate2")
-    network, vocabularies = trained.module.network, trained.vocabulary
-    model = converted_model(network, vocabularies, tmp_path / "model", "none")
-    actual = model.search([[4, 5, 6], [7]], [9, 9], beam=2, alpha=0.6, at_least=9)
-    assert [len(best[0].tokens) for best in actual] == [9, 9]
-
-
-def test_each_phase_is_told_when_it_is_measured(run):
-    output = []
-    report = bench_run(run, amount=AMOUNT, finished=lambda part: output.append([phase.name for phase in part.phases]))
-    assert output == [[phase.name] for phase in report.phases]
-    assert {"blas", "instruction_set"} <= report.machine.keys()
-
-
-def test_bench_record_and_report_agree(run):
-    measured = bench_run(run, against=["dense"], amount=AMOUNT, parts=("training",))
-    measured.record()
-    record = run.bench()["training"]
-    assert (record["steps"], record["beside"]) == (2, ["dense"])  # 4 batches, 2 of them to a step
-    assert record["median_seconds"] == measured.phases[0].timings["run"].median
-    report = measured.to_json()
-    assert report["run_id"] == run.id
-    assert {"processor", "threads", "torch", "device"} <= report["machine"].keys()
-    [phase] = report["phases"]
-    assert phase["phase"] == "training"
-    assert phase["unit"] == "tokens/s"
-    assert phase["rates"].keys() == {"run", "dense"}
-    assert phase["ratios"].keys() == {"dense"}
-    assert all(len(seconds) == 2 for seconds in phase["seconds"].values())
-
-
-def test_rates_and_ratios():
-    phase = Phase("training", "target tokens", 100, {"run": Timing((2.0, 2.0, 4.0)), "hf": Timing((5.0, 6.0, 8.0))})
-    assert phase.rates == {"run": 50.0, "hf": pytest.approx(100 / 6)}
-    assert phase.ratios == {"hf": 2.5}
-
-
-def test_speed_needs_no_training(run, caplog):
-    bench_run(run, amount=AMOUNT, parts=("training",))
+def test_a_run_without_a_checkpoint_is_measured_and_one_without_a_vocabulary_refused(run, tmp_path, caplog):
+    bench_run(run, amount=ONCE, parts=["validation"])
     assert "no checkpoint" in caplog.text
-
-
-def test_a_run_without_a_vocabulary_is_refused(run, tmp_path):
-    from phmrun.ledger import Run
-
     bare = Run.create(tmp_path, run.id, run.config_path.read_text(encoding="utf-8"))
     with pytest.raises(PhmrunError, match="not been trained"):
         bench_run(bare)
@@ -172,16 +111,15 @@ def test_evenly(total, count, expected):
     assert evenly(total, count) == expected
 
 
-def test_training_makes_the_steps_that_training_makes(run, trained):
+def test_training_makes_the_steps_that_training_makes(run, monkeypatch):
     """Two steps of two micro-batches against the same by hand: the windows' losses over their tokens, clipped."""
-    config, data = trained.config, build_data(trained.config)
-    torch.manual_seed(0)
-    ours, by_hand = (open_run(run).module for _ in range(2))
+    trained, other = open_run(run), open_run(run)
+    data = build_data(trained.config)
+    ours, by_hand = trained.module, other.module
     by_hand.load_state_dict(ours.state_dict())
-    call = Training(
-        Ours(ours, Search(), "cpu"), torch.optim.SGD(ours.parameters(), 0.5), data, config.training, 4, "cpu"
-    )
-    call()
+    monkeypatch.setattr(ours, "make_optimizer", lambda parameters: torch.optim.SGD(parameters, 1.0))
+    monkeypatch.setattr(ours, "schedule", lambda step: 0.5)
+    bench.training(trained, like=trained, data=data, batches=4, device="cpu")()
     optimizer = torch.optim.SGD(by_hand.train().parameters(), 0.5)
     batches = [batch for batch, _ in zip(data.train_dataloader(), range(4), strict=False)]
     for first, second in (batches[:2], batches[2:]):
@@ -190,68 +128,5 @@ def test_training_makes_the_steps_that_training_makes(run, trained):
         torch.nn.utils.clip_grad_norm_(by_hand.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-    assert call.units == sum(batch.units for batch in batches)
     for name, parameter in by_hand.named_parameters():
         torch.testing.assert_close(ours.get_parameter(name), parameter, msg=lambda text, name=name: f"{name}: {text}")
-
-
-class Ending:
-    """Wants to end every output at once, and counts the steps that the search makes all the same."""
-
-    def __init__(self, decoder):
-        self.start, self.select, self.reorder, self.decoder = decoder.start, decoder.select, decoder.reorder, decoder
-        self.steps = 0
-
-    def step(self, tokens, state):
-        self.steps += 1
-        logits = self.decoder.step(tokens, state)
-        logits[..., EOS] = 100.0
-        return logits
-
-
-@pytest.mark.parametrize("beam", [1, 5])
-def test_decoding_of_a_given_length_makes_just_so_many_steps(trained, beam, monkeypatch):
-    ours = Ours(trained.module, Search(), "cpu")
-    steps = {}
-    for exact in (False, True):
-        decoder = Ending(ours.decoder(64, 1))
-        monkeypatch.setitem(ours.decoders, ours.parts(2, beam), decoder)
-        decoding(ours, [sources(exact=exact, limits=(7, 7))], beam)()
-        steps[exact] = decoder.steps
-    assert steps[False] < 7
-    assert steps[True] == 7
-
-
-def test_weights_for_decoding_are_not_touched_by_training(trained):
-    ours = Ours(trained.module, Search(), "cpu")
-    before = [parameter.clone() for parameter in ours.decoder(1, 1).parameters()]
-    with torch.no_grad():
-        for parameter in ours.network.parameters():
-            parameter.zero_()
-    assert all(map(torch.equal, before, ours.decoder(1, 1).parameters()))
-
-
-def test_the_end_is_never_chosen_before_the_limit(trained):
-    decoder = Ours(trained.module, Search(), "cpu").decoder(64, 1)
-    with torch.inference_mode():
-        state = decoder.start(sources().tokens)
-        logits = Endless(decoder).step(torch.full((2, 1), BOS), state)
-        expected = decoder.step(torch.full((2, 1), BOS), decoder.start(sources().tokens))
-    assert (logits[..., EOS] < expected.min() - 1e6).all()
-    others = [token for token in range(logits.shape[-1]) if token != EOS]
-    torch.testing.assert_close(logits[..., others], expected[..., others])
-
-
-def test_lengths_are_the_references_beside_others_and_the_search_s_own_otherwise(trained, monkeypatch):
-    seen = []
-    monkeypatch.setattr(bench, "decoding", lambda system, batches, beam: seen.append(batches))
-    ours = Ours(trained.module, Search(max_length_offset=3), "cpu")
-    data = build_data(trained.config)
-    for exact in (False, True):
-        for _, prepare in bench._decoding(ours, data, Amount(sentences=64, single=70), exact=exact):
-            prepare(ours)
-    original, _, _, _, single, _, together, _ = seen
-    # The test set's targets have as many words as its sources.
-    assert all(batch.limits == [math.floor(1.5 * batch.tokens.shape[1]) + 3] for batch in original)
-    assert all(batch.exact and batch.limits == [batch.tokens.shape[1]] for batch in single)
-    assert [len(set(batch.limits)) for batch in together] == [1]

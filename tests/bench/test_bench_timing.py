@@ -1,6 +1,10 @@
-import pytest
+import time
 
-from phmrun.bench.timing import Timing, interleave
+import pytest
+import torch
+from torch.utils import benchmark
+
+from phmrun.bench.timing import Timing, clock_of, interleave
 
 
 class Clock:
@@ -46,16 +50,10 @@ def test_fast_candidates_are_called_until_a_measurement_is_long_enough():
     assert timings["slow"].seconds == pytest.approx((3.0, 3.0))
 
 
-def test_work_left_unfinished_is_waited_for_inside_the_measurement():
-    clock = Clock()
-    pending = []
-
-    def settle():
-        clock.now += sum(pending)
-        pending.clear()
-
-    timings = interleave({"gpu": lambda: pending.append(5.0)}, rounds=2, settle=settle, clock=clock)
-    assert timings["gpu"].seconds == (5.0, 5.0)
+@pytest.mark.parametrize(("threads", "device", "cpu"), [(1, "cpu", True), (2, "cpu", False), (1, "cuda", False)])
+def test_cpu_time_is_that_of_one_thread_and_a_gpu_is_waited_for(monkeypatch, threads, device, cpu):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    assert clock_of(device) is (time.process_time if cpu else benchmark.timer)
 
 
 def test_medians():

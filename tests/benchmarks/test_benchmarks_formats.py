@@ -5,7 +5,7 @@ from pathlib import Path
 
 from benchmarks import formats
 from benchmarks.formats import COLUMNS, measured, row, runs_of
-from phmrun.bench.serving import Format, Served
+from phmrun.export.serving import Format, Served
 from phmrun.ledger import Run
 
 

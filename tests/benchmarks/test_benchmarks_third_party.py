@@ -12,7 +12,7 @@ from phmrun.layers.structures.phm import PHM
 def made(name, package, shape, n):
     if package in third_party.missing():
         pytest.skip(f"{package} is not installed")
-    actual = {other.label: other for other in third_party.other_layers(MODULE_KINDS[name], [n], [shape])}
+    actual = {other.label: other for other in third_party.other_layers(third_party.KINDS[name], [n], [shape])}
     return actual[f"{package} n={n}"]
 
 
@@ -43,7 +43,7 @@ def test_they_are_measured(package):
 
 def test_only_sizes_that_fit_and_modules_that_they_have(monkeypatch):
     monkeypatch.setattr(third_party, "missing", list)
-    labels = [other.label for other in third_party.other_layers(MODULE_KINDS["linear"], [2, 3], [(16, 32)])]
+    labels = [other.label for other in third_party.other_layers(third_party.KINDS["linear"], [2, 3], [(16, 32)])]
     assert labels == ["tensorly-torch n=2"]
     assert third_party.other_layers(MODULE_KINDS["lstm"], [2]) == []
 
@@ -51,7 +51,7 @@ def test_only_sizes_that_fit_and_modules_that_they_have(monkeypatch):
 def test_what_is_missing_is_left_out(monkeypatch):
     monkeypatch.setattr(third_party, "installed", lambda name: False)
     assert third_party.missing() == ["tensorly-torch"]
-    assert third_party.other_layers(MODULE_KINDS["linear"], [2]) == []
+    assert third_party.other_layers(third_party.KINDS["linear"], [2]) == []
 
 
 def test_script_names_packages_that_are_missing(capsys, monkeypatch):

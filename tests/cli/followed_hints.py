@@ -293,7 +293,11 @@ HINTS = [
         fill={"FILE": "sweep.yaml"},
     ),
     Hint(
-        "`phmrun bench run RUN` measures", "bench table sweep.yaml", r"`(phmrun bench run RUN)`", fill={"RUN": "{sva}"}
+        "`phmrun bench run RUN` measures",
+        "table {sva} --score time/step",
+        r"`(phmrun bench run RUN)`",
+        fill={"RUN": "{sva}"},
+        also="--batches 1 --items 4 --repeats 1",
     ),
     Hint("`phmrun schema sweep`", "plot tuning sweep.yaml", r"`(phmrun schema sweep)`"),
     Hint(

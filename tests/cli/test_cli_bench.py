@@ -1,11 +1,10 @@
 import json
-import sys
-import types
 
 import pytest
 
-from phmrun.cli.bench_layers import _batch
-from phmrun.cli.measuring import name_and_options, sides
+from phmrun.bench.run import Amount, Phase
+from phmrun.bench.timing import Timing
+from phmrun.cli.measuring import batches, name_and_options, sides
 from phmrun.errors import PhmrunError
 
 SMALL = ["--shape", "16x32", "--tokens", "1,4", "--training-tokens", "8", "--repeats", "1"]
@@ -30,7 +29,6 @@ def test_layers_json(phmrun):
         "module", "layer", "in_features", "out_features", "mode", "weights", "batch", "reference", "seconds", "ratios",
         "auto", "gflops",
     }  # fmt: skip
-    assert "memory" not in report
     assert {row["layer"] for row in report["rows"]} == {"phm n=2", "phm n=4"}
     assert {(row["in_features"], row["out_features"]) for row in report["rows"]} == {(16, 32)}
 
@@ -71,7 +69,6 @@ def test_every_registered_structure_unless_some_are_named(phmrun, tmp_path):
         (["--n", "two"], "--n: 'two'"),
         (["--tokens", "0"], "--tokens: '0'"),
         (["--module", "liner"], "Did you mean 'linear'?"),
-        (["--module", "all", "--tokens", "1"], "one module at a time"),
         (["--module", "lstm", "--tokens", "8"], "Write it like 256x30."),
         (["--tokens", "8x8"], "no batch of linear"),
         (["--precision", "float16"], "valid: bfloat16, float32"),
@@ -84,116 +81,47 @@ def test_usage_errors_of_layers(phmrun, arguments, text):
     assert text in result.err
 
 
-def test_every_module_against_its_own_reference(phmrun, monkeypatch):
-    from phmrun.bench import modules
-    from phmrun.bench.modules import Sizes
-
-    small = {"linear": (8, 8), "output": (8, 16), "embedding": (32, 8), "lstm": (8, 8), "biaffine": (8, 1)}
-    for name, shape in small.items():
-        batch = (2, 3)[: len(modules.MODULE_KINDS[name].sizes.batches[0])]
-        owner = modules.MODULE_KINDS[name]
-        if name in ("linear", "output"):
-            changed = modules.LinearKind(name, Sizes((shape,), (batch,), (batch,)))
-            monkeypatch.setitem(modules.MODULE_KINDS, name, changed)
-        else:
-            monkeypatch.setattr(type(owner), "sizes", Sizes((shape,), (batch,), (batch,)))
-    arguments = [
-        "bench",
-        "layers",
-        "--module",
-        "all",
-        "--n",
-        "2",
-        "--repeats",
-        "1",
-        "--layer",
-        "phm",
-    ]
-    squares = ["--layer", "circulant", "--layer", "symmetric"]
-    result = phmrun(*arguments, *squares, "--rows", "1000", "--json")
-    assert result.code == 0
-    report = json.loads(result.out)
-    references = {row["module"]: row["reference"] for row in report["rows"]}
-    assert references == {
-        "linear": "nn.Linear", "output": "nn.Linear", "embedding": "nn.Embedding", "lstm": "nn.LSTM",
-        "biaffine": "dense einsum",
-    }  # fmt: skip
-    structures = {(row["module"], row["layer"].split()[0]) for row in report["rows"]}
-    assert {(module, "phm") for module in small} <= structures
-    assert {("biaffine", "circulant"), ("lstm", "circulant"), ("linear", "symmetric")} <= structures
-    assert ("output", "circulant") not in structures
-    assert "left out: output, circulant, 8 → 16" in result.err
-    assert all(row["rows"] == 1000 and row["parameters"] > 0 for row in report["memory"])
-    result = phmrun(*arguments, "--rows", "1000")
-    for name in small:
-        assert f"{name}: training step" in result.out
-        assert f"{name}: inference" in result.out
-    assert "a lookup of 640 vectors" in result.out
-
-
 def test_shapes_and_structures():
-    assert _batch("640", "") == (640,)
-    assert _batch("256×30", "") == (256, 30)
+    assert batches(["640,8", "256×30"], "") == [(640,), (8,), (256, 30)]
     assert sides("512x2048") == sides("512×2048") == (512, 2048)
     assert name_and_options("phm n=8 variant=released", "--layer") == ("phm", {"n": 8, "variant": "released"})
     with pytest.raises(PhmrunError):
         sides("x2048")
 
 
-@pytest.fixture
-def measured(monkeypatch):
-    """Stands in for ``phmrun.bench.run``, records what it is asked for, and answers with a report of two phases."""
-    import phmrun.bench
-    from phmrun.bench.run_report import Phase, Report
-    from phmrun.bench.timing import Operation, Timing
+def test_run_table_and_json(phmrun, run_dir, monkeypatch):
+    from phmrun.bench import run as bench
 
     asked = {}
 
-    def bench_run(run, **options):
+    def measure(run, **options):
+        """Record what is asked for, and answer with a report of two phases."""
         asked.update(options, run=run)
-        names = ["run", *options["against"]]
-        timings = {name: Timing((float(number),)) for number, name in enumerate(names, start=2)}
-        profile = [Operation("aten::mm", 3, 0.5, 0.25)] if options["profiled"] else []
-        phases = [
-            Phase("greedy, batch 1", "sentences", 10, timings, 2**20, profile, "factored"),
-            Phase("training", "target tokens", 8_000, timings, 3 * 2**20, profile),
-        ]
-        return Report(run, "phm n=2", {"processor": "fast", "threads": 2, "torch": "2", "device": "cpu"}, phases)
+        names = list(options["against"])
+        timings = {name: Timing((float(number),)) for number, name in enumerate(["run", *names], start=2)}
+        first = Phase("prediction, batch 1", "items", 10, None, "", timings={"run": timings["run"]})
+        second = Phase("training", "target tokens", 8_000, None, "", timings=timings, peak_memory=3 * 2**20)
+        machine = {"processor": "fast", "threads": 2, "torch": "2", "device": "cpu"}
+        return {"run_id": run.id, "layer": "phm n=2", "machine": machine, "phases": [first.to_json(), second.to_json()]}
 
-    module = types.ModuleType("phmrun.bench.run")
-    module.bench_run = bench_run
-    monkeypatch.setitem(sys.modules, "phmrun.bench.run", module)
-    monkeypatch.setattr(phmrun.bench, "run", module, raising=False)
-    return asked
-
-
-def test_run_table(phmrun, measured, run_dir):
-    result = phmrun("bench", "run", str(run_dir), "--against", "hf", "--against", "dense", "--profile")
+    monkeypatch.setattr(bench, "bench_run", measure)
+    result = phmrun("bench", "run", str(run_dir), "--against", "dense", "--only", "training", "--items", "128")
     assert result.code == 0
-    training = next(line for line in result.out.splitlines() if line.startswith("training"))
-    assert training.split() == [
-        "training", "target", "tokens", "4,000.00", "2,666.67", "1.50×", "2,000.00", "2.00×", "3", "MiB",
-    ]  # fmt: skip
-    assert "phm n=2" in result.out
-    assert "aten::mm" in result.out
-
-
-def test_run_json_and_what_is_asked_for(phmrun, measured, run_dir):
-    options = ["--only", "training", "--batches", "3", "--sentences", "128", "--single", "5", "--batch-size", "8"]
-    result = phmrun("bench", "run", str(run_dir), *options, "--json")
-    assert json.loads(result.out)["run_id"] == run_dir.name
-    assert measured["run"].path == run_dir
-    assert measured["against"] == []
-    assert measured["parts"] == ("training",)
-    amount = measured["amount"]
-    assert (amount.rounds, amount.batches, amount.sizes, amount.sentences, amount.single) == (5, 3, [8], 128, 5)
+    lines = [line.split() for line in result.out.splitlines()]
+    expected = ["training", "target", "tokens", "4,000.00", "2,666.67", "1.50×", "3", "MiB"]
+    assert expected in lines
+    assert ["prediction,", "batch", "1", "items", "5.00", "–", "–", "0", "MiB"] in lines
+    assert (asked["run"].path, asked["parts"], asked["against"]) == (run_dir, ("training",), {"dense": None})
+    assert asked["amount"] == Amount(5, 8, 128)
+    result = phmrun("bench", "run", str(run_dir), str(run_dir), "--json")
+    assert [report["run_id"] for report in json.loads(result.out)["runs"]] == [run_dir.name] * 2
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
         (["--against", "marian"], "there is no run 'marian'"),
-        (["--only", "speed"], "valid: decoding, training"),
+        (["--only", "speed"], "valid: prediction, training, validation"),
     ],
 )
 def test_usage_errors_of_run(phmrun, run_dir, arguments, text):

@@ -10,10 +10,10 @@ import pytest
 import torch
 from tiny_experiments import configured, run_experiment, run_of
 
-from phmrun.bench.serving import Format, Served
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.export.serving import Format, Served
 from phmrun.files import disk_errors
 from phmrun.ledger import Run
 from phmrun.sweeps import shrink

@@ -101,3 +101,13 @@ def test_the_table_has_the_same_place_of_all_layers_once():
         "*.structure.s",
     ]
     assert len(parameter_groups(network, "adam", 0.0)) == 3
+
+
+def test_the_rate_of_the_maps_alone_leaves_embedding_output_and_biases():
+    network = nn.ModuleDict({"embedding": nn.Module(), "block": Linear(8, 8, structure="phm", n=2)})
+    network["embedding"].structure = Linear(8, 8).structure
+    network["output"] = Linear(8, 8)
+    table = {rate.name: rate.rate for rate, _ in rates(network, "adam", by_shape=False, map_rate=0.25)}
+    assert {name for name, rate in table.items() if rate == 0.25} == {"block.structure.a", "block.structure.s"}
+    groups = build_optimizer(network, map_rate=0.25).param_groups
+    assert sorted({group["lr"] for group in groups}) == [0.25, 1.0]

@@ -57,7 +57,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "checkpoint": ("import", "theirs", *RUNS),
     "tensorboard": ("sync", "RUN", *RUNS, "--to", "tensorboard"),
     "wandb": ("sync", "RUN", *RUNS, "--offline"),
-    "bench": ("bench", "run", "RUN", *RUNS, "--batches", "1", "--sentences", "4", "--single", "2", "--repeats", "1"),
+    "bench": ("bench", "run", "RUN", *RUNS, "--batches", "1", "--items", "4", "--repeats", "1"),
     "fetch": ("data", "fetch", "tiny"),
 }
 FAULTS = ("replace", "fsync", "directory", "unsynced", "clock")
@@ -114,7 +114,7 @@ SETUPS: dict[str, Callable[[], None]] = {"checkpoint": write_checkpoint, "fetch"
 
 def served(run: Any, formats: Sequence[Any], **_: Any) -> list[Any]:
     """Return measurements of a format without the process that takes them: `shrink` looks at bytes and score."""
-    from phmrun.bench.serving import Served
+    from phmrun.export.serving import Served
 
     total = int(run.parameters()["total"])
     return [Served(formats[0], Path("x"), total, 4 * total, 0.0, 10, 5.0, 1.0, 1.0, "accuracy", 60.0, 0, 12)]

@@ -277,17 +277,6 @@ def test_64_bits_pass_through_a_checkpoint_whole(tmp_path):
     same(outcome(run_of(straight)), outcome(run_of(run_experiment(config, tmp_path / "resumed"))))
 
 
-@pytest.mark.parametrize("task", ["lm", "parse"])
-def test_measured_rates_and_balanced_factors_are_as_exact(task, tmp_path):
-    changes = {"training": {"optimizer": {"rates": "measured", "balance": True, "map_rate": 0.5}}}
-    config = configured(task, tmp_path / "corpus", {"layer": {"structure": "phm", "n": 2}}, changes)
-    straight = run_experiment(config, tmp_path / "straight")
-    killed(config, tmp_path / "resumed", ("micro-batch", 11))
-    resumed = run_of(run_experiment(config, tmp_path / "resumed"))
-    same(outcome(run_of(straight)), outcome(resumed))
-    assert resumed.parameters()["rates"] == run_of(straight).parameters()["rates"]
-
-
 def test_patience_ends_both_at_the_same_step(tmp_path):
     """With a learning rate of nothing no validation is better than the first."""
     frozen = {"training": {"optimizer": {"lr": 1e-30}, "patience": 1, "max_steps": 50}}

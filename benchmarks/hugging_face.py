@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.bench.systems import Sources
+from benchmarks.systems import Sources
 from phmrun.errors import PhmrunError
 from phmrun.families.sequence_to_sequence.data import ParallelBatch
 from phmrun.layers import FeedForward, MultiheadAttention, folded

@@ -237,7 +237,7 @@ def measured(
     data.prepare()
     if item.name in ("onnx", "ctranslate2"):
         __import__(PACKAGES[item.name])
-    before = memory_in_use("cpu")
+    before = memory_in_use()
     with peak_memory("cpu") as peak:
         engine = _engine(trained, item, path)
         evaluation: Evaluation = _predictor(trained, engine, item, BATCHES[1]).evaluate(data, split)

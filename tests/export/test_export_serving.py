@@ -7,11 +7,11 @@ import torch
 from random_transformers import network
 from tiny_experiments import configured, run_experiment, run_of
 
-from phmrun.bench.serving import Format, _outputs, formats_of, measured, serve_all, written
 from phmrun.decoding.onnx import OnnxModel
 from phmrun.decoding.search import translate
 from phmrun.engine.trained_model import Evaluation, open_run
 from phmrun.export.formats import Form, _export_file
+from phmrun.export.serving import Format, _outputs, formats_of, measured, serve_all, written
 from phmrun.families.sequence_to_sequence.graph import translation_graph
 from phmrun.ledger import listing
 from phmrun.ledger.card import SERVING, card, describe
