@@ -302,7 +302,7 @@ def _read(dataset: Dataset, name: str) -> dict[str, Any]:
     path = dataset_dir(dataset) / name
     try:
         return dict(parse_json(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as error:
         hint = "Remove it, and fetch the dataset again."
