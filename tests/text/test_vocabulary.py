@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.text import BOS, EOS, KINDS, PAD, UNK, Vocabularies, load_vocabulary, train_vocabulary
+from phmrun.text.vocabularies import Vocabularies, load_vocabulary, train_vocabulary
+from phmrun.text.vocabulary import BOS, EOS, KINDS, PAD, UNK
 
 TEXT = "the a big small old house tree dog cat sees near Straße über naïve , !"
 WORDS = TEXT.split()
@@ -163,7 +164,7 @@ def test_no_text_is_refused(kind):
 def test_nothing_is_printed_and_another_process_learns_the_same(vocabulary, tmp_path):
     (tmp_path / "lines.json").write_text(json.dumps(LINES))
     code = (
-        "import json, sys; from phmrun.text import train_vocabulary;"
+        "import json, sys; from phmrun.text.vocabularies import train_vocabulary;"
         f"print(train_vocabulary(json.load(open(sys.argv[1])), kind={vocabulary.kind!r}, size=60).sha256)"
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "lines.json"], capture_output=True, text=True)
