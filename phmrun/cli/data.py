@@ -43,8 +43,8 @@ def list_datasets(
         phmrun data list --task nli
     """
     datasets = [CATALOGUE.get(name) for name in CATALOGUE.names(task)]
-    if task is not None and not datasets:
-        raise unknown("task", task, {task for name in CATALOGUE.names() for task in CATALOGUE.get(name).tasks})
+    if not datasets:
+        raise unknown("task", str(task), {task for name in CATALOGUE.names() for task in CATALOGUE.get(name).tasks})
     if as_json:
         print_json([_summary(dataset) for dataset in datasets])
         return
@@ -91,21 +91,9 @@ def info(name: Name, as_json: Json = False) -> None:
         print_json(facts | {"files": files})
         return
     shown = facts | {"tasks": _tasks(dataset), "sizes": _sizes(dataset)}
-    typer.echo(name)
-    for label in (
-        "summary",
-        "tasks",
-        "licence",
-        "homepage",
-        "format",
-        "sizes",
-        "folder",
-        "note",
-        "by_hand",
-        "citation",
-    ):
-        if shown[label]:
-            indented = shown[label].strip().replace("\n", f"\n{'':12}")
+    for label, value in shown.items():
+        if value and isinstance(value, str):
+            indented = value.strip().replace("\n", f"\n{'':12}")
             typer.echo(f"  {label.replace('_', ' '):<9} {indented}")
     if dataset.generated:
         typer.echo("Generated when it is used: there is nothing to fetch.")
@@ -184,13 +172,12 @@ def check_dataset(name: Name, split: Splits = None, as_json: Json = False) -> No
     if chosen and not here:
         # raises an error with instructions
         locate(name, chosen)
-    states = {presence.split: presence.check for presence in inspect(dataset) if presence.check is Check.WRONG}
+    wrong = {presence.split for presence in inspect(dataset) if presence.check is Check.WRONG}
     rows: list[dict[str, Any]] = []
     for part in here:
         for counted in compare(dataset, part, count(dataset, part, locate(name, [part])[part])):
-            verdict = Check.WRONG.value if part in states else counted.verdict
-            row = {"split": part, "unit": counted.unit, "found": counted.found, "published": counted.published}
-            rows.append(row | {"verdict": verdict})
+            verdict = Check.WRONG.value if part in wrong else counted.verdict
+            rows.append({"split": part, **counted._replace(verdict=verdict)._asdict()})
     rows += [{"split": part, "verdict": "not here"} for part in chosen if part not in here]
     if as_json:
         print_json(rows)

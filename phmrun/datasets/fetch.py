@@ -20,15 +20,16 @@ from phmrun.datasets.archives import extract, largest, too_much
 from phmrun.datasets.assembly import assemble
 from phmrun.datasets.catalogue import Dataset, File, Remote
 from phmrun.datasets.locations import (
+    DROPPED,
+    RECORD,
     Check,
     by_hand,
     check,
     content_sha256,
     dataset_dir,
     find,
-    recorded_checksums,
+    recorded,
     wanted_splits,
-    write_dropped,
     write_record,
 )
 from phmrun.errors import ExitCode, PhmrunError
@@ -72,7 +73,7 @@ def fetch(dataset: Dataset, *, splits: Sequence[str] | None = None, force: bool 
         for archive in dataset.archives.values():  # no longer needed once their files are extracted
             (folder / archive.path).unlink(missing_ok=True)
         for file in (*(file for file in brought if file.sha256 is None), *_unrecorded(dataset, files)):
-            write_record(dataset, file.path, content_sha256(find(dataset, file) or folder / file.path, file))
+            write_record(dataset, RECORD, file.path, content_sha256(find(dataset, file) or folder / file.path, file))
             note(f"{file.path}: the catalogue has no checksum; the file's is recorded and compared from now on")
     return [folder / file.path for file in brought]
 
@@ -103,7 +104,7 @@ def _wanted(dataset: Dataset, files: Mapping[str, File], force: bool) -> dict[st
     Raises:
         PhmrunError: (exit 3) A checksum is wrong, and ``force`` is not set.
     """
-    record = recorded_checksums(dataset)
+    record = recorded(dataset, RECORD)
     states = {path: check(dataset, file, record) for path, file in files.items()}
     for path, state in states.items():
         if state is Check.WRONG and not force:
@@ -115,7 +116,7 @@ def _wanted(dataset: Dataset, files: Mapping[str, File], force: bool) -> dict[st
 
 def _unrecorded(dataset: Dataset, files: Mapping[str, File]) -> list[File]:
     """Return the present files whose checksum neither the catalogue nor the record has."""
-    record = recorded_checksums(dataset)
+    record = recorded(dataset, RECORD)
     return [f for f in files.values() if f.sha256 is None and f.path not in record and find(dataset, f)]
 
 
@@ -144,7 +145,7 @@ def _bring(dataset: Dataset, split: str, wanted: list[File]) -> list[File]:
                     archives[name].unlink(missing_ok=True)
             raise
         if dropped is not None:
-            write_dropped(dataset, split, dropped)
+            write_record(dataset, DROPPED, split, dropped)
         brought += packed
     for file in brought:
         (folder / f"{file.path}.gz").unlink(missing_ok=True)  # the file with a wrong checksum

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from phmrun.datasets.catalogue import Dataset, File
 from phmrun.datasets.fetch import build_split, locked
-from phmrun.datasets.locations import content_sha256, dataset_dir, find, write_dropped, write_record
+from phmrun.datasets.locations import DROPPED, RECORD, content_sha256, dataset_dir, find, write_record
 from phmrun.datasets.reading import compare, count
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
@@ -60,7 +60,7 @@ def import_files(dataset: Dataset, given: Sequence[str], *, force: bool = False)
         placed = _placed(dataset, staged, stage, force)
         for split, left_out in dropped.items():
             if left_out is not None:
-                write_dropped(dataset, split, left_out)
+                write_record(dataset, DROPPED, split, left_out)
     return Imported(placed, sizes)
 
 
@@ -200,5 +200,5 @@ def _placed(dataset: Dataset, staged: Mapping[File, Path], stage: Path, force: b
         staged[file].replace(target)
     for file, digest in digests.items():
         if file.sha256 is None:
-            write_record(dataset, file.path, digest)
+            write_record(dataset, RECORD, file.path, digest)
     return [dataset_dir(dataset) / staged[file].relative_to(stage) for file in moves]

@@ -11,7 +11,7 @@ from file_server import CONTENT, SHA, fails, left, part_of, single
 from phmrun.datasets import Dataset, File, Part, Remote, dataset_dir
 from phmrun.datasets import fetch as fetch_module
 from phmrun.datasets.fetch import fetch
-from phmrun.datasets.locations import dropped, recorded_checksums
+from phmrun.datasets.locations import DROPPED, RECORD, recorded
 
 
 @pytest.mark.parametrize("how", ["ok", "moved", "norange", "packed"])
@@ -177,7 +177,7 @@ def test_a_checksum_is_recorded_after_an_interruption_that_placed_the_file(serve
     assert left(dataset) == {"t.en"}
     server.asked.clear()
     assert fetch(dataset) == []
-    assert (server.asked, recorded_checksums(dataset)) == ([], {"sub/t.en": SHA})
+    assert (server.asked, recorded(dataset, RECORD)) == ([], {"sub/t.en": SHA})
     (dataset_dir(dataset) / "sub/t.en").write_text("changed")
     assert "checksum" in fails(dataset)
 
@@ -229,7 +229,7 @@ def test_a_split_is_put_together_out_of_several_downloads(server):
     paths = fetch(dataset, splits=["train"])
     assert [path.read_text() for path in paths] == ["one\nfour\n", "eins\nvier\n"]
     assert left(dataset) == {"train.en", "train.de", ".checksums.json", ".dropped.json"}
-    assert dropped(dataset) == {"train": 1}
+    assert recorded(dataset, DROPPED) == {"train": 1}
     assert len(fetch(dataset)) == 2
     assert fetch(dataset) == []
     (dataset_dir(dataset) / "dev.de").write_text("changed")

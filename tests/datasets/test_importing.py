@@ -11,7 +11,7 @@ import pytest
 
 from phmrun.datasets import CATALOGUE, Dataset, File, Part, Remote, checksums, dataset_dir, inspect
 from phmrun.datasets.importing import import_files
-from phmrun.datasets.locations import Check, dropped
+from phmrun.datasets.locations import DROPPED, Check, recorded
 from phmrun.errors import ExitCode, PhmrunError
 
 TRAIN = "a premise\ta hypothesis\tentails\n" * 3
@@ -197,7 +197,7 @@ def test_parallel_text_is_put_together_out_of_what_is_given(mine):
     taken = import_files(dataset, [archive, *sides])
     assert [path.read_text() for path in taken.paths] == ["one\nthree\n", "eins\ndrei\n"]
     assert taken.sizes == {"train": {"pairs": 2}}
-    assert dropped(dataset) == {"train": 1}
+    assert recorded(dataset, DROPPED) == {"train": 1}
 
 
 def test_parallel_text_that_is_ready_can_be_given_side_by_side(mine):
