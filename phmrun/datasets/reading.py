@@ -45,13 +45,11 @@ def count(dataset: Dataset, split: str, files: Mapping[str, Path]) -> dict[str, 
     """
     sizes: dict[str, int] = {}
     with progress(f"reading {dataset.name} {split}", None, "rows") as advance:
-        number = 0
         for number, row in enumerate(_rows(dataset.format, files), 1):
             for unit, amount in row.items():
                 sizes[unit] = sizes.get(unit, 0) + amount
             if number % _STRIDE == 0:
                 advance(_STRIDE)
-        advance(number % _STRIDE)
     return sizes
 
 
@@ -71,10 +69,10 @@ def compare(dataset: Dataset, split: str, counts: Sizes, *, left_out: int | None
     if "pairs" in published and dataset.format == "parallel":
         published["pairs"] -= recorded(dataset, DROPPED).get(split, 0) if left_out is None else left_out
     rows = []
-    for unit, found in counts.items():
+    for unit, amount in counts.items():
         expected = published.get(unit)
-        verdict = "no published count" if expected is None else _VERDICTS[(found > expected) - (found < expected)]
-        rows.append(Count(unit, found, expected, verdict))
+        verdict = "no published count" if expected is None else _VERDICTS[(amount > expected) - (amount < expected)]
+        rows.append(Count(unit, amount, expected, verdict))
     return rows
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from phmrun.datasets import CATALOGUE, Catalogue, Part
-from phmrun.datasets.catalogue import is_safe
+from phmrun.datasets import CATALOGUE, Part
+from phmrun.datasets.catalogue import Catalogue, is_safe
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
 
