@@ -73,7 +73,7 @@ def info(name: Name, as_json: Json = False) -> None:
         phmrun data info multi30k
     """
     dataset = CATALOGUE.get(name)
-    facts = _summary(dataset) | {"note": dataset.note, "by_hand": dataset.by_hand, "citation": dataset.citation}
+    facts = _summary(dataset, "note", "by_hand", "citation")
     files: list[dict[str, Any]] = [
         {
             "split": presence.split,
@@ -227,24 +227,13 @@ def formats(
     typer.echo("# no validation files: --set data.hold_out=0.1 takes a tenth of the training data", err=True)
 
 
-def _summary(dataset: Dataset) -> dict[str, Any]:
-    """Return a dataset's facts for JSON, as on this machine.
-
-    Keys: name, here, splits_here, splits, generated, tasks, summary, licence, homepage, format, sizes, bytes, folder.
-    """
-    return {
-        "name": dataset.name,
+def _summary(dataset: Dataset, *more: str) -> dict[str, Any]:
+    """Return a dataset's facts for JSON, as on this machine; ``more`` are names of further ones."""
+    names = ("name", "generated", "tasks", "summary", "licence", "homepage", "format", "sizes", "bytes", *more)
+    return {name: getattr(dataset, name) for name in names} | {
         "here": is_here(dataset),
         "splits_here": splits_here(dataset),
         "splits": list(dataset.splits),
-        "generated": dataset.generated,
-        "tasks": dataset.tasks,
-        "summary": dataset.summary,
-        "licence": dataset.licence,
-        "homepage": dataset.homepage,
-        "format": dataset.format,
-        "sizes": dataset.sizes,
-        "bytes": dataset.bytes,
         "folder": None if dataset.generated else str(dataset_dir(dataset)),
     }
 
