@@ -10,7 +10,7 @@ from phmrun.cli.console import print_json, print_table
 from phmrun.cli.docstrings import VerbGroup
 from phmrun.cli.options import Plugin
 from phmrun.datasets import CATALOGUE, Dataset, data_dir, dataset_dir, inspect, is_here, splits_here
-from phmrun.datasets.locations import Check, find, locate, wanted_splits
+from phmrun.datasets.locations import Check, locate, wanted_splits
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.registry import TASKS, load_plugins
 from phmrun.task import Format
@@ -32,31 +32,34 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on 
 @app.command("list")
 def list_datasets(
     task: Annotated[str | None, typer.Option("--task", autocompletion=completion.tasks)] = None,
-    here: Annotated[bool, typer.Option("--here")] = False,
     as_json: Json = False,
 ) -> None:
     """List datasets: tasks, sizes, license, and presence on this machine.
 
     Args:
         task: Only datasets of this task.
-        here: Only datasets that are on this machine, completely or in part.
 
     Example:
         phmrun data list --task nli
     """
     datasets = [CATALOGUE.get(name) for name in CATALOGUE.names(task)]
-    if task is not None and not datasets:
-        raise unknown("task", task, {task for name in CATALOGUE.names() for task in CATALOGUE.get(name).tasks})
-    if here:
-        datasets = [dataset for dataset in datasets if is_here(dataset) or splits_here(dataset)]
+    if not datasets:
+        raise unknown("task", str(task), {task for name in CATALOGUE.names() for task in CATALOGUE.get(name).tasks})
     if as_json:
         print_json([_summary(dataset) for dataset in datasets])
         return
     rows = [
-        (_mark(dataset), dataset.name, _tasks(dataset), _sizes(dataset), _on_disk(dataset), dataset.licence)
+        (
+            _mark(dataset),
+            dataset.name,
+            _tasks(dataset),
+            _sizes(dataset),
+            "?" if dataset.bytes is None else f"{dataset.bytes / 1e6:,.1f} MB",
+            dataset.licence,
+        )
         for dataset in datasets
     ]
-    print_table(("here", "name", "tasks", "sizes", "on disk", "licence"), rows)
+    print_table(("here", "name", "tasks", "sizes", "size", "licence"), rows)
     typer.echo(f"in {data_dir()}; ✓ here, ◐ here in part, – not here", err=True)
 
 
@@ -70,59 +73,37 @@ def info(name: Name, as_json: Json = False) -> None:
         phmrun data info multi30k
     """
     dataset = CATALOGUE.get(name)
-    presences = inspect(dataset)
+    facts = _summary(dataset, "note", "by_hand", "citation")
+    files: list[dict[str, Any]] = [
+        {
+            "split": presence.split,
+            "role": presence.role,
+            "path": presence.path,
+            "bytes": presence.file.bytes,
+            "sha256": presence.file.sha256,
+            "urls": presence.file.urls,
+            "archives": [part.archive for part in presence.file.parts],
+            "state": presence.check.value,
+        }
+        for presence in inspect(dataset)
+    ]
     if as_json:
-        files = [
-            {
-                "split": presence.split,
-                "role": presence.role,
-                "path": presence.path,
-                "bytes": presence.file.bytes,
-                "sha256": presence.file.sha256,
-                "urls": presence.file.urls,
-                "archives": [part.archive for part in presence.file.parts],
-                "state": presence.check.value,
-            }
-            for presence in presences
-        ]
-        facts = {"citation": dataset.citation, "note": dataset.note, "by_hand": dataset.by_hand}
-        print_json(_summary(dataset) | facts | {"files": files})
+        print_json(facts | {"files": files})
         return
-    facts = {
-        "summary": dataset.summary,
-        "tasks": _tasks(dataset),
-        "licence": dataset.licence,
-        "homepage": dataset.homepage,
-        "format": dataset.format,
-        "sizes": _sizes(dataset),
-        "folder": _folder(dataset),
-        "note": dataset.note,
-        "by hand": dataset.by_hand,
-    }
-    typer.echo(dataset.name)
-    for label, value in facts.items():
-        if value:
+    shown = facts | {"tasks": _tasks(dataset), "sizes": _sizes(dataset)}
+    for label, value in shown.items():
+        if value and isinstance(value, str):
             indented = value.strip().replace("\n", f"\n{'':12}")
-            typer.echo(f"  {label:<9} {indented}")
-    if dataset.citation:
-        typer.echo(f"\n{dataset.citation}")
+            typer.echo(f"  {label.replace('_', ' '):<9} {indented}")
     if dataset.generated:
         typer.echo("Generated when it is used: there is nothing to fetch.")
-        return
-    rows = [
-        (presence.split, presence.role, presence.file.path, presence.file.bytes, presence.check.value)
-        for presence in presences
-    ]
-    print_table(("split", "role", "file", "bytes", "state"), rows)
+    else:
+        cells = ("split", "role", "path", "bytes", "state")
+        print_table(cells, [tuple(row[cell] for cell in cells) for row in files])
 
 
 @app.command("fetch")
-def fetch_dataset(
-    name: Name,
-    split: Splits = None,
-    force: Annotated[bool, typer.Option("--force")] = False,
-    as_json: Json = False,
-) -> None:
+def fetch_dataset(name: Name, split: Splits = None, force: Annotated[bool, typer.Option("--force")] = False) -> None:
     """Download the missing files of a dataset and check them.
 
     An interrupted download continues.
@@ -137,15 +118,10 @@ def fetch_dataset(
 
     dataset = CATALOGUE.get(name)
     fetched = fetch(dataset, splits=split, force=force)
-    folder = _folder(dataset)
-    if as_json:
-        print_json({"name": name, "folder": folder, "fetched": fetched})
-    elif dataset.generated:
+    if dataset.generated:
         typer.echo(f"{name} comes with phmrun: there is nothing to fetch.")
-    elif fetched:
-        typer.echo(f"Fetched {len(fetched)} of {len(dataset.files)} files into {folder}")
     else:
-        typer.echo(f"All {len(dataset.files)} files are in {folder}" if not split else f"All are in {folder}")
+        typer.echo(f"Fetched {len(fetched)} of {len(dataset.files)} files into {dataset_dir(dataset)}")
 
 
 @app.command("import")
@@ -153,14 +129,13 @@ def import_dataset(
     name: Name,
     files: Annotated[list[str], typer.Argument(metavar="FILES...")],
     force: Annotated[bool, typer.Option("--force")] = False,
-    as_json: Json = False,
 ) -> None:
     """Import files that you already have.
 
     They are checked, and copied under the catalog's names.
 
     Args:
-        files: Files (plain or .gz) and archives (.zip, .tgz), recognized by their names; or SPLIT=FILE, or
+        files: The catalog's files (plain or .gz) and archives, recognized by their names; or SPLIT=FILE, or
             SPLIT.ROLE=FILE for a split of several files.
         force: Replace existing files, and accept counts that differ from the published ones.
 
@@ -170,12 +145,7 @@ def import_dataset(
     """
     from phmrun.datasets.importing import import_files
 
-    dataset = CATALOGUE.get(name)
-    imported = import_files(dataset, files, force=force)
-    if as_json:
-        folder = dataset_dir(dataset)
-        print_json({"name": name, "folder": folder, "imported": imported.paths, "sizes": imported.sizes})
-        return
+    imported = import_files(CATALOGUE.get(name), files, force=force)
     for path in imported.paths:
         typer.echo(path)
     for split, sizes in imported.sizes.items():
@@ -202,13 +172,12 @@ def check_dataset(name: Name, split: Splits = None, as_json: Json = False) -> No
     if chosen and not here:
         # raises an error with instructions
         locate(name, chosen)
-    states = {presence.split: presence.check for presence in inspect(dataset) if presence.check is Check.WRONG}
+    wrong = {presence.split for presence in inspect(dataset) if presence.check is Check.WRONG}
     rows: list[dict[str, Any]] = []
     for part in here:
         for counted in compare(dataset, part, count(dataset, part, locate(name, [part])[part])):
-            verdict = Check.WRONG.value if part in states else counted.verdict
-            row = {"split": part, "unit": counted.unit, "found": counted.found, "published": counted.published}
-            rows.append(row | {"verdict": verdict})
+            verdict = Check.WRONG.value if part in wrong else counted.verdict
+            rows.append({"split": part, **counted._replace(verdict=verdict)._asdict()})
     rows += [{"split": part, "verdict": "not here"} for part in chosen if part not in here]
     if as_json:
         print_json(rows)
@@ -221,31 +190,10 @@ def check_dataset(name: Name, split: Splits = None, as_json: Json = False) -> No
         raise typer.Exit(ExitCode.DATA)
 
 
-@app.command("path")
-def path(
-    name: Annotated[str | None, typer.Argument(autocompletion=completion.datasets)] = None,
-    as_json: Json = False,
-) -> None:
-    """Print the data directory, or a dataset's folder in it, even if it does not exist.
-
-    Args:
-        name: Name of a dataset; without it, the directory of all datasets.
-
-    Example:
-        ls $(phmrun data path multi30k)
-    """
-    folder = data_dir() if name is None else dataset_dir(CATALOGUE.get(name))
-    if as_json:
-        print_json({"path": folder, "exists": folder.is_dir()})
-    else:
-        typer.echo(folder)
-
-
 @app.command("formats")
 def formats(
     task: Annotated[str, typer.Argument(autocompletion=completion.tasks)],
     plugin: Plugin = None,
-    as_json: Json = False,
 ) -> None:
     """Print a valid sample of each file format that a task reads.
 
@@ -262,9 +210,6 @@ def formats(
     samples: tuple[Format, ...] = TASKS.get(task).formats
     if not samples:
         raise PhmrunError(f"the task {task!r} declares no file formats")
-    if as_json:
-        print_json([{"name": sample.name, "says": sample.says, "files": sample.files} for sample in samples])
-        return
     for sample in samples:
         # Comments go to standard error, so that a sample can be redirected into a file.
         typer.echo(f"# {sample.name}: {sample.says}", err=True)
@@ -282,31 +227,15 @@ def formats(
     typer.echo("# no validation files: --set data.hold_out=0.1 takes a tenth of the training data", err=True)
 
 
-def _summary(dataset: Dataset) -> dict[str, Any]:
-    """Return a dataset's facts for JSON, as on this machine.
-
-    Keys: name, here, splits_here, splits, generated, tasks, summary, licence, homepage, format, sizes, bytes, folder.
-    """
-    return {
-        "name": dataset.name,
+def _summary(dataset: Dataset, *more: str) -> dict[str, Any]:
+    """Return a dataset's facts for JSON, as on this machine; ``more`` are names of further ones."""
+    names = ("name", "generated", "tasks", "summary", "licence", "homepage", "format", "sizes", "bytes", *more)
+    return {name: getattr(dataset, name) for name in names} | {
         "here": is_here(dataset),
         "splits_here": splits_here(dataset),
         "splits": list(dataset.splits),
-        "generated": dataset.generated,
-        "tasks": dataset.tasks,
-        "summary": dataset.summary,
-        "licence": dataset.licence,
-        "homepage": dataset.homepage,
-        "format": dataset.format,
-        "sizes": dataset.sizes,
-        "bytes": dataset.bytes,
-        "folder": _folder(dataset),
+        "folder": None if dataset.generated else str(dataset_dir(dataset)),
     }
-
-
-def _folder(dataset: Dataset) -> str | None:
-    """Return the dataset's folder; None if it is generated."""
-    return None if dataset.generated else str(dataset_dir(dataset))
 
 
 def _mark(dataset: Dataset) -> str:
@@ -322,19 +251,6 @@ def _tasks(dataset: Dataset) -> str:
     Without any, return its format.
     """
     return ", ".join(dataset.tasks) or dataset.format
-
-
-def _on_disk(dataset: Dataset) -> str:
-    """Return the size of the files in MB (10⁶ bytes), as text.
-
-    "–" for a generated dataset; "?" if the size is unknown and the files are not on this machine.
-    """
-    if dataset.generated:
-        return "–"
-    size = dataset.bytes
-    if size is None and is_here(dataset):
-        size = sum(path.stat().st_size for file in dataset.files if (path := find(dataset, file)))
-    return "?" if size is None else f"{size / 1e6:,.1f} MB"
 
 
 def _sizes(dataset: Dataset) -> str:

@@ -3,12 +3,10 @@
 Imports no torch.
 """
 
-from phmrun.datasets.catalogue import CATALOGUE, Catalogue, Dataset, File, Part, Remote
+from phmrun.datasets.catalogue import CATALOGUE, Dataset, File, Part, Remote
 from phmrun.datasets.locations import (
     SPLITS,
     Check,
-    Presence,
-    by_hand,
     checksums,
     data_dir,
     dataset_dir,
@@ -23,14 +21,11 @@ from phmrun.datasets.locations import (
 __all__ = [
     "CATALOGUE",
     "SPLITS",
-    "Catalogue",
     "Check",
     "Dataset",
     "File",
     "Part",
-    "Presence",
     "Remote",
-    "by_hand",
     "checksums",
     "data_dir",
     "dataset_dir",

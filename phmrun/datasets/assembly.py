@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
-from phmrun.datasets.archives import lines_of, unpacked
+from phmrun.datasets.archives import largest, refused, too_much, unpacked
 from phmrun.datasets.catalogue import File, Part
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import replacing
@@ -78,7 +78,7 @@ def _together(parts: Sequence[Part], archives: Mapping[str, Path], folder: Path)
         streams = []
         for part in parts:
             handle = stack.enter_context(unpacked(archives[part.archive], part.member))
-            streams.append(_selected(_marked(_decoded(handle), part, archives), part))
+            streams.append(_selected(_marked(_decoded(handle, archives[part.archive]), part, archives), part))
         try:
             yield from zip(*streams, strict=True)
         except ValueError as error:
@@ -86,19 +86,29 @@ def _together(parts: Sequence[Part], archives: Mapping[str, Path], folder: Path)
             raise PhmrunError(f"{names} differ in length", where=str(folder), code=ExitCode.DATA) from error
 
 
-def _decoded(handle: IO[bytes]) -> Iterator[str | None]:
+def _decoded(handle: IO[bytes], archive: Path) -> Iterator[str | None]:
     """Yield lines without their ends.
 
     None for one that is too long, holds a NUL or is not UTF-8. A byte order mark is removed.
+
+    Raises:
+        PhmrunError: (exit 3) The text exceeds :func:`largest`, as decompressed text may.
     """
-    for number, raw in enumerate(lines_of(handle)):
+    most, total, begins = largest(), 0, True
+    while raw := handle.readline(LONGEST_LINE):
         body = raw.removesuffix(b"\n").removesuffix(b"\r")
-        if number == 0:
+        if total == 0:
             body = body.removeprefix(BYTE_ORDER_MARK)
-        try:
-            yield None if b"\0" in body or len(body) >= LONGEST_LINE else body.decode("utf-8")
-        except UnicodeDecodeError:
-            yield None
+        total += len(raw)
+        if total > most:
+            raise refused(f"it holds {too_much(None)}", archive)
+        ends = raw.endswith(b"\n") or len(raw) < LONGEST_LINE
+        if begins:
+            try:
+                yield None if b"\0" in body or not ends else body.decode("utf-8")
+            except UnicodeDecodeError:
+                yield None
+        begins = ends  # the rest of a line that is too long is skipped
 
 
 def _marked(lines: Iterator[str | None], part: Part, archives: Mapping[str, Path]) -> Iterator[str | None]:

@@ -1,54 +1,80 @@
 """Catalogue of datasets with their splits and files, read from the YAML files in ``entries`` and validated."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError, unknown
 from phmrun.files import read_text
 from phmrun.registry import DATASETS
 
-FORMATS = (
-    *("parallel", "snli", "scitail", "dnli", "quora", "sick", "agreement", "conllu", "lines", "vectors"),
-    "generated",
-)
-MARKUPS = ("lines", "talks", "segments", "table")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_FACTS = ("tasks", "summary", "licence", "format")
-_DATASET_KEYS = {*_FACTS, "homepage", "citation", "note", "by_hand", "sizes", "mirrors", "archives", "splits"}
-_REMOTE_KEYS = {"urls", "sha256", "bytes"}
-_PART_KEYS = {"archive", "member", "markup", "every", "but_every", "rows"}
-_FILE_KEYS = _REMOTE_KEYS | {"path", "archive", "member", "parts"}
-_ROLES_KEYS = {"roles", "path", "parts"}
+
+def is_safe(path: str) -> bool:
+    """Return True if a relative path stays below its folder.
+
+    Absolute paths, "..", backslashes, NUL and drives are refused; so is the empty path.
+    """
+    parts = PurePosixPath(path).parts
+    drive = len(path) > 1 and path[1] == ":"
+    return bool(parts) and not (path.startswith("/") or ".." in parts or "\\" in path or "\0" in path or drive)
+
+
+def _relative(path: str) -> str:
+    """Return a path that is safe.
+
+    Raises:
+        ValueError: It is not.
+    """
+    if not is_safe(path):
+        raise ValueError(f"{path!r} is no relative path below the folder")
+    return path
+
+
+def _only_row(rows: Any) -> Any:
+    """Return a mapping of one column to its value as a pair of texts; other values unchanged."""
+    return next((column, str(value)) for column, value in rows.items()) if isinstance(rows, dict) and rows else rows
+
+
+_STRICT = ConfigDict(extra="forbid")
+SafePath = Annotated[str, AfterValidator(_relative)]
+Count = Annotated[int, Field(ge=0, strict=True)]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Rows = Annotated[tuple[str, str], BeforeValidator(_only_row)]
+Format = Literal[
+    "parallel", "snli", "scitail", "dnli", "quora", "sick", "agreement", "conllu", "lines", "vectors", "generated"
+]
 
 
 @dataclass(frozen=True)
 class Remote:
     """A file to download."""
 
-    path: str  # below the dataset's folder, with forward slashes
+    __pydantic_config__ = _STRICT
+    path: SafePath  # below the dataset's folder, with forward slashes
     urls: tuple[str, ...] = ()  # addresses, tried in this order
-    sha256: str | None = None  # None if no checksum is published
-    bytes: int | None = None
+    sha256: Sha256 | None = None  # None if no checksum is published
+    bytes: Count | None = None
 
 
 @dataclass(frozen=True)
 class Part:
     """A part of a file, taken from a download."""
 
+    __pydantic_config__ = _STRICT
     archive: str  # name of the dataset's archive, or single file, that holds it
-    member: str | None = None  # name within the archive; None: the download itself
+    member: SafePath | None = None  # name within the archive; None: the download itself
     # None: copied byte for byte; `lines`: one sentence a line; `talks`: tagged training text of IWSLT;
     # `segments`: text between `<seg>` and `</seg>`; `table`: a header and rows
-    markup: str | None = None
+    markup: Literal["lines", "talks", "segments", "table"] | None = None
     every: int | None = None  # k: keep every k-th line only
     but_every: int | None = None  # k: leave out every k-th line
-    rows: tuple[str, str] | None = None  # (column, value): keep only these rows of the table
+    rows: Rows | None = None  # (column, value): keep only these rows of the table
 
 
 @dataclass(frozen=True)
@@ -71,17 +97,18 @@ class File(Remote):
 class Dataset:
     """Entry of the catalogue."""
 
-    name: str  # value of `--data`, and name of the folder in the data directory
+    __pydantic_config__ = _STRICT
+    name: SafePath  # value of `--data`, and name of the folder in the data directory
     tasks: tuple[str, ...]  # tasks that can train on it
     summary: str
     licence: str  # terms of use
-    format: str  # file format, one of `FORMATS`
+    format: Format
     homepage: str | None = None
     citation: str | None = None  # BibTeX
     note: str | None = None  # remarks, such as differences from the data of a paper
     by_hand: str | None = None  # instructions if no address can be fetched
     # published counts by split and unit (pairs, sentences, …)
-    sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    sizes: Mapping[str, Mapping[str, Count]] = field(default_factory=dict)
     splits: Mapping[str, tuple[File, ...]] = field(default_factory=dict)
     archives: Mapping[str, Remote] = field(default_factory=dict)  # archives that hold the files, by name
 
@@ -183,7 +210,7 @@ class Catalogue:
             texts = [(path.name, path.read_text(encoding="utf-8")) for path in paths if path.name.endswith(".yaml")]
         datasets: dict[str, Dataset] = {}
         for source, text in texts:
-            for name, entry in _table(parse_yaml(text or "", source), "catalogue").items():
+            for name, entry in parse_yaml(text or "", source).items():
                 if name in datasets:
                     raise _fault("there are two entries of that name", name)
                 if not name.startswith("."):  # what several entries share
@@ -194,68 +221,69 @@ class Catalogue:
 CATALOGUE = Catalogue()
 
 
-def is_safe(path: str) -> bool:
-    """Return True if a relative path stays below its folder.
-
-    Absolute paths, "..", backslashes, NUL and drives are refused; so is the empty path.
-    """
-    parts = PurePosixPath(path).parts
-    drive = len(path) > 1 and path[1] == ":"
-    return bool(parts) and not (path.startswith("/") or ".." in parts or "\\" in path or "\0" in path or drive)
+_validator = cache(lambda: TypeAdapter(Dataset))
 
 
 def _dataset(name: str, entry: Any) -> Dataset:
     """Build a dataset from an entry of the catalogue.
 
     Its name must be a relative path. Archives are stored as ``.archives/NAME``, and need an address unless the entry
-    has ``by_hand``. Sizes are whole numbers from 0. Files without addresses or parts use the entry's mirrors.
+    has ``by_hand``. Addresses are https, or also http with a checksum.
 
     Raises:
         PhmrunError: The entry lacks a key, or has an unknown one, an unknown format, or an invalid value.
     """
-    entry = _table(entry, name, _DATASET_KEYS)
-    if missing := set(_FACTS) - entry.keys():
-        raise _fault(f"missing: {', '.join(sorted(missing))}", name)
-    if entry["format"] not in FORMATS:
-        raise _fault(f"there is no format {entry['format']!r}", name, FORMATS)
-    if not is_safe(name) or str(PurePosixPath(name)) != name:  # "multi30k/" would share multi30k's folder
+    if str(PurePosixPath(name)) != name:  # "multi30k/" would share multi30k's folder
         raise _fault("the name is no relative path", name)
-    mirrors = tuple(entry.get("mirrors") or ())
-    archives = {}
-    for key, value in _table(entry.get("archives") or {}, f"{name}.archives").items():
-        where = f"{name}.archives.{key}"
-        remote = _table(value, where, _REMOTE_KEYS) | {"path": f".archives/{key}"}
-        # An archive that only a browser can download has no address; by_hand holds the instructions.
-        archives[key] = _remote(remote, where, needs_address=not entry.get("by_hand"))
-    splits = {
-        split: tuple(_files(_table(roles, f"{name}.splits.{split}"), mirrors, archives, f"{name}.splits.{split}"))
-        for split, roles in _table(entry.get("splits") or {}, f"{name}.splits").items()
-    }
-    sizes = {}
-    for split, value in _table(entry.get("sizes") or {}, f"{name}.sizes").items():
-        sizes[split] = _table(value, f"{name}.sizes.{split}")
-        for unit, count in sizes[split].items():
-            if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-                raise _fault(f"{count!r} is not a count", f"{name}.sizes.{split}.{unit}")
-    facts = {key: entry.get(key) for key in (*_FACTS, "homepage", "citation", "note", "by_hand")}
-    return Dataset(name, **{**facts, "tasks": tuple(entry["tasks"])}, sizes=sizes, splits=splits, archives=archives)
+    try:
+        expanded = _expanded(entry)
+        dataset: Dataset = _validator().validate_python({"name": name, **expanded})
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        place = [name, *fault["loc"]]
+        if place[1] == "splits" and len(place) > 3:  # the role in the place of the file's number
+            place[3] = expanded["splits"][place[2]][place[3]]["role"]
+        raise _fault(fault["msg"], ".".join(map(str, place))) from error
+    except (AttributeError, TypeError, KeyError) as error:
+        raise _fault(f"a table is missing or malformed: {error}", name) from error
+    remotes: dict[str, Remote] = {f"archives.{key}": archive for key, archive in dataset.archives.items()}
+    remotes |= {f"splits.{split}.{f.role}": f for split, members in dataset.splits.items() for f in members}
+    for where, remote in remotes.items():
+        parts = remote.parts if isinstance(remote, File) else ()
+        if not (remote.urls or parts or (dataset.by_hand and not isinstance(remote, File))):
+            raise _fault("there is no address", f"{name}.{where}")
+        if any(not url.startswith(("https://", "http://") if remote.sha256 else "https://") for url in remote.urls):
+            raise _fault("an address is not https, which it must be where there is no checksum", f"{name}.{where}")
+        if lost := [part.archive for part in parts if part.archive not in dataset.archives]:
+            raise _fault(f"the archive must be listed, and {lost[0]!r} is not", f"{name}.{where}", [*dataset.archives])
+    return dataset
 
 
-def _files(
-    entry: dict[str, Any], mirrors: tuple[str, ...], archives: Mapping[str, Remote], where: str
-) -> Iterator[File]:
-    """Yield the files of a split.
+def _expanded(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry with the keys of a :class:`Dataset`: archives with paths, splits as lists of files."""
+    archives = {key: {"path": f".archives/{key}", **facts} for key, facts in (entry.get("archives") or {}).items()}
+    splits = {split: list(_files(roles, entry)) for split, roles in (entry.get("splits") or {}).items()}
+    facts = {key: value for key, value in entry.items() if key != "mirrors"}
+    return facts | {"archives": archives, "splits": splits, "sizes": entry.get("sizes") or {}}
 
-    They are listed by role. If the entry has "roles", "path" and "parts" are a pattern in which ``{role}`` is replaced.
+
+def _files(roles: dict[str, Any], entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the files of a split, listed by role.
+
+    If "roles" is among them, "path" and "parts" are a pattern in which ``{role}`` is replaced. A file's "archive" and
+    "member" are its only part. Without addresses and parts, the addresses are the entry's mirrors with its path.
     """
-    if "roles" not in entry:
-        for role, value in entry.items():
-            yield _file(_table(value, f"{where}.{role}", _FILE_KEYS), role, mirrors, archives, f"{where}.{role}")
-        return
-    entry = _table(entry, where, _ROLES_KEYS)
-    for role in entry["roles"]:
-        named = {"path": entry.get("path"), "parts": entry.get("parts") or []}
-        yield _file(_for_role(named, role), role, mirrors, archives, f"{where}.{role}")
+    if "roles" in roles:
+        pattern = {key: value for key, value in roles.items() if key != "roles"}
+        roles = {role: _for_role(pattern, role) for role in roles["roles"]}
+    for role, file in roles.items():
+        single = {key: file[key] for key in ("archive", "member") if key in file}
+        facts = {"role": role} | {key: value for key, value in file.items() if key not in single}
+        if single:
+            facts["parts"] = [{"archive": None, **single}, *(file.get("parts") or ())]
+        elif not file.get("parts"):
+            facts.setdefault("urls", [f"{mirror}{file.get('path')}" for mirror in entry.get("mirrors") or ()])
+        yield facts
 
 
 def _for_role(value: Any, role: str) -> Any:
@@ -269,89 +297,6 @@ def _for_role(value: Any, role: str) -> Any:
         return [_for_role(item, role) for item in value]
     if isinstance(value, dict):
         return value[role] if role in value else {key: _for_role(item, role) for key, item in value.items()}
-    return value
-
-
-def _file(
-    entry: dict[str, Any], role: str, mirrors: tuple[str, ...], archives: Mapping[str, Remote], where: str
-) -> File:
-    """Build a file from an entry.
-
-    If it has neither addresses nor parts, its addresses are the mirrors with its path.
-
-    Raises:
-        PhmrunError: The entry is invalid, or has both an archive and parts.
-    """
-    single = {key: entry[key] for key in ("archive", "member") if key in entry}
-    if single and "parts" in entry:
-        raise _fault("there is one archive, or there are parts", where)
-    parts = tuple(_part(part, archives, where) for part in ([single] if single else entry.get("parts") or []))
-    if not parts and "urls" not in entry:
-        entry = {**entry, "urls": [f"{mirror}{entry.get('path')}" for mirror in mirrors]}
-    remote = _remote(entry, where, needs_address=not parts)
-    return File(remote.path, remote.urls, remote.sha256, remote.bytes, role=role, parts=parts)
-
-
-def _part(entry: Any, archives: Mapping[str, Remote], where: str) -> Part:
-    """Build a part of a file from an entry.
-
-    ``rows`` is a mapping of one column to its value.
-
-    Raises:
-        PhmrunError: Its archive is not listed, or a key or value is invalid.
-    """
-    entry = _table(entry, where, _PART_KEYS)
-    archive, member, rows = entry.get("archive"), entry.get("member"), entry.get("rows")
-    if archive not in archives:
-        raise _fault(f"the archive must be listed, and {archive!r} is not", where)
-    if member is not None and not (isinstance(member, str) and is_safe(member)):
-        raise _fault(f"member {member!r} is no relative path", where)
-    if entry.get("markup") not in (None, *MARKUPS):
-        raise _fault(f"there is no markup {entry['markup']!r}", where, sorted(MARKUPS))
-    if rows is not None:
-        ((column, value),) = _table(rows, where).items()
-        rows = (column, str(value))
-    return Part(archive, member, entry.get("markup"), entry.get("every"), entry.get("but_every"), rows)
-
-
-def _remote(entry: Mapping[str, Any], where: str, *, needs_address: bool) -> Remote:
-    """Build a remote file, after a check of path, addresses, checksum and size.
-
-    Addresses are https, or also http with a checksum. Addresses, checksum and size may be missing.
-
-    Raises:
-        PhmrunError: One of them is invalid, or ``needs_address`` is True and there is no address.
-    """
-    path, sha256, size = entry.get("path"), entry.get("sha256"), entry.get("bytes")
-    urls = tuple(entry.get("urls") or ())
-    faults = []
-    if not isinstance(path, str) or not is_safe(path):
-        faults.append(f"path {path!r} is not a relative path below the dataset's folder")
-    if sha256 is not None and not _SHA256.fullmatch(str(sha256)):
-        faults.append(f"sha256 {sha256!r} is not 64 hexadecimal digits")
-    if size is not None and not (isinstance(size, int) and size >= 0):
-        faults.append(f"bytes {size!r} is not a size")
-    if not urls and needs_address:
-        faults.append("there is no address")
-    if any(not url.startswith("https://" if sha256 is None else ("https://", "http://")) for url in urls):
-        faults.append("an address is not https, which it must be where there is no checksum")
-    if faults:
-        raise _fault("; ".join(faults), where)
-    return Remote(str(path), urls, sha256, size)
-
-
-def _table(value: Any, where: str, keys: set[str] | None = None) -> dict[str, Any]:
-    """Return ``value`` if it is a mapping whose keys are all in ``keys``.
-
-    Keys must be strings; ``keys`` of None allows any.
-
-    Raises:
-        PhmrunError: It is not.
-    """
-    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise _fault("not a table of names", where)
-    if keys is not None and (extra := sorted(value.keys() - keys)):
-        raise _fault(f"unknown: {', '.join(extra)}", where, sorted(keys))
     return value
 
 

@@ -190,7 +190,7 @@ def inspect(dataset: Dataset) -> list[Presence]:
     checksums.
     """
     folder = dataset_dir(dataset)
-    record = recorded_checksums(dataset)
+    record = recorded(dataset, RECORD)
     return [
         Presence(split, file.role, file, find(dataset, file) or folder / file.path, check(dataset, file, record))
         for split, members in dataset.splits.items()
@@ -225,14 +225,11 @@ def content_sha256(path: Path, file: Remote) -> str:
     """
     if path.name == Path(file.path).name:
         return sha256_of(path)
-    digest = hashlib.sha256()
     try:
         with gzip.open(path) as handle:
-            while piece := handle.read(1 << 20):
-                digest.update(piece)
+            return hashlib.file_digest(handle, "sha256").hexdigest()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise PhmrunError(f"the gzip data are damaged ({error})", where=str(path), code=ExitCode.DATA) from error
-    return digest.hexdigest()
 
 
 def checksums(name: str, splits: Sequence[str] | None = None) -> dict[str, str]:
@@ -249,7 +246,7 @@ def checksums(name: str, splits: Sequence[str] | None = None) -> dict[str, str]:
     chosen = wanted_splits(dataset, splits)
     if unverified := [split for split in chosen if any(file.sha256 is None for file in dataset.splits[split])]:
         locate(name, unverified)
-    records = recorded_checksums(dataset)
+    records = recorded(dataset, RECORD)
     files = [file for split in chosen for file in dataset.splits[split]]
     return {
         file.path: file.sha256
@@ -259,42 +256,10 @@ def checksums(name: str, splits: Sequence[str] | None = None) -> dict[str, str]:
     }
 
 
-def recorded_checksums(dataset: Dataset) -> dict[str, str]:
-    """Return the checksums recorded at the first download or import, by path.
+def recorded(dataset: Dataset, name: str) -> dict[str, Any]:
+    """Return a record beside the data; empty if it is missing.
 
-    Only files without one in the catalogue have such a record.
-    """
-    return {path: str(digest) for path, digest in _read(dataset, RECORD).items()}
-
-
-def write_record(dataset: Dataset, path: str, sha256: str) -> None:
-    """Add the checksum of a file to the dataset's ``.checksums.json``.
-
-    An earlier checksum of that path is replaced.
-    """
-    write_json(dataset_dir(dataset) / RECORD, recorded_checksums(dataset) | {path: sha256})
-
-
-def dropped(dataset: Dataset) -> dict[str, int]:
-    """Return the number of pairs left out at assembly, by split.
-
-    Empty if none are recorded.
-    """
-    return {split: int(count) for split, count in _read(dataset, DROPPED).items()}
-
-
-def write_dropped(dataset: Dataset, split: str, count: int) -> None:
-    """Record the number of pairs left out of a split in ``.dropped.json``.
-
-    An earlier number of that split is replaced.
-    """
-    write_json(dataset_dir(dataset) / DROPPED, dropped(dataset) | {split: count})
-
-
-def _read(dataset: Dataset, name: str) -> dict[str, Any]:
-    """Return the content of a small JSON file beside the data.
-
-    Empty if it is missing.
+    :data:`RECORD` has checksums by path, :data:`DROPPED` the number of pairs left out at assembly by split.
 
     Raises:
         PhmrunError: (exit 3) It cannot be read.
@@ -302,8 +267,13 @@ def _read(dataset: Dataset, name: str) -> dict[str, Any]:
     path = dataset_dir(dataset) / name
     try:
         return dict(parse_json(read_text(path)))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as error:
         hint = "Remove it, and fetch the dataset again."
         raise PhmrunError(f"cannot be read: {error}", where=str(path), hint=hint, code=ExitCode.DATA) from error
+
+
+def write_record(dataset: Dataset, name: str, key: str, value: str | int) -> None:
+    """Add an entry to a record, or replace it."""
+    write_json(dataset_dir(dataset) / name, recorded(dataset, name) | {key: value})

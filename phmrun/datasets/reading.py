@@ -7,20 +7,11 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from phmrun.datasets.catalogue import CATALOGUE, Dataset, Remote
-from phmrun.datasets.locations import (
-    content_sha256,
-    dataset_dir,
-    dropped,
-    find,
-    locate,
-    recorded_checksums,
-    splits_here,
-)
+from phmrun.datasets.locations import DROPPED, RECORD, content_sha256, dataset_dir, find, locate, recorded, splits_here
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import write_json
 from phmrun.progress import progress
@@ -31,26 +22,17 @@ _STRIDE = 1000  # rows between two advances of the progress
 Sizes = Mapping[str, int]  # counts by unit: pairs, sentences, words, …
 
 
-@dataclass(frozen=True)
-class Count:
+_VERDICTS = ("as published", "more than published", "too few")  # of a difference of 0, above 0, below 0
+
+
+class Count(NamedTuple):
     """Number of units of one kind in a split."""
 
     unit: str  # such as "pairs"
     found: int  # on this machine
     # published number without the pairs that assembly left out; None if nothing is published
     published: int | None
-
-    @property
-    def verdict(self) -> str:
-        """Comparison with the published number, in words.
-
-        "as published", "too few", "more than published", or "no published count".
-        """
-        if self.published is None:
-            return "no published count"
-        if self.found == self.published:
-            return "as published"
-        return "too few" if self.found < self.published else "more than published"
+    verdict: str  # "as published", "too few", "more than published", or "no published count"
 
 
 def count(dataset: Dataset, split: str, files: Mapping[str, Path]) -> dict[str, int]:
@@ -63,13 +45,11 @@ def count(dataset: Dataset, split: str, files: Mapping[str, Path]) -> dict[str, 
     """
     sizes: dict[str, int] = {}
     with progress(f"reading {dataset.name} {split}", None, "rows") as advance:
-        number = 0
         for number, row in enumerate(_rows(dataset.format, files), 1):
             for unit, amount in row.items():
                 sizes[unit] = sizes.get(unit, 0) + amount
             if number % _STRIDE == 0:
                 advance(_STRIDE)
-        advance(number % _STRIDE)
     return sizes
 
 
@@ -87,8 +67,13 @@ def compare(dataset: Dataset, split: str, counts: Sizes, *, left_out: int | None
     """
     published = dict(dataset.sizes.get(split, {}))
     if "pairs" in published and dataset.format == "parallel":
-        published["pairs"] -= dropped(dataset).get(split, 0) if left_out is None else left_out
-    return [Count(unit, amount, published.get(unit)) for unit, amount in counts.items()]
+        published["pairs"] -= recorded(dataset, DROPPED).get(split, 0) if left_out is None else left_out
+    rows = []
+    for unit, amount in counts.items():
+        expected = published.get(unit)
+        verdict = "no published count" if expected is None else _VERDICTS[(amount > expected) - (amount < expected)]
+        rows.append(Count(unit, amount, expected, verdict))
+    return rows
 
 
 def require_published(name: str, split: str, counts: Sizes) -> None:
@@ -134,10 +119,8 @@ def verify_sizes(name: str, cache: Path) -> None:
         files = locate(name, [split])[split]
         facts: list[Any] = [dataset.name, dataset.format, split, sorted(dataset.sizes.get(split, {}).items())]
         for role, path in sorted(files.items()):
-            status = path.stat()
-            facts.append(
-                [role, str(path.resolve()), status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
-            )
+            now = path.stat()
+            facts.append([role, str(path.resolve()), now.st_size, now.st_ino, now.st_mtime_ns, now.st_ctime_ns])
         state = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
         marker = cache / "counted" / f"{state}.json"
         if marker.is_file():
@@ -159,7 +142,7 @@ def _required_checksum(dataset: Dataset, file: Remote) -> str:
     """
     path = find(dataset, file) or dataset_dir(dataset) / file.path
     digest = content_sha256(path, file)
-    expected = file.sha256 or recorded_checksums(dataset).get(file.path, digest)
+    expected = file.sha256 or recorded(dataset, RECORD).get(file.path, digest)
     if digest != expected:
         what = f"this is not the {file.path} of {dataset.name}: SHA-256 {digest[:12]}… instead of {expected[:12]}…"
         hint = f"Run: phmrun data check {dataset.name}, then bring it again: phmrun data fetch {dataset.name} --force"

@@ -106,16 +106,6 @@ class BatchPlan:
         return [order[self.starts[turn] : ends[turn]] for turn in turns], weights[turns]
 
 
-def batches(
-    source_lengths: ArrayLike, target_lengths: ArrayLike, *, unit: Unit, size: int, seed: int, epoch: int
-) -> list[Indices]:
-    """Return the batches of one epoch.
-
-    It is :meth:`BatchPlan.epoch` of a new plan, without the weights.
-    """
-    return BatchPlan(source_lengths, target_lengths, unit=unit, size=size).epoch(seed, epoch)[0]
-
-
 class Batch(NamedTuple):
     """A micro-batch of an endless stream.
 

@@ -63,13 +63,6 @@ class Sentence:
         """Text of the sentence in the file, unchanged."""
         return "".join(self.lines)
 
-    def column(self, number: int) -> list[str]:
-        """Return the values of one column, such as :data:`LEMMA`, by word.
-
-        ``number`` counts from 0.
-        """
-        return [self.lines[place].rstrip("\r\n").split("\t")[number] for place in self.places]
-
     def with_parse(self, heads: Sequence[int], labels: Sequence[str]) -> "Sentence":
         """Return a copy of the sentence with another tree.
 
@@ -86,30 +79,22 @@ class Sentence:
             lines[place] = "\t".join(columns)
         return replace(self, lines=tuple(lines), heads=tuple(heads), deprels=tuple(labels))
 
-    def with_column(self, number: int, value: str) -> "Sentence":
-        """Return a copy of the sentence with one column set.
-
-        All its words get ``value``. ``number`` is that of a column without an attribute of its own, such as
-        :data:`DEPS`; attributes stay unchanged.
-        """
-        lines = list(self.lines)
-        for place in self.places:
-            body = lines[place].rstrip("\r\n")
-            columns, end = body.split("\t"), lines[place][len(body) :]
-            columns[number] = value
-            lines[place] = "\t".join(columns) + end
-        return replace(self, lines=tuple(lines))
-
     def without_enhanced(self) -> "Sentence":
         """Return a copy of the sentence without its enhanced graph.
 
         DEPS becomes ``_``, and empty nodes, which only that graph connects, are removed.
         """
-        bare = self.with_column(DEPS, EMPTY)
-        kept = [place for place, line in enumerate(bare.lines) if not _EMPTY_NODE.fullmatch(line.partition("\t")[0])]
-        moved = {place: new for new, place in enumerate(kept)}
-        lines = tuple(bare.lines[place] for place in kept)
-        return replace(bare, lines=lines, places=tuple(moved[place] for place in bare.places))
+        lines: list[str] = []
+        places: list[int] = []
+        for place, line in enumerate(self.lines):
+            body = line.rstrip("\r\n")
+            columns, end = body.split("\t"), line[len(body) :]
+            if place in self.places:
+                places.append(len(lines))
+                columns[DEPS] = EMPTY
+            if not _EMPTY_NODE.fullmatch(columns[ID]):
+                lines.append("\t".join(columns) + end)
+        return replace(self, lines=tuple(lines), places=tuple(places))
 
 
 def sentence_of(forms: Sequence[str]) -> Sentence:

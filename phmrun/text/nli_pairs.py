@@ -14,41 +14,27 @@
     SICK's tables: ``SICK.txt``, or the SemEval files.
 ``tsv``
     User's files: premise, hypothesis, label, separated by tabs; or a table whose header names these columns, in any
-    order and among others; or one JSON object a line with these keys. SNLI's names (sentence1, sentence2, gold_label)
-    are accepted, too. Cells are quoted if all of the first line are. Labels as in SNLI, or translated by a mapping.
+    order and among others; or JSON objects with these keys, one a line or in an array. SNLI's names (sentence1,
+    sentence2, gold_label) are accepted, too. Cells are quoted if all of the first line are. Labels as in SNLI, or
+    translated by a mapping.
 
 Labels are translated to common names (``LABELS``); runs of white space in sentences become one space.
 """
 
-import csv
 import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.progress import note
-from phmrun.text.lines import malformed, numbered_lines
-from phmrun.text.pair_rows import (
-    SAMPLES,
-    Row,
-    cells_of,
-    first_line,
-    is_json_object,
-    is_quoted,
-    json_array_rows,
-    json_line_rows,
-    json_values,
-    quoted_cells,
-    quoted_table_rows,
-    table_rows,
-)
+from phmrun.text.lines import malformed
+from phmrun.text.pair_rows import LAYOUTS, is_json_object, is_quoted, json_values, read_rows
 
 THREE_WAY = ("entailment", "neutral", "contradiction")
 LABELS: Mapping[str, tuple[str, ...]] = {
@@ -73,10 +59,6 @@ UNLABELED = ("-1", "", "null", "None", "nan")
 """Labels of user's files that mean no label, which a hint proposes to drop."""
 MOST_CLASSES = 20
 """Largest number of labels that are taken for classes in a message."""
-COLUMNS = ("premise", "hypothesis", "label")
-"""Columns of a user's file."""
-_OWN_NAMES = (("premise", "sentence1"), ("hypothesis", "sentence2"), ("label", "gold_label"))
-_NAMES = {name for names in _OWN_NAMES for name in names}
 
 
 class Pair(NamedTuple):
@@ -103,13 +85,13 @@ class PairReader(Iterator[Pair]):
     """
 
     def __init__(self, path: Path, format: str, names: Mapping[str, str | None] | None = None) -> None:
-        if format not in _ROWS:
-            raise PhmrunError(f"there is no format {format!r} of inference pairs", valid=sorted(_ROWS))
+        if format not in LAYOUTS:
+            raise PhmrunError(f"there is no format {format!r} of inference pairs", valid=sorted(LAYOUTS))
         self.path, self.format = path, format
         self.dropped = self._read = self._quoted = 0
         usual = {**{name: name for name in LABELS[format]}, **SYNONYMS[format]}
         self.names: Mapping[str, str | None] = names or {**usual}
-        self._rows = _ROWS[format](path)
+        self._rows = read_rows(path, format)
 
     def __next__(self) -> Pair:
         """Return the next pair with its label's common name.
@@ -173,7 +155,7 @@ class PairReader(Iterator[Pair]):
         """
         counts = Counter[str]()
         with suppress(PhmrunError):
-            for _, (_, _, label) in _ROWS[self.format](self.path):
+            for _, (_, _, label) in read_rows(self.path, self.format):
                 text = _text_of(label)
                 if isinstance(text, str) and text.strip() != NO_LABEL:
                     counts[text.strip()] += 1
@@ -234,8 +216,7 @@ def sentences_of(line: str, where: str) -> list[str]:
     """
     if not is_json_object(line):
         return line.split("\t")
-    first, second, _ = _fields_of_object(line)
-    values = json_values(line, (first, second), where)
+    values = json_values(line, LAYOUTS["tsv"].names[:2], where)
     return [_sentence(text, place, where) for text, place in zip(values, ("first", "second"), strict=True)]
 
 
@@ -266,107 +247,3 @@ def _sentence(text: Any, place: str, where: str) -> str:
     if not isinstance(text, str):
         raise malformed(f"the {place} sentence is {type(text).__name__} instead of text", where)
     return " ".join(text.split())
-
-
-def _snli(path: Path) -> Iterator[Row]:
-    """Yield the rows of JSON lines or of a table, whichever the first line shows.
-
-    The columns are sentence1, sentence2 and gold_label. A first line that is a JSON object means JSON lines.
-    """
-    read = json_line_rows if is_json_object(first_line(path)) else table_rows
-    yield from read(path, ("sentence1", "sentence2", "gold_label"))
-
-
-def _scitail(path: Path) -> Iterator[Row]:
-    """Yield the rows of three columns, or of JSON lines in the ``snli_format``.
-
-    The first line decides.
-    """
-    yield from _snli(path) if is_json_object(first_line(path)) else cells_of(path, 3)
-
-
-def _dnli(path: Path) -> Iterator[Row]:
-    """Yield the rows of a JSON array or of JSON lines.
-
-    It is an array if the first line begins with "[". The keys are sentence1, sentence2 and label.
-    """
-    read = json_array_rows if first_line(path).lstrip().startswith("[") else json_line_rows
-    yield from read(path, ("sentence1", "sentence2", "label"))
-
-
-def _quora(path: Path) -> Iterator[Row]:
-    """Yield the rows of Quora's release or Wang et al.'s division.
-
-    A header that begins with "id" tells the release; the division has four columns without quoting: label, question,
-    question, id.
-    """
-    if first_line(path).lstrip().startswith("id\t"):
-        yield from quoted_table_rows(path, ("question1", "question2", "is_duplicate"))
-    else:
-        yield from ((number, (cells[1], cells[2], cells[0])) for number, cells in cells_of(path, 4))
-
-
-def _sick(path: Path) -> Iterator[Row]:
-    """Yield SICK's rows.
-
-    The label column is ``entailment_judgment`` if the header has it (SemEval), else ``entailment_label`` (release).
-    """
-    _, header = next(iter(numbered_lines(path)))
-    label = "entailment_judgment" if "entailment_judgment" in header.split("\t") else "entailment_label"
-    yield from table_rows(path, ("sentence_A", "sentence_B", label))
-
-
-def _own(path: Path) -> Iterator[Row]:
-    """Yield the rows of three columns, a table with a header, or JSON lines.
-
-    The first line that is not blank decides: a JSON object, two known names of columns, or else cells.
-
-    Raises:
-        PhmrunError: (exit 3) A line has another form.
-    """
-    first = next((line for _, line in numbered_lines(path) if line.strip()), "")
-    if is_json_object(first):
-        yield from json_line_rows(path, _fields_of_object(first))
-        return
-    quoted = is_quoted(first)
-    header = next(csv.reader([first], delimiter="\t")) if quoted else first.split("\t")
-    if len(set(header) & _NAMES) >= 2:
-        yield from (quoted_table_rows if quoted else table_rows)(path, _fields(header))
-        return
-    rows = quoted_cells(path) if quoted else ((number, line.split("\t")) for number, line in numbered_lines(path))
-    for number, cells in rows:
-        if len(cells) != len(COLUMNS):
-            what = f"the line has {counted(len(cells), 'column')} instead of 3 separated by tabs: {', '.join(COLUMNS)}"
-            if cells and cells[0].startswith("["):
-                what = "the line is not a JSON object; each line must be one, not the whole file a list"
-            raise malformed(what, f"{path}:{number}", SAMPLES)
-        yield number, cells
-
-
-def _fields_of_object(line: str) -> tuple[str, str, str]:
-    """Return the names of the three values in a line's JSON object; the usual ones if it is malformed."""
-    try:
-        record = parse_json(line)
-    except (ValueError, RecursionError):
-        record = {}  # the reader of values reports the fault
-    return _fields(record if isinstance(record, dict) else {})
-
-
-def _fields(there: Container[str]) -> tuple[str, str, str]:
-    """Return the names of the three columns in a user's file.
-
-    Each is phmrun's name if ``there`` has it, else SNLI's if ``there`` has that, else phmrun's: premise, hypothesis,
-    label.
-    """
-    first, second, label = (next((name for name in names if name in there), names[0]) for names in _OWN_NAMES)
-    return first, second, label
-
-
-_ROWS: Mapping[str, Callable[[Path], Iterator[Row]]] = {
-    "snli": _snli,
-    "scitail": _scitail,
-    "dnli": _dnli,
-    "quora": _quora,
-    "sick": _sick,
-    "tsv": _own,
-}

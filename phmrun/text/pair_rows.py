@@ -2,11 +2,13 @@
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from phmrun.documents import parse_json, require_unicode
+from phmrun.errors import counted
 from phmrun.text.lines import malformed, numbered_lines
 
 SAMPLES = "`phmrun data formats nli` prints a sample of each format."
@@ -15,6 +17,53 @@ WHOLE_FILE = 1 << 30
 
 Row = tuple[int, Sequence[Any]]
 """Line number, and raw premise, hypothesis and label."""
+Names = tuple[tuple[str, ...], ...]
+"""Names of the first sentence, the second, and the label; of several, the first that a file has counts."""
+
+
+class Layout(NamedTuple):
+    """Columns, or keys of JSON objects, in a format of the published corpora."""
+
+    names: Names
+    columns: tuple[str, ...] = ()  # of a table without a header; empty if there must be one
+    quoted: bool = False  # a table with a header has quoting
+
+
+_SNLI: Names = (("sentence1",), ("sentence2",), ("gold_label",))
+LAYOUTS: Mapping[str, Layout] = {
+    "snli": Layout(_SNLI),
+    "scitail": Layout(_SNLI, ("sentence1", "sentence2", "gold_label")),
+    "dnli": Layout((("sentence1",), ("sentence2",), ("label",))),
+    "quora": Layout(
+        (("question1",), ("question2",), ("is_duplicate",)), ("is_duplicate", "question1", "question2", "id"), True
+    ),
+    "sick": Layout((("sentence_A",), ("sentence_B",), ("entailment_judgment", "entailment_label"))),
+    "tsv": Layout(
+        (("premise", "sentence1"), ("hypothesis", "sentence2"), ("label", "gold_label")),
+        ("premise", "hypothesis", "label"),
+    ),
+}
+
+
+def read_rows(path: Path, format: str) -> Iterator[Row]:
+    """Yield the rows of a file.
+
+    The first line that is not blank decides: a JSON array, JSON objects one a line, or a table.
+
+    Raises:
+        PhmrunError: (exit 3) The file is missing, damaged or of another form; the message names file and line.
+    """
+    layout = LAYOUTS[format]
+    first = next((line for _, line in numbered_lines(path, longest=WHOLE_FILE) if line.strip()), None)
+    if first is None:
+        raise malformed("the file has only empty lines", str(path))
+    if first.lstrip().startswith("[") and "\t" not in first:
+        yield from _array_rows(path, layout)
+    elif is_json_object(first):
+        for number, line in numbered_lines(path):
+            yield number, json_values(line, layout.names, f"{path}:{number}")
+    else:
+        yield from _table_rows(path, layout, first)
 
 
 def is_json_object(line: str) -> bool:
@@ -25,63 +74,57 @@ def is_json_object(line: str) -> bool:
     return line.lstrip().startswith("{") and "\t" not in line
 
 
-def first_line(path: Path) -> str:
-    """Return the first line that is not blank.
-
-    Raises:
-        PhmrunError: (exit 3) All lines are blank.
-    """
-    for _, line in numbered_lines(path, longest=WHOLE_FILE):
-        if line.strip():
-            return line
-    raise malformed("the file has only empty lines", str(path))
-
-
-def cells_of(path: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield line number and cells of tab-separated lines without quoting.
-
-    Raises:
-        PhmrunError: (exit 3) A line has another number of cells than ``columns``.
-    """
-    for number, line in numbered_lines(path):
-        cells = line.split("\t")
-        if len(cells) != columns:
-            raise malformed(f"the line has {len(cells)} columns instead of {columns}", f"{path}:{number}")
-        yield number, cells
-
-
-def table_rows(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
-    """Yield the rows of a tab-separated table.
-
-    There is no quoting; the header names the columns. A row has the cells of the columns ``fields``, in this order.
-    Cells to the right of these may be missing.
-
-    Raises:
-        PhmrunError: (exit 3) A column is missing, or a line has too few or too many cells.
-    """
-    lines = numbered_lines(path)
-    number, line = next(lines)
-    header = line.split("\t")
-    places = _places(header, fields, f"{path}:{number}")
-    needed = max(places) + 1
-    for number, line in lines:
-        cells = line.split("\t")
-        # Annotators' labels at the end of a line may be missing, but extra cells are a fault.
-        if not needed <= len(cells) <= len(header):
-            what = f"the line has {len(cells)} columns where the header has {len(header)}"
-            raise malformed(what, f"{path}:{number}")
-        yield number, [cells[place] for place in places]
-
-
 def is_quoted(line: str) -> bool:
     """True if each cell of a line of a table begins and ends with a quotation mark."""
     return all(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in line.split("\t"))
 
 
-def quoted_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of the last line, and the cells, of the rows of a table with quoting.
+def json_values(line: str, names: Iterable[tuple[str, ...]], where: str) -> list[Any]:
+    """Return the values of a line's JSON object.
 
-    Quoted fields may contain line breaks, and quotation marks twice.
+    Raises:
+        PhmrunError: (exit 3) The line is no JSON object with these keys.
+    """
+    try:
+        record = parse_json(line)
+    except (ValueError, RecursionError) as error:
+        raise malformed(f"not JSON: {error}", where) from error
+    return _values(record, names, where)
+
+
+def _table_rows(path: Path, layout: Layout, first: str) -> Iterator[Row]:
+    """Yield the rows of a tab-separated table; two known names in the first line make it a header.
+
+    Cells are quoted if all of the first line are, or if the format says so. Quoted fields may contain line breaks, and
+    quotation marks twice; a row then has the number of its last line. In a truncated file an unclosed quotation
+    swallows the last column; the number of columns reveals it. Without quoting, cells to the right of those needed may
+    be missing, as some annotators' labels are.
+
+    Raises:
+        PhmrunError: (exit 3) A column is missing, or a row is malformed.
+    """
+    quoted = is_quoted(first)
+    cells = [cell.strip('"') if quoted else cell for cell in first.split("\t")]
+    headed = not layout.columns or sum(not set(names).isdisjoint(cells) for names in layout.names) > 1
+    quoted = quoted or (layout.quoted and headed)
+    rows = _quoted_cells(path) if quoted else ((number, line.split("\t")) for number, line in numbered_lines(path))
+    header = next(rows)[1] if headed else layout.columns
+    missing = [names[-1] for names in layout.names if _name(names, header) not in header]
+    if missing:
+        what = f"the header has no column {' or '.join(map(repr, missing))}, only {', '.join(map(repr, header))}"
+        raise malformed(what, f"{path}:1", SAMPLES)
+    places = [header.index(_name(names, header)) for names in layout.names]
+    least = max(places) + 1 if headed and not quoted else len(header)
+    for number, cells in rows:
+        if not least <= len(cells) <= len(header):
+            expected = f"instead of {len(header)} separated by tabs: {', '.join(header)}"
+            expected = f"where the header has {len(header)}" if headed else expected
+            raise malformed(f"the line has {counted(len(cells), 'column')} {expected}", f"{path}:{number}", SAMPLES)
+        yield number, [cells[place] for place in places]
+
+
+def _quoted_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of the last line, and the cells, of the rows of a table with quoting.
 
     Raises:
         PhmrunError: (exit 3) A row is malformed.
@@ -94,64 +137,7 @@ def quoted_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise malformed(f"not a table: {error}", f"{path}:{rows.line_num}") from error
 
 
-def quoted_table_rows(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
-    """Yield the rows of a tab-separated table with quoting.
-
-    Quoted fields may contain line breaks. In a truncated file an unclosed quotation swallows the last column; the
-    number of columns reveals it. A row has the cells of the columns ``fields``, and the number of its last line.
-
-    Raises:
-        PhmrunError: (exit 3) A column is missing, or a row is malformed.
-    """
-    rows = quoted_cells(path)
-    _, header = next(rows)
-    places = _places(header, fields, f"{path}:1")
-    for number, row in rows:
-        if len(row) != len(header):
-            what = f"the row has {len(row)} columns where the header has {len(header)}"
-            raise malformed(what, f"{path}:{number}")
-        yield number, [row[place] for place in places]
-
-
-def _places(header: Sequence[str], fields: tuple[str, str, str], where: str) -> list[int]:
-    """Return the positions of the required columns in a header.
-
-    Raises:
-        PhmrunError: (exit 3) One is missing.
-    """
-    missing = [field for field in fields if field not in header]
-    if missing:
-        what = f"the header has no column {' or '.join(map(repr, missing))}, only {', '.join(map(repr, header))}"
-        raise malformed(what, where, SAMPLES)
-    return [header.index(field) for field in fields]
-
-
-def json_line_rows(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
-    """Yield the rows of one JSON object a line.
-
-    A row has the values of the keys ``fields``; other keys are ignored.
-
-    Raises:
-        PhmrunError: (exit 3) A line is no JSON object with these keys.
-    """
-    for number, line in numbered_lines(path):
-        yield number, json_values(line, fields, f"{path}:{number}")
-
-
-def json_values(line: str, fields: Sequence[str], where: str) -> list[Any]:
-    """Return the values of the keys ``fields`` of a line's JSON object.
-
-    Raises:
-        PhmrunError: (exit 3) The line is no JSON object with these keys.
-    """
-    try:
-        record = parse_json(line)
-    except (ValueError, RecursionError) as error:
-        raise malformed(f"not JSON: {error}", where) from error
-    return _values(record, fields, where)
-
-
-def json_array_rows(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
+def _array_rows(path: Path, layout: Layout) -> Iterator[Row]:
     """Yield the rows of one array of objects, parsed object by object.
 
     Memory holds the text only. A row's number is the line on which its object begins.
@@ -160,55 +146,43 @@ def json_array_rows(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
         PhmrunError: (exit 3) The text is no array of objects with these keys.
     """
     text = "\n".join(line for _, line in numbered_lines(path, longest=WHOLE_FILE))
-    decode = json.JSONDecoder().raw_decode
-    number, counted = 1, 0
-    at = text.index("[") + 1
-    separator: str | None = None  # character before the next object; None before the first
+    decode, after = json.JSONDecoder().raw_decode, re.compile(r"\s*(,|\]\s*\Z)\s*")
+    at = len(text) - len(text.lstrip()[1:].lstrip())  # after the bracket
+    if after.match(text, at):
+        return  # an empty array
+    number, last = 1, 0
     while True:
-        at = _skip_blank(text, at)
         # Counted from the last position: counting from the beginning for each object would be quadratic.
-        number, counted = number + text.count("\n", counted, at), at
+        number, last = number + text.count("\n", last, at), at
         where = f"{path}:{number}"
-        if text.startswith("]", at):
-            if separator == ",":
-                raise malformed("not JSON: no object follows the last comma", where)
-            if text[at + 1 :].strip():
-                raise malformed("not JSON: text follows the end of the array", where)
-            return
-        if separator not in (",", None):
-            raise malformed("not JSON: a comma or the end of the array is missing", where)
         try:
-            begin, (record, at) = at, decode(text, at)
-            require_unicode(record, text[begin:at])
+            record, end = decode(text, at)
+            require_unicode(record, text[at:end])
         except (ValueError, RecursionError) as error:
             raise malformed(f"not JSON: {error}", where) from error
-        yield number, _values(record, fields, where)
-        at = _skip_blank(text, at)
-        separator = text[at : at + 1]
-        at += separator == ","
+        yield number, _values(record, layout.names, where)
+        separator = after.match(text, end)
+        if not separator:
+            raise malformed("not JSON: a comma or the end of the array is missing after the object", where)
+        if separator[1] != ",":
+            return
+        at = separator.end()
 
 
-def _skip_blank(text: str, at: int) -> int:
-    """Return the position of the next character that is no white space.
-
-    The search begins at ``at``.
-    """
-    while text[at : at + 1].isspace():
-        at += 1
-    return at
+def _name(names: Sequence[str], there: Container[str]) -> str:
+    """Return the first of the names that is there, or else the first."""
+    return next((name for name in names if name in there), names[0])
 
 
-def _values(record: Any, fields: Sequence[str], where: str) -> list[Any]:
-    """Return the required values of one JSON object.
-
-    They are in the order of ``fields``, unchanged.
+def _values(record: Any, names: Iterable[tuple[str, ...]], where: str) -> list[Any]:
+    """Return the required values of one JSON object, unchanged.
 
     Raises:
         PhmrunError: (exit 3) It is no object, or a key is missing.
     """
     if not isinstance(record, dict):
         raise malformed(f"expected a JSON object, not {type(record).__name__}", where)
-    missing = [field for field in fields if field not in record]
-    if missing:
+    fields = [_name(options, record) for options in names]
+    if missing := [field for field in fields if field not in record]:
         raise malformed(f"the object has no {' and no '.join(map(repr, missing))}", where, SAMPLES)
     return [record[field] for field in fields]

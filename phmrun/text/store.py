@@ -138,16 +138,15 @@ class TokenStoreWriter:
         self.path = path
         self._limit = vocabulary_size
         self._dtype = np.dtype("<u2" if vocabulary_size <= 1 << 16 else "<u4")
-        self._sentences = 0
-        self._tokens = 0
+        self._sentences = self._tokens = self._unknown = self._longest = 0
         self._pending: list[int] = []
-        self._ends: list[int] = [0]
-        self._written = self._unknown = self._longest = 0
+        self._lengths: list[int] = []
         self._seen = np.zeros(vocabulary_size, dtype=bool)
         path.mkdir(parents=True, exist_ok=True)
         (path / "store.json").unlink(missing_ok=True)
         self._token_file: IO[bytes] = (path / "tokens.bin").open("wb")
         self._offset_file: IO[bytes] = (path / "offsets.bin").open("wb")
+        self._offset_file.write(bytes(8))  # the first sentence begins at 0
 
     def append(self, ids: Sequence[int]) -> None:
         """Append one sentence.
@@ -155,10 +154,8 @@ class TokenStoreWriter:
         Tokens wait in memory, and are checked and written once :data:`BUFFER` tokens or sentences wait.
         """
         self._pending.extend(ids)
-        self._tokens += len(ids)
-        self._sentences += 1
-        self._ends.append(self._tokens)
-        if len(self._pending) >= BUFFER or len(self._ends) >= BUFFER:
+        self._lengths.append(len(ids))
+        if len(self._pending) >= BUFFER or len(self._lengths) >= BUFFER:
             self._flush()
 
     def statistics(self) -> dict[str, Any]:
@@ -207,15 +204,16 @@ class TokenStoreWriter:
         tokens = np.array(self._pending, dtype=np.int64)
         if tokens.size and not (tokens.min() >= 0 and tokens.max() < self._limit):
             raise ValueError(f"a token id is outside 0..{self._limit - 1}")
+        lengths = np.array(self._lengths, dtype="<i8")
         self._token_file.write(tokens.astype(self._dtype).tobytes())
-        ends = np.array(self._ends, dtype="<i8")
-        self._offset_file.write(ends.tobytes())
-        self._longest = max(self._longest, int(np.diff(ends, prepend=self._written).max(initial=0)))
+        self._offset_file.write((self._tokens + np.cumsum(lengths)).astype("<i8").tobytes())
+        self._sentences += len(lengths)
+        self._tokens += len(tokens)
+        self._longest = max(self._longest, int(lengths.max(initial=0)))
         self._unknown += int(np.count_nonzero(tokens == UNK))
         self._seen[tokens] = True
-        self._written = self._tokens
         self._pending.clear()
-        self._ends.clear()
+        self._lengths.clear()
 
 
 def mapped(path: Path, dtype: str, count: int) -> NDArray:

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from phmrun.errors import PhmrunError
-from phmrun.text.vocabulary import KINDS, SPECIALS, Vocabulary, WordVocabulary, read_description, train_words
+from phmrun.text.vocabulary import Vocabulary, WordVocabulary, read_description, train_words
 
 
 @dataclass(frozen=True)
@@ -71,23 +70,17 @@ def train_vocabulary(
     Args:
         lines: The training text, read once.
         kind: ``unigram`` or ``bpe`` (SentencePiece), or ``word`` (split at white space).
-        size: Largest size, including the four special tokens. If the text allows fewer, the vocabulary is as large as
-            the text allows; compare ``requested`` with ``entries``.
+        size: Largest size, including the four special tokens, at least 5. If the text allows fewer, the vocabulary is
+            as large as the text allows; compare ``requested`` with ``entries``.
         multiple_of: The size is padded with unused entries to a multiple of this, for structures whose order must
             divide it.
         min_frequency: Rarer words are unknown (kind ``word`` only).
         character_coverage: Share of the text's characters that the alphabet covers (SentencePiece only; 0.98 to 1).
 
     Raises:
-        PhmrunError: (exit 2) The kind is unknown, or ``size`` or ``multiple_of`` is out of range. (exit 3) The text is
-            empty, has more distinct characters than ``size``, or SentencePiece refuses a setting.
+        PhmrunError: (exit 3) The text is empty, has more distinct characters than ``size``, or SentencePiece refuses a
+            setting.
     """
-    if kind not in KINDS:
-        raise PhmrunError(f"there is no kind of vocabulary {kind!r}", valid=KINDS)
-    if size <= len(SPECIALS):
-        raise PhmrunError(f"a vocabulary of {size} entries has no room beside the {len(SPECIALS)} special ones")
-    if multiple_of < 1:
-        raise PhmrunError(f"a vocabulary's size cannot be padded to a multiple of {multiple_of}", valid=["1 or more"])
     if kind == "word":
         return train_words(lines, size=size, multiple_of=multiple_of, min_frequency=min_frequency)
     from phmrun.text.subwords import train_subwords  # imports SentencePiece

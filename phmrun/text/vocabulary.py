@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self
 
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
@@ -24,7 +24,6 @@ RESERVED = re.compile("|".join(map(re.escape, SPECIALS)))
 RESERVED_BY_SUBWORDS = re.compile(f"[▅▁]|{RESERVED.pattern}")
 """The same for SentencePiece: it learns nothing from a line with ▅, and reads ▁ as a space."""
 Kind = Literal["unigram", "bpe", "word"]
-KINDS: tuple[str, ...] = get_args(Kind)
 LARGEST = 1 << 31
 """More entries than any vocabulary has."""
 DESCRIPTION = "vocabulary.json"

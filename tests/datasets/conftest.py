@@ -13,6 +13,7 @@ from file_server import Server
 def server(tmp_path, monkeypatch):
     monkeypatch.setenv("PHMRUN_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("phmrun.datasets.fetch.PAUSE", 0)
     with serving(Server()) as server:
         yield server
 

@@ -82,7 +82,7 @@ def single(*urls, **changes):
 
 def fails(dataset, **options):
     with pytest.raises(PhmrunError) as caught:
-        fetch(dataset, pause=0, **options)
+        fetch(dataset, **options)
     assert caught.value.code is ExitCode.DATA
     return str(caught.value)
 

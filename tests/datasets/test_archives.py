@@ -8,9 +8,8 @@ import zipfile
 import pytest
 
 from phmrun.datasets import archives
-from phmrun.datasets.archives import VARIABLE, extract, is_archive, largest, members, opened, unpacked
+from phmrun.datasets.archives import VARIABLE, extract, largest, opened, unpacked
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.text.lines import LONGEST_LINE
 
 ENTRIES = {"a/one": b"1\n", "./b/two.gz": gzip.compress(b"2\n"), "../evil": b"x", "/etc/evil": b"x"}
 
@@ -34,10 +33,8 @@ def write(path, kind):
 
 
 @pytest.mark.parametrize("kind", ["zip", "w", "w:gz", "w:bz2", "w:xz"])
-def test_only_safe_regular_members_are_listed_and_their_content_comes_back(tmp_path, kind):
+def test_the_content_of_a_member_comes_back(tmp_path, kind):
     archive = write(tmp_path / "all", kind)
-    assert is_archive(archive)
-    assert members(archive) == ["a/one", "b/two.gz"]
     with opened(archive, "b/two.gz") as handle:
         assert handle.read(2) == b"\x1f\x8b"
     for member, text in (("a/one", b"1\n"), ("b/two.gz", b"2\n")):
@@ -48,7 +45,6 @@ def test_only_safe_regular_members_are_listed_and_their_content_comes_back(tmp_p
 def test_a_single_file_is_its_own_content(tmp_path):
     path = tmp_path / "t.gz"
     path.write_bytes(gzip.compress(b"text"))
-    assert not is_archive(path)
     with unpacked(path, None) as handle:
         assert handle.read() == b"text"
     extract(path, None, tmp_path / "copy")
@@ -66,57 +62,27 @@ def test_names_that_lead_elsewhere_are_refused(tmp_path, kind, member):
 
 
 def bomb(path, kind):
-    """Two megabytes of zeros in a few kilobytes, before or as the member that is wanted; its headers say less."""
+    """Two megabytes of zeros in a few kilobytes."""
     zeros = bytes(2_000_000)
-    if kind == "gz":
-        path.write_bytes(gzip.compress(zeros))
-    elif kind == "gz in zip":
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("one", gzip.compress(zeros))
-    elif kind == "zip":
+    if kind == "zip":
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("one", zeros)
     else:
         with tarfile.open(path, "w:gz") as archive:
-            for name in ("before", "one") if kind == "before" else ("one",):
-                info = tarfile.TarInfo(name)
-                info.size = 0 if kind == "before" and name == "one" else len(zeros)
-                archive.addfile(info, io.BytesIO(zeros))
+            info = tarfile.TarInfo("one")
+            info.size = len(zeros)
+            archive.addfile(info, io.BytesIO(zeros))
     return path
 
 
-@pytest.mark.parametrize("kind", ["gz", "gz in zip", "zip", "tar", "before"])
+@pytest.mark.parametrize("kind", ["zip", "tar"])
 def test_what_unpacks_to_too_much_is_refused_in_words(tmp_path, monkeypatch, kind):
     archive = bomb(tmp_path / "bomb", kind)
-    assert archive.stat().st_size < 10_000
-    member = None if kind == "gz" else "one"
-    with unpacked(archive, member) as handle:
-        assert len(handle.read()) == (0 if kind == "before" else 2_000_000)
     monkeypatch.setattr(archives, "largest", lambda: 10**6)
-    with (
-        pytest.raises(PhmrunError, match=r"holds more than .*PHMRUN_LARGEST_GB=") as caught,
-        unpacked(archive, member) as handle,
-    ):
-        handle.read()
+    with pytest.raises(PhmrunError, match=r"holds more than .*PHMRUN_LARGEST_GB=") as caught:
+        extract(archive, "one", tmp_path / "out")
     assert (caught.value.code, caught.value.where) == (ExitCode.DATA, str(archive))
-    if kind in ("zip", "tar", "before"):
-        with pytest.raises(PhmrunError, match="PHMRUN_LARGEST_GB="):
-            extract(archive, "one", tmp_path / "out")
-        assert not [path for path in tmp_path.iterdir() if path != archive]
-
-
-@pytest.mark.parametrize("kind", ["zip", "w:gz"])
-def test_an_archive_of_too_many_files_is_refused(tmp_path, monkeypatch, kind):
-    archive = write(tmp_path / "all", kind)
-    monkeypatch.setattr(archives, "MOST_MEMBERS", 2)
-    for read in (members, lambda path: extract(path, "link", tmp_path / "out")):
-        with pytest.raises(PhmrunError, match="more than 2 files"):
-            read(archive)
-
-
-def test_a_line_without_end_is_cut_and_the_next_ones_stay():
-    stream = io.BytesIO(b"a\n" + b"b" * (3 * LONGEST_LINE + 5) + b"\nc")
-    assert [line[:1] for line in archives.lines_of(stream)] == [b"a", b"b", b"c"]
+    assert not [path for path in tmp_path.iterdir() if path != archive]
 
 
 @pytest.mark.parametrize(("given", "limit"), [(None, 16 * 10**9), ("1", 10**9), ("", 16 * 10**9)])
@@ -133,21 +99,3 @@ def test_a_limit_that_is_none_is_refused(monkeypatch, given):
     with pytest.raises(PhmrunError, match="is not a number of GB") as caught:
         largest()
     assert caught.value.code is ExitCode.USAGE
-
-
-def test_what_is_no_archive_is_said(tmp_path):
-    (tmp_path / "x").write_bytes(b"nothing of the kind" * 100)
-    with pytest.raises(PhmrunError, match="damaged"):
-        members(tmp_path / "x")
-
-
-def test_a_member_without_a_name_is_left_out(tmp_path):
-    archive = tmp_path / "a.zip"
-    with zipfile.ZipFile(archive, "w") as packed:
-        packed.writestr("n", "x")
-        packed.writestr("a.txt", "y")
-    damaged = bytearray(archive.read_bytes())
-    entry = damaged.index(b"PK\x01\x02")
-    damaged[entry + 28], damaged[entry + 30] = 0, 1  # its name is no longer one, but a further field
-    archive.write_bytes(damaged)
-    assert members(archive) == ["a.txt"]

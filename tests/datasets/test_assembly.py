@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from phmrun.datasets.assembly import assemble
 from phmrun.datasets.catalogue import File, Part
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.text.lines import read_parallel
+from phmrun.text.lines import LONGEST_LINE, read_parallel
 
 
 def put(folder, name, content):
@@ -114,3 +114,14 @@ def test_sides_of_different_length_and_text_that_is_not_utf8_are_refused(tmp_pat
 def test_truncated_gzip_is_refused(tmp_path):
     packed = gzip.compress(bytes(range(256)).replace(b"\n", b"") * 50 + b"\n")
     assert "damaged" in refused(tmp_path, [packed[: len(packed) // 2]])
+
+
+def test_what_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("PHMRUN_LARGEST_GB", "1")
+    monkeypatch.setattr("phmrun.datasets.assembly.largest", lambda: 1000)
+    assert "PHMRUN_LARGEST_GB=2" in refused(tmp_path, [gzip.compress(b"a line\n" * 1000)])
+
+
+def test_a_line_without_end_is_left_out_and_the_next_ones_stay(tmp_path):
+    sides = [b"a\n" + b"b" * (3 * LONGEST_LINE + 5) + b"\nc\n", "1\n2\n3\n"]
+    assert built(tmp_path, sides) == ((2, 1), [["a", "c"], ["1", "3"]])

@@ -2,6 +2,7 @@
 
 import errno
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -10,24 +11,24 @@ from file_server import CONTENT, SHA, fails, left, part_of, single
 from phmrun.datasets import Dataset, File, Part, Remote, dataset_dir
 from phmrun.datasets import fetch as fetch_module
 from phmrun.datasets.fetch import fetch
-from phmrun.datasets.locations import dropped, recorded_checksums
+from phmrun.datasets.locations import DROPPED, RECORD, recorded
 
 
 @pytest.mark.parametrize("how", ["ok", "moved", "norange", "packed"])
 def test_a_file_arrives_verified_and_is_not_fetched_again(server, how):
     dataset = single(server.url(f"{how}/t.en"))
-    (path,) = fetch(dataset, pause=0)
+    (path,) = fetch(dataset)
     assert path == dataset_dir(dataset) / "sub/t.en"
     assert path.read_bytes() == CONTENT
     assert left(dataset) == {"t.en"}
     server.asked.clear()
-    assert fetch(dataset, pause=0) == []
+    assert fetch(dataset) == []
     assert server.asked == []
 
 
 def test_a_broken_connection_is_resumed_where_it_broke(server):
     dataset = single(server.url("cut/t.en"))
-    assert fetch(dataset, pause=0)[0].read_bytes() == CONTENT
+    assert fetch(dataset)[0].read_bytes() == CONTENT
     assert server.asked == [("cut", None), ("cut", f"bytes={len(CONTENT) // 2}-")]
 
 
@@ -35,7 +36,7 @@ def test_another_process_resumes(server):
     dataset = single(server.url("ok/t.en"))
     part_of(dataset).parent.mkdir(parents=True)
     part_of(dataset).write_bytes(CONTENT[:1000])
-    assert fetch(dataset, pause=0)[0].read_bytes() == CONTENT
+    assert fetch(dataset)[0].read_bytes() == CONTENT
     assert server.asked == [("ok", "bytes=1000-")]
 
 
@@ -44,14 +45,14 @@ def test_a_part_of_another_version_does_no_harm(server, stale):
     dataset = single(server.url("ok/t.en"))
     part_of(dataset).parent.mkdir(parents=True)
     part_of(dataset).write_bytes(stale)
-    assert fetch(dataset, pause=0)[0].read_bytes() == CONTENT
+    assert fetch(dataset)[0].read_bytes() == CONTENT
 
 
 def test_a_server_without_ranges_starts_over(server):
     dataset = single(server.url("norange/t.en"))
     part_of(dataset).parent.mkdir(parents=True)
     part_of(dataset).write_bytes(CONTENT[:1000])
-    assert fetch(dataset, pause=0)[0].read_bytes() == CONTENT
+    assert fetch(dataset)[0].read_bytes() == CONTENT
 
 
 def test_a_wrong_checksum_is_never_put_into_place(server):
@@ -95,7 +96,7 @@ def test_mirrors_are_tried_in_order(server):
     bad = {"bad.en": b"bad"}
     server.files |= bad
     dataset = single("http://127.0.0.1:1/t.en", server.url("ok/t.fr"), server.url("ok/bad.en"), server.url("ok/t.en"))
-    assert fetch(dataset, pause=0)[0].read_bytes() == CONTENT
+    assert fetch(dataset)[0].read_bytes() == CONTENT
     message = fails(replace(dataset, name="other", splits={"train": (replace(dataset.files[0], sha256="1" * 64),)}))
     assert "refused" in message
     assert "404" in message
@@ -112,7 +113,7 @@ def test_every_hop_of_a_redirect_is_https(server, secure_server, hops, taken):
     secure_server.moved = {name: f"{onward[hop]}{to}/" for name, hop, to in zip(names, hops, after, strict=True)}
     dataset = single(secure_server.url("hop0/t.en"))
     if taken:
-        assert fetch(dataset, pause=0)[0].read_bytes() == CONTENT
+        assert fetch(dataset)[0].read_bytes() == CONTENT
         assert [how for how, _ in secure_server.asked] == [*names, "ok"]
     else:
         assert "redirects from https" in fails(dataset)
@@ -150,7 +151,7 @@ def test_a_file_that_is_here_but_wrong_is_kept_unless_forced(server):
     broken = single(server.url("ok/absent"))
     fails(broken, force=True)
     assert path.read_text() == "mine"
-    fetch(dataset, force=True, pause=0)
+    fetch(dataset, force=True)
     assert path.read_bytes() == CONTENT
 
 
@@ -158,12 +159,12 @@ def test_without_a_published_checksum_the_first_download_counts(server):
     dataset = single(server.url("ok/t.en"), sha256=None, bytes=None)
     part_of(dataset).parent.mkdir(parents=True)
     part_of(dataset).write_bytes(b"of another version")
-    path = fetch(dataset, pause=0)[0]
+    path = fetch(dataset)[0]
     assert path.read_bytes() == CONTENT
     assert left(dataset) == {"t.en", ".checksums.json"}
     path.write_text("changed")
     assert "checksum" in fails(dataset)
-    fetch(dataset, force=True, pause=0)
+    fetch(dataset, force=True)
     assert path.read_bytes() == CONTENT
 
 
@@ -172,11 +173,11 @@ def test_a_checksum_is_recorded_after_an_interruption_that_placed_the_file(serve
     with monkeypatch.context() as patch:
         patch.setattr(fetch_module, "write_record", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            fetch(dataset, pause=0)
+            fetch(dataset)
     assert left(dataset) == {"t.en"}
     server.asked.clear()
-    assert fetch(dataset, pause=0) == []
-    assert (server.asked, recorded_checksums(dataset)) == ([], {"sub/t.en": SHA})
+    assert fetch(dataset) == []
+    assert (server.asked, recorded(dataset, RECORD)) == ([], {"sub/t.en": SHA})
     (dataset_dir(dataset) / "sub/t.en").write_text("changed")
     assert "checksum" in fails(dataset)
 
@@ -186,12 +187,17 @@ def interrupted(*_):
 
 
 def test_a_full_disk_is_said_and_the_part_is_kept(server, monkeypatch):
-    def full(descriptor):
-        raise OSError(errno.ENOSPC, "No space left on device")
+    @contextmanager
+    def full(*_):
+        def advance(amount):
+            if amount:
+                raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(fetch_module.os, "fsync", full)
+        yield advance
+
+    monkeypatch.setattr(fetch_module, "progress", full)
     dataset = single(server.url("ok/t.en"))
-    assert "the disk is full" in fails(dataset)
+    assert "No space left on device" in fails(dataset)
     assert left(dataset) == {".t.en.part"}
 
 
@@ -220,21 +226,21 @@ def parallel(server, pairs, **changes):
 def test_a_split_is_put_together_out_of_several_downloads(server):
     pairs = [("one", "eins"), ("two", ""), ("three", "drei"), ("four", "vier")]
     dataset = parallel(server, pairs, sizes={"train": {"pairs": 3}, "dev": {"pairs": 1}})
-    paths = fetch(dataset, splits=["train"], pause=0)
+    paths = fetch(dataset, splits=["train"])
     assert [path.read_text() for path in paths] == ["one\nfour\n", "eins\nvier\n"]
     assert left(dataset) == {"train.en", "train.de", ".checksums.json", ".dropped.json"}
-    assert dropped(dataset) == {"train": 1}
-    assert len(fetch(dataset, pause=0)) == 2
-    assert fetch(dataset, pause=0) == []
+    assert recorded(dataset, DROPPED) == {"train": 1}
+    assert len(fetch(dataset)) == 2
+    assert fetch(dataset) == []
     (dataset_dir(dataset) / "dev.de").write_text("changed")
     assert "checksum" in fails(dataset)
-    assert [path.name for path in fetch(dataset, force=True, pause=0)] == ["dev.en", "dev.de"]
+    assert [path.name for path in fetch(dataset, force=True)] == ["dev.en", "dev.de"]
 
 
 def test_a_split_with_fewer_pairs_than_published_is_refused(server):
     dataset = parallel(server, [("a", "b")] * 30, sizes={"train": {"pairs": 21}})
     assert "20 pairs instead of the published 21" in fails(dataset)
-    assert left(dataset) == {"raw.en", "raw.de"}
+    assert left(dataset) == set()
 
 
 def test_what_has_no_address_is_brought_by_hand(server):
@@ -249,7 +255,7 @@ def test_what_has_no_address_is_brought_by_hand(server):
 def test_two_processes_do_not_fetch_twice(server):
     dataset = single(server.url("cut/t.en"))
     actual = []
-    threads = [threading.Thread(target=lambda: actual.append(fetch(dataset, pause=0.2))) for _ in range(2)]
+    threads = [threading.Thread(target=lambda: actual.append(fetch(dataset))) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:

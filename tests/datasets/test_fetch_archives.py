@@ -59,14 +59,11 @@ def test_named_members_are_unpacked_and_the_archive_goes(server, kind, tmp_path)
     if kind != "zip":
         content = packed_tar(kind, *entries)
     dataset = archived(server, content, "data/one", "data/two", size=len(CONTENT))
-    paths = fetch(dataset, pause=0)
+    paths = fetch(dataset)
     assert [path.read_bytes() for path in paths] == [CONTENT, CONTENT]
     assert left(dataset) == {"t0.en", "t1.en"}
     assert len(server.asked) == 1
     assert not list(Path(tmp_path).rglob("evil"))
-    (dataset_dir(dataset) / ".archives/all").write_bytes(content)  # left by an interruption after the last file
-    assert fetch(dataset, pause=0) == []
-    assert left(dataset) == {"t0.en", "t1.en"}
 
 
 @pytest.mark.parametrize(
@@ -121,7 +118,7 @@ def test_what_is_no_archive_and_has_no_checksum_is_not_kept(server):
     assert "damaged" in fails(dataset)
     assert left(dataset) == set()
     server.files["all"] = packed_zip(("one", CONTENT))
-    assert fetch(dataset, pause=0)[0].read_bytes() == CONTENT
+    assert fetch(dataset)[0].read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("assembled", [False, True])
@@ -138,6 +135,6 @@ def test_a_disk_that_fills_while_unpacking_is_said_and_the_archive_is_kept(serve
     with monkeypatch.context() as patch:
         patch.setattr("phmrun.datasets.archives.replacing", full)
         patch.setattr("phmrun.datasets.assembly.replacing", full)
-        assert "the disk is full" in fails(dataset)
+        assert "No space left on device" in fails(dataset)
     assert (dataset_dir(dataset) / ".archives/all").is_file()
-    assert fetch(dataset, pause=0)[0].read_bytes() == b"text\n"
+    assert fetch(dataset)[0].read_bytes() == b"text\n"

@@ -11,7 +11,7 @@ import pytest
 
 from phmrun.datasets import CATALOGUE, Dataset, File, Part, Remote, checksums, dataset_dir, inspect
 from phmrun.datasets.importing import import_files
-from phmrun.datasets.locations import Check, dropped
+from phmrun.datasets.locations import DROPPED, Check, recorded
 from phmrun.errors import ExitCode, PhmrunError
 
 TRAIN = "a premise\ta hypothesis\tentails\n" * 3
@@ -101,13 +101,12 @@ def test_a_compressed_file_stays_so_and_its_content_is_compared(mine):
     assert "checksum" in refused(dataset, f"dev={put(mine, 'a.gz', gzip.compress(b'other'))}", force=True)
 
 
-def test_a_plain_file_is_compressed_where_the_catalogues_is(mine):
+def test_a_plain_file_stays_so_where_the_catalogues_is_compressed(mine):
     single = File("all.tsv.gz", ("https://one.org/all.tsv.gz",), role="pairs")
     dataset = pairs(splits={"all": (single,)}, sizes={})
-    (path,) = import_files(dataset, [put(mine, "all.tsv", TRAIN)]).paths
-    assert gzip.decompress(path.read_bytes()).decode() == TRAIN
-    reference = pairs(splits={"all": (File("b.tsv.gz", ("https://one.org/b",), "0" * 64, role="pairs"),)}, sizes={})
-    assert "the compressed file b.tsv.gz" in refused(reference, put(mine, "b.tsv", TRAIN))
+    taken = import_files(dataset, [put(mine, "all.tsv", TRAIN)])
+    assert taken.sizes == {"all": {"pairs": 3}}
+    assert taken.paths[0].read_text() == TRAIN
 
 
 def test_a_file_can_be_said_to_be_a_split(mine):
@@ -121,11 +120,10 @@ def test_a_file_can_be_said_to_be_a_split(mine):
 
 
 @pytest.mark.parametrize("pack", [zipped, tarred])
-@pytest.mark.parametrize("name", ["all.zip", "renamed"])
-def test_archives_are_unpacked_by_their_own_name_or_by_what_is_in_them(mine, pack, name):
+def test_archives_are_unpacked_by_their_name(mine, pack):
     dataset = pairs()
     content = pack({"../../evil": "x", "x/train.tsv": TRAIN, "x/dev.tsv": DEV, "x/other": "y"})
-    taken = import_files(dataset, [put(mine, name, content)])
+    taken = import_files(dataset, [put(mine, "all.zip", content)])
     assert [path.name for path in taken.paths] == ["train.tsv", "dev.tsv"]
     assert not list(mine.parent.rglob("evil"))
     assert not list(dataset_dir(dataset).rglob("other"))
@@ -135,9 +133,7 @@ def test_unsafe_archives_are_refused(mine):
     dataset = pairs()
     linked = tarred({"x/train.tsv": None, "x/dev.tsv": DEV})
     assert "not a regular file" in refused(dataset, put(mine, "all.zip", linked))
-    assert "holds no file of" in refused(
-        dataset, put(mine, "other.tgz", tarred({"../train.tsv": TRAIN})), code=ExitCode.USAGE
-    )
+    assert "not a file of" in refused(dataset, put(mine, "other.tgz", b"x"), code=ExitCode.USAGE)
     cut = zipped({"x/train.tsv": TRAIN * 1000, "x/dev.tsv": DEV})
     refused(dataset, put(mine, "all.zip", cut[: len(cut) // 2]))
     checked = pairs(archives={"all.zip": Remote(".archives/all.zip", ("https://one.org",), "0" * 64)})
@@ -201,7 +197,7 @@ def test_parallel_text_is_put_together_out_of_what_is_given(mine):
     taken = import_files(dataset, [archive, *sides])
     assert [path.read_text() for path in taken.paths] == ["one\nthree\n", "eins\ndrei\n"]
     assert taken.sizes == {"train": {"pairs": 2}}
-    assert dropped(dataset) == {"train": 1}
+    assert recorded(dataset, DROPPED) == {"train": 1}
 
 
 def test_parallel_text_that_is_ready_can_be_given_side_by_side(mine):
@@ -231,7 +227,7 @@ def test_a_directory_that_cannot_be_written_is_said(mine, monkeypatch):
     def refuse(prefix, dir):
         raise PermissionError(errno.EACCES, "Permission denied", str(dir))  # root may write anywhere
 
-    monkeypatch.setattr("phmrun.datasets.importing.mkdtemp", refuse)
+    monkeypatch.setattr("phmrun.datasets.importing.TemporaryDirectory", refuse)
     assert "PHMRUN_DATA" in refused(pairs(), put(mine, "train.tsv", TRAIN))
 
 
@@ -241,41 +237,6 @@ def test_what_was_imported_names_the_experiment(mine):
     assert checksums("scitail", ["dev"]) == {"scitail_1.0_dev.tsv": hashlib.sha256(DEV.encode() * 1304).hexdigest()}
     with pytest.raises(PhmrunError, match="incomplete"):
         checksums("scitail")
-
-
-def divided():
-    """A table of which a column says the splits, as SICK's."""
-    rows = {"train": "TRAIN", "dev": "TRIAL", "test": "TEST"}
-    splits = {
-        split: (File(f"{split}.txt", role="pairs", parts=(Part("S.zip", "S.txt", "table", rows=("set", value)),)),)
-        for split, value in rows.items()
-    }
-    sizes = {"train": {"pairs": 2}, "dev": {"pairs": 1}, "test": {"pairs": 1}}
-    archives = {"S.zip": Remote(".archives/S.zip", ("https://one.org/S.zip",))}
-    return Dataset("table", ("nli",), "s", "l", "sick", sizes=sizes, splits=splits, archives=archives)
-
-
-HEADER = "sentence_A\tsentence_B\tentailment_label\tset\n"
-TABLE = HEADER + "".join(f"a\tb\tNEUTRAL\t{value}\n" for value in ("TRAIN", "TEST", "TRIAL", "TRAIN"))
-
-
-@pytest.mark.parametrize("name", ["S.txt", "S.txt.gz"])
-def test_a_table_of_all_splits_is_divided_by_its_column(mine, name):
-    content = gzip.compress(TABLE.encode()) if name.endswith(".gz") else TABLE
-    imported = import_files(divided(), [put(mine, name, content)])
-    assert imported.sizes == {"train": {"pairs": 2}, "dev": {"pairs": 1}, "test": {"pairs": 1}}
-    folder = dataset_dir(divided())
-    assert (folder / "test.txt").read_text() == HEADER + "a\tb\tNEUTRAL\tTEST\n"
-    assert {path.name for path in folder.iterdir() if not path.name.startswith(".")} == {
-        "train.txt", "dev.txt", "test.txt",
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("force", [False, True])
-def test_a_table_of_all_splits_is_never_taken_for_one(mine, force):
-    message = refused(divided(), f"train={put(mine, 'mine.txt', TABLE)}", force=force)
-    assert "other splits beside TRAIN, according to its column set" in message
-    assert "phmrun data import table S.txt" in message
 
 
 def test_more_rows_than_are_published_are_refused(mine):

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from phmrun.datasets import CATALOGUE, Check, Dataset, inspect, locate, splits_here
-from phmrun.datasets.locations import write_dropped, write_record
+from phmrun.datasets.locations import DROPPED, RECORD, write_record
 from phmrun.datasets.reading import compare, count, require_published, verify_sizes
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
@@ -72,7 +72,7 @@ def test_pairs_that_were_left_out_here_are_not_missed(data):
     some = dataset("parallel", pairs=10)
     assert compare(some, "train", {"pairs": 8})[0].verdict == "too few"
     assert compare(some, "train", {"pairs": 8}, left_out=2)[0].verdict == "as published"
-    write_dropped(some, "train", 2)
+    write_record(some, DROPPED, "train", 2)
     assert compare(some, "train", {"pairs": 8})[0].verdict == "as published"
 
 
@@ -114,7 +114,7 @@ def test_other_content_of_the_same_size_and_time_is_refused(data, tmp_path):
     for side in ("modern", "original"):
         path = folder / f"test.{side}.nltktok"
         path.write_text("word\n" * 1_462)
-        write_record(CATALOGUE.get("shakespeare"), path.name, sha256_of(path))
+        write_record(CATALOGUE.get("shakespeare"), RECORD, path.name, sha256_of(path))
     verify_sizes("shakespeare", cache)
     former = path.stat()
     path.write_text("ward\n" * 1_462)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.items import Item, LeftOut, divided, hundredth, prepare_items
 from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary, WordSettings
-from phmrun.text import UNK
-from phmrun.text.vocabulary import spaced
+from phmrun.text.vocabulary import UNK, spaced
 
 TRAIN = [Item((f"a b{n % 3}", "c " * (n % 4)), "yes" if n % 3 else "no") for n in range(30)]
 DEV = [Item(("a B0 x", "c"), "no"), Item(("a", "c"), "yes")]

@@ -15,7 +15,8 @@ from phmrun.engine.data import odd_figures
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sequence_to_sequence import preparation as preparation_module
 from phmrun.families.sequence_to_sequence.preparation import VocabularySettings, prepare_parallel
-from phmrun.text import UNK, read_parallel
+from phmrun.text.lines import read_parallel
+from phmrun.text.vocabulary import UNK
 
 WORDS = ["the", "a", "big", "small", "old", "red", "house", "tree", "dog", "cat", "sees", "likes", "near", "under"]
 SMALL = VocabularySettings(size=80)

@@ -8,10 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phmrun.text import BatchPlan, BatchStream, batches, evaluation_batches
+from phmrun.text.batches import BatchPlan, BatchStream, evaluation_batches
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=200)
 CORPUS = np.random.Generator(np.random.PCG64(0)).integers(1, 50, (2, 3000))
+
+
+def batches(source, target, *, unit, size, seed, epoch):
+    return BatchPlan(source, target, unit=unit, size=size).epoch(seed, epoch)[0]
 
 
 def plan(unit="tokens", size=400):

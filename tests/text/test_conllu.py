@@ -80,8 +80,6 @@ def test_words_are_syntactic_words():
     assert sentence.xpos == ("P", "", "N")
     assert sentence.heads == (3, 3, 0)
     assert sentence.deprels == ("case", "det:x", "root")
-    assert sentence.column(conllu.MISC) == ["_", "", "Last|Note=a b"]
-    assert sentence.column(conllu.LEMMA) == ["à", "le", "parc"]
     assert sentence.text == SAMPLE
 
 
@@ -233,11 +231,11 @@ def test_every_treebank_at_hand_comes_back_byte_for_byte(tmp_path):
         assert (tmp_path / "copy").read_bytes() == path.read_bytes(), path
 
 
-def test_one_column_of_the_words_alone_is_replaced():
+def test_the_enhanced_graph_alone_is_removed():
     (sentence,) = conllu.loads(SAMPLE.replace("\n", "\r\n"))
-    blank = sentence.with_column(conllu.DEPS, "_")
-    assert blank.column(conllu.DEPS) == ["_", "_", "_"]
-    assert blank.with_column(conllu.MISC, "x").column(conllu.MISC) == ["x", "x", "x"]
-    assert len(blank.text.splitlines()) == len(sentence.text.splitlines())
-    assert blank.text.count("\r\n") == sentence.text.count("\r\n")
-    assert (blank.forms, blank.heads) == (sentence.forms, sentence.heads)
+    (bare,) = conllu.loads(sentence.without_enhanced().text)
+    assert bare == sentence.without_enhanced()
+    columns = [bare.lines[place].removesuffix("\r\n").split("\t") for place in bare.places]
+    assert [row[conllu.DEPS] for row in columns] == ["_", "_", "_"]
+    assert bare.text.count("\r\n") == len(bare.lines) < len(sentence.lines)
+    assert (bare.forms, bare.heads) == (sentence.forms, sentence.heads)

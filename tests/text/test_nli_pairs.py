@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from phmrun.cli.options import settings as parsed_settings
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.tasks.nli.config import NLIDataConfig, NLIExperiment
-from phmrun.text.nli_pairs import COLUMNS, LABELS, Pair, read_pairs, sentences_of
+from phmrun.text.nli_pairs import LABELS, Pair, read_pairs, sentences_of
+from phmrun.text.pair_rows import LAYOUTS
 
 SENTENCE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1).map(
     lambda text: " ".join(text.replace("\ufeff", "").split())
@@ -158,11 +159,11 @@ SICK = "pair_ID\tsentence_A\tsentence_B\tentailment_label"
         ("scitail", "a\tb\tentails\na\tb\n", 2, "2 columns instead of 3"),
         ("scitail", "a\tb\tcontradiction\n", 1, "no label"),
         ("dnli", f"[{DNLI}", 1, "a comma or the end"),
-        ("dnli", f"[{DNLI}\n{DNLI}]", 2, "a comma or the end"),
+        ("dnli", f"[{DNLI}\n{DNLI}]", 1, "a comma or the end"),
         ("dnli", f"[{DNLI},\n{{]", 2, "not JSON"),
         ("dnli", f"[{DNLI},\n{DNLI[:-2]}\\ud800\"}}]", 2, "not JSON"),
-        ("dnli", f"[{DNLI}]\nmore", 1, "follows the end"),
-        ("dnli", f"[{DNLI},\n]", 2, "no object follows the last comma"),
+        ("dnli", f"[{DNLI}]\nmore", 1, "the end of the array"),
+        ("dnli", f"[{DNLI},\n]", 2, "not JSON"),
         ("dnli", "[]", None, "no labelled pair"),
         ("dnli", f"[{DNLI},\n7]", 2, "int"),
         ("quora", f"{QUORA}\n0\t1\t2\ta\tb\n", 2, "5 columns"),
@@ -245,6 +246,7 @@ OWN = [("a b", "c", "yes"), ("d", "e f", "no")]
         "id\tlabel\thypothesis\tpremise\n1\tyes\tc\ta b\n2\tno\te f\td\n",
         "gold_label\tsentence1\tsentence2\nyes\ta b\tc\nno\td\te f\n",
         '{"premise": "a b", "hypothesis": "c", "label": "yes"}\n{"premise": "d", "hypothesis": "e f", "label": "no"}\n',
+        '[{"premise": "a b", "hypothesis": "c", "label": "yes"}, {"label": "no", "premise": "d", "hypothesis": "e f"}]',
     ],
 )
 def test_own_files_in_every_form_and_labels_by_mapping(tmp_path, text):
@@ -306,7 +308,7 @@ def test_a_wrong_number_of_columns_names_those_expected(tmp_path):
     assert "premise, hypothesis, label" in str(caught.value)
     assert "data formats nli" in str(caught.value)
     path.write_text('[{"premise": "a"}]')
-    with pytest.raises(PhmrunError, match="each line must be one"):
+    with pytest.raises(PhmrunError, match="no 'hypothesis' and no 'label'"):
         list(read_pairs(path, "tsv"))
 
 
@@ -341,13 +343,13 @@ def test_truth_values_are_classes_in_any_case(tmp_path):
         assert [pair.label.lower() for pair in read_pairs(path, "tsv", mapping)] == ["true", "false"]
 
 
-@pytest.mark.parametrize("header", [(), COLUMNS, ("label", "hypothesis", "premise", "id")])
+@pytest.mark.parametrize("header", [(), LAYOUTS["tsv"].columns, ("label", "hypothesis", "premise", "id")])
 def test_quoted_cells_are_unquoted_if_all_of_the_first_line_are(tmp_path, header):
     row = {"premise": 'he said "no"', "hypothesis": "a, b", "label": "neutral", "id": "7"}
     path = tmp_path / "own.tsv"
     with path.open("w", newline="") as handle:
         writer = csv.writer(handle, delimiter="\t", quoting=csv.QUOTE_ALL)
-        writer.writerows([*([header] if header else []), [row[name] for name in header or COLUMNS]])
+        writer.writerows([*([header] if header else []), [row[name] for name in header or LAYOUTS["tsv"].columns]])
     assert list(read_pairs(path, "tsv")) == [('he said "no"', "a, b", "neutral")]
     path.write_text('"Hi ."\t"Hello ."\tneutral\n')
     assert list(read_pairs(path, "tsv")) == [('"Hi ."', '"Hello ."', "neutral")]

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.text import read_lines, read_parallel
-from phmrun.text.lines import LONGEST_LINE
+from phmrun.text.lines import LONGEST_LINE, read_lines, read_parallel
 
 LINE = st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), min_size=1).filter(
     lambda text: text.strip() and not text.startswith("\ufeff")

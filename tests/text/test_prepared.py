@@ -8,8 +8,7 @@ import pytest
 
 from phmrun.checksums import CHECKSUMS, fault_in
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.text import TokenStore, TokenStoreWriter
-from phmrun.text.store import build_once
+from phmrun.text.store import TokenStore, TokenStoreWriter, build_once
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.tasks.lm.preparation import StreamStore
-from phmrun.text import ParallelStore, TokenStore, TokenStoreWriter
 from phmrun.text import store as store_module
+from phmrun.text.store import ParallelStore, TokenStore, TokenStoreWriter
 
 
 def write(path, sentences, size=100):
