@@ -52,7 +52,7 @@ def columns(context: typer.Context, incomplete: str) -> list[str]:
 
 def export_formats(incomplete: str) -> list[str]:
     """Return formats of ``phmrun export``."""
-    return _beginning(["safetensors", "torch-export", "onnx", "ctranslate2"], incomplete)
+    return _beginning(["safetensors", "onnx", "ctranslate2"], incomplete)
 
 
 def embeddings(incomplete: str) -> list[str]:

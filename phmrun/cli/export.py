@@ -44,7 +44,7 @@ def export(
     sizes and differences are printed, as a table or JSON.
 
     Args:
-        kind: Format: safetensors (weights), torch-export or onnx (programs), ctranslate2.
+        kind: Format: safetensors (weights), onnx (programs), ctranslate2.
         out: Output file or directory (default: in exports/ of the run directory).
         factored: Keep the factors of structures, in a file of 1/n of the size; default: dense matrices.
         quantization: Rounding of the weights: none; int8, bfloat16 (safetensors, onnx, ctranslate2); int8_float32,

@@ -1,4 +1,4 @@
-"""Export of a trained model to safetensors, torch.export and ONNX, with dense matrices or the factors of structures.
+"""Export of a trained model to safetensors and ONNX, with dense matrices or the factors of structures.
 
 The task's module defines the exported function (:class:`~phmrun.engine.export_graph.ExportGraph`). Every file is run
 once after writing, and its outputs are compared with the trained model's.
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import Parameter
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -33,9 +33,7 @@ from phmrun.layers.factored_file import Precision
 from phmrun.text.token_names import token_names, write_models
 from phmrun.text.vocabularies import Vocabularies
 
-Format = Literal["safetensors", "torch-export", "onnx"]
-FORMATS: tuple[str, ...] = get_args(Format)
-ENDINGS = {"safetensors": ".safetensors", "torch-export": ".pt2", "onnx": ".onnx"}
+FORMATS = ("safetensors", "onnx")
 TOKENS = "tokens.json"  # names of all tokens by id, beside the graphs that a search calls
 MARK = "phmrun.json"  # weights and search settings of an exported directory
 SEARCH = ("beam", "alpha", "penalty", "max_length_ratio", "max_length_offset")
@@ -89,22 +87,19 @@ def export(
 
     Args:
         trained: The opened run.
-        path: File to write, or directory for ``onnx`` of a translator; None for ``exports/model<ending>`` or
+        path: File to write, or directory for ``onnx`` of a translator; None for ``exports/model.<kind>`` or
             ``exports/onnx`` in the run directory, with ``-factored`` and the precision in the name.
-        kind: "safetensors" (weights), "torch-export" (a program for ``torch.export.load``) or "onnx".
+        kind: "safetensors" (weights) or "onnx" (a program).
         factored: Write the factors of structures; else their dense matrices.
         precision: Rounding of the weights; outputs of rounded weights are compared, but may differ.
         **weights: Choice of weights: the arguments of ``TrainedModel.load``.
 
     Raises:
-        PhmrunError: The format is unknown or lacks the precision or factors (exit 2). Or the network cannot be traced,
+        PhmrunError: The format is unknown or lacks factors (exit 2). Or the network cannot be traced,
             a library is missing (exit 2), or the file's outputs differ (exit 1).
     """
     if kind not in FORMATS:
         raise unknown("export format", kind, (*FORMATS, "ctranslate2"), where="--format")
-    if precision != "none" and kind == "torch-export":
-        what = f"the format {kind!r} has no {precision}"
-        raise PhmrunError(what, where="--quantization", valid=("safetensors", "onnx"))
     label = trained.load(**weights)
     program = trained.module.export_graph()
     if kind != "safetensors" and program.untraceable:
@@ -118,7 +113,7 @@ def export(
     folder = trained.run.own_folder("exports")
     if kind == "onnx" and program.parts:
         return _export_parts(program, path or folder / f"onnx{form.suffix}", form, trained, facts)
-    return _export_file(program, path or folder / f"model{form.suffix}{ENDINGS[kind]}", form, facts)
+    return _export_file(program, path or folder / f"model{form.suffix}.{kind}", form, facts)
 
 
 def _export_file(program: ExportGraph, path: Path, form: Form, facts: Mapping[str, str]) -> Exported:
@@ -128,9 +123,9 @@ def _export_file(program: ExportGraph, path: Path, form: Form, facts: Mapping[st
         PhmrunError: (exit 1) An output differs by more than 1e-4 (``TOLERANCE``), without rounding; nothing is written.
             A package is missing, or ``path`` is a folder (exit 2).
     """
-    write = {"safetensors": _write_safetensors, "torch-export": _write_torch_export, "onnx": _write_onnx}[form.kind]
+    write = _write_onnx if form.kind == "onnx" else _write_safetensors
     if path.is_dir():
-        hint = f"Name a file: --out {path / ('model' + ENDINGS[form.kind])}"
+        hint = f"Name a file: --out {path / f'model.{form.kind}'}"
         raise PhmrunError(f"{form.kind} is a file, and a folder has this name", where=str(path), hint=hint)
     with replacing(path) as temporary:
         run = write(program, temporary, {**facts, **program.facts}, form)
@@ -226,25 +221,6 @@ def _function(program: ExportGraph, form: Form) -> nn.Module:
     if not form.factored or program.trained is None or program.around is None:
         return program.function
     return program.around(copy.deepcopy(program.trained).eval().requires_grad_(False)).eval()
-
-
-def _write_torch_export(program: ExportGraph, path: Path, facts: Mapping[str, str], form: Form) -> Run:
-    """Write a program for ``torch.export.load``; return the program read from the file.
-
-    ``facts`` are stored in it as ``phmrun.json``. The first example is traced; other sizes are free.
-    """
-    function = _function(program, form)
-    exported = torch.export.export(function, program.examples[0], dynamic_shapes=_free_sizes(program))
-    # torch.export.save requires the ending .pt2.
-    beside = path.with_suffix(".pt2")
-    try:
-        torch.export.save(exported, beside, extra_files={"phmrun.json": json.dumps(facts)})
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-    with path.open("rb") as handle:
-        run: Run = torch.export.load(handle).module()
-    return run
 
 
 def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str], form: Form) -> Run:

@@ -35,7 +35,7 @@ from phmrun.text.vocabularies import Vocabularies
 BATCHES = (1, 32)
 SINGLE = 16  # items of a round with batch 1
 ROUNDS = 5  # rounds of the timing; medians are reported
-PACKAGES = {"safetensors": "safetensors", "onnx": "onnxruntime", "torch-export": "torch", "ctranslate2": "ctranslate2"}
+PACKAGES = {"safetensors": "safetensors", "onnx": "onnxruntime", "ctranslate2": "ctranslate2"}
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Format:
     """Format in which a run can be served.
 
     Attributes:
-        name: "checkpoint", "safetensors", "onnx", "torch-export" or "ctranslate2".
+        name: "checkpoint", "safetensors", "onnx" or "ctranslate2".
         factored: True for factors of structures, False for dense matrices.
         precision: "none", "bfloat16" or "int8".
     """
@@ -106,9 +106,8 @@ class Served:
 def formats_of(trained: TrainedModel) -> list[Format]:
     """Return the installed formats that fit the run, the checkpoint first.
 
-    Factors need a structure other than dense, ONNX and torch.export a traceable network (with factors: one whose
-    program takes them), CTranslate2 a translation task. Safetensors, ONNX and CTranslate2 come in full precision,
-    bfloat16 and int8, the others in full precision.
+    Factors need a structure other than dense, ONNX a traceable network (with factors: one whose program takes them),
+    CTranslate2 a translation task. Each comes in full precision, bfloat16 and int8.
     """
     program = trained.module.export_graph()
     factored = [False, True] if _is_structured(trained) else [False]
@@ -118,7 +117,6 @@ def formats_of(trained: TrainedModel) -> list[Format]:
     if not program.untraceable:
         forms = [kept for kept in factored if not kept or program.around]
         formats += [Format("onnx", kept, precision) for kept in forms for precision in roundings]
-        formats += [Format("torch-export", kept) for kept in forms]
     if TASKS.get(trained.config.task).converts:
         formats += [Format("ctranslate2", False, precision) for precision in roundings]
     return [item for item in formats if item.name == "checkpoint" or _installed(PACKAGES[item.name])]
@@ -146,8 +144,8 @@ def serve_all(
     """Export a run in several formats; measure each in a new process.
 
     Files are written into the run's ``exports`` folder. A program that no search of phmrun calls is written, but not
-    measured: those of torch.export, and ONNX files of tasks and networks without search graphs. Each process has one
-    thread. Results are in the order of ``formats``.
+    measured: ONNX files of tasks and networks without search graphs. Each process has one thread. Results are in the
+    order of ``formats``.
 
     Args:
         run: The run.
@@ -157,7 +155,7 @@ def serve_all(
         reference: Run of ``latency_ratio``; None: ``run``.
         decode: False to measure only bytes and differences of outputs, without a process.
     """
-    programs = ("torch-export",) if open_run(run).module.export_graph().parts else ("torch-export", "onnx")
+    programs = () if open_run(run).module.export_graph().parts else ("onnx",)
     results: list[Served] = []
     expected: list[str] | None = None
     for item in formats:

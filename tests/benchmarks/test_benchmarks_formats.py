@@ -10,10 +10,10 @@ from phmrun.ledger import Run
 
 
 def test_formats_that_are_not_measured_have_dashes():
-    entry = {"label": "torch-export", "bytes": 5763, "difference": 2e-7, "changed": None, "score": None}
+    entry = {"label": "onnx", "bytes": 5763, "difference": 2e-7, "changed": None, "score": None}
     cells = row("phm n=4", entry)
     assert len(cells) == len(COLUMNS)
-    assert cells == ("phm n=4", "torch-export", "5,763", "2e-07", "–", "–", "–", "–", "–")
+    assert cells == ("phm n=4", "onnx", "5,763", "2e-07", "–", "–", "–", "–", "–")
 
 
 def test_trained_runs_are_measured_under_the_labels_of_their_networks(tmp_path):

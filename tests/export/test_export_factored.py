@@ -16,7 +16,6 @@ from random_transformers import network
 from test_export_graphs import NETWORKS, graph_of
 from torch import nn
 
-from phmrun.errors import PhmrunError
 from phmrun.export.factored import factored_copy
 from phmrun.export.formats import Form, _export_file, export, read_weights
 from phmrun.families.sequence_to_sequence.graph import translation_graph
@@ -197,10 +196,3 @@ def test_onnx_of_rounded_weights_is_smaller_and_nearly_equal(factored, tmp_path)
         sizes[precision] = exported.bytes
         assert exported.difference < (1e-4 if precision == "none" else 0.15)
     assert sizes["int8"] < sizes["bfloat16"] < 0.9 * sizes["none"]
-
-
-def test_rounded_programs_of_torch_are_refused(tmp_path):
-    trained = trained_run(tmp_path, layer=STRUCTURES["phm"])
-    with pytest.raises(PhmrunError, match="no int8") as caught:
-        export(trained, None, "torch-export", precision="int8")
-    assert caught.value.valid == ("safetensors", "onnx")

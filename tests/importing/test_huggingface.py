@@ -14,7 +14,6 @@ from phmrun.errors import PhmrunError
 from phmrun.importing.checkpoint import read_checkpoint
 from phmrun.importing.huggingface import describe
 from phmrun.importing.run import import_checkpoint
-from phmrun.importing.verification import verify
 from phmrun.text.vocabulary import BOS, EOS
 
 transformers = pytest.importorskip("transformers")
@@ -317,39 +316,6 @@ def test_an_imported_run_without_data_is_refused_with_a_command_that_works(tmp_p
     refused = phmrun("train", "nmt", "--extend", run, "--max-steps", "1", *runs)
     assert refused.code == 3
     assert "--prefix corpus/" in refused.err
-
-
-def test_verify_compares_with_the_source_librarys_search(tmp_path, phmrun):
-    place = tmp_path / "flan"
-    place.mkdir()
-    gated_t5(place)
-    (tmp_path / "lines.txt").write_text("\n".join(TEXT[:5]) + "\n\n")
-    arguments = ("import", str(place), "--verify", str(tmp_path / "lines.txt"), "--runs-dir", str(tmp_path / "runs"))
-    checked = phmrun(*arguments, "--json")
-    assert checked.code == 0, checked.err
-    numbers = json.loads(checked.out)["verify"]
-    assert numbers["sentences"] == 6 == numbers["equal"] + numbers["cut"] + numbers["different"]
-    assert numbers["cut"] > 0  # random weights never end a sentence
-    page = phmrun(*arguments).out
-    assert "cut by phmrun's length limit" in page
-    assert "transformers:" in page
-
-
-def test_verify_finds_equal_outputs_equal(tmp_path):
-    place = tmp_path / "marian"
-    place.mkdir()
-    model = marian(place)
-    with torch.no_grad():
-        model.final_logits_bias[0, 0] += 3  # the end of the sentence
-    model.save_pretrained(place)
-    (place / "generation_config.json").write_text(
-        json.dumps({**json.loads((place / "generation_config.json").read_text()), "num_beams": 1})
-    )
-    (tmp_path / "lines.txt").write_text("\n".join(TEXT[:9]) + "\n")
-    run = import_checkpoint(place, "nmt", runs_dir=tmp_path / "runs", data={}).run
-    compared = verify(run, place, tmp_path / "lines.txt")
-    assert compared.equal > 0
-    assert compared.different == 0, compared
 
 
 def test_only_translators_are_imported(tmp_path):
