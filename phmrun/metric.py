@@ -86,7 +86,6 @@ class Metric:
         unit: Unit of the values: "%", "nats"; empty: none.
         lower_is_better: True if lower values are better.
         margin: Usual equivalence margin, in units of the metric; ``None``: there is none.
-        hub_name: Name in the results of a model card; ``None``: the title, empty: not in the card.
         is_share: True if validations record it as a fraction of 1, and tests in percent.
         measure: Function from the sums of item counts to scores, ``[sets, counts] -> [sets]``; ``None``: the metric is
             no function of such sums, and runs are compared over seeds only.
@@ -109,7 +108,6 @@ class Metric:
     unit: str = ""
     lower_is_better: bool = False
     margin: float | None = None
-    hub_name: str | None = None
     is_share: bool = False
     measure: "Measure | None" = None
     of_items: "OfItems | None" = None
@@ -148,15 +146,6 @@ class Metric:
         """Name in text: the title, else the name with spaces for underscores."""
         return self.title or self.name.replace("_", " ")
 
-    @property
-    def result_name(self) -> str:
-        """Name in the results of a model card, with a capital.
-
-        It is ``hub_name``, or the name in text if that is None. If it is empty, the metric is not in the card.
-        """
-        text = self.words if self.hub_name is None else self.hub_name
-        return text[:1].upper() + text[1:]
-
 
 @dataclass(frozen=True)
 class Baseline:
@@ -171,10 +160,10 @@ class Baseline:
     meaning: str
 
 
-LOSS = Metric("loss", unit="nats", lower_is_better=True, hub_name="")
-UNITS_PER_SECOND = Metric("units_per_second", "tokens or items per second", hub_name="", bounds=(0.0, math.inf))
-SENTENCES_PER_SECOND = Metric("sentences_per_second", hub_name="", bounds=(0.0, math.inf))
-TIME = Metric("time", unit="s", lower_is_better=True, hub_name="", bounds=(0.0, math.inf))
+LOSS = Metric("loss", unit="nats", lower_is_better=True)
+UNITS_PER_SECOND = Metric("units_per_second", "tokens or items per second", bounds=(0.0, math.inf))
+SENTENCES_PER_SECOND = Metric("sentences_per_second", bounds=(0.0, math.inf))
+TIME = Metric("time", unit="s", lower_is_better=True, bounds=(0.0, math.inf))
 """Metric of all times that ``phmrun bench`` measures: "time/step"."""
 
 
@@ -207,7 +196,7 @@ def metric_of(score: str, task: str | None = None) -> Metric:
 
     One that is not registered has no unit, higher values are better, and it is in no model card.
     """
-    return find_metric(score, task) or Metric(score.rpartition("/")[2].partition(OF)[0], hub_name="")
+    return find_metric(score, task) or Metric(score.rpartition("/")[2].partition(OF)[0])
 
 
 def known_metric(score: str, task: str | None = None) -> Metric | None:

@@ -78,7 +78,6 @@ class Task:
         converts: True if the predictor can convert the module for another engine. It then takes ``exports=``, the
             directory of converted models.
         formats: Formats of the user's files; all are UTF-8, plain or .gz.
-        pipeline: Name of the task on the Hugging Face Hub: "translation".
         metrics: Metrics of the task; they need no other announcement.
         baselines: Systems without a trained network that are scored next to it.
         networks: Networks that papers' tables name, each as ``module:name`` of a class or function.
@@ -94,7 +93,6 @@ class Task:
     runner: str = ""
     converts: bool = False
     formats: tuple[Format, ...] = ()
-    pipeline: str | None = None
     networks: Mapping[str, str] = field(default_factory=dict)
     metrics: tuple[Metric, ...] = ()
     baselines: tuple[Baseline, ...] = ()

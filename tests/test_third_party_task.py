@@ -1,11 +1,10 @@
-"""A task with a metric of its own, brought by plug-in files alone: scores, words, verdict over items, model card."""
+"""A task with a metric of its own, brought by plug-in files alone: scores, words, verdict over items."""
 
 import json
 import random
 from pathlib import Path
 
 import pytest
-import yaml
 from forks import completed
 
 PLUGINS = ("--plugin", "reviews.py", "--plugin", "recall.py")
@@ -61,16 +60,6 @@ def test_a_third_party_task_has_card_table_verdict_and_words(folder):
     assert low <= values["phm"] - values["dense"] <= high
     assert (cell["verdict"], cell["margin"]) == ("undecided", 1.0)
     assert "over test items" in phmrun(folder, *table)
-
-    phmrun(folder, "export", results["dense"]["run_id"], *PLUGINS, "--card", "--out", "model")
-    card = next(path for path in (folder / "README.md", folder / "model" / "README.md") if path.is_file()).read_text()
-    front = yaml.safe_load(card.split("---\n")[1])
-    (result,) = front["model-index"][0]["results"]
-    metrics = {metric["type"]: (metric["name"], metric["value"]) for metric in result["metrics"]}
-    assert metrics["recall"] == ("Missed", values["dense"])
-    assert "accuracy" in metrics
-    assert front["pipeline_tag"] == "text-classification"
-    assert "majority: the commonest label, always" in card
 
 
 def test_the_plug_in_touches_nothing_of_phmrun(folder):

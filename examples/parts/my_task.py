@@ -127,7 +127,6 @@ TASK = Task(
     module="phmrun_plugin_my_task:build_module",
     predictor="phmrun_plugin_my_task:build_predictor",
     formats=(Format("lines", "a label, a tab, a sentence", {"train.tsv": "yes\ta dog sleeps\nno\tthe cat runs\n"}),),
-    pipeline="text-classification",
     metrics=(ACCURACY,),
     baselines=(MAJORITY,),
 )

@@ -1,7 +1,6 @@
 """``phmrun compress``: structured matrices fitted to those of a trained run."""
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,8 +8,8 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.chosen_run import choose_run
-from phmrun.cli.decoding import Average, Checkpoint
-from phmrun.cli.options import RUNS, Json, Plugin, RunArgument, settings
+from phmrun.cli.decoding import Checkpoint
+from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory, settings
 from phmrun.config.sections import NO_DATA
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.progress import waiting
@@ -30,40 +29,27 @@ SCOPES = ("layer", "embedding", "output")
 """Places of structures, which are sections of the configuration."""
 
 
-class BudgetOf(StrEnum):
-    """Values of ``--budget-of``."""
-
-    MODEL = "model"
-    MAPS = "maps"
-
-
 def compress(
     run: RunArgument,
     layer: Annotated[str, typer.Option(autocompletion=completion.layers)],
     n: int | None = None,
     embedding: Annotated[str | None, typer.Option(autocompletion=completion.layers)] = None,
     output: Annotated[str | None, typer.Option(autocompletion=completion.layers)] = None,
-    data: str | None = None,
-    prefix: str | None = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None,
     budget: str | None = None,
-    budget_of: BudgetOf = BudgetOf.MODEL,
     steps: Annotated[int, typer.Option(min=0)] = 0,
     teacher: Annotated[bool, typer.Option("--teacher/--no-teacher")] = True,
     sequences: Annotated[bool, typer.Option("--sequences")] = False,
     calibrate: Annotated[int, typer.Option(min=0)] = 8,
     dry_run: Annotated[bool, typer.Option("--dry-run")] = False,
     checkpoint: Checkpoint = None,
-    average: Average = None,
-    runs_dir: Annotated[
-        Path | None, typer.Option("--runs-dir", envvar="PHMRUN_RUNS", rich_help_panel=RUNS, file_okay=False)
-    ] = None,
+    runs_dir: RunsDirectory = Path("runs"),
     plugin: Plugin = None,
     as_json: Json = False,
 ) -> None:
     """Compress a trained run: replace its matrices by their nearest structured ones.
 
-    Prints how much of each matrix the fit keeps, and writes a new run, trained further with --steps. Updates of frozen
+    Prints how much of each matrix the fit keeps, and writes a new run beside it, trained further with --steps. Updates of frozen
     weights are merged first; --layer dense does nothing else.
 
     Args:
@@ -71,18 +57,15 @@ def compress(
         n: Order n of --layer; other options: --set layer.rank=16.
         embedding: Structure of the embedding tables, and of a tied output; options: --set embedding.rank=16.
         output: Structure of the output layer, if it is not tied to the embedding.
-        data: Dataset for calibration and training (default: the run's).
-        prefix: Common prefix of your own parallel files, instead of --data.
-        set_: Option of the structure (layer.rank=16), or any configuration key of the new run; may be repeated.
+        set_: Option of the structure (layer.rank=16), or any configuration key of the new run, such as other data for
+            calibration and training (data.prefix=corpus/); may be repeated.
         budget: Fraction of the model's parameters to keep, such as 1/2; some matrices may stay dense.
-        budget_of: Whole of --budget: the model with all its tables, or only the maps that are replaced.
         steps: Optimizer steps of training after the fit; 0: no training. By default from 0.3 of the run's highest
             learning rate along a cosine to 0 (other: --set training.optimizer.lr=…, training.schedule.name=…).
         teacher: Distill from the original run (--set distillation.weight=0.5 --set distillation.temperature=1).
         sequences: Translation: train on the original run's outputs for the training sources (uses CTranslate2).
         calibrate: Training batches whose activations weight the fit; 0: fit the matrices alone.
         dry_run: Print the plan; write no run.
-        runs_dir: Directory of the runs (default: runs) and of the new run (default: that of the original run).
 
     Examples:
         phmrun compress latest --layer phm --n 4 --steps 0
@@ -104,16 +87,14 @@ def compress(
     options = {scope: _options_of(scope, keys) for scope in SCOPES}
     if n is not None:
         options["layer"]["n"] = n
-    trained = open_run(choose_run(runs_dir or Path("runs"), run))
+    trained = open_run(choose_run(runs_dir, run))
     if sequences and not (steps and TASKS.get(trained.config.task).converts):
         raise PhmrunError("--sequences needs a sequence-to-sequence run and --steps", where="--sequences")
-    own_data = {"--data": ("data.name", data), "--prefix": ("data.prefix", prefix)}
     chosen = [setting for setting in keys if setting[0].partition(".")[0] not in SCOPES]
-    chosen += [(key, value, option) for option, (key, value) in own_data.items() if value is not None]
     config = _config_with(chosen, trained)
     if config.data.name == NO_DATA and (calibrate or not dry_run):
         raise _without_data(trained, f"--layer {layer}" + ("" if n is None else f" --n {n}"))
-    weights = trained.load(checkpoint=checkpoint, average=average)
+    weights = trained.load(checkpoint=checkpoint)
     trained, config = merge_updates(trained), without_updates(config, trained)
     wanted = layer_of(layer, options["layer"])
     named = {"embedding": embedding, "output": output}
@@ -123,7 +104,6 @@ def compress(
         budget=share,
         batches=calibrate,
         fixed=bool(options["layer"]),
-        budget_of=budget_of.value,
         tables={scope: layer_of(name, options[scope], scope) for scope, name in named.items() if name},
         config=config,
     )
@@ -143,7 +123,7 @@ def compress(
         result = experiment.train(
             plan.config_of(config, wanted, training),
             origin={},
-            runs_dir=runs_dir or trained.run.path.parent,
+            runs_dir=trained.run.path.parent,
             plugins=plugins,
             derivation=derivation(trained, plan, weights, calibrate, taught=teacher and steps > 0),
             verbosity=int(console.verbosity()),
@@ -184,9 +164,9 @@ def _without_data(trained: "TrainedModel", layers: str) -> PhmrunError:
     """Return the error of an imported run without data; ``layers`` are the command's options that its hint repeats."""
     return PhmrunError(
         f"{trained.run.id} has no data to calibrate and score with: its checkpoint was imported without any",
-        where="--prefix",
-        hint=f"Run: phmrun compress {trained.run.reference} {layers} --prefix corpus/ --set data.source=en --set "
-        "data.target=de (corpus/train.en, corpus/train.de …); --calibrate 0 --dry-run needs no data.",
+        where="data.prefix",
+        hint=f"Run: phmrun compress {trained.run.reference} {layers} --set data.prefix=corpus/ --set "
+        "data.source=en --set data.target=de (corpus/train.en, corpus/train.de …); --calibrate 0 --dry-run needs no data.",
         code=ExitCode.DATA,
     )
 

@@ -1,13 +1,12 @@
 """``phmrun export``: a trained run for other tools, with dense layers or the factors of its structures."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.chosen_run import choose_run
-from phmrun.cli.decoding import Average, Checkpoint
 from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
 from phmrun.errors import PhmrunError
 from phmrun.progress import waiting
@@ -16,7 +15,7 @@ from phmrun.registry import load_plugins
 if TYPE_CHECKING:
     from phmrun.engine.trained_model import TrainedModel
     from phmrun.export.formats import Exported
-    from phmrun.ledger import Run
+    from phmrun.layers.factored_file import Precision
 
 PRECISIONS = ("int8", "bfloat16")  # roundings of safetensors and onnx
 
@@ -29,9 +28,6 @@ def export(
     quantization: str = "none",
     split: str = "test",
     compare: Annotated[bool, typer.Option("--compare")] = False,
-    model_card: Annotated[bool, typer.Option("--card")] = False,
-    checkpoint: Checkpoint = None,
-    average: Average = None,
     plugin: Plugin = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
@@ -51,14 +47,12 @@ def export(
             float16 (ctranslate2).
         split: Split that ctranslate2 and phmrun both decode, to compare their outputs; none: no comparison.
         compare: Write all installed formats, and measure bytes, memory, time per sentence and score of each.
-        model_card: Also write README.md, a model card for the Hugging Face Hub with results.
 
     Examples:
         phmrun export latest --format onnx
         phmrun export latest --format safetensors --factored --quantization bfloat16
         phmrun export latest --compare
         phmrun export latest --format ctranslate2 --quantization int8
-        phmrun export latest --card
     """
     load_plugins(plugin)
     if kind != "ctranslate2" and quantization not in (*PRECISIONS, "none"):
@@ -72,8 +66,6 @@ def export(
         from phmrun.cli.export_comparison import compare_formats
 
         compare_formats(source, "test" if split == "none" else split, load_plugins(plugin), as_json)
-        if model_card:
-            _write_card(source, source.own_folder("exports"))
         return
     with waiting("preparing"):
         from phmrun.engine.trained_model import open_run
@@ -81,16 +73,10 @@ def export(
 
         trained = open_run(source)
     if kind == "ctranslate2":
-        path = _to_ctranslate2(trained, out, quantization, split, as_json, checkpoint=checkpoint, average=average)
-        if model_card:
-            _write_card(source, path)
+        _to_ctranslate2(trained, out, quantization, split, as_json)
         return
     with waiting(f"writing and checking {kind}"):
-        form: dict[str, Any] = {"factored": factored, "precision": quantization}
-        exported = exporting.export(trained, out, kind, **form, checkpoint=checkpoint, average=average)
-    if model_card:
-        # Several parts have their own directory; a single file is in a shared one.
-        _write_card(source, exported.path if exported.parts else exported.path.parent)
+        exported = exporting.export(trained, out, kind, factored=factored, precision=cast("Precision", quantization))
     files = list(exported.parts.values()) or [exported]
     if as_json:
         parts = {"parts": {name: _facts(part) for name, part in exported.parts.items()}} if exported.parts else {}
@@ -108,56 +94,30 @@ def _facts(exported: "Exported") -> dict[str, Any]:
     return {name: value for name, value in vars(exported).items() if name != "parts"}
 
 
-def _write_card(run: "Run", folder: Path) -> None:
-    """Write a model card for the Hub, README.md, into ``folder``.
+def _to_ctranslate2(trained: "TrainedModel", out: Path | None, quantization: str, split: str, as_json: bool) -> None:
+    """Convert a run for CTranslate2, and print the result.
 
-    Print its path on standard error.
-    """
-    from phmrun.ledger.card import write_hub_card
-
-    console.stderr().print(f"the model card: {write_hub_card(run, folder)}", markup=False, soft_wrap=True)
-
-
-def _to_ctranslate2(
-    trained: "TrainedModel", out: Path | None, quantization: str, split: str, as_json: bool, **weights: Any
-) -> Path:
-    """Convert a run for CTranslate2; return the directory.
-
-    Prints directory, quantization and size, then a comparison of both engines on ``split`` unless that is "none". It
-    lists the first five differing outputs; JSON has all. JSON keys: run_id, path, format, bytes, quantization,
+    Directory, quantization and size come first, then a comparison of both engines on ``split`` unless that is "none".
+    It lists the first five differing outputs; JSON has all. JSON keys: run_id, path, format, bytes, quantization,
     comparison: None, or split, sentences, identical, bleu, bleu_ctranslate2, differences.
     """
     from phmrun.export.ctranslate2 import SHOWN, export_to_ctranslate2
 
-    exported = export_to_ctranslate2(trained, out, quantization, None if split == "none" else split, **weights)
-    agreement = exported.agreement
+    path, agreement = export_to_ctranslate2(trained, out, quantization, None if split == "none" else split)
+    size = sum(file.stat().st_size for file in path.iterdir())
     if as_json:
-        compared = None
-        if agreement:
-            compared = {
-                "split": agreement.split,
-                "sentences": agreement.sentences,
-                "identical": agreement.sentences - len(agreement.differences),
-                "bleu": agreement.ours.to_json(),
-                "bleu_ctranslate2": agreement.theirs.to_json(),
-                "differences": [vars(difference) for difference in agreement.differences],
-            }
-        facts = {"run_id": trained.run.id, "path": exported.path, "format": "ctranslate2", "bytes": exported.bytes}
-        console.print_json({**facts, "quantization": exported.quantization, "comparison": compared})
-        return exported.path
-    row = (str(exported.path), exported.quantization, f"{exported.bytes / 2**20:,.1f} MiB")
-    console.print_table(("directory", "quantization", "size"), [row])
+        facts = {"run_id": trained.run.id, "path": path, "format": "ctranslate2", "bytes": size}
+        compared = agreement.to_json() if agreement else None
+        console.print_json({**facts, "quantization": quantization, "comparison": compared})
+        return
+    console.print_table(("directory", "quantization", "size"), [(str(path), quantization, f"{size / 2**20:,.1f} MiB")])
     if agreement is None:
-        return exported.path
+        return
     ours, theirs = agreement.ours.value, agreement.theirs.value
     same = f"{agreement.sentences - len(agreement.differences)} of {agreement.sentences}"
     columns = ("split", "BLEU phmrun", "BLEU CTranslate2", "difference", "same outputs")
     scores = (agreement.split, f"{ours:.2f}", f"{theirs:.2f}", f"{theirs - ours:+.2f}", same)
     console.print_table(columns, [scores])
     if agreement.differences:
-        rows = [
-            (str(difference.line), f"{difference.margin:+.1e}", difference.ours, difference.theirs)
-            for difference in agreement.differences[:SHOWN]
-        ]
-        console.print_table(("line", "margin of ours", "phmrun", "CTranslate2"), rows)
-    return exported.path
+        rows = [(str(line), *texts) for line, *texts in agreement.differences[:SHOWN]]
+        console.print_table(("line", "phmrun", "CTranslate2"), rows)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,8 +34,6 @@ ORDERS: dict[str, tuple[Any, ...]] = {
     "blocks": (2, 4, 8, 16),
 }
 """Candidate values under a budget, for the first of these options that a structure has."""
-BudgetOf = Literal["model", "maps"]
-"""Whole of which a budget is a share: all parameters of the network, or those of the replaced maps."""
 DENSE = {"structure": "dense"}
 SCOPES = ("embedding", "output")  # parts of a network that are kept unless requested
 
@@ -112,7 +110,6 @@ def make_plan(
     budget: Fraction | None,
     batches: int,
     fixed: bool,
-    budget_of: BudgetOf = "model",
     tables: Mapping[str, LayerConfig] | None = None,
     config: Experiment | None = None,
 ) -> Plan:
@@ -123,12 +120,10 @@ def make_plan(
     Args:
         trained: The run, with its weights loaded.
         layer: The structure.
-        budget: Share of the parameters to keep, allocated to the maps by their damage; None gives each map its
-            structure as it is asked for.
+        budget: Share of the network's parameters to keep, allocated to the maps by their damage; None gives each map
+            its structure as it is asked for.
         batches: Number of training batches for calibration; 0 fits the matrices alone.
         fixed: True if the user set the structure's order, so that a map has exactly this one or stays dense.
-        budget_of: Whole of which ``budget`` is a share: "model", all parameters of the run's network; or "maps", the
-            dense maps that are replaced.
         tables: Structures for the parts "embedding" and "output"; parts not named are kept.
         config: Experiment whose batches calibrate; None for the run's own.
 
@@ -160,7 +155,7 @@ def make_plan(
     others = sorted({structure.name for structure in present.values()} - {"dense"})
     _check_candidates(dense, candidates, wanted, layer.structure, f"all are {', '.join(others)} already")
     total = sum(parameter.numel() for parameter in module.network.parameters())
-    most = None if budget is None else _room(dense, candidates, budget, budget_of, total, tables)
+    most = None if budget is None else _room(dense, candidates, budget, total, tables)
     data = _calibration(trained, config or trained.config, batches)
     covariances = input_covariances(module, data) if data else {}
     before = mean_loss(module, data) if data else None
@@ -331,7 +326,6 @@ def _room(
     dense: Mapping[str, Structure],
     candidates: Mapping[str, Sequence[Mapping[str, Any]]],
     budget: Fraction,
-    budget_of: BudgetOf,
     total: int,
     tables: Mapping[str, LayerConfig],
 ) -> int:
@@ -341,26 +335,22 @@ def _room(
         dense: Maps to replace.
         candidates: Their candidates; each may also stay dense.
         budget: Share of the parameters to keep.
-        budget_of: Whole of the share.
         total: Parameters of the network.
-        tables: Named parts. If there is none and the whole is the model, the error recommends ``--embedding``.
+        tables: Named parts. If there is none, the error recommends ``--embedding``.
 
     Raises:
         PhmrunError: (exit 2) The smallest candidates exceed the budget; the hint names the smallest possible budget.
     """
-    whole, kept = (total, total - _size(dense)) if budget_of == "model" else (_size(dense), 0)
-    most = int(budget * whole) - kept
+    kept = total - _size(dense)
+    most = int(budget * total) - kept
     smallest = sum(
         min(old.out_features * old.in_features, *(_count(old, layer) for layer in candidates[name] or [DENSE]))
         for name, old in dense.items()
     )
     if smallest > most:
-        what = f"the smallest model with these structures has {(smallest + kept) / whole:.1%} of the parameters"
-        if budget_of == "maps":
-            what = f"the smallest structures of all maps need {smallest / whole:.1%} of the dense parameters"
-        enough = f"--budget {math.ceil(1000 * (smallest + kept) / whole) / 1000}"
-        more = "; --embedding low-rank also replaces the tables, which stay as they are"
-        more = "" if tables or budget_of == "maps" else more
+        what = f"the smallest model with these structures has {(smallest + kept) / total:.1%} of the parameters"
+        enough = f"--budget {math.ceil(1000 * (smallest + kept) / total) / 1000}"
+        more = "" if tables else "; --embedding low-rank also replaces the tables, which stay as they are"
         raise PhmrunError(what, where="--budget", hint=f"Use {enough} or more{more}.")
     return most
 

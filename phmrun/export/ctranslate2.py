@@ -1,6 +1,6 @@
 """Export of a translator to CTranslate2, and comparison of both engines' translations.
 
-Both engines translate the same split. Lines that differ are listed with the trained network's score of each output.
+Both engines translate the same split. Lines that differ are listed.
 """
 
 from collections.abc import Sequence
@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import torch
-
-from phmrun.decoding.beam import length_penalty
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError, unknown
 from phmrun.export import check_out
@@ -20,31 +17,12 @@ from phmrun.families.sequence_to_sequence.predictor import Translator
 from phmrun.files import cache_dir, write_text
 from phmrun.metrics import Score
 from phmrun.models.ctranslate2 import converted, library
-from phmrun.models.transformer import EncoderDecoder, padding_mask
+from phmrun.models.transformer import EncoderDecoder
 from phmrun.registry import TASKS
 from phmrun.text.lines import read_parallel
-from phmrun.text.vocabulary import BOS, EOS, PAD
 
 SHOWN = 5
 """Number of differing lines to print."""
-
-
-@dataclass(frozen=True)
-class OutputDifference:
-    """A line that the two engines translate differently.
-
-    Attributes:
-        line: Line number, from 1.
-        ours: Output of phmrun's search, as text.
-        theirs: Output of CTranslate2, as text.
-        margin: The trained network's score of phmrun's output minus that of the other. About 0 is a tie that rounding
-            decides; below 0, the other engine found the better output.
-    """
-
-    line: int
-    ours: str
-    theirs: str
-    margin: float
 
 
 @dataclass(frozen=True)
@@ -58,37 +36,33 @@ class Agreement:
         sentences: Number of its sentences.
         ours: BLEU of phmrun's search.
         theirs: BLEU of CTranslate2.
-        differences: All lines whose outputs differ.
+        differences: Line number from 1, output of phmrun and output of CTranslate2, of all lines that differ.
     """
 
     split: str
     sentences: int
     ours: Score
     theirs: Score
-    differences: Sequence[OutputDifference]
+    differences: Sequence[tuple[int, str, str]]
 
-
-@dataclass(frozen=True)
-class EngineExport:
-    """A converted model and, if requested, its agreement with the trained network.
-
-    Attributes:
-        path: Directory of the model.
-        bytes: Total size of its files.
-        quantization: Type of the weights, as requested.
-        agreement: Comparison with phmrun's search; None if no split was given.
-    """
-
-    path: Path
-    bytes: int
-    quantization: str
-    agreement: Agreement | None
+    def to_json(self) -> dict[str, Any]:
+        """Return the comparison for JSON."""
+        return {
+            "split": self.split,
+            "sentences": self.sentences,
+            "identical": self.sentences - len(self.differences),
+            "bleu": self.ours.to_json(),
+            "bleu_ctranslate2": self.theirs.to_json(),
+            "differences": [{"line": line, "ours": ours, "theirs": theirs} for line, ours, theirs in self.differences],
+        }
 
 
 def export_to_ctranslate2(
-    trained: TrainedModel, out: Path | None, quantization: str, split: str | None, **weights: Any
-) -> EngineExport:
+    trained: TrainedModel, out: Path | None, quantization: str, split: str | None
+) -> tuple[Path, Agreement | None]:
     """Convert a run for CTranslate2 and compare both engines on a split.
+
+    Return the directory and the comparison.
 
     Args:
         trained: The opened run.
@@ -96,7 +70,6 @@ def export_to_ctranslate2(
             quantization if there is one; None for that alone.
         quantization: "none", "int8", "int8_float32", "bfloat16" or "float16".
         split: Split of the run's data to translate with both engines; None skips the comparison.
-        **weights: Choice of weights: the arguments of ``TrainedModel.load``.
 
     Raises:
         PhmrunError: (exit 2) The run is not a sequence-to-sequence network, the library or the data are missing, or
@@ -115,7 +88,7 @@ def export_to_ctranslate2(
     files: dict[str, tuple[Path, Path]] = task.load("data")(trained.config, cache_dir()).files if split else {}
     if split and split not in files:
         raise unknown("split", split, [*files, "none"], where="--split")
-    engine = cast(Translator, trained.predictor(decoding=decoding, device="cpu", **weights))
+    engine = cast(Translator, trained.predictor(decoding=decoding, device="cpu"))
     network = cast(EncoderDecoder, trained.module.network)
     path = engine.directory
     if out is not None:
@@ -125,71 +98,28 @@ def export_to_ctranslate2(
     for directory in {engine.directory, path}:
         page = ctranslate2_page(engine.vocabularies, beam=search.beam, alpha=search.alpha)
         write_text(directory / "README.md", page)
-    size = sum(file.stat().st_size for file in path.iterdir())
     if split is None:
-        return EngineExport(path, size, quantization, None)
+        return path, None
     usual = {"engine": "torch", "quantization": "none", "penalty": "power"}
-    ours = cast(Translator, trained.predictor(decoding=usual, device="cpu", **weights))
+    ours = cast(Translator, trained.predictor(decoding=usual, device="cpu"))
     sources, references = (list(side) for side in zip(*read_parallel(*files[split]), strict=True))
-    return EngineExport(path, size, quantization, agreement(network, ours, engine, sources, references, split))
+    return path, agreement(ours, engine, sources, references, split)
 
 
 def agreement(
-    network: EncoderDecoder,
-    ours: Translator,
-    theirs: Translator,
-    sources: Sequence[str],
-    references: Sequence[str],
-    split: str,
+    ours: Translator, theirs: Translator, sources: Sequence[str], references: Sequence[str], split: str
 ) -> Agreement:
     """Compare two translators with the same weights on the same sentences.
 
-    Each source is translated by both, and the best output counts. Lines differ if their token ids do. ``network``
-    scores the outputs that differ, with the length penalty of ``ours``. BLEU, or chrF if BLEU does not fit the
-    language, is that of all lines against ``references``; differences are in the order of the lines. ``split`` is a
-    label only.
+    Each source is translated by both, and the best output counts. Lines differ if their token ids do. The score
+    is BLEU, or chrF if BLEU does not fit the language. ``split`` is a label only.
     """
     hypotheses = [side.hypotheses(sources, f"{side.search.engine}: {split}") for side in (ours, theirs)]
     texts = [[ours.vocabularies.target.decode(best[0].tokens) for best in outputs] for outputs in hypotheses]
-    differing = [row for row in range(len(sources)) if hypotheses[0][row][0].tokens != hypotheses[1][row][0].tokens]
-    encoded = ours.vocabularies.source.encode_all([sources[row] for row in differing])
-    measure = next(iter(ours.fitting(references).values()))
-    scores = [
-        forced_scores(network, encoded, [outputs[row][0].tokens for row in differing], ours.search.alpha)
-        for outputs in hypotheses
+    differences = [
+        (row + 1, texts[0][row], texts[1][row])
+        for row in range(len(sources))
+        if hypotheses[0][row][0].tokens != hypotheses[1][row][0].tokens
     ]
-    return Agreement(
-        split,
-        len(sources),
-        measure(texts[0], references),
-        measure(texts[1], references),
-        [
-            OutputDifference(row + 1, texts[0][row], texts[1][row], scores[0][place] - scores[1][place])
-            for place, row in enumerate(differing)
-        ],
-    )
-
-
-@torch.inference_mode()
-def forced_scores(
-    network: EncoderDecoder, sources: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]], alpha: float
-) -> list[float]:
-    """Return log-probability / length^α of fixed outputs by teacher forcing.
-
-    Neither search nor cache is used; lengths include the end token.
-
-    Args:
-        network: The network on the CPU; set to eval mode, and left so.
-        sources: Token ids without the end token.
-        outputs: Token ids without beginning and end tokens.
-        alpha: Exponent of the length penalty.
-    """
-    network = network.eval()
-    scores = []
-    for source, output in zip(sources, outputs, strict=True):
-        tokens = torch.tensor([[*source, EOS]])
-        hidden = network(tokens, padding_mask(tokens, PAD), torch.tensor([[BOS, *output]]))
-        chances = torch.log_softmax(network.output(hidden)[0].float(), dim=-1)
-        total = float(chances.gather(1, torch.tensor([*output, EOS]).unsqueeze(1)).sum())
-        scores.append(total / length_penalty(len(output) + 1, alpha, "power"))
-    return scores
+    measure = next(iter(ours.fitting(references).values()))
+    return Agreement(split, len(sources), *(measure(side, references) for side in texts), differences)

@@ -79,7 +79,6 @@ def export(
     *,
     factored: bool = False,
     precision: Precision = "none",
-    **weights: Any,
 ) -> Exported:
     """Write a trained run in another format, and check its outputs.
 
@@ -92,7 +91,6 @@ def export(
         kind: "safetensors" (weights) or "onnx" (a program).
         factored: Write the factors of structures; else their dense matrices.
         precision: Rounding of the weights; outputs of rounded weights are compared, but may differ.
-        **weights: Choice of weights: the arguments of ``TrainedModel.load``.
 
     Raises:
         PhmrunError: The format is unknown or lacks factors (exit 2). Or the network cannot be traced,
@@ -100,7 +98,7 @@ def export(
     """
     if kind not in FORMATS:
         raise unknown("export format", kind, (*FORMATS, "ctranslate2"), where="--format")
-    label = trained.load(**weights)
+    label = trained.load()
     program = trained.module.export_graph()
     if kind != "safetensors" and program.untraceable:
         hint = f"phmrun export {trained.run.reference} --format safetensors writes the folded weights."

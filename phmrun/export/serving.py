@@ -186,7 +186,7 @@ def written(run: Run, item: Format) -> tuple[Path, float | None]:
         best = run.checkpoints / "best.ckpt"
         return best if best.is_file() else run.checkpoints / "last.ckpt", None
     if item.name == "ctranslate2":
-        return export_to_ctranslate2(trained, None, _engine_precision(item), None).path, None
+        return export_to_ctranslate2(trained, None, _engine_precision(item), None)[0], None
     exported = export(trained, None, item.name, factored=item.factored, precision=cast(Any, item.precision))
     return exported.path, exported.difference
 

@@ -1,30 +1,24 @@
 """Description of a run for readers.
 
-It is the basis of ``runs show``, of the run's own page (``README.md``) and of its model card for a hub.
+It is the basis of ``runs show`` and of the run's own page (``README.md``).
 """
 
-import logging
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from phmrun.documents import flat
 from phmrun.errors import PhmrunError
 from phmrun.escaping import fenced, markdown, shortened
 from phmrun.files import data_dir, write_text
 from phmrun.ledger.lock import LOCK
-from phmrun.ledger.recorded_run import OTHER_FILE, RecordedRun, score_value
+from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State, Status
 from phmrun.ledger.wording import counts_in_words, explained
-from phmrun.metric import OF, find_metric, part_of
-from phmrun.registry import TASKS
 
-LOG = logging.getLogger("phmrun.ledger")
 SERVING = "serving "  # start of the names of measurements by `phmrun export --compare` in bench.json
 _NUMBER = re.compile(r"[(]?[-+−]?[\d,]+(\.\d+)?( ± [\d.]+)?[)*‡≈]*")
 _OUTCOMES = {
@@ -250,64 +244,6 @@ def _cell(value: Any) -> str:
     Paths are shortened, and markup is escaped.
     """
     return markdown(shared(str(value)))
-
-
-def write_hub_card(run: Run, folder: Path) -> Path:
-    """Write a Hugging Face model card as ``README.md`` into a folder.
-
-    Return its path. An existing file is replaced.
-    """
-    write_text(path := folder / "README.md", hub_card(run))
-    return path
-
-
-def hub_card(run: Run) -> str:
-    """Return a model card for the Hugging Face Hub.
-
-    It is YAML metadata with a ``model-index``, then the run's page. Results are the scores whose metric has a
-    ``result_name``, each with its signature. Scores of training, validation, other files and baselines are left out, as
-    are those without a number. Scores of unregistered metrics are left out with one logged warning for all.
-
-    Raises:
-        PhmrunError: (exit 3) The status or the scores are damaged.
-    """
-    about = run.status.about
-    task, data = str(about.get("task")), shared(str(about.get("data")))
-    kind = (task in TASKS and TASKS.get(task).pipeline) or task  # the task's name if the Hub has none
-    by_split: dict[str, list[dict[str, Any]]] = {}
-    unknown = []
-    for name, score in run.metrics().items():
-        split, _, measure = name.partition("/")
-        value = score_value(score)
-        if split in ("train", "validation") or name.startswith(OTHER_FILE) or OF in measure or value is None:
-            continue
-        metric = find_metric(measure, task)
-        if metric is None:
-            unknown.append(name)
-        elif metric.result_name:
-            signature = score.get("signature") if isinstance(score, Mapping) else None
-            args = {"args": {"signature": str(signature)}} if signature else {}
-            label = f"{metric.result_name} {part_of(measure, metric)}".rstrip()
-            by_split.setdefault(split, []).append({"type": metric.name, "value": value, "name": label, **args})
-    if unknown:
-        LOG.warning(
-            "left out of the model card's results, because no task or package registers a metric of that name: %s",
-            ", ".join(unknown),
-        )
-    results = []
-    for split, metrics in by_split.items():
-        dataset = {"type": data, "name": data, "split": split}
-        results.append({"task": {"type": kind, "name": task}, "dataset": dataset, "metrics": metrics})
-    head = {
-        "library_name": "phmrun",
-        "tags": ["phmrun", task, str(about.get("network", about.get("layer", "dense")))],
-        **({"pipeline_tag": kind} if kind != task else {}),
-        "datasets": [data],
-        "metrics": list(dict.fromkeys(metric["type"] for metrics in by_split.values() for metric in metrics)),
-        "model-index": [{"name": run.id, "results": results}],
-    }
-    text = yaml.safe_dump(head, sort_keys=False, allow_unicode=True, width=1000)
-    return f"---\n{text}---\n\n{card(RecordedRun(run))}"
 
 
 Description, describe = RecordedRun, RecordedRun  # names of release 0.2, kept for one release

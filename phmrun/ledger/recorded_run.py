@@ -1,4 +1,4 @@
-"""Lazy, read-only view of a run: listings, tables, ``runs show``, the run's page and its model card."""
+"""Lazy, read-only view of a run: listings, tables, ``runs show`` and the run's page."""
 
 import json
 import math

@@ -32,7 +32,6 @@ TASK = Task(
             {"train.txt": "the dog sees the cat and the cat sees the dog .\nthe cat runs and the child sleeps .\n"},
         ),
     ),
-    pipeline="text-generation",
     metrics=(PERPLEXITY, BITS_PER_BYTE, BITS_PER_CHARACTER),
     baselines=(
         Baseline("unigram", "each word by its frequency in training, with 1 added to each count"),

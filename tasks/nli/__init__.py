@@ -40,7 +40,6 @@ TASK = Task(
             },
         ),
     ),
-    pipeline="text-classification",
     metrics=(ACCURACY,),
     baselines=(MAJORITY, Baseline("bag-of-words", "logistic regression on the words of the training pairs")),
     networks={"nli-lstm": "phmrun.models.lstm_classifier:LSTMClassifier"},

@@ -15,7 +15,6 @@ TASK = Task(
     predictor="phmrun.families.sequence_to_sequence.predictor:build_translator",
     converts=True,
     formats=(aligned("a dog sees the cat .\nthe cat sleeps .\n", "un chien voit le chat .\nle chat dort .\n"),),
-    pipeline="translation",
     metrics=OF_TEXT,
     baselines=(COPY, Baseline("dictionary", "word by word, by a dictionary learned from the training pairs")),
     networks={"transformer": "phmrun.models.transformer:Transformer"},

@@ -21,7 +21,6 @@ TASK = Task(
             },
         ),
     ),
-    pipeline="token-classification",
     metrics=(UAS, LAS, CLAS, LABEL_ACCURACY),
     baselines=(NEIGHBOUR,),
     networks={"biaffine-parser": "phmrun.tasks.parse.biaffine_parser:BiaffineParser"},

@@ -6,13 +6,13 @@ _ITEMS = Deferred("phmrun.tasks.parse.items:read_items")
 _FLOORS = ("neighbour",)
 
 
-def _metric(name: str, title: str, margin: float | None = None, hub_name: str | None = None) -> Metric:
+def _metric(name: str, title: str, margin: float | None = None) -> Metric:
     """Return an attachment score in percent, with its function in `phmrun.metrics.parsing`."""
     measure = Deferred(f"phmrun.metrics.parsing:{name.replace('-', '_')}_of")
-    shown = {"margin": margin, "hub_name": hub_name, "is_share": margin is not None, "bounds": PERCENT}
+    shown = {"margin": margin, "is_share": margin is not None, "bounds": PERCENT}
     return Metric(name, title, "%", measure=measure, read_items=_ITEMS, floors=_FLOORS, **shown)  # type: ignore[arg-type]
 
 
 UAS, LAS = _metric("uas", "UAS", 0.5), _metric("las", "LAS", 0.5)
-CLAS, LABEL_ACCURACY = _metric("clas", "CLAS", hub_name=""), _metric("label-accuracy", "label accuracy", hub_name="")
+CLAS, LABEL_ACCURACY = _metric("clas", "CLAS"), _metric("label-accuracy", "label accuracy")
 NEIGHBOUR = Baseline("neighbour", "each word has the arc that is most frequent for its tag in training")

@@ -19,12 +19,9 @@ UNCHANGED = Metric(
     lower_is_better=True,
     measure=_SHARE,
     read_items=_UNCHANGED,
-    hub_name="",
     bounds=PERCENT,
 )
-STYLE = Metric(
-    "style", "sentences in the target style", "%", measure=_SHARE, read_items=_STYLE, hub_name="", bounds=PERCENT
-)
+STYLE = Metric("style", "sentences in the target style", "%", measure=_SHARE, read_items=_STYLE, bounds=PERCENT)
 
 TASK = Task(
     name="style",
@@ -36,7 +33,6 @@ TASK = Task(
     predictor="phmrun.families.sequence_to_sequence.predictor:build_translator",
     converts=True,
     formats=(aligned("thou seest the cat .\nhe sleepeth .\n", "you see the cat .\nhe sleeps .\n"),),
-    pipeline="text2text-generation",
     # Copying the source scores above every published model, so it is a reference, and no floor.
     metrics=(*(replace(metric, floors=()) for metric in OF_TEXT), UNCHANGED, STYLE),
     baselines=(COPY, Baseline("reference", "the references themselves")),

@@ -27,7 +27,6 @@ TASK = Task(
             },
         ),
     ),
-    pipeline="text-classification",
     metrics=(ACCURACY,),
     baselines=(MAJORITY, Baseline("nearest-noun", "the number of the nearest noun before the verb")),
     networks={"sva-encoder": "phmrun.tasks.sva.encoder_classifier:EncoderClassifier"},

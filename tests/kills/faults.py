@@ -40,7 +40,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "resume": (*TRAIN, "stopped"),
     "extend": ("train", "sva", "--config", "longer.yaml", *RUNS, "--extend", "RUN"),
     "eval": ("eval", "RUN", *RUNS, "--test", "corpus/dev.tsv"),
-    "export": ("export", "RUN", *RUNS, "--card"),
+    "export": ("export", "RUN", *RUNS),
     "factored": ("export", "RUN", *RUNS, "--factored", "--quantization", "bfloat16", "--out", "out/model.safetensors"),
     "compress": ("compress", "RUN", *RUNS, "--layer", "low-rank", "--budget", "0.9", "--steps", "2"),
     "archive": ("runs", "archive", "RUN", *RUNS, "--to", "run.tar.gz"),

@@ -1,15 +1,11 @@
 """Metrics as objects: names, parts, floors, and a third-party task whose own metric every reader takes."""
 
-import logging
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-import yaml
 
-from phmrun.ledger import Run, State
-from phmrun.ledger.card import hub_card
 from phmrun.ledger.history import in_shown_units, is_share
 from phmrun.ledger.wording import explained, head, title
 from phmrun.metric import Baseline, Metric, find_metric, floors_of, metric_of, part_of
@@ -37,7 +33,7 @@ def test_a_score_s_metric_and_part(score, name, part):
 
 def test_a_metric_that_nobody_announced_is_better_when_higher():
     assert find_metric("test/power") is None
-    assert metric_of("test/power-odd") == Metric("power-odd", hub_name="")
+    assert metric_of("test/power-odd") == Metric("power-odd")
 
 
 def test_every_announced_metric_has_the_name_of_its_object():
@@ -93,39 +89,11 @@ def task(monkeypatch):
         "spans",
         "A third-party task.",
         **parts,
-        pipeline="token-classification",
         metrics=(F1, EDITS),
         baselines=(Baseline("always", "every item is a span"),),
     )
     monkeypatch.setitem(TASKS._registered, "spans", created)
     return created
-
-
-@pytest.fixture
-def run(tmp_path, task):
-    run = Run.create(tmp_path, "spans-files-dense-1-0123456789ab", "task: spans\nseed: 1\ndata: {name: files}\n")
-    run.update_metrics("test/f1", {"value": 61.5, "signature": "spans:exact"})
-    run.update_metrics("test/f1-long", 40.0)
-    run.update_metrics("test/f1-of-always", 50.0)
-    run.update_metrics("test/edits", 1.25)
-    run.update_metrics("test/mystery", 3.0)
-    run.set_state(State.DONE)
-    return run
-
-
-def test_the_hub_card_of_a_third_party_task_has_its_scores(run, caplog):
-    with caplog.at_level(logging.WARNING):
-        text = hub_card(run)
-    front = yaml.safe_load(text.split("---\n")[1])
-    (result,) = front["model-index"][0]["results"]
-    assert result["metrics"] == [
-        {"type": "f1", "value": 61.5, "name": "F1", "args": {"signature": "spans:exact"}},
-        {"type": "f1", "value": 40.0, "name": "F1 long"},
-        {"type": "edits", "value": 1.25, "name": "Edits per item"},
-    ]
-    assert front["metrics"] == ["f1", "edits"]
-    assert "always: every item is a span" in text
-    assert "test/mystery" in caplog.text
 
 
 def test_words_units_and_direction_of_a_third_party_metric(task):

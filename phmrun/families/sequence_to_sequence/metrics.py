@@ -18,9 +18,7 @@ def _counts(name: str) -> Any:
 def _of_sentences(name: str, title: str, measure: str, counts: str) -> Metric:
     """Return a metric that is a mean over sentences; ``measure`` and ``counts`` are functions of the same module."""
     of_items = Deferred(f"{_MATHEMATICS}:{measure}")
-    return Metric(
-        name, title, of_items=of_items, read_items=_counts(counts), floors=_FLOORS, hub_name="", bounds=PERCENT
-    )
+    return Metric(name, title, of_items=of_items, read_items=_counts(counts), floors=_FLOORS, bounds=PERCENT)
 
 
 BLEU = Metric(
