@@ -49,8 +49,8 @@ def compress(
 ) -> None:
     """Compress a trained run: replace its matrices by their nearest structured ones.
 
-    Prints how much of each matrix the fit keeps, and writes a new run beside it, trained further with --steps. Updates of frozen
-    weights are merged first; --layer dense does nothing else.
+    Prints how much of each matrix the fit keeps, and writes a new run beside it, trained further with --steps. Updates
+    of frozen weights are merged first; --layer dense does nothing else.
 
     Args:
         layer: Structure of the weight matrices inside the blocks (`phmrun layers list`).
@@ -165,8 +165,8 @@ def _without_data(trained: "TrainedModel", layers: str) -> PhmrunError:
     return PhmrunError(
         f"{trained.run.id} has no data to calibrate and score with: its checkpoint was imported without any",
         where="data.prefix",
-        hint=f"Run: phmrun compress {trained.run.reference} {layers} --set data.prefix=corpus/ --set "
-        "data.source=en --set data.target=de (corpus/train.en, corpus/train.de …); --calibrate 0 --dry-run needs no data.",
+        hint=f"Run: phmrun compress {trained.run.reference} {layers} --set data.prefix=corpus/ --set data.source=en "
+        "--set data.target=de (corpus/train.en, corpus/train.de …); --calibrate 0 --dry-run needs no data.",
         code=ExitCode.DATA,
     )
 
