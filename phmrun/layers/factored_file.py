@@ -18,7 +18,8 @@ The file holds numbers and names only; reading it executes nothing.
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -30,7 +31,7 @@ from phmrun.files import disk_errors, replacing
 from phmrun.layers.conversion import attach_report, convert_layers, is_replaceable
 from phmrun.layers.gate_maps import GateMapping
 from phmrun.layers.options import checked_options
-from phmrun.layers.recipe import FORMAT, KEY, fault, read_recipe, steps_of
+from phmrun.layers.recipe import FORMAT, KEY, Recipe, fault, read_recipe, steps_of
 from phmrun.layers.recurrence import StartedLSTM
 from phmrun.layers.report import conversions, parameter_count
 from phmrun.layers.structure import Application, Structure
@@ -128,15 +129,15 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
     try:
         with safe_open(path, framework="pt") as file:
             recipe = read_recipe(path, file.metadata())
-            scales: dict[str, str] = recipe.get("int8", {})
+            scales = recipe.int8
             names = [name for name in file.keys() if name not in scales.values()]  # noqa: SIM118
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
             model = _built(plain, recipe, path, shapes)
             state = model.state_dict(keep_vars=True)
-            base = recipe.get("base", {"names": []})
-            optional = _temporary(model) | set(base["names"])
+            base = recipe.base
+            optional = _temporary(model) | set(base.names if base else ())
             _check_shapes(path, state, shapes, _aliases(path, recipe, shapes), optional)
-            if base["names"] and _digest({name: state.get(name) for name in base["names"]}) != base["sha256"]:
+            if base and _digest({name: state.get(name) for name in base.names}) != base.sha256:
                 hint = "The factory must build the model with the weights that were frozen."
                 raise fault(path, "the factory's model has other frozen weights than the file updates", hint)
             for name in shapes:
@@ -146,7 +147,7 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
                 if values.is_floating_point() != state[name].is_floating_point():
                     raise fault(path, f"{name} is {values.dtype}, in the model {state[name].dtype}")
                 state[name].data = values.to(state[name].device, copy=True)  # not a view of the mapped file
-            for name, source in recipe["tied"].items():
+            for name, source in recipe.tied.items():
                 if state[name] is not state[source]:  # tied by the converted model, but not by the factory's
                     state[name].data = state[source].data.clone()
     except (SafetensorError, OSError, RuntimeError) as error:
@@ -202,7 +203,7 @@ def to_int8(tensors: dict[str, Tensor]) -> dict[str, str]:
     return scales
 
 
-def _built(model: Model, recipe: Mapping[str, Any], path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Model:
+def _built(model: Model, recipe: Recipe, path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Model:
     """Convert the factory's model by a recipe, in place; return it.
 
     The sizes of each step's layers are checked before memory is allocated. The report of the conversion is kept with
@@ -213,23 +214,30 @@ def _built(model: Model, recipe: Mapping[str, Any], path: Path, shapes: Mapping[
     """
     before = parameter_count(model)
     stored = sum(torch.Size(shape).numel() for shape in shapes.values())
-    for step in recipe["steps"]:
+    for step in recipe.steps:
         layers = dict(model.named_modules())
-        try:
-            options = _options(step["structure"], step["options"])
-            for place in step["places"]:
+        with step_errors(str(path), step.structure):
+            options = step_options(step.structure, step.options)
+            for place in step.places:
                 if place not in layers or not is_replaceable(layers[place]):
                     raise fault(path, f"the factory's model has no layer {place!r} that can be converted")
-                _check_memory(path, layers[place], place, step["structure"], options, stored)
-            chosen = {layers[place]: place for place in step["places"]}
-            model, converted = convert_layers(model, chosen, step["structure"], options)
-        except PhmrunError as error:
-            if error.code == ExitCode.DATA:
-                raise
-            hint = None if step["structure"] in STRUCTURES else "Import the plug-in that defines this structure first."
-            raise PhmrunError(error.what, where=str(path), valid=error.valid, hint=hint, code=ExitCode.DATA) from error
+                _check_memory(path, layers[place], place, step.structure, options, stored)
+            chosen = {layers[place]: place for place in step.places}
+            model, converted = convert_layers(model, chosen, step.structure, options)
         attach_report(model, converted, before)
     return model
+
+
+@contextmanager
+def step_errors(where: str, structure: str) -> Iterator[None]:
+    """Give the errors of a recipe's step their exit code, 3, and the place of the file."""
+    try:
+        yield
+    except PhmrunError as error:
+        if error.code == ExitCode.DATA:
+            raise
+        hint = None if structure in STRUCTURES else "Import the plug-in that defines this structure first."
+        raise PhmrunError(error.what, where=where, valid=error.valid, hint=hint, code=ExitCode.DATA) from error
 
 
 def _check_memory(
@@ -254,7 +262,7 @@ def _check_memory(
             raise fault(path, f"layer {place!r} would have {kept:,} parameters, the file has {stored:,} numbers")
 
 
-def _options(structure: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def step_options(structure: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a recipe's step in their types.
 
     Arguments of ``Linear`` (``application``) and ``LSTM`` (``maps``, ``coupled``) are kept if valid; otherwise they
@@ -267,18 +275,16 @@ def _options(structure: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return checked_options(structure, {name: options[name] for name in options if name not in chosen}) | chosen
 
 
-def _aliases(
-    path: Path, recipe: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
-) -> dict[str, tuple[int, ...]]:
+def _aliases(path: Path, recipe: Recipe, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
     """Return the shapes of tied tensors, by their further names.
 
     Raises:
         PhmrunError: (exit 3) A tensor is tied to one that the file lacks, or is in the file itself.
     """
-    for name, source in recipe["tied"].items():
+    for name, source in recipe.tied.items():
         if source not in shapes or name in shapes:
             raise fault(path, f"the recipe is damaged: {name!r} is tied to {source!r}, which the file does not hold")
-    return {name: shapes[source] for name, source in recipe["tied"].items()}
+    return {name: shapes[source] for name, source in recipe.tied.items()}
 
 
 def _check_shapes(

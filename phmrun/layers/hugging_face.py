@@ -25,11 +25,10 @@ from torch import Tensor, nn
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import write_text
 from phmrun.layers.conversion import attach_report, convert_layers
-from phmrun.layers.options import checked_options
+from phmrun.layers.factored_file import step_errors, step_options
 from phmrun.layers.recipe import steps_of
 from phmrun.layers.report import LISTENERS, ConvertedLayer, parameter_count
 from phmrun.layers.structure import Structure, build_structure
-from phmrun.registry import STRUCTURES
 
 METHOD = "phmrun"
 """Value of ``quant_method`` in ``config.json``."""
@@ -306,16 +305,11 @@ def _convert(model: nn.Module, steps: list[dict[str, Any]]) -> None:
     _tie(model, [[first, other] for other, first in getattr(model, "all_tied_weights_keys", {}).items()])
     for step in steps:
         layers = dict(model.named_modules())
-        options = dict(step["options"])
-        application = {"application": options.pop("application")} if "application" in options else {}
-        try:
-            options = checked_options(step["structure"], options) | application
+        with step_errors("config.json", step["structure"]):
+            options = step_options(step["structure"], step["options"])
             places = [name if name in layers else name.removeprefix(prefix) for name in step["places"]]
             chosen = {layers[name]: name for name in places if name in layers}
             _, converted = convert_layers(model, chosen, step["structure"], options)
-        except PhmrunError as error:
-            hint = None if step["structure"] in STRUCTURES else "Import the plug-in that defines this structure first."
-            raise PhmrunError(error.what, where="config.json", hint=hint, code=ExitCode.DATA) from error
         attach_report(model, converted, before)
     _keep_ties(model)
 

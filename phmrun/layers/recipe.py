@@ -3,8 +3,9 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import BaseModel, ValidationError
 from torch import nn
 
 from phmrun.errors import ExitCode, PhmrunError
@@ -15,6 +16,31 @@ KEY = "phmrun"
 """Metadata entry with the recipe."""
 FORMAT = 1
 """Version of the recipe."""
+
+
+class Step(BaseModel):
+    """Conversion of some layers to one structure."""
+
+    structure: str
+    options: dict[str, Any]
+    places: list[str]
+
+
+class Base(BaseModel):
+    """Frozen weights that a file of updates does not hold."""
+
+    names: list[str]
+    sha256: str
+
+
+class Recipe(BaseModel):
+    """Entry "phmrun" of a file's metadata; see :mod:`phmrun.layers.factored_file`."""
+
+    format: Literal[1]
+    steps: list[Step]
+    tied: dict[str, str]
+    base: Base | None = None
+    int8: dict[str, str] = {}
 
 
 def steps_of(model: nn.Module) -> list[dict[str, Any]]:
@@ -37,7 +63,7 @@ def steps_of(model: nn.Module) -> list[dict[str, Any]]:
     return list(steps.values())
 
 
-def read_recipe(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any]:
+def read_recipe(path: Path, metadata: Mapping[str, str] | None) -> Recipe:
     """Return the recipe in a file's metadata, after validation of its form.
 
     Raises:
@@ -47,49 +73,14 @@ def read_recipe(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any
     if text is None:
         raise fault(path, "the file has no recipe", hint="Write it with phmrun.layers.save.")
     try:
-        recipe = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise fault(path, f"the recipe is damaged: {error}") from error
-    if isinstance(recipe, dict) and recipe.get("format") not in (FORMAT, None):
-        raise fault(path, f"the recipe has format {recipe['format']!r}; valid: {FORMAT}", hint="Update phmrun.")
-    if not _is_recipe(recipe):
-        raise fault(path, "the recipe is damaged: steps with structure, options and places are expected")
-    checked: dict[str, Any] = recipe
-    return checked
-
-
-def _is_recipe(recipe: Any) -> bool:
-    """Return True if a recipe has this format and all keys, each of the right type.
-
-    "base" and "int8" may be missing. Other keys are not checked.
-    """
-
-    def is_step(step: Any) -> bool:
-        """Return True if a step has its three keys, each of the right type."""
-        return (
-            isinstance(step, dict)
-            and isinstance(step.get("structure"), str)
-            and isinstance(step.get("options"), dict)
-            and isinstance(step.get("places"), list)
-            and all(isinstance(place, str) for place in step["places"])
-        )
-
-    def is_base(base: Any) -> bool:
-        names = base.get("names") if isinstance(base, dict) else None
-        return isinstance(names, list) and all(isinstance(name, str) for name in names) and "sha256" in base
-
-    base = recipe.get("base") if isinstance(recipe, dict) else None
-    return (
-        isinstance(recipe, dict)
-        and recipe.get("format") == FORMAT
-        and isinstance(recipe.get("steps"), list)
-        and all(is_step(step) for step in recipe["steps"])
-        and isinstance(recipe.get("tied"), dict)
-        and all(isinstance(name, str) for name in recipe["tied"].values())
-        and (base is None or is_base(base))
-        and isinstance(recipe.get("int8", {}), dict)
-        and all(isinstance(name, str) for name in recipe.get("int8", {}).values())
-    )
+        return Recipe.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        if first["loc"] == ("format",):
+            what = f"the recipe has format {first['input']!r}; valid: {FORMAT}"
+            raise fault(path, what, hint="Update phmrun.") from error
+        where = ".".join(map(str, first["loc"]))
+        raise fault(path, f"the recipe is damaged: {where}: {first['msg']}") from error
 
 
 def fault(path: Path, what: str, hint: str | None = None) -> PhmrunError:
