@@ -41,7 +41,7 @@ test: $(STAMP) lint  ## Run all checks: ruff, mypy, pytest
 	@$(MAKE) --no-print-directory oldest
 
 oldest: $(OLDEST)  ## Run the tests of transformers with its oldest supported release
-	PYTHONPATH=$(OLDEST) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/layers/test_hugging_face.py tests/importing/test_huggingface.py
+	PYTHONPATH=$(OLDEST) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/layers/test_hugging_face.py tests/exchange/test_huggingface.py
 
 $(OLDEST): $(STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade --target $@ --no-deps \

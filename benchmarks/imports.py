@@ -18,10 +18,10 @@ papers
 report
 sweeps
 results
-compression importing export
 bench
 tasks
 families
+exchange
 engine
 models
 decoding

@@ -21,7 +21,7 @@ from benchmarks.arguments import Result, parser, start
 from phmrun.bench.machine import last_level_cache
 from phmrun.cli import console, measuring
 from phmrun.errors import PhmrunError
-from phmrun.models.ctranslate2 import library, specification_of
+from phmrun.exchange.ctranslate2 import library, specification_of
 from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.options import TransformerOptions
 from phmrun.models.transformer import Transformer

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from phmrun.decoding import beam_search
-from phmrun.decoding.ctranslate2 import CTranslate2Model
+from phmrun.exchange.ctranslate2_engine import CTranslate2Model
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.families.sequence_to_sequence.predictor import Search
 from phmrun.layers.inference import Choice

@@ -55,10 +55,10 @@ def test_imports_in_functions_and_for_types_close_a_cycle(tmp_path):
 
 
 def test_packages_of_one_line_and_unlisted_ones_are_faults(tmp_path):
-    root = package(tmp_path, export__formats="import phmrun.importing.run\n", importing__run="", helpers__more="")
+    root = package(tmp_path, checksums__a="import phmrun.progress.b\n", progress__b="", helpers__more="")
     assert upward(module_graph(modules(root))) == [
         "helpers is missing in ORDER",
-        "phmrun.export.formats:1 imports phmrun.importing.run: export is not above importing",
+        "phmrun.checksums.a:1 imports phmrun.progress.b: checksums is not above progress",
     ]
 
 

@@ -17,10 +17,10 @@ from phmrun.registry import TASKS, load_plugins
 from phmrun.shares import share_of
 
 if TYPE_CHECKING:
-    from phmrun.compression.compress import Plan
     from phmrun.config import Experiment
     from phmrun.engine.experiment import TrainResult
     from phmrun.engine.trained_model import TrainedModel
+    from phmrun.exchange.compress import Plan
 
 Settings = Sequence[tuple[str, Any, str]]
 """Dotted key, value and origin of each setting."""
@@ -78,11 +78,11 @@ def compress(
         raise PhmrunError(f"{budget!r} is not a fraction", where="--budget", valid=("1/2", "0.25", "above 0, up to 1"))
     keys = settings(set_ or [])
     with waiting("preparing"):
-        from phmrun.compression.compress import derivation, layer_of, make_plan
-        from phmrun.compression.further_training import further_training, in_words
-        from phmrun.compression.merging import merge_updates, without_updates
         from phmrun.engine import experiment
         from phmrun.engine.trained_model import open_run
+        from phmrun.exchange.compress import derivation, layer_of, make_plan
+        from phmrun.exchange.further_training import further_training, in_words
+        from phmrun.exchange.merging import merge_updates, without_updates
 
     options = {scope: _options_of(scope, keys) for scope in SCOPES}
     if n is not None:
@@ -187,7 +187,7 @@ def _sizes(parent: "TrainedModel", child: Path, plan: "Plan") -> str:
     files are relative to the parent's with factors.
     """
     from phmrun.engine.trained_model import open_run
-    from phmrun.export.factored import weight_bytes
+    from phmrun.exchange.factored import weight_bytes
     from phmrun.ledger import Run
 
     (_, before), (folded, factored) = (
@@ -204,7 +204,7 @@ def _show(plan: "Plan") -> None:
     Columns: kind, number, shape, structures, share of parameters kept, and mean energy kept, of the matrices and of
     their outputs. Totals are parameters and, if calibrated, the losses before and after.
     """
-    from phmrun.compression.maps import by_kind
+    from phmrun.exchange.maps import by_kind
 
     rows = []
     for kind, maps in by_kind(plan.maps).items():
@@ -227,7 +227,7 @@ def _label(layer: Mapping[str, Any]) -> str:
 
     Its order is named even if it is the default.
     """
-    from phmrun.compression.compress import ORDERS
+    from phmrun.exchange.compress import ORDERS
     from phmrun.layers import options_of
     from phmrun.ledger.recorded_config import layer_label
 

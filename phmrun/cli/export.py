@@ -14,7 +14,7 @@ from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
     from phmrun.engine.trained_model import TrainedModel
-    from phmrun.export.formats import Exported
+    from phmrun.exchange.formats import Exported
     from phmrun.layers.factored_file import Precision
 
 PRECISIONS = ("int8", "bfloat16")  # roundings of safetensors and onnx
@@ -69,7 +69,7 @@ def export(
         return
     with waiting("preparing"):
         from phmrun.engine.trained_model import open_run
-        from phmrun.export import formats as exporting
+        from phmrun.exchange import formats as exporting
 
         trained = open_run(source)
     if kind == "ctranslate2":
@@ -101,7 +101,7 @@ def _to_ctranslate2(trained: "TrainedModel", out: Path | None, quantization: str
     It lists the first five differing outputs; JSON has all. JSON keys: run_id, path, format, bytes, quantization,
     comparison: None, or split, sentences, identical, bleu, bleu_ctranslate2, differences.
     """
-    from phmrun.export.ctranslate2 import SHOWN, export_to_ctranslate2
+    from phmrun.exchange.agreement import SHOWN, export_to_ctranslate2
 
     path, agreement = export_to_ctranslate2(trained, out, quantization, None if split == "none" else split)
     size = sum(file.stat().st_size for file in path.iterdir())

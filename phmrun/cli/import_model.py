@@ -36,7 +36,7 @@ def import_model(
         phmrun import opus-mt-en-de --task nmt --data multi30k --source en --target de
         phmrun import flan-t5-small
     """
-    from phmrun.importing.run import import_checkpoint
+    from phmrun.exchange.imported_run import import_checkpoint
 
     data_settings = {"name": data, "prefix": prefix, "source": source, "target": target}
     imported = import_checkpoint(

@@ -13,8 +13,6 @@ from typing import Any, Literal, cast
 
 import torch
 
-from phmrun.compression.compress import Plan, derivation, layer_of, make_plan
-from phmrun.compression.further_training import further_training
 from phmrun.config import Experiment
 from phmrun.documents import parse_json
 from phmrun.engine.counting import count_parameters
@@ -23,7 +21,9 @@ from phmrun.engine.experiment import train
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import TrainedModel, open_run
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.export.serving import Format, serve_all
+from phmrun.exchange.compress import Plan, derivation, layer_of, make_plan
+from phmrun.exchange.formats import Format
+from phmrun.exchange.further_training import further_training
 from phmrun.files import read_text, write_json
 from phmrun.layers.network import structures_of
 from phmrun.ledger import Run
@@ -34,6 +34,7 @@ from phmrun.registry import TASKS
 from phmrun.results.items import RunItems
 from phmrun.statistics.items import resampled_variance
 from phmrun.statistics.verdict import Judgement, Question, judge
+from phmrun.sweeps.serving import serve_all
 
 By = Literal["bytes", "parameters", "latency"]
 STRUCTURES = ("low-rank", "monarch", "phm")

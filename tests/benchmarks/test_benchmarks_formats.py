@@ -5,8 +5,9 @@ from pathlib import Path
 
 from benchmarks import formats
 from benchmarks.formats import COLUMNS, measured, row, runs_of
-from phmrun.export.serving import Format, Served
+from phmrun.exchange.formats import Format
 from phmrun.ledger import Run
+from phmrun.sweeps.serving import Served
 
 
 def test_formats_that_are_not_measured_have_dashes():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from phmrun.export import formats as exporting
+from phmrun.exchange import formats as exporting
 
 
 @pytest.fixture

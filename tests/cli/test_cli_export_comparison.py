@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tiny_experiments import configured, run_experiment, run_of
 
-from phmrun.export import serving
+from phmrun.sweeps import serving
 
 SOME = ("checkpoint", "safetensors", "safetensors int8", "safetensors factored", "onnx", "ctranslate2")
 """Formats to measure: each export of a program takes seconds."""

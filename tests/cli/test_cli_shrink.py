@@ -13,10 +13,11 @@ from tiny_experiments import configured, run_experiment, run_of
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.export.serving import Format, Served
+from phmrun.exchange.formats import Format
 from phmrun.files import disk_errors
 from phmrun.ledger import Run
 from phmrun.sweeps import shrink
+from phmrun.sweeps.serving import Served
 from phmrun.sweeps.shrink import Goal, Search, recommended
 
 

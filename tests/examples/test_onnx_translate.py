@@ -12,7 +12,7 @@ import pytest
 import torch
 from random_transformers import network
 
-from phmrun.export.formats import export
+from phmrun.exchange.formats import export
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.families.sequence_to_sequence.predictor import Search, Translator
 from phmrun.ledger.run import Run

@@ -114,7 +114,7 @@ SETUPS: dict[str, Callable[[], None]] = {"checkpoint": write_checkpoint, "fetch"
 
 def served(run: Any, formats: Sequence[Any], **_: Any) -> list[Any]:
     """Return measurements of a format without the process that takes them: `shrink` looks at bytes and score."""
-    from phmrun.export.serving import Served
+    from phmrun.sweeps.serving import Served
 
     total = int(run.parameters()["total"])
     return [Served(formats[0], Path("x"), total, 4 * total, 0.0, 10, 5.0, 1.0, 1.0, "accuracy", 60.0, 0, 12)]

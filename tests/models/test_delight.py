@@ -7,8 +7,8 @@ from test_incremental import PAD, VOCABULARY, walk
 from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
+from phmrun.exchange.ctranslate2 import specification_of
 from phmrun.families.sequence_to_sequence.graph import translation_graph
-from phmrun.models.ctranslate2 import specification_of
 from phmrun.models.delight import DeLighT, DeLighTTransformation, block_scales, group_maps, most_groups
 from phmrun.models.incremental import IncrementalTransformer
 

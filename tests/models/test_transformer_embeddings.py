@@ -7,7 +7,7 @@ from built_networks import built
 from phmrun.config import Source, resolve, task_defaults
 from phmrun.engine.counting import count_parameters
 from phmrun.errors import PhmrunError
-from phmrun.export.formats import largest_difference
+from phmrun.exchange.formats import largest_difference
 from phmrun.families.sequence_to_sequence.graph import translation_graph
 from phmrun.layers import AdaptiveInput, DeFINE, options_of
 from phmrun.layers.structure import Structure

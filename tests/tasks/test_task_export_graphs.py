@@ -7,7 +7,7 @@ import pytest
 import torch
 from tiny_experiments import SETTINGS, configured, everywhere
 
-from phmrun.export.formats import largest_difference
+from phmrun.exchange.formats import largest_difference
 from phmrun.registry import TASKS
 
 

@@ -8,10 +8,10 @@ from phmrun.config import Experiment, Task, with_decoding
 from phmrun.engine.preparation import build_data
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError
+from phmrun.exchange.ctranslate2 import digest_of
 from phmrun.families.sequence_to_sequence.data import ParallelData
 from phmrun.families.sequence_to_sequence.predictor import Translator
 from phmrun.files import write_text
-from phmrun.models.ctranslate2 import digest_of
 from phmrun.registry import TASKS
 from phmrun.text.lines import read_parallel
 

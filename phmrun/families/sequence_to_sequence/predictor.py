@@ -14,12 +14,13 @@ from typing import Any, Literal, cast
 import torch
 
 from phmrun.decoding.beam import Hypothesis, Penalty
-from phmrun.decoding.ctranslate2 import CTranslate2Model
-from phmrun.decoding.onnx import OnnxModel
 from phmrun.decoding.search import by_length, translate
 from phmrun.decoding.step import StepDecoder
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import Answer, Evaluation
+from phmrun.exchange.ctranslate2 import Quantization, converted, longest_line
+from phmrun.exchange.ctranslate2_engine import CTranslate2Model
+from phmrun.exchange.onnx_engine import OnnxModel
 from phmrun.families.sequence_to_sequence.config import DecodingConfig, SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.data import ParallelData
 from phmrun.files import read_text
@@ -27,7 +28,6 @@ from phmrun.layers.inference import Choice, resolve_application
 from phmrun.metrics import Score, bleu, bleu_obstacle, chrf
 from phmrun.metrics import sentence_bleu as sentence_bleu_of_all
 from phmrun.metrics import sentence_bleu_nltk as sentence_bleu_nltk_of_all
-from phmrun.models.ctranslate2 import Quantization, converted, longest_line
 from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.transformer import EncoderDecoder, Transformer
 from phmrun.progress import note

@@ -14,9 +14,9 @@ from phmrun.engine.code import code_of
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.module import build_module
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.exchange.checkpoint import WEIGHTS, read_checkpoint
+from phmrun.exchange.huggingface import describe, load_weights
 from phmrun.files import write_json
-from phmrun.importing.checkpoint import WEIGHTS, read_checkpoint
-from phmrun.importing.huggingface import describe, load_weights
 from phmrun.layers import options_of
 from phmrun.ledger import Run, State
 from phmrun.models.transformer import Transformer

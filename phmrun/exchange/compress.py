@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from phmrun.compression.maps import FittedMap, fitted_map, spread
 from phmrun.config import Experiment
 from phmrun.config.sections import LayerConfig, MapConfig
 from phmrun.config.training import TrainingConfig
@@ -21,6 +20,7 @@ from phmrun.engine.module import TrainingModule
 from phmrun.engine.preparation import build_data
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError, unknown
+from phmrun.exchange.maps import FittedMap, fitted_map, spread
 from phmrun.layers import options_of
 from phmrun.layers.network import made_for, scope_of, set_structure, structures_of
 from phmrun.layers.structure import Structure
@@ -70,7 +70,7 @@ class Plan:
         Args:
             parent: Config of the parent, with the user's changes.
             layer: Structure of most maps.
-            training: Section of the further training (:func:`phmrun.compression.further_training.further_training`).
+            training: Section of the further training (:func:`phmrun.exchange.further_training.further_training`).
         """
         inside = [item for item in self.maps if scope_of(item.name) not in SCOPES]
         if any(_misfit(layer.arguments, *item.shape) for item in inside):
@@ -195,7 +195,7 @@ def _chosen(
     """Choose the replacement of each map.
 
     With ``most`` of None it is the first candidate. Otherwise each map gets a candidate or stays dense, such that all
-    have at most ``most`` parameters and little total damage (:func:`phmrun.compression.maps.spread`). A map without
+    have at most ``most`` parameters and little total damage (:func:`phmrun.exchange.maps.spread`). A map without
     candidates stays dense, with damage 0.
     """
     fitted = {name: fitted_map(name, old.materialize().detach(), old, None) for name, old in dense.items()}

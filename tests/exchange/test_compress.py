@@ -6,13 +6,13 @@ import pytest
 import torch
 from tiny_experiments import configured, run_experiment, run_of
 
-from phmrun.compression.compress import derivation, layer_of, make_plan
-from phmrun.compression.further_training import further_training, in_words
 from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.experiment import train
 from phmrun.engine.schedules import schedule_from
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
+from phmrun.exchange.compress import derivation, layer_of, make_plan
+from phmrun.exchange.further_training import further_training, in_words
 from phmrun.layers.network import scope_of, structures_of
 
 
@@ -151,8 +151,8 @@ def test_budget_counts_the_whole_model(parent):
 
 def test_infeasible_budget_fails_before_the_fit_with_the_smallest_share(parent, monkeypatch):
     trained, _ = parent
-    monkeypatch.setattr("phmrun.compression.compress._fits", lambda *_: pytest.fail("a map was fitted"))
-    monkeypatch.setattr("phmrun.compression.compress._calibration", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr("phmrun.exchange.compress._fits", lambda *_: pytest.fail("a map was fitted"))
+    monkeypatch.setattr("phmrun.exchange.compress._calibration", lambda *_: pytest.fail("data were read"))
     with pytest.raises(PhmrunError, match="smallest model") as caught:
         make_plan(trained, layer_of("low-rank", {}), budget=Fraction(1, 50), batches=1, fixed=False)
     assert "--embedding low-rank" in caught.value.hint

@@ -10,8 +10,8 @@ from random_transformers import network
 
 from phmrun.engine.module import TrainingModule
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.export import formats
-from phmrun.export.formats import FORMATS, export, largest_difference
+from phmrun.exchange import formats
+from phmrun.exchange.formats import FORMATS, export, largest_difference
 from phmrun.families.sequence_to_sequence.graph import translation_graph
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.ledger.run import Run
@@ -84,7 +84,7 @@ def test_a_decoder_step_in_onnx_has_no_last_position(options, tmp_path):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     part = translation_graph(network(24, **options)).parts["decoder"]
-    run = formats._write_onnx(part, tmp_path / "decoder.onnx", {}, formats.Form("onnx"))
+    run = formats._write_onnx(part, tmp_path / "decoder.onnx", {}, formats.Format("onnx"))
     steps = []
     for length in (511, 512, 513, 1040):
         tokens, source, *memory, keys, _ = part.examples[0]
@@ -120,7 +120,7 @@ def test_steps_of_the_decoder_end_at_the_networks_own_logits(options):
 
 
 def test_a_file_with_other_outputs_is_not_written(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr("phmrun.export.formats.largest_difference", lambda *_: 0.1)
+    monkeypatch.setattr("phmrun.exchange.formats.largest_difference", lambda *_: 0.1)
     with pytest.raises(PhmrunError, match="differ") as caught:
         export(trained, None, "safetensors")
     assert caught.value.code == ExitCode.BUG

@@ -8,7 +8,7 @@ import pytest
 def test_rounding_gives_the_root_logger_no_handler(tmp_path, monkeypatch):
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
-    from phmrun.export.rounding import write_rounded
+    from phmrun.exchange.rounding import write_rounded
 
     weight = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [4, 4], [0.5] * 16)
     vectors, outputs = (

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from phmrun.config import decoding_section
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError, unknown
-from phmrun.export import check_out
-from phmrun.export.pages import ctranslate2_page
-from phmrun.families.sequence_to_sequence.config import SequenceToSequenceExperiment
-from phmrun.families.sequence_to_sequence.predictor import Translator
+from phmrun.exchange import check_out
+from phmrun.exchange.ctranslate2 import converted, library
+from phmrun.exchange.pages import ctranslate2_page
 from phmrun.files import cache_dir, write_text
 from phmrun.metrics import Score
-from phmrun.models.ctranslate2 import converted, library
 from phmrun.models.transformer import EncoderDecoder
 from phmrun.registry import TASKS
 from phmrun.text.lines import read_parallel
@@ -88,27 +87,25 @@ def export_to_ctranslate2(
     files: dict[str, tuple[Path, Path]] = task.load("data")(trained.config, cache_dir()).files if split else {}
     if split and split not in files:
         raise unknown("split", split, [*files, "none"], where="--split")
-    engine = cast(Translator, trained.predictor(decoding=decoding, device="cpu"))
+    engine: Any = trained.predictor(decoding=decoding, device="cpu")
     network = cast(EncoderDecoder, trained.module.network)
     path = engine.directory
     if out is not None:
         check_out(out, "model.bin")
         path = converted(network, engine.vocabularies, out, engine.search.quantization)
-    search = cast(SequenceToSequenceExperiment, trained.config).decoding
+    search: Any = decoding_section(trained.config)
     for directory in {engine.directory, path}:
         page = ctranslate2_page(engine.vocabularies, beam=search.beam, alpha=search.alpha)
         write_text(directory / "README.md", page)
     if split is None:
         return path, None
     usual = {"engine": "torch", "quantization": "none", "penalty": "power"}
-    ours = cast(Translator, trained.predictor(decoding=usual, device="cpu"))
+    ours = trained.predictor(decoding=usual, device="cpu")
     sources, references = (list(side) for side in zip(*read_parallel(*files[split]), strict=True))
     return path, agreement(ours, engine, sources, references, split)
 
 
-def agreement(
-    ours: Translator, theirs: Translator, sources: Sequence[str], references: Sequence[str], split: str
-) -> Agreement:
+def agreement(ours: Any, theirs: Any, sources: Sequence[str], references: Sequence[str], split: str) -> Agreement:
     """Compare two translators with the same weights on the same sentences.
 
     Each source is translated by both, and the best output counts. Lines differ if their token ids do. The score

@@ -9,9 +9,9 @@ import pytest
 import torch
 from random_transformers import network
 
-from phmrun.export.pages import ctranslate2_page
+from phmrun.exchange.ctranslate2 import converted, specification_of
+from phmrun.exchange.pages import ctranslate2_page
 from phmrun.families.sequence_to_sequence.predictor import Search, Translator
-from phmrun.models.ctranslate2 import converted, specification_of
 from phmrun.text.token_names import token_names
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
 from phmrun.text.vocabulary import BOS, EOS, PAD

@@ -11,7 +11,7 @@ from built_networks import built
 
 from phmrun.engine.export_graph import outputs_of
 from phmrun.errors import PhmrunError
-from phmrun.export.formats import export, largest_difference
+from phmrun.exchange.formats import export, largest_difference
 from phmrun.families.sentence_classification.module import classification_graph
 from phmrun.layers.structure import Structure
 from phmrun.ledger.run import Run

@@ -11,9 +11,9 @@ import torch
 
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
-from phmrun.importing.checkpoint import read_checkpoint
-from phmrun.importing.huggingface import describe
-from phmrun.importing.run import import_checkpoint
+from phmrun.exchange.checkpoint import read_checkpoint
+from phmrun.exchange.huggingface import describe
+from phmrun.exchange.imported_run import import_checkpoint
 from phmrun.text.vocabulary import BOS, EOS
 
 transformers = pytest.importorskip("transformers")

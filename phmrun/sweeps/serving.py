@@ -14,18 +14,18 @@ import torch
 from phmrun.bench.machine import memory_in_use, peak_memory
 from phmrun.bench.run import sampled_lines
 from phmrun.bench.timing import interleave
-from phmrun.decoding.ctranslate2 import CTranslate2Model
-from phmrun.decoding.onnx import OnnxModel
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import Evaluation, Predictor, TrainedModel, open_run
-from phmrun.export.ctranslate2 import export_to_ctranslate2
-from phmrun.export.formats import export
+from phmrun.exchange.agreement import export_to_ctranslate2
+from phmrun.exchange.ctranslate2 import Quantization, longest_line
+from phmrun.exchange.ctranslate2_engine import CTranslate2Model
+from phmrun.exchange.formats import Format, export
+from phmrun.exchange.onnx_engine import OnnxModel
 from phmrun.families.sequence_to_sequence.predictor import Translator, search_from
 from phmrun.files import cache_dir
 from phmrun.layers import load
 from phmrun.layers.network import structures_of
 from phmrun.ledger import Run
-from phmrun.models.ctranslate2 import Quantization, longest_line
 from phmrun.models.transformer import EncoderDecoder
 from phmrun.progress import waiting
 from phmrun.registry import TASKS, load_plugins
@@ -36,27 +36,6 @@ BATCHES = (1, 32)
 SINGLE = 16  # items of a round with batch 1
 ROUNDS = 5  # rounds of the timing; medians are reported
 PACKAGES = {"safetensors": "safetensors", "onnx": "onnxruntime", "ctranslate2": "ctranslate2"}
-
-
-@dataclass(frozen=True)
-class Format:
-    """Format in which a run can be served.
-
-    Attributes:
-        name: "checkpoint", "safetensors", "onnx" or "ctranslate2".
-        factored: True for factors of structures, False for dense matrices.
-        precision: "none", "bfloat16" or "int8".
-    """
-
-    name: str
-    factored: bool = False
-    precision: str = "none"
-
-    @property
-    def label(self) -> str:
-        """Name for tables: ``safetensors factored int8``; precision "none" is left out."""
-        kept = " factored" if self.factored else ""
-        return f"{self.name}{kept}{'' if self.precision == 'none' else f' {self.precision}'}"
 
 
 @dataclass(frozen=True)
@@ -187,7 +166,7 @@ def written(run: Run, item: Format) -> tuple[Path, float | None]:
         return best if best.is_file() else run.checkpoints / "last.ckpt", None
     if item.name == "ctranslate2":
         return export_to_ctranslate2(trained, None, _engine_precision(item), None)[0], None
-    exported = export(trained, None, item.name, factored=item.factored, precision=cast(Any, item.precision))
+    exported = export(trained, None, item.name, factored=item.factored, precision=item.precision)
     return exported.path, exported.difference
 
 

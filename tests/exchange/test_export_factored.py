@@ -16,8 +16,8 @@ from random_transformers import network
 from test_export_graphs import NETWORKS, graph_of
 from torch import nn
 
-from phmrun.export.factored import factored_copy
-from phmrun.export.formats import Form, _export_file, export, read_weights
+from phmrun.exchange.factored import factored_copy
+from phmrun.exchange.formats import Format, _export_file, export, read_weights
 from phmrun.families.sequence_to_sequence.graph import translation_graph
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.layers import folded, load, save
@@ -190,7 +190,7 @@ def test_onnx_of_rounded_weights_is_smaller_and_nearly_equal(factored, tmp_path)
     sizes = {}
     program = translation_graph(transformer)
     for precision in ("none", "bfloat16", "int8"):
-        form = Form("onnx", factored, precision)
+        form = Format("onnx", factored, precision)
         part = replace(program.parts["encoder"], trained=program.trained)
         exported = _export_file(part, tmp_path / f"{precision}.onnx", form, {})
         sizes[precision] = exported.bytes

@@ -1,4 +1,4 @@
-"""Export of trained models to the formats of other tools."""
+"""Exchange of models with other tools: import, export, and compression to a structure."""
 
 from pathlib import Path
 

@@ -7,16 +7,16 @@ import torch
 from random_transformers import network
 from tiny_experiments import configured, run_experiment, run_of
 
-from phmrun.decoding.onnx import OnnxModel
 from phmrun.decoding.search import translate
 from phmrun.engine.trained_model import Evaluation, open_run
-from phmrun.export.formats import Form, _export_file
-from phmrun.export.serving import Format, _outputs, formats_of, measured, serve_all, written
+from phmrun.exchange.formats import Format, _export_file
+from phmrun.exchange.onnx_engine import OnnxModel
 from phmrun.families.sequence_to_sequence.graph import translation_graph
 from phmrun.ledger import listing
 from phmrun.ledger.card import SERVING, card, describe
 from phmrun.models.incremental import IncrementalTransformer
 from phmrun.results.costs import COSTS
+from phmrun.sweeps.serving import _outputs, formats_of, measured, serve_all, written
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
 
@@ -76,7 +76,7 @@ def test_onnx_graphs_find_the_translations_of_the_network(tmp_path):
     transformer.output.bias[EOS] += 1.0
     program = translation_graph(transformer)
     for name, part in program.parts.items():
-        _export_file(part, Path(tmp_path) / f"{name}.onnx", Form("onnx"), {})
+        _export_file(part, Path(tmp_path) / f"{name}.onnx", Format("onnx"), {})
     sources = [[5, 6, 7, EOS], [9, EOS], [], [8, 4, 11, 12, 13, EOS]]
     settings = {"beam": 3, "alpha": 0.6, "bos": BOS, "eos": EOS, "pad": PAD, "batch": 3}
     theirs = translate(OnnxModel(tmp_path), sources, **settings)

@@ -1,6 +1,6 @@
 """README pages of exported directories, with a program that uses the files without phmrun."""
 
-from phmrun.models.ctranslate2 import MARK, POSITIONS
+from phmrun.exchange.ctranslate2 import MARK, POSITIONS
 from phmrun.text.token_names import has_model
 from phmrun.text.vocabularies import Vocabularies
 from phmrun.text.vocabulary import BOS, EOS, PAD, UNK

@@ -23,10 +23,10 @@ from phmrun.config import decoding_section
 from phmrun.engine.export_graph import ExportGraph, Run, outputs_of
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import ExitCode, PhmrunError, unknown
-from phmrun.export import check_out
-from phmrun.export.factored import factored_copy
-from phmrun.export.pages import onnx_page
-from phmrun.export.rounding import write_rounded
+from phmrun.exchange import check_out
+from phmrun.exchange.factored import factored_copy
+from phmrun.exchange.pages import onnx_page
+from phmrun.exchange.rounding import write_rounded
 from phmrun.files import replacing, replacing_directory, write_json, write_text
 from phmrun.layers import folded, load, save
 from phmrun.layers.factored_file import Precision
@@ -43,12 +43,24 @@ TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
-class Form:
-    """Form of the weights in an exported file."""
+class Format:
+    """Format in which a run can be served.
 
-    kind: str  # a format of ``FORMATS``
-    factored: bool = False  # True: factors of structures; False: their dense matrices
-    precision: Precision = "none"  # rounding
+    Attributes:
+        name: "checkpoint", "safetensors", "onnx" or "ctranslate2".
+        factored: True for factors of structures, False for dense matrices.
+        precision: "none", "bfloat16" or "int8".
+    """
+
+    name: str
+    factored: bool = False
+    precision: Precision = "none"
+
+    @property
+    def label(self) -> str:
+        """Name for tables: ``safetensors factored int8``; precision "none" is left out."""
+        kept = " factored" if self.factored else ""
+        return f"{self.name}{kept}{'' if self.precision == 'none' else f' {self.precision}'}"
 
     @property
     def suffix(self) -> str:
@@ -56,7 +68,7 @@ class Form:
 
         Empty for dense matrices in single precision.
         """
-        return ("-factored" if self.factored else "") + ("" if self.precision == "none" else f"-{self.precision}")
+        return self.label.removeprefix(self.name).replace(" ", "-")
 
 
 @dataclass(frozen=True)
@@ -103,7 +115,7 @@ def export(
     if kind != "safetensors" and program.untraceable:
         hint = f"phmrun export {trained.run.reference} --format safetensors writes the folded weights."
         raise PhmrunError(f"this network cannot be traced: {program.untraceable}", where=trained.run.id, hint=hint)
-    form = Form(kind, factored, precision)
+    form = Format(kind, factored, precision)
     if factored and (program.trained is None or (program.around is None and kind != "safetensors")):
         what = f"{kind} holds no factors of this network"
         raise PhmrunError(what, where="--factored", hint="Export without --factored, or with --format safetensors.")
@@ -114,28 +126,28 @@ def export(
     return _export_file(program, path or folder / f"model{form.suffix}.{kind}", form, facts)
 
 
-def _export_file(program: ExportGraph, path: Path, form: Form, facts: Mapping[str, str]) -> Exported:
+def _export_file(program: ExportGraph, path: Path, form: Format, facts: Mapping[str, str]) -> Exported:
     """Write one file, and compare its outputs with the trained model's.
 
     Raises:
         PhmrunError: (exit 1) An output differs by more than 1e-4 (``TOLERANCE``), without rounding; nothing is written.
             A package is missing, or ``path`` is a folder (exit 2).
     """
-    write = _write_onnx if form.kind == "onnx" else _write_safetensors
+    write = _write_onnx if form.name == "onnx" else _write_safetensors
     if path.is_dir():
-        hint = f"Name a file: --out {path / f'model.{form.kind}'}"
-        raise PhmrunError(f"{form.kind} is a file, and a folder has this name", where=str(path), hint=hint)
+        hint = f"Name a file: --out {path / f'model.{form.name}'}"
+        raise PhmrunError(f"{form.name} is a file, and a folder has this name", where=str(path), hint=hint)
     with replacing(path) as temporary:
         run = write(program, temporary, {**facts, **program.facts}, form)
         difference = largest_difference(program, run)
         if difference > TOLERANCE and form.precision == "none":
             what = f"the exported model's outputs differ from the trained model's by {difference:.1e}"
             raise PhmrunError(what, hint="Nothing was written. Try another format.", code=ExitCode.BUG)
-    return Exported(path, form.kind, path.stat().st_size, difference, program.inputs, program.outputs)
+    return Exported(path, form.name, path.stat().st_size, difference, program.inputs, program.outputs)
 
 
 def _export_parts(
-    program: ExportGraph, directory: Path, form: Form, trained: TrainedModel, facts: Mapping[str, str]
+    program: ExportGraph, directory: Path, form: Format, trained: TrainedModel, facts: Mapping[str, str]
 ) -> Exported:
     """Write the graphs that a search calls, as ONNX files of a directory.
 
@@ -186,7 +198,7 @@ def largest_difference(program: ExportGraph, run: Run) -> float:
     return worst
 
 
-def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str], form: Form) -> Run:
+def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str], form: Format) -> Run:
     """Write weights by name.
 
     Return the exported function with the weights of the file. A tied tensor is stored once; the metadata "tied" is JSON
@@ -210,7 +222,7 @@ def read_weights(program: ExportGraph, path: Path) -> nn.Module:
     return folded(load(lambda: copy.deepcopy(program.network), path).float())
 
 
-def _function(program: ExportGraph, form: Form) -> nn.Module:
+def _function(program: ExportGraph, form: Format) -> nn.Module:
     """Return the function to trace.
 
     It is the folded one, or with ``form.factored`` one that computes with the trained network's factors. The graph
@@ -221,7 +233,7 @@ def _function(program: ExportGraph, form: Form) -> nn.Module:
     return program.around(copy.deepcopy(program.trained).eval().requires_grad_(False)).eval()
 
 
-def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str], form: Form) -> Run:
+def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str], form: Format) -> Run:
     """Write an ONNX graph with ``facts`` as its metadata.
 
     Return a function that runs the file in onnxruntime.

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.escaping import one_line
-from phmrun.importing.checkpoint import Checkpoint
+from phmrun.exchange.checkpoint import Checkpoint
 from phmrun.layers import FeedForward, Linear, MultiheadAttention
 from phmrun.layers.structures.dense import Dense
 from phmrun.models.transformer import EncoderLayer, Sublayer, Transformer

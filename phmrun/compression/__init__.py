@@ -1,1 +1,0 @@
-"""Compression: replace a trained network's matrices by fitted structures."""

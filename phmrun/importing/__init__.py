@@ -1,1 +1,0 @@
-"""Import of third-party checkpoints as runs."""
