@@ -1,7 +1,7 @@
 """``phmrun export``: a trained run for other tools, with dense layers or the factors of its structures."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +15,6 @@ from phmrun.registry import load_plugins
 if TYPE_CHECKING:
     from phmrun.engine.trained_model import TrainedModel
     from phmrun.exchange.formats import Exported
-    from phmrun.layers.factored_file import Precision
 
 PRECISIONS = ("int8", "bfloat16")  # roundings of safetensors and onnx
 
@@ -76,7 +75,7 @@ def export(
         _to_ctranslate2(trained, out, quantization, split, as_json)
         return
     with waiting(f"writing and checking {kind}"):
-        exported = exporting.export(trained, out, kind, factored=factored, precision=cast("Precision", quantization))
+        exported = exporting.export(trained, out, kind, factored=factored, precision=quantization)
     files = list(exported.parts.values()) or [exported]
     if as_json:
         parts = {"parts": {name: _facts(part) for name, part in exported.parts.items()}} if exported.parts else {}

@@ -54,7 +54,7 @@ class Format:
 
     name: str
     factored: bool = False
-    precision: Precision = "none"
+    precision: str = "none"
 
     @property
     def label(self) -> str:
@@ -90,7 +90,7 @@ def export(
     kind: str,
     *,
     factored: bool = False,
-    precision: Precision = "none",
+    precision: str = "none",
 ) -> Exported:
     """Write a trained run in another format, and check its outputs.
 
@@ -209,7 +209,7 @@ def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str
     owners: dict[int, str] = {}
     names = {name: owners.setdefault(id(value), name) for name, value in written.state_dict(keep_vars=True).items()}
     tied = json.dumps({name: owner for name, owner in names.items() if name != owner})
-    save(written, path, precision=form.precision, facts={**facts, "tied": tied})
+    save(written, path, precision=cast(Precision, form.precision), facts={**facts, "tied": tied})
     program.network.load_state_dict(read_weights(program, path).state_dict())
     return program.function
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from phmrun.layers.factored_file import Precision, to_int8
+from phmrun.layers.factored_file import to_int8
 
 
-def write_rounded(proto: Any, path: Path, precision: Precision, *, computed: bool) -> None:
+def write_rounded(proto: Any, path: Path, precision: str, *, computed: bool) -> None:
     """Write an ONNX graph with rounded weights.
 
     Args:
@@ -53,7 +53,7 @@ def _without_advice(record: logging.LogRecord) -> bool:
     return "pre-processing" not in record.getMessage()
 
 
-def _store_rounded(proto: Any, precision: Precision) -> None:
+def _store_rounded(proto: Any, precision: str) -> None:
     """Replace float32 weights by rounded ones, in place.
 
     Further nodes at the graph's beginning convert them to single precision under their old names. The stored tensors
