@@ -119,4 +119,5 @@ def agreement(ours: Any, theirs: Any, sources: Sequence[str], references: Sequen
         if hypotheses[0][row][0].tokens != hypotheses[1][row][0].tokens
     ]
     measure = next(iter(ours.fitting(references).values()))
-    return Agreement(split, len(sources), *(measure(side, references) for side in texts), differences)
+    scores = [measure(side, references) for side in texts]
+    return Agreement(split, len(sources), scores[0], scores[1], differences)
