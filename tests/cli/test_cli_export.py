@@ -12,8 +12,8 @@ def calls(monkeypatch, tmp_path):
     """The arguments of each call in place of a run's export."""
     created = []
 
-    def export(trained, path, kind, **weights):
-        created.append((path, kind, weights))
+    def export(trained, path, kind, **form):
+        created.append((path, kind, form))
         inputs = {"word": ("batch",), "h0": ("batch", 24)}
         return exporting.Exported(tmp_path / "model.onnx", kind, 3 << 20, 2.5e-7, inputs, ["log_probabilities"])
 
@@ -23,10 +23,9 @@ def calls(monkeypatch, tmp_path):
 
 
 def test_what_the_file_is_a_function_of(phmrun, calls, run_dir, tmp_path):
-    result = phmrun("export", str(run_dir), "--format", "onnx", "--out", str(tmp_path / "x"), "--average", "3")
+    result = phmrun("export", str(run_dir), "--format", "onnx", "--out", str(tmp_path / "x"))
     assert result.code == 0
-    form = {"factored": False, "precision": "none"}
-    assert calls == [(tmp_path / "x", "onnx", {**form, "checkpoint": None, "average": 3})]
+    assert calls == [(tmp_path / "x", "onnx", {"factored": False, "precision": "none"})]
     assert "word [batch], h0 [batch, 24] -> log_probabilities" in result.out
     assert "3.0 MiB" in result.out
     assert "2.5e-07" in result.out
