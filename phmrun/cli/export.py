@@ -7,6 +7,7 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.chosen_run import choose_run
+from phmrun.cli.decoding import Checkpoint
 from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
 from phmrun.errors import PhmrunError
 from phmrun.progress import waiting
@@ -27,6 +28,7 @@ def export(
     quantization: str = "none",
     split: str = "test",
     compare: Annotated[bool, typer.Option("--compare")] = False,
+    checkpoint: Checkpoint = None,
     plugin: Plugin = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
@@ -72,10 +74,11 @@ def export(
 
         trained = open_run(source)
     if kind == "ctranslate2":
-        _to_ctranslate2(trained, out, quantization, split, as_json)
+        _to_ctranslate2(trained, out, quantization, split, as_json, checkpoint)
         return
     with waiting(f"writing and checking {kind}"):
-        exported = exporting.export(trained, out, kind, factored=factored, precision=quantization)
+        form: dict[str, Any] = {"factored": factored, "precision": quantization, "checkpoint": checkpoint}
+        exported = exporting.export(trained, out, kind, **form)
     files = list(exported.parts.values()) or [exported]
     if as_json:
         parts = {"parts": {name: _facts(part) for name, part in exported.parts.items()}} if exported.parts else {}
@@ -93,7 +96,9 @@ def _facts(exported: "Exported") -> dict[str, Any]:
     return {name: value for name, value in vars(exported).items() if name != "parts"}
 
 
-def _to_ctranslate2(trained: "TrainedModel", out: Path | None, quantization: str, split: str, as_json: bool) -> None:
+def _to_ctranslate2(
+    trained: "TrainedModel", out: Path | None, quantization: str, split: str, as_json: bool, checkpoint: str | None
+) -> None:
     """Convert a run for CTranslate2, and print the result.
 
     Directory, quantization and size come first, then a comparison of both engines on ``split`` unless that is "none".
@@ -102,7 +107,7 @@ def _to_ctranslate2(trained: "TrainedModel", out: Path | None, quantization: str
     """
     from phmrun.exchange.agreement import SHOWN, export_to_ctranslate2
 
-    path, agreement = export_to_ctranslate2(trained, out, quantization, None if split == "none" else split)
+    path, agreement = export_to_ctranslate2(trained, out, quantization, None if split == "none" else split, checkpoint)
     size = sum(file.stat().st_size for file in path.iterdir())
     if as_json:
         facts = {"run_id": trained.run.id, "path": path, "format": "ctranslate2", "bytes": size}

@@ -57,7 +57,7 @@ class Agreement:
 
 
 def export_to_ctranslate2(
-    trained: TrainedModel, out: Path | None, quantization: str, split: str | None
+    trained: TrainedModel, out: Path | None, quantization: str, split: str | None, checkpoint: str | None = None
 ) -> tuple[Path, Agreement | None]:
     """Convert a run for CTranslate2 and compare both engines on a split.
 
@@ -69,6 +69,7 @@ def export_to_ctranslate2(
             quantization if there is one; None for that alone.
         quantization: "none", "int8", "int8_float32", "bfloat16" or "float16".
         split: Split of the run's data to translate with both engines; None skips the comparison.
+        checkpoint: "best", "last" or a file; None: those that training scored.
 
     Raises:
         PhmrunError: (exit 2) The run is not a sequence-to-sequence network, the library or the data are missing, or
@@ -87,7 +88,7 @@ def export_to_ctranslate2(
     files: dict[str, tuple[Path, Path]] = task.load("data")(trained.config, cache_dir()).files if split else {}
     if split and split not in files:
         raise unknown("split", split, [*files, "none"], where="--split")
-    engine: Any = trained.predictor(decoding=decoding, device="cpu")
+    engine: Any = trained.predictor(decoding=decoding, checkpoint=checkpoint, device="cpu")
     network = cast(EncoderDecoder, trained.module.network)
     path = engine.directory
     if out is not None:
@@ -100,7 +101,7 @@ def export_to_ctranslate2(
     if split is None:
         return path, None
     usual = {"engine": "torch", "quantization": "none", "penalty": "power"}
-    ours = trained.predictor(decoding=usual, device="cpu")
+    ours = trained.predictor(decoding=usual, checkpoint=checkpoint, device="cpu")
     sources, references = (list(side) for side in zip(*read_parallel(*files[split]), strict=True))
     return path, agreement(ours, engine, sources, references, split)
 

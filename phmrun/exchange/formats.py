@@ -91,6 +91,7 @@ def export(
     *,
     factored: bool = False,
     precision: str = "none",
+    checkpoint: str | None = None,
 ) -> Exported:
     """Write a trained run in another format, and check its outputs.
 
@@ -103,6 +104,7 @@ def export(
         kind: "safetensors" (weights) or "onnx" (a program).
         factored: Write the factors of structures; else their dense matrices.
         precision: Rounding of the weights; outputs of rounded weights are compared, but may differ.
+        checkpoint: "best", "last" or a file; None: those that training scored.
 
     Raises:
         PhmrunError: The format is unknown or lacks factors (exit 2). Or the network cannot be traced,
@@ -110,7 +112,7 @@ def export(
     """
     if kind not in FORMATS:
         raise unknown("export format", kind, (*FORMATS, "ctranslate2"), where="--format")
-    label = trained.load()
+    label = trained.load(checkpoint)
     program = trained.module.export_graph()
     if kind != "safetensors" and program.untraceable:
         hint = f"phmrun export {trained.run.reference} --format safetensors writes the folded weights."

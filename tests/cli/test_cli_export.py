@@ -23,9 +23,9 @@ def calls(monkeypatch, tmp_path):
 
 
 def test_what_the_file_is_a_function_of(phmrun, calls, run_dir, tmp_path):
-    result = phmrun("export", str(run_dir), "--format", "onnx", "--out", str(tmp_path / "x"))
+    result = phmrun("export", str(run_dir), "--format", "onnx", "--out", str(tmp_path / "x"), "--checkpoint", "last")
     assert result.code == 0
-    assert calls == [(tmp_path / "x", "onnx", {"factored": False, "precision": "none"})]
+    assert calls == [(tmp_path / "x", "onnx", {"factored": False, "precision": "none", "checkpoint": "last"})]
     assert "word [batch], h0 [batch, 24] -> log_probabilities" in result.out
     assert "3.0 MiB" in result.out
     assert "2.5e-07" in result.out
