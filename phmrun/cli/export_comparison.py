@@ -23,7 +23,6 @@ def compare_formats(run: Run, split: str, plugins: Mapping[Path, str], as_json: 
     with waiting("preparing"):
         from phmrun.bench.machine import facts
         from phmrun.engine.trained_model import open_run
-        from phmrun.sweeps.serving import formats_of, serve_all
         from phmrun.ledger.environment import now
         from phmrun.sweeps.serving import formats_of, serve_all
 
