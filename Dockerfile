@@ -6,7 +6,7 @@ COPY . .
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 # One index per command: torch alone from its own index, everything else from PyPI.
 RUN pip install --no-cache-dir --no-deps --index-url "$TORCH_INDEX" -c constraints.txt torch \
-    && pip install --no-cache-dir -c constraints.txt '.[ctranslate2,export,search]' \
+    && pip install --no-cache-dir -c constraints.txt '.[ctranslate2,export]' \
     && rm -rf /src/*
 RUN useradd --create-home phmrun && mkdir /work && chown phmrun /work
 USER phmrun

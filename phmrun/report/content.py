@@ -80,7 +80,7 @@ def write_report(
     totals += f"{duration(seconds)} of training in all."
     paper = any(heading.published is not None for heading in table.headings)
     seeds = max(len({cell.at["seed"] for cell in plan.cells}), 1)
-    where = portable(plan.sweep.where)
+    where = portable(shared(plan.sweep.where))
     content = {
         "title": plan.sweep.title or where,
         "opening": f"{totals} Written {environment.now()}.",
@@ -172,7 +172,7 @@ def _settings(plan: Plan, statuses: Sequence[CellStatus]) -> Iterable[tuple[str,
     """
     path = Path(plan.sweep.where)
     if path.is_file():
-        yield f"The sweep, {portable(plan.sweep.where)}", shared(read_text(path))
+        yield f"The sweep, {portable(shared(plan.sweep.where))}", read_text(path)
     seen = set()
     for status in statuses:
         config = status.cell.config
@@ -180,5 +180,5 @@ def _settings(plan: Plan, statuses: Sequence[CellStatus]) -> Iterable[tuple[str,
             seen.add(config.task)
             text = to_yaml(config, status.cell.origin)
             for absolute in sorted(absolute_paths(config.model_dump(mode="json")), key=len, reverse=True):
-                text = text.replace(absolute, portable(absolute))
+                text = text.replace(absolute, portable(shared(absolute)))
             yield f"All settings of the cell {status.cell.label}", text
