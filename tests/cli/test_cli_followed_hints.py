@@ -111,11 +111,11 @@ NOT_FOLLOWED = {
             "to score it as it is",
             "use XXhypercomplex",
             "phmrun train sva",
-            "phmrun layers show $name",
+            "phmrun layers show {name}",
         ),
         "part of a hint that is followed, or a setting in a list",
     ),
-    **dict.fromkeys(("phmrun data formats $name", "phmrun sweep", "phmrun train X --config X"), "the same"),
+    **dict.fromkeys(("phmrun data formats {name}", "phmrun sweep", "phmrun train X --config X"), "the same"),
     **dict.fromkeys(
         ("`phmrun layers list`)", "`phmrun layers list` lists", "`phmrun data list`", "prints a sample"),
         "the verb alone; test_complete_commands_in_hints_run executes it",
@@ -138,7 +138,7 @@ NOT_FOLLOWED = {
         ("Use --set data.hold_out=0.1 to validate", "or use --executor local", "Add --seed {seed}"),
         "of another treebank, a cluster, a program of one's own",
     ),
-    **dict.fromkeys(("--prefix corpus/",), "of an imported checkpoint, which needs transformers to make"),
+    **dict.fromkeys(("--set data.prefix=corpus/",), "of an imported checkpoint, which needs transformers to make"),
     **dict.fromkeys(
         (
             "--set adapts=FOLDER",
