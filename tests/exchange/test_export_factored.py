@@ -55,7 +55,7 @@ def trained_run(directory, **options):
     config = TranslationExperiment()
     run = Run(directory)
     vocabularies = Vocabularies(vocabulary, vocabulary)
-    return SimpleNamespace(run=run, load=lambda *_, **__: "best@7", module=module, vocabulary=vocabularies, config=config)
+    return SimpleNamespace(run=run, load=lambda *_: "best@7", module=module, vocabulary=vocabularies, config=config)
 
 
 @pytest.mark.parametrize("name", STRUCTURES)
@@ -88,7 +88,7 @@ def test_files_shrink_with_factors_and_precision(tmp_path):
     layer = {"structure": "phm", "n": 8}
     transformer = network(608, width=128, feedforward=512, layer=layer, embedding=layer, tie="all")
     module = SimpleNamespace(network=transformer, export_graph=lambda: translation_graph(transformer))
-    trained = SimpleNamespace(run=Run(tmp_path), load=lambda *_, **__: "best@7", module=module)
+    trained = SimpleNamespace(run=Run(tmp_path), load=lambda *_: "best@7", module=module)
     write = partial(export, trained, None, "safetensors")
     folded_file, factored_file = write(), write(factored=True)
     half, eighth = (write(factored=True, precision=precision) for precision in ("bfloat16", "int8"))
@@ -112,7 +112,7 @@ def test_networks_of_all_tasks_keep_their_factors(name, tmp_path):
     program = graph_of(name)
     run = Run(tmp_path)
     module = SimpleNamespace(export_graph=lambda: program)
-    trained = SimpleNamespace(run=run, load=lambda *_, **__: "best@7", module=module)
+    trained = SimpleNamespace(run=run, load=lambda *_: "best@7", module=module)
     assert export(trained, None, "safetensors", factored=True).difference < 1e-5
     factored, kept = (
         {place for place, part in structures_of(network).items() if part.name != "dense"}
@@ -136,7 +136,7 @@ def test_factors_of_single_gates_and_labels_make_the_file_smaller(cell, part, tm
         part.reset_parameters(0.1)
     program = parser_graph(parser)
     module = SimpleNamespace(export_graph=lambda: program)
-    trained = SimpleNamespace(run=Run(tmp_path), load=lambda *_, **__: "best@7", module=module)
+    trained = SimpleNamespace(run=Run(tmp_path), load=lambda *_: "best@7", module=module)
     exported = export(trained, None, "safetensors", factored=True)
     assert exported.difference < 1e-5
     copied = factored_copy(program.trained, program.network)

@@ -46,7 +46,7 @@ def trained(tmp_path):
     )
     run = Run(tmp_path)
     module = SequenceToSequenceModule(network.eval(), None, None, smoothing=0.0)
-    return SimpleNamespace(run=run, load=lambda *_, **__: "best@7", module=module)
+    return SimpleNamespace(run=run, load=lambda *_: "best@7", module=module)
 
 
 def tokens():
