@@ -119,7 +119,7 @@ _SUMMARIES: Mapping[str, Mapping[str, str]] = {
         "layers": "Weight structures and embeddings: formulas, options, constraints.",
         "data": "List, inspect, fetch, import and check datasets.",
         "runs": "Run directories: list, show, compare, archive, remove.",
-        "new": "Write a new structure, task, network or metric with its test: a working template to change.",
+        "new": "Write a plug-in file with a new structure, task, network or metric: a working example to change.",
         "verify": "Check every link from raw data to the printed number, and name the first broken one (exit code 3).",
         "plot": "Plot runs and sweeps as PNG, SVG or PDF.",
         "results": "Store finished runs as small files without weights; tables are built from them.",

@@ -47,7 +47,6 @@ VERBS: dict[str, tuple[str, ...]] = {
     "remove": ("runs", "rm", "RUN", *RUNS, "--yes"),
     "add": ("results", "add", "RUN", *RUNS, "--to", "added/one"),
     "restore": ("results", "restore", "results", "--runs-dir", "restored"),
-    "build": ("results", "build", "results", "--out", "RESULTS.md"),
     "table": ("table", *RUNS),
     "report": ("report", "sweep.yaml", *RUNS, "--out", "report.html"),
     "plot": ("plot", "history", "RUN", *RUNS, "--out", "history.svg"),

@@ -15,7 +15,7 @@ def laboratory(tmp_path_factory):
         os.environ |= {name: value} if value is not None else {}
 
 
-@pytest.mark.parametrize("verb", ["import", "archive", "add", "restore", "build", "fetch", "eval"])
+@pytest.mark.parametrize("verb", ["import", "archive", "add", "restore", "fetch", "eval"])
 def test_same_command_after_a_fault_gives_the_same_files(laboratory, verb):
     every = 9 if verb == "eval" else 1
     outcomes = list(laboratory.trials(verb, every, kinds=("replace", "fsync", "directory", "unsynced")))
