@@ -15,6 +15,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
@@ -170,12 +171,17 @@ def folder_try(good: Path, run: str, place: Path, draw: random.Random) -> tuple[
     return f"{' '.join(words)} · {'; '.join(output)}", code, text
 
 
-def line_try(good: Path, run: str, place: Path, draw: random.Random) -> tuple[str, int, str]:
-    """Draws a command line of real verbs and options, and odd values."""
+@cache
+def _commands() -> Any:
     from phmrun.cli.app import whole
 
+    return whole()
+
+
+def line_try(good: Path, run: str, place: Path, draw: random.Random) -> tuple[str, int, str]:
+    """Draws a command line of real verbs and options, and odd values."""
     shutil.copytree(good, place)
-    group = whole()
+    group = _commands()
     command_, words = group, []
     while hasattr(command_, "commands"):
         names = [name for name in command_.commands if name not in WORK]
