@@ -7,8 +7,6 @@ import pytest
 from tiny_experiments import write_agreement
 
 import phmrun
-from phmrun.errors import PhmrunError
-from phmrun.text import conllu
 
 
 @pytest.fixture(scope="module")
@@ -63,19 +61,6 @@ def test_a_run_is_opened_evaluated_and_asked(run):
     assert answer.split("\t")[0] in ("singular", "plural")
 
 
-def test_a_slip_is_said_with_the_nearest_name():
-    with pytest.raises(PhmrunError, match="max_steps"):
-        phmrun.plan("sva", max_step=3)
-    with pytest.raises(PhmrunError, match="did you mean 'width'"):
-        phmrun.plan("sva", settings={"model.widht": 3})
-
-
 def test_importing_the_package_brings_no_torch():
     code = "import sys, phmrun, phmrun.experiments; phmrun.train; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
-
-
-def test_readers_take_text_for_a_path(tmp_path):
-    text = "1\tYes\tyes\tINTJ\t_\t_\t0\troot\t_\t_\n\n"
-    conllu.dump(conllu.loads(text), f"{tmp_path}/a.conllu")
-    assert conllu.load(f"{tmp_path}/a.conllu")[0].forms == ("Yes",)

@@ -11,10 +11,7 @@ from tiny_experiments import write_agreement
 
 from phmrun import registry
 from phmrun.config import ConfigError, Source, resolve, run_id
-from phmrun.config.names import registered_names
 from phmrun.datasets import CATALOGUE
-from phmrun.engine.losses import criterion
-from phmrun.engine.schedules import Settings
 from phmrun.errors import PhmrunError
 from phmrun.registry import TASKS, load_plugin, networks
 
@@ -93,17 +90,6 @@ def test_a_plug_in_brings_network_loss_optimizer_schedule_and_dataset(tmp_path):
     assert "valid: cross-entropy, focal" in " ".join(wrong.stderr.split())
 
 
-def test_a_plug_in_with_a_metric_is_loaded_twice_in_one_process(tmp_path):
-    path = tmp_path / "again.py"
-    path.write_text(
-        "from phmrun.metric import Metric\n"
-        "from phmrun.registry import METRICS\n"
-        "def measure(sums):\n    return sums[..., 0]\n"
-        "METRICS.add('loaded-twice', Metric('loaded-twice', measure=measure))\n"
-    )
-    assert registry.load_plugin(path) == registry.load_plugin(path)
-
-
 def test_names_are_listed_without_importing_torch():
     code = (
         "import sys\n"
@@ -123,33 +109,6 @@ def test_every_announced_name_can_be_loaded(family):
     registries = [registry.METRICS, registry.LOSSES, registry.OPTIMIZERS, registry.SCHEDULES, registry.networks(family)]
     assert all(item.get(name) is not None for item in registries for name in item.names())
     assert all(item.names() for item in registries)
-
-
-def test_every_schedule_is_a_rate_above_zero():
-    for name in registry.SCHEDULES.names():
-        rate = registry.SCHEDULES.get(name)(Settings(warmup=3, lr=0.5, total=10, floor=0.1))
-        assert all(rate(step) > 0 for step in range(1, 12)), name
-
-
-def test_an_unknown_loss_is_refused_with_the_valid_names():
-    with pytest.raises(PhmrunError, match="there is no loss 'cross'") as caught:
-        criterion("cross")
-    assert "cross-entropy" in caught.value.valid
-
-
-def test_keys_that_are_no_names_have_none():
-    from phmrun.config import OptimizerConfig
-
-    assert registered_names(OptimizerConfig.model_fields["eps"]) == ()
-
-
-def test_an_entry_point_of_the_checkout_needs_no_reinstall(monkeypatch, tmp_path):
-    """The installed metadata may be of an earlier day than ``pyproject.toml``."""
-    project = tmp_path / "pyproject.toml"
-    project.write_text('[project]\nname = "phmrun"\n[project.entry-points."phmrun.tasks"]\nnew = "here:TASK"\n')
-    monkeypatch.setattr(registry, "_PROJECT", project)
-    announced = registry.all_announcements.__wrapped__()
-    assert [item.point.name for item in announced if item.distribution == "phmrun"] == ["new"]
 
 
 TYPED = """
@@ -198,23 +157,6 @@ def test_the_options_of_a_plug_ins_network_are_typed_keys_of_the_model(tmp_path,
     assert "Number of maps of the plug-in." in shown.stdout
 
 
-def test_help_and_schema_show_the_names_and_options_of_plug_ins(tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    (tmp_path / "mine.py").write_text(TYPED)
-    (tmp_path / "loss.py").write_text(PLUGIN)
-    plugins = ("--plugin", "mine.py", "--plugin=loss.py")
-    shown = " ".join(phmrun(tmp_path, "train", "sva", *plugins, "--help").stdout.split())
-    for text in ("typed: Number of maps of the plug-in.", "model.depth=VALUE", "made-up", "training.loss=focal"):
-        assert text in shown
-    assert "training.loss=focal" not in phmrun(tmp_path, "train", "sva", "--help").stdout
-    keys = json.loads(phmrun(tmp_path, "schema", "sva", *plugins).stdout)["$defs"]["AgreementOptions"]["properties"]
-    assert (keys["depth"]["maximum"], keys["depth"]["description"][:6]) == (9, "typed:")
-    mistyped = phmrun(tmp_path, "train", "sva", "--plugin", "mien.py").stderr
-    assert "Did you mean mine.py?" in mistyped
-    refused = phmrun(tmp_path, "train", "sva", "--plugin", "other.py", "--help")
-    assert (refused.returncode, "the plug-in file does not exist" in refused.stderr) == (2, True)
-
-
 def test_modules_beside_a_plug_in_are_part_of_the_run_id(tmp_path):
     (tmp_path / "away").mkdir()
     (tmp_path / "mine.py").write_text("import json\nfrom beside_mine import *\n")
@@ -224,21 +166,6 @@ def test_modules_beside_a_plug_in_are_part_of_the_run_id(tmp_path):
     code = "import phmrun.registry as r, pathlib; print(len(r.load_plugins([pathlib.Path('../mine.py')])))"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=tmp_path / "away")
     assert (done.stdout, done.stderr) == ("3\n", "")
-
-
-def test_a_network_that_cannot_be_called_is_one_error(tmp_path):
-    (tmp_path / "mine.py").write_text(TYPED)
-    done = phmrun(tmp_path, "train", "sva", "--plugin", "mine.py", "--model", "untyped", "--dry-run")
-    assert done.returncode == 2
-    assert "the network 'untyped' cannot be called as Network(options, sizes, structures)" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_options_without_types_are_one_error(tmp_path):
-    (tmp_path / "mine.py").write_text(TYPED.replace("    pass", '    options = {"depth": 1}'))
-    done = phmrun(tmp_path, "train", "sva", "--plugin", "mine.py", "--model", "untyped", "--max-steps", "1")
-    assert (done.returncode, "no subclass of phmrun.config.ModelConfig" in done.stderr) == (2, True)
-    assert not (tmp_path / "runs").exists()
 
 
 def test_a_plug_in_with_a_taken_name_is_refused_and_nothing_is_trained(tmp_path):

@@ -34,12 +34,6 @@ def test_every_round_has_each_once_and_starts_with_another():
     assert "".join(clock.calls) == "abc" + "abc" + "bca" + "cab" + "abc"
 
 
-def test_the_first_call_does_not_count():
-    clock = Clock()
-    timings = interleave({"slow to start": clock.candidate("a", 100.0, 2.0)}, rounds=3, clock=clock)
-    assert timings["slow to start"].seconds == (2.0, 2.0, 2.0)
-
-
 def test_fast_candidates_are_called_until_a_measurement_is_long_enough():
     clock = Clock()
     candidates = {"fast": clock.candidate("f", 0.25), "slow": clock.candidate("s", 3.0)}
@@ -54,11 +48,6 @@ def test_fast_candidates_are_called_until_a_measurement_is_long_enough():
 def test_cpu_time_is_that_of_one_thread_and_a_gpu_is_waited_for(monkeypatch, threads, device, cpu):
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     assert clock_of(device) is (time.process_time if cpu else benchmark.timer)
-
-
-def test_medians():
-    assert Timing((1.0, 9.0, 2.0)).median == 2.0
-    assert Timing((1.0, 2.0, 3.0, 10.0)).median == 2.5
 
 
 def test_a_ratio_is_taken_within_rounds():

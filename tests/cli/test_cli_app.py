@@ -1,12 +1,9 @@
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from phmrun import __version__
-from phmrun.cli import app
 from phmrun.cli.app import _globals_first
 from phmrun.errors import ExitCode, PhmrunError
 
@@ -39,18 +36,6 @@ def test_the_list_loads_no_verb():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"pydantic", "yaml", "phmrun.config", "phmrun.cli.train"} & set(done.stderr.split())
-
-
-def test_verbs_are_listed_by_what_they_say_themselves():
-    for verb in app.VERBS:
-        assert " ".join(verb.load().help.split("\n\n")[0].split()) == verb.summary
-
-
-def test_paragraphs_of_help_have_no_line_breaks_of_their_own():
-    sweep = next(verb for verb in app.VERBS if verb.name == "sweep").load()
-    _, second = sweep.commands["run"].help.split("\n\n")
-    assert len(second) > 200
-    assert "\n" not in second
 
 
 def test_version_is_printed(phmrun):
@@ -87,10 +72,6 @@ def test_unknown_verb_brings_the_nearest(phmrun):
     assert "phmrun runs: there is no command 'frobnicate'\nvalid: archive, compare," in phmrun("runs", "frobnicate").err
 
 
-def test_bare_command_shows_the_help(phmrun):
-    assert "Usage" in phmrun().out
-
-
 class OutOfMemoryError(RuntimeError):
     """Named like torch's own."""
 
@@ -117,22 +98,6 @@ def test_every_error_has_its_exit_code(phmrun, experiment, error, code, text):
     assert "Traceback" not in result.err
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_debug_shows_the_traceback_wherever_it_stands(phmrun, experiment, place):
-    experiment.error = RuntimeError("shape mismatch")
-    arguments = ["train", "nmt"]
-    arguments.insert(place, "--debug")
-    assert "Traceback" in phmrun(*arguments).err
-
-
-def test_verbosity_reaches_the_verb(phmrun, experiment):
-    messages = []
-    for flag in ([], ["-v"], ["-q"]):
-        phmrun("train", "nmt", *flag)
-        messages.append(experiment.calls[-1][2]["verbosity"])
-    assert messages == [0, 1, -1]
-
-
 def test_global_options_move_to_the_front():
     assert _globals_first(["train", "nmt", "-v", "--n", "8", "--debug"]) == [
         "-v",
@@ -143,41 +108,3 @@ def test_global_options_move_to_the_front():
         "8",
     ]
     assert _globals_first(["predict", "--", "-v"]) == ["predict", "--", "-v"]
-
-
-def test_a_reader_that_leaves_is_no_error():
-    command = f'{sys.executable} -c \'from phmrun.cli.app import main; main(["schema", "nmt"])\' | head -n 1'
-    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
-    assert done.stdout == "{\n"
-    assert done.stderr == ""
-
-
-@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_not_lost_in_a_destructor(phmrun, experiment, monkeypatch, which):
-    """Python drops what a destructor raises, an interruption too; the second time it comes where it can leave."""
-
-    class Gone:
-        def __del__(self):
-            signal.raise_signal(which)
-            for _ in range(1_000_000):  # Python looks for signals at jumps
-                pass
-            went.append("on within the destructor")
-
-    def train(config, **options):
-        Gone()
-        went.append("on after it")
-        time.sleep(10)
-
-    went = []
-    monkeypatch.setattr(experiment, "train", train)
-    hook, handler = sys.unraisablehook, signal.getsignal(signal.SIGTERM)
-    interrupted = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
-    try:
-        result = phmrun("train", "nmt", "--data", "builtin")
-    finally:
-        signal.signal(signal.SIGTERM, handler)
-        signal.signal(signal.SIGINT, interrupted)
-    assert went == ["on after it"]
-    assert result.code == 128 + which
-    assert "Exception ignored" not in result.err
-    assert sys.unraisablehook is hook

@@ -4,8 +4,6 @@ import pytest
 
 from phmrun.bench.run import Amount, Phase
 from phmrun.bench.timing import Timing
-from phmrun.cli.measuring import batches, name_and_options, sides
-from phmrun.errors import PhmrunError
 
 SMALL = ["--shape", "16x32", "--tokens", "1,4", "--training-tokens", "8", "--repeats", "1"]
 
@@ -31,17 +29,6 @@ def test_layers_json(phmrun):
     }  # fmt: skip
     assert {row["layer"] for row in report["rows"]} == {"phm n=2", "phm n=4"}
     assert {(row["in_features"], row["out_features"]) for row in report["rows"]} == {(16, 32)}
-
-
-def test_layers_table(phmrun):
-    result = phmrun("bench", "layers", "--layer", "dense", "--layer", "phm n=4 variant=released", *SMALL)
-    assert result.code == 0
-    assert "linear: training step" in result.out
-    assert "linear: inference" in result.out
-    assert "nn.Linear" in result.out
-    lines = [line.split() for line in result.out.splitlines() if line.startswith("phm n=4 variant=released")]
-    assert [line[6] for line in lines[1:]] == ["1", "4", "1", "4"]
-    assert [line[7] for line in lines[1:]] == ["hot", "hot", "cold", "cold"]
 
 
 def test_every_registered_structure_unless_some_are_named(phmrun, tmp_path):
@@ -81,14 +68,6 @@ def test_usage_errors_of_layers(phmrun, arguments, text):
     assert text in result.err
 
 
-def test_shapes_and_structures():
-    assert batches(["640,8", "256×30"], "") == [(640,), (8,), (256, 30)]
-    assert sides("512x2048") == sides("512×2048") == (512, 2048)
-    assert name_and_options("phm n=8 variant=released", "--layer") == ("phm", {"n": 8, "variant": "released"})
-    with pytest.raises(PhmrunError):
-        sides("x2048")
-
-
 def test_run_table_and_json(phmrun, run_dir, monkeypatch):
     from phmrun.bench import run as bench
 
@@ -115,22 +94,3 @@ def test_run_table_and_json(phmrun, run_dir, monkeypatch):
     assert asked["amount"] == Amount(5, 8, 128)
     result = phmrun("bench", "run", str(run_dir), str(run_dir), "--json")
     assert [report["run_id"] for report in json.loads(result.out)["runs"]] == [run_dir.name] * 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["--against", "marian"], "there is no run 'marian'"),
-        (["--only", "speed"], "valid: prediction, training, validation"),
-    ],
-)
-def test_usage_errors_of_run(phmrun, run_dir, arguments, text):
-    result = phmrun("bench", "run", str(run_dir), *arguments)
-    assert result.code == 2
-    assert text in result.err
-
-
-def test_unknown_run(phmrun, run_dir):
-    result = phmrun("bench", "run", "nmt-bulitin-phm-7-0123456789ab", "--runs-dir", str(run_dir.parent))
-    assert result.code == 2
-    assert run_dir.name in result.err

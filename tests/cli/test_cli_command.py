@@ -19,11 +19,3 @@ def test_a_key_without_its_option_is_answered_with_it(phmrun, words: tuple[str, 
     result = phmrun("train", "nmt", *words)
     assert result.code == ExitCode.USAGE
     assert result.err.strip() == f"phmrun: error: {words[0]}: keys of the configuration need --set: {option}"
-
-
-def test_values_of_options_are_no_keys_without_their_option(phmrun):
-    assert phmrun("count-params", "nmt", "--set", "model.dropout=0.3").code == ExitCode.OK
-
-
-def test_verbs_without_settings_leave_the_word_to_click(phmrun):
-    assert "unexpected extra argument" in phmrun("schema", "nmt", "model.dropout=0.3").err

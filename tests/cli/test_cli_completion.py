@@ -2,37 +2,13 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 from phmrun.cli import completion
-from phmrun.config import LayerConfig
-from phmrun.engine.counting import count_parameters
-from phmrun.errors import PhmrunError
-from phmrun.experiments import resolve_request
-from phmrun.ledger import Run
-from phmrun.papers import paper_names
-from phmrun.registry import TASKS
 
 
 class Context:
     def __init__(self, **params):
         self.params = params
         self.args = []
-
-
-def test_completion_lists_registered_names():
-    assert "nmt" in completion.tasks("n")
-    assert completion.layers(Context(), "ph") == ["phm"]
-    assert completion.export_formats("o") == ["onnx"]
-    assert {"builtin", "multi30k"} <= set(completion.datasets(Context(), ""))
-    assert "configs/tasks/nmt.yaml" in completion.configs("configs/")
-    assert completion.tasks("zzz") == []
-
-
-def test_papers_are_completed_from_file_names():
-    code = "import sys; from phmrun.cli import completion; print(completion.papers('')); print('yaml' in sys.modules)"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.splitlines() == [str([*paper_names(), "all"]), "False"]
 
 
 def test_what_fits_the_task_that_has_been_typed():
@@ -45,26 +21,6 @@ def test_what_fits_the_task_that_has_been_typed():
     assert "lstm" in completion.networks(Context(task="sva"), "")
     assert "training.optimizer.lr=" in completion.keys(Context(task="nmt"), "training.opt")
     assert completion.keys(Context(), "") == []
-
-
-@pytest.mark.parametrize("task", TASKS.names())
-def test_layers_are_offered_where_they_can_be_built(task):
-    config = resolve_request(task, []).resolved.config
-    for name in completion.SQUARE:
-        layer = LayerConfig(structure=name)
-        try:
-            count_parameters(config.model_copy(update={"layer": layer}))
-        except PhmrunError:
-            assert name not in completion.layers(Context(task=task), "")
-        else:
-            assert name in completion.layers(Context(task=task), "")
-
-
-def test_columns_to_sort_by(run_dir):
-    context = Context(runs_dir=run_dir.parent)
-    assert "parameters" in completion.columns(context, "par")
-    assert "-updated" in completion.columns(context, "-u")
-    assert Run(run_dir).metrics().keys() <= {*completion.columns(context, "")}
 
 
 def test_run_ids(run_dir, monkeypatch, tmp_path):
@@ -102,8 +58,3 @@ def test_the_shell_is_answered(run_dir):
     assert done.stderr == "False\n"
     for (words, expected), answer in zip(ANSWERS.items(), done.stdout.split("\0"), strict=False):
         assert expected in answer, words
-
-
-def test_no_name_is_offered_twice():
-    names = completion.datasets(Context(), "")
-    assert len(names) == len(set(names))

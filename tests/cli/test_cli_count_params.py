@@ -4,9 +4,6 @@ import types
 
 import pytest
 
-from phmrun.errors import ExitCode
-from phmrun.tasks.sva import data as agreement
-
 
 @pytest.fixture
 def counting(monkeypatch):
@@ -39,12 +36,6 @@ def test_count_params_shows_shares_and_scopes(phmrun, counting):
     assert "encoder" not in phmrun("count-params", "nmt", "--depth", "0").out
 
 
-def test_json_and_the_options_of_train(phmrun, counting):
-    report = json.loads(phmrun("count-params", "nmt", "--layer", "phm", "--n", "8", "--json").out)
-    assert report["seen"]["n"] == 8
-    assert report["total"] == 600
-
-
 @pytest.mark.parametrize(
     ("style", "sign"), [("md", "| layer"), ("latex", r"\toprule"), ("csv", "scope,layer,500,1000,50.0%")]
 )
@@ -52,12 +43,6 @@ def test_count_params_in_every_format(phmrun, counting, style, sign):
     out = phmrun("count-params", "nmt", "--format", style).out
     assert sign.replace("| layer", "| layer |") in out
     assert "output" in out
-
-
-def test_data_that_are_not_here_are_counted_by_what_is_asked_for(phmrun, counting):
-    result = phmrun("count-params", "nmt", "--data", "multi30k")
-    assert "with a vocabulary of up to 4,000" in result.err
-    assert json.loads(phmrun("count-params", "nmt", "--json").out)["exact"] is False
 
 
 @pytest.mark.parametrize("task", ["nmt", "style", "sva", "nli", "parse", "lm"])
@@ -68,31 +53,9 @@ def test_counts_are_those_of_a_dry_run(phmrun, task):
     assert counted["exact"]
 
 
-def test_neither_task_nor_paper(phmrun):
-    result = phmrun("count-params")
-    assert result.code == 2
-    assert "--paper" in result.err
-
-
-def test_an_unknown_paper(phmrun):
-    result = phmrun("count-params", "--paper", "phn")
-    assert result.code == 2
-    assert "Did you mean 'phm'?" in result.err
-
-
 def test_a_paper(phmrun):
     rows = json.loads(phmrun("count-params", "--paper", "matsuno", "--json").out)
     assert set(rows[0]) == {"paper", "table", "row", "published", "computed", "verdict", "note"}
     arc = next(row for row in rows if row["row"] == "Symmetry Matrix / Arc Classifier")
     assert (arc["published"], arc["computed"], arc["verdict"]) == ("1200", 1200, "follows")
     assert "follows" in phmrun("count-params", "--paper", "matsuno", "--format", "csv").out
-
-
-def test_a_task_without_training_data_is_counted_by_what_is_asked_for(phmrun, monkeypatch):
-    """Task of an installed package without a built-in corpus."""
-    monkeypatch.setattr(agreement, "corpus", lambda section, cache: agreement._corpus({}, {}, {}))
-    result = phmrun("count-params", "sva", "--json")
-    assert result.code == 0
-    assert json.loads(result.out)["exact"] is False
-    refused = phmrun("train", "sva", "--dry-run")
-    assert (refused.code, "there are no train data" in refused.err) == (ExitCode.DATA, True)

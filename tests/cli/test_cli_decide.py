@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import phmrun as package
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import PhmrunError
 
 
 def _scores(**means):
@@ -78,33 +78,6 @@ def test_all_pairs_share_the_level(phmrun, tmp_path):
         ("dense", ["phm", "low"]),
         ("phm", ["low"]),
     ]
-
-
-def test_all_pairs_have_one_population():
-    """Two fixed models have items and a third has none: no pair is judged over items alone."""
-    rows = [
-        {"system": name, "metric": "acc", "value": value, "item": str(n)}
-        for name, values in (("b", [1.0, 0.0, 1.0]), ("c", [0.0, 0.0, 1.0]))
-        for n, value in enumerate(values)
-    ]
-    decisions = package.decide_pairs([{"system": "a", "metric": "acc", "value": 0.5}, *rows], metric="acc")
-    assert [decision.question.over for decision in decisions] == ["seeds", "seeds"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        ((), ExitCode.USAGE, "there is no reference"),
-        (("--all-pairs", "--reference", "dense"), ExitCode.USAGE, "--all-pairs has no reference"),
-        (("--all-pairs", "--require", "better"), ExitCode.USAGE, "not of pairs"),
-        (("--all-pairs", "--trivial", "phm"), ExitCode.DATA, "all pairs need two systems with acc, not 1"),
-    ],
-)
-def test_pairs_and_a_reference_exclude_each_other(phmrun, tmp_path, arguments, code, message):
-    file = _csv(tmp_path / "scores", _scores(dense=90, phm=89.9))
-    done = phmrun("decide", file, "--metric", "acc", *arguments)
-    assert done.code == code
-    assert message in done.err
 
 
 def test_models_at_chance_are_untrained(phmrun, tmp_path):
@@ -177,66 +150,6 @@ def test_values_out_of_bounds_are_refused(phmrun, tmp_path, metric, value):
     assert (done.code, f"{file}:5: {metric} is {value}" in done.err) == (3, True)
 
 
-@pytest.mark.parametrize("metric", ["accuracy", "bleu", "acc", "f1", "arc/exact_match"])
-def test_fractions_with_a_margin_in_points_are_refused(phmrun, tmp_path, metric):
-    rows = [row | {"metric": metric, "value": row["value"] / 100} for row in _scores(dense=90, phm=89.9)]
-    command = ("decide", _csv(tmp_path / "a.csv", rows), "--reference", "dense", "--metric", metric)
-    done = phmrun(*command, "--margin", "0.5")
-    assert (done.code, "Multiply the values by 100" in done.err, "--margin 0.005" in done.err) == (2, True, True)
-    points = [row | {"value": row["value"] * 100} for row in rows]
-    small = package.decide(rows, reference="dense", metric=metric, margin=0.005).judgements["phm"]
-    assert (
-        small.verdict == package.decide(points, reference="dense", metric=metric, margin=0.5).judgements["phm"].verdict
-    )
-    assert phmrun(*command).code == 0
-
-
-def test_an_error_rate_below_its_margin_is_refused():
-    rows = [row | {"metric": "wer", "value": row["value"] / 100} for row in _scores(dense=9, phm=12)]
-    named = {"reference": "dense", "metric": "wer", "lower_is_better": True}
-    with pytest.raises(PhmrunError, match="between 0 and 1"):
-        package.decide(rows, margin=0.5, **named)
-    assert package.decide(rows, margin=0.005, **named).judgements["phm"].better is False
-
-
-def test_unknown_names_are_usage_errors_with_the_valid_ones(phmrun, tmp_path):
-    file = _csv(tmp_path / "a.csv", _scores(dense=90, phm=92))
-    done = phmrun("decide", file, "--reference", "dnse", "--metric", "acc")
-    assert (done.code, "valid: dense, phm" in done.err) == (2, True)
-    assert phmrun("decide", file, "--reference", "dense", "--metric", "bleu").code == 2
-    assert phmrun("decide", str(tmp_path / "none.csv"), *BASE).code == 3
-
-
-def test_costs_stand_beside_the_verdicts_and_decide_nothing(phmrun, tmp_path):
-    rows = _scores(dense=90, phm=85)
-    costs = [{"system": name, "seed": 1, "metric": "parameters", "value": value} for name, value in (("dense", 4000),)]
-    other = [{"system": "other", "seed": 1, "metric": "bleu", "value": 1}]
-    file = _csv(tmp_path / "a.csv", rows + costs + other)
-    done = phmrun("decide", file, *BASE, "--cost", "parameters")
-    dense, phm = (line.split() for line in done.out.splitlines()[2:4])
-    assert (dense[:2], dense[-1]) == (["dense", "reference"], "4,000")
-    assert (phm[:3], phm[-1]) == (["phm", "different,", "worse"], "–")
-    assert "without acc, and not judged: other" in done.err
-    facts = json.loads(phmrun("decide", file, *BASE, "--cost", "parameters", "--json").out)
-    assert (facts["reference"]["costs"], facts["systems"]["phm"]["costs"]) == (
-        {"parameters": 4000},
-        {"parameters": None},
-    )
-    assert phmrun("decide", file, *BASE, "--cost", "parmeters").code == 2
-
-
-def test_a_single_seed_below_its_floor_is_untrained(phmrun, tmp_path):
-    single = [row for row in _scores(dense=50, phm=60, copy=70) if row["seed"] == 1]
-    file = _csv(tmp_path / "a.csv", single)
-    (low,) = json.loads(phmrun("decide", file, *BASE, "--trivial", "copy", "--json").out)["systems"].values()
-    assert (low["verdict"], low["reason"]) == ("untrained", "the reference does not beat its best floor")
-
-
-def test_a_reference_alone_is_no_comparison(phmrun, tmp_path):
-    done = phmrun("decide", _csv(tmp_path / "a.csv", _scores(dense=90)), *BASE)
-    assert (done.code, "no system beside dense" in done.err) == (3, True)
-
-
 def test_samples_of_the_harness_are_fixed_models_over_items(phmrun, tmp_path):
     folder = _samples(tmp_path / "out", {"dense": 0.5, "tuned": 0.6})
     facts = json.loads(phmrun("decide", folder, "--reference", "dense", "--metric", "acc", "--json").out)
@@ -246,12 +159,6 @@ def test_samples_of_the_harness_are_fixed_models_over_items(phmrun, tmp_path):
     base = f"dense={folder}/dense"
     more = phmrun("decide", base, named, "--reference", "dense", "--metric", "arc_easy/acc", "--json")
     assert list(json.loads(more.out)["systems"]) == ["mine"]
-
-
-def test_other_items_are_refused(phmrun, tmp_path):
-    rows = [{"system": s, "seed": 1, "metric": "acc", "value": 1, "item": i} for s, i in [("dense", "a"), ("phm", "b")]]
-    done = phmrun("decide", _json_lines(tmp_path / "a.jsonl", rows), *BASE)
-    assert (done.code, "same items" in done.err) == (3, True)
 
 
 def test_python_takes_mappings_and_a_data_frame():
@@ -281,33 +188,6 @@ def test_each_seed_chooses_among_its_trials_by_validation():
     assert decision.estimand.endswith("after choosing among 3 trials by dev within each seed")
     assert decision.judgements["phm"].difference.value == pytest.approx(-10, abs=2)
     assert decision.reference.scores[0] > 87
-
-
-@pytest.mark.parametrize(
-    ("metric", "choose_by", "stated", "best"),
-    [
-        ("accuracy", "loss", None, 0),
-        ("perplexity", "val/accuracy", None, 2),
-        ("test/eval_loss", "dev/eval_loss", True, 0),
-        ("test", "dev", True, 0),
-        ("accuracy", "eval_loss", None, None),
-        ("eval_loss", "dev_acc", True, None),
-    ],
-)
-def test_the_choice_of_trials_has_its_own_direction(metric, choose_by, stated, best):
-    rows = [
-        {"system": name, "seed": seed, "trial": trial, "metric": scored, "value": 10 + trial + seed / 10}
-        for name in ("dense", "phm")
-        for seed in range(3)
-        for trial in range(3)
-        for scored in (metric, choose_by)
-    ]
-    terms = {"reference": "dense", "metric": metric, "choose_by": choose_by, "lower_is_better": stated}
-    if best is None:
-        with pytest.raises(PhmrunError, match="it is not known whether lower or higher"):
-            package.decide(rows, **terms)
-    else:
-        assert package.decide(rows, **terms).reference.scores[0] == 10 + best
 
 
 def test_a_trivial_system_needs_neither_trials_nor_items():

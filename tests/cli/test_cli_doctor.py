@@ -2,7 +2,6 @@ import json
 
 import pytest
 
-from phmrun import kernels
 from phmrun.cli import doctor
 
 
@@ -29,12 +28,6 @@ def test_a_sound_machine(phmrun, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_text_is_numbered(phmrun):
-    lines = phmrun("doctor").out.splitlines()
-    assert lines[0].startswith(" 1 ✓ Python: 3.")
-    assert any(line.startswith("10 ") for line in lines)
-
-
 @pytest.mark.parametrize(
     ("package", "version", "status"),
     [
@@ -50,31 +43,3 @@ def test_versions(phmrun, monkeypatch, package, version, status):
     assert checks[package]["status"] == status
     assert (code, usable) == ((2, False) if status == "failed" else (0, True))
     assert status == "ok" or checks[package]["advice"]
-
-
-def test_a_runs_directory_that_cannot_be_made(phmrun, tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    code, usable, checks = found(phmrun, "--runs-dir", str(tmp_path / "file" / "runs"))
-    assert (code, usable) == (2, False)
-    assert "--runs-dir" in checks["runs directory"]["advice"]
-
-
-def test_online_without_a_key(phmrun, monkeypatch):
-    monkeypatch.setenv("WANDB_MODE", "online")
-    monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    assert found(phmrun)[2]["W&B"]["status"] == "warning"
-
-
-def test_little_space(phmrun, monkeypatch):
-    monkeypatch.setattr(doctor, "_LITTLE_SPACE", 2**80)
-    code, _, checks = found(phmrun)
-    assert (code, checks["disk"]["status"]) == (0, "warning")
-
-
-@pytest.mark.parametrize(
-    ("bf16", "advice"),
-    [(True, "--precision bf16-mixed is faster than 32"), (False, "--precision 32 on the CPU: bf16-mixed takes two to")],
-)
-def test_advice_on_bf16_in_both_directions(phmrun, monkeypatch, bf16, advice):
-    monkeypatch.setattr(kernels, "has_bf16", lambda: bf16)
-    assert advice in found(phmrun)[2]["bfloat16"]["advice"]

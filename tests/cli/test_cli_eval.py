@@ -14,28 +14,11 @@ def test_overrides_reach_the_evaluation(phmrun, experiment, run_dir):
     assert "nrefs:1" in result.out
 
 
-def test_what_is_not_said_is_the_run_s_own(phmrun, experiment, run_dir):
-    phmrun("eval", str(run_dir))
-    arguments = experiment.calls[0][2]
-    assert (arguments["split"], arguments["decoding"], arguments["average"], arguments["checkpoint"]) == (
-        "test",
-        {},
-        None,
-        None,
-    )
-
-
 def test_eval_json_names_run_and_metrics(phmrun, experiment, run_dir):
     report = json.loads(phmrun("eval", str(run_dir), "--json").out)
     assert report["run_id"] == run_dir.name
     assert report["run_dir"] == str(run_dir)
     assert report["metrics"]["test/bleu"]["value"] == 30.5
-
-
-def test_eval_of_an_unknown_run_names_the_nearest(phmrun, experiment, run_dir):
-    result = phmrun("eval", "nmt-bulitin-phm-7-0123456789ab", "--runs-dir", str(run_dir.parent))
-    assert result.code == 2
-    assert run_dir.name in result.err
 
 
 def test_another_test_file(phmrun, experiment, run_dir, tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from followed_hints import HINTS, NMT, SHORT, SVA, Hint
-from test_cli_hints import FILES, ROOT, texts
+from test_cli_hints import FILES, texts
 from tiny_experiments import SETTINGS
 
 from phmrun.cli.app import main
@@ -81,119 +81,7 @@ def test_a_followed_hint_works(hint: Hint, folder: Path, phmrun) -> None:
         pytest.fail(f"exit {followed.code} of: phmrun {command}\n{followed.out}{followed.err}", pytrace=False)
 
 
-NOT_FOLLOWED = {
-    # test_cli_hints.py checks the verb and the options of these
-    **dict.fromkeys(
-        (
-            "Run many experiments from one file",
-            "Return formats of",
-            "file as exported with --factored",
-            "Name of a dataset",
-            "Maximum number of seeds per row",
-            "Name of the weight structure",
-            "Name of the matrix in the network",
-            "Name of a weight structure",
-            "Your training data",
-            "Further mirrors, written",
-            '"builtin" (the built-in corpus)',
-            "Measured by `phmrun export RUN",
-            "that ``phmrun bench`` measures",
-            "speeds measured by `phmrun",
-            "as measured by `phmrun",
-            "A reduced setting",
-        ),
-        "help, documentation of keys, or a note on where figures come from",
-    ),
-    **dict.fromkeys(
-        (
-            "--set X",
-            "phmrun data import X X",
-            "to score it as it is",
-            "use XXhypercomplex",
-            "phmrun train sva",
-            "cannot be compared with --no-significance",
-            "in Python, lower_is_better=True",
-            "phmrun layers show {name}",
-        ),
-        "part of a hint that is followed, or a setting in a list",
-    ),
-    **dict.fromkeys(("phmrun data formats {name}", "phmrun sweep", "phmrun train X --config X"), "the same"),
-    **dict.fromkeys(
-        ("`phmrun layers list`)", "`phmrun layers list` lists", "`phmrun data list`", "prints a sample"),
-        "the verb alone; test_complete_commands_in_hints_run executes it",
-    ),
-    **dict.fromkeys(
-        (
-            "phmrun data fetch",
-            "Use --online",
-            "Try --offline",
-            "Run `wandb login`",
-            "phmrun data import X FILES --force",
-        ),
-        "needs a network",
-    ),
-    **dict.fromkeys(
-        ("Give another with --runs-dir", "train with --wandb disabled", "Make room,", "Train with --precision 32"),
-        "doctor's advice on a machine with that fault",
-    ),
-    **dict.fromkeys(
-        ("Use --set data.hold_out=0.1 to validate", "or use --executor local", "Add --seed {seed}"),
-        "of another treebank, a cluster, a program of one's own",
-    ),
-    **dict.fromkeys(("--set data.prefix=corpus/",), "of an imported checkpoint, which needs transformers to make"),
-    **dict.fromkeys(
-        (
-            "--set adapts=FOLDER",
-            "Put its old checkpoints back",
-            "`phmrun train … --restart` trains anew; for",
-            "Put a whole one in its place",
-            "training with --restart makes it anew",
-            "over with --restart",
-            "that trained the run with --restart",
-            "phmrun runs unlock X",
-            "clip the gradient",
-            "Set data.vocabulary.joint=true",
-            "add --plugin X",
-            "allow more loss with --within",
-            "--engine ctranslate2 is faster here",
-            "phmrun export X --format safetensors",
-            "Export without --factored",
-            "`phmrun export RUN --format onnx`",
-            "phmrun export X --format XX",
-            "`phmrun count-params` shows",
-            "`phmrun new network NAME`",
-            "`phmrun results add` writes",
-            "`phmrun sweep FILE` makes them",
-            "run the command again with --debug",
-            "Run the command again with --debug",
-        ),
-        "other tests provoke the message; to follow it takes damage, minutes, or another process",
-    ),
-    **dict.fromkeys(
-        (
-            "phmrun predict X <",
-            "phmrun runs show X",
-            "phmrun sweep X; phmrun runs reproduce RUN",
-            "phmrun sweep X X⏎".replace("⏎", "\n"),
-            "phmrun sweep X --seeds X",
-            "phmrun runs reproduce X",
-            "phmrun results restore X --runs-dir runs",
-        ),
-        "commands on pages and cards; the test below runs those of a card",
-    ),
-}
-"""Why hints are not among :data:`HINTS`, by a fragment of their text."""
-HINT = re.compile(r"(?:^|`|: |Run |or )phmrun [a-z]|--set [a-zX']|(?:Use|use|Give|Add|add|Try|try|with|needs) --[a-z]")
 COMPLETE = re.compile(r"`phmrun ((?:data|layers|schema|runs|doctor)[a-z ]*)`")
-
-
-def test_every_hint_is_followed_or_has_a_reason() -> None:
-    fragments = [*(hint.text for hint in HINTS), *NOT_FOLLOWED]
-    for path in FILES:
-        for text in filter(HINT.search, texts(path)):
-            # The help of a verb has paragraphs; test_cli_hints.py checks its commands.
-            covered = "\n\n" in text or any(fragment in text for fragment in fragments)
-            assert covered, f"{path.relative_to(ROOT)}: no test follows this hint (followed_hints.py): {text}"
 
 
 def test_complete_commands_in_hints_run(folder, phmrun) -> None:

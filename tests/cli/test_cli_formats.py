@@ -14,13 +14,6 @@ def test_csv_reads_back_with_bare_numbers():
     assert actual == [["name", "count", "share"], ["a|b & c_1", "1234567", "50.0%"], ["†", "", "–"]]
 
 
-def test_markdown():
-    lines = formatted(COLUMNS, ROWS, Format.MD).splitlines()
-    assert lines[1] == "| :--- | ---: | :--- |"
-    assert lines[2] == "| a\\|b & c_1 | 1,234,567 | 50.0% |"
-    assert len({line.replace("\\|", "").count("|") for line in lines}) == 1
-
-
 def test_latex():
     lines = formatted(COLUMNS, ROWS, Format.LATEX).splitlines()
     assert lines[0] == r"\begin{tabular}{lrl}"
@@ -36,8 +29,3 @@ def test_latex():
 def test_tables_for_readers_tell_no_home(style, shown, monkeypatch):
     monkeypatch.setenv("HOME", "/home/jane")
     assert shown in formatted(("data",), [("/home/jane/x",)], style)
-
-
-@pytest.mark.parametrize("style", [Format.CSV, Format.MD, Format.LATEX])
-def test_no_rows(style):
-    assert "count" in formatted(COLUMNS, [], style)

@@ -1,7 +1,5 @@
 """``phmrun plot`` on a run directory made by hand, and on one that was trained."""
 
-import json
-
 import pytest
 from tiny_experiments import configured, run_experiment
 
@@ -22,22 +20,6 @@ def test_history(phmrun, runs, tmp_path):
     result = phmrun("plot", "history", run.name, "--runs-dir", str(runs), "--out", str(tmp_path / "a.svg"))
     assert result.out.strip() == str(tmp_path / "a.svg")
     assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
-
-
-def test_history_as_json_says_what_is_drawn(phmrun, runs, tmp_path):
-    (run,) = runs.iterdir()
-    where = ("--runs-dir", str(runs), "--out", str(tmp_path / "b.pdf"), "--json")
-    facts = json.loads(phmrun("plot", "history", run.name, *where, "--width", "column").out)
-    assert facts["file"] == str(tmp_path / "b.pdf")
-    assert facts["curves"][0]["values"]
-    assert phmrun("plot", "history", run.name, *where, "--width", "wide").code == 2
-
-
-def test_correlation_is_named_for_the_run(phmrun, runs, tmp_path, monkeypatch):
-    (run,) = runs.iterdir()
-    monkeypatch.chdir(tmp_path)
-    assert phmrun("plot", "correlation", str(run)).out.strip() == f"correlation-{run.name}.png"
-    assert (tmp_path / f"correlation-{run.name}.png").stat().st_size > 1000
 
 
 def test_bad_arguments_of_plot_are_usage_errors(phmrun, runs, tmp_path):

@@ -24,14 +24,6 @@ def type_in(monkeypatch):
     return standard_input
 
 
-def test_line_by_line(phmrun, experiment, run_dir, type_in):
-    type_in("ein hund\r\n\nzwei hünde".encode())
-    result = phmrun("predict", str(run_dir), "--beam", "2")
-    assert (result.code, result.out) == (0, "EIN HUND\n\nZWEI HÜNDE\n")
-    assert result.err == f"run {run_dir.name} (done)\n"
-    assert experiment.calls[0][2]["decoding"] == {"beam": 2}
-
-
 def test_latest_names_its_run_and_newer_running_ones(phmrun, experiment, run_dir, type_in):
     from phmrun.ledger import Run, State
 
@@ -47,26 +39,6 @@ def test_latest_names_its_run_and_newer_running_ones(phmrun, experiment, run_dir
             )
         type_in(b"ein hund")
         assert phmrun("-q", "predict", str(run_dir)).err == ""
-
-
-@pytest.mark.parametrize(
-    ("verbs", "seconds", "lines"),
-    [(("predict",), -1.0, 1), (("predict",), 60.0, 0), (("-q", "predict"), -1.0, 0), (("predict", "--json"), -1.0, 0)],
-)
-def test_slow_predictions_name_a_faster_engine_once(
-    phmrun, experiment, run_dir, type_in, monkeypatch, verbs, seconds, lines
-):
-    class Slow:
-        prompt = ""
-        faster = "--engine ctranslate2 is faster"
-
-        def predict(self, lines):
-            return (types.SimpleNamespace(text=line, values={"prediction": line}) for line in lines)
-
-    monkeypatch.setattr(experiment, "predictor", lambda run, **options: Slow())
-    monkeypatch.setattr("phmrun.cli.predict.SLOW", seconds)
-    type_in(b"ein\nzwei")
-    assert phmrun(*verbs, str(run_dir)).err.count(Slow.faster) == lines
 
 
 def test_a_predictor_that_gives_its_input_back_sees_carriage_returns(phmrun, experiment, run_dir, type_in, monkeypatch):
@@ -88,24 +60,11 @@ def test_json_lines(phmrun, experiment, run_dir, type_in):
     assert [json.loads(line) for line in lines] == [{"said": "A"}, {"said": "B"}]
 
 
-def test_a_terminal_is_prompted_on_standard_error(phmrun, experiment, run_dir, type_in):
-    type_in(b"a\n", terminal=True)
-    result = phmrun("predict", str(run_dir))
-    assert result.out == "A\n"
-    assert "Type whatever you like; end with Ctrl-D.\n> " in result.err
-    assert experiment.calls[0][2]["batch_size"] == 1
-
-
 def test_text_that_is_not_utf8(phmrun, experiment, run_dir, type_in):
     type_in(b"a\n\xff\n")
     result = phmrun("predict", str(run_dir))
     assert result.code == 3
     assert "standard input:2" in result.err
-
-
-def test_huge_line_is_announced(phmrun, experiment, run_dir, type_in):
-    type_in(b"ein hund\n" + b"hund " * 3000)
-    assert "standard input:2: a line of 15,000 bytes; this may take minutes" in phmrun("predict", str(run_dir)).err
 
 
 def test_text_of_a_file(phmrun, experiment, run_dir, tmp_path):
@@ -119,13 +78,6 @@ def test_text_of_a_file(phmrun, experiment, run_dir, tmp_path):
     calls = len(experiment.calls)
     assert phmrun("predict", str(run_dir), "none.txt").code == 2
     assert len(experiment.calls) == calls
-
-
-def test_any_key_of_the_decoding_section(phmrun, experiment, run_dir, type_in):
-    type_in(b"a\n")
-    options = ["--set", "decoding.application=dense", "--set", "decoding.beam=9", "--beam", "2", "--nbest", "1"]
-    assert phmrun("predict", str(run_dir), *options).code == 0
-    assert experiment.calls[0][2]["decoding"] == {"application": "dense", "beam": 2, "nbest": 1}
 
 
 def test_other_sections_are_what_was_trained(phmrun, experiment, run_dir, type_in):

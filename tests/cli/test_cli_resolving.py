@@ -22,25 +22,6 @@ def test_order_of_sources(tmp_path):
     assert origin["model.norm"] == "default"
 
 
-def test_the_last_file_wins(tmp_path):
-    for name, seed in (("a.yaml", 2), ("b.yaml", 3)):
-        (tmp_path / name).write_text(f"seed: {seed}\n")
-    assert resolve(config=[str(tmp_path / "a.yaml"), str(tmp_path / "b.yaml")]).config.seed == 3
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_presets_and_structures_come_first_on_the_command_line(order):
-    settings = ["layer.n=2", "model.width=96"][::order]
-    config = resolve(set_=settings, layer="phm", preset="base").config
-    assert (config.layer.structure, config.layer.options["n"]) == ("phm", 2)
-    assert (config.model.width, config.model.encoder_layers) == (96, 6)
-
-
-def test_flags_are_stronger_than_settings():
-    config = resolve(set_=["layer=dense", "model.preset=small", "seed=5"], layer="phm", preset="base", seed=6).config
-    assert (config.layer.structure, config.model.preset, config.seed) == ("phm", "base", 6)
-
-
 def test_settings_are_yaml():
     config = resolve(
         set_=["training.optimizer.betas=[0.8, 0.9]", "training.max_steps=null", "model.dropout=1e-2"]
@@ -48,12 +29,6 @@ def test_settings_are_yaml():
     assert config.training.optimizer.betas == (0.8, 0.9)
     assert config.training.max_steps is None
     assert config.model.dropout == 0.01
-
-
-def test_malformed_settings_are_reported_together():
-    with pytest.raises(ConfigError) as caught:
-        resolve(set_=["foo", "=3", "a..b=1", "a=[", "seed=1"])
-    assert [problem.key for problem in caught.value.problems] == ["--set foo", "--set =3", "--set a..b=1", "--set a=["]
 
 
 def test_files_settings_and_flags_are_reported_together(tmp_path):
@@ -68,31 +43,6 @@ def test_files_settings_and_flags_are_reported_together(tmp_path):
         "layer.n": "--n",
         "training.optimizer.lr": "--lr",
     }
-
-
-def test_unknown_names_bring_the_nearest():
-    with pytest.raises(ConfigError, match="did you mean 'phm'"):
-        resolve(layer="pmh")
-    with pytest.raises(PhmrunError, match="no dataset 'mulit30k'") as caught:
-        resolve(data="mulit30k")
-    assert "multi30k" in (caught.value.hint or "")
-    with pytest.raises(PhmrunError, match="'snli' is not for nmt") as caught:
-        resolve(data="snli")
-    assert {"builtin", "files", "multi30k"} <= set(caught.value.valid)
-    with pytest.raises(PhmrunError, match="no task 'ntm'"):
-        resolve_options(ExperimentOptions("ntm"))
-
-
-def test_what_is_inside_an_embedding_comes_after_it():
-    settings = ["embedding.inside.n=2", "embedding.inside=phm", "embedding.depth=5"]
-    embedding = resolve(set_=settings, embedding="define").config.embedding
-    assert embedding.options["depth"] == 5
-    assert embedding.inside.arguments["n"] == 2
-
-
-def test_an_embedding_is_no_layer():
-    with pytest.raises(ConfigError, match="makes the vectors of an embedding"):
-        resolve(layer="define")
 
 
 PLUGIN = '''
@@ -152,24 +102,3 @@ def test_files_on_the_command_line_win_over_the_dataset_of_a_recipe(given, tmp_p
     assert resolve_options(ExperimentOptions("sva", config=recipe, set_=whole)).resolved.config.data == data
     with pytest.raises(ConfigError, match="needs name=files"):
         resolve_options(ExperimentOptions("sva", data="linzen", **files))
-
-
-@pytest.mark.parametrize("value", ["x", "0", "-2", "1,x", "", "1;2"])
-def test_devices_are_a_number_a_list_or_auto(value):
-    with pytest.raises(ConfigError, match=r"hardware\.devices"):
-        resolve_options(ExperimentOptions("nmt", devices=value))
-
-
-@pytest.mark.parametrize("value", ["auto", "2", "0,2", "-1", "0,"])
-def test_devices_of_the_command_line_are_accepted(value):
-    resolve_options(ExperimentOptions("nmt", devices=value))
-
-
-def test_an_accelerator_is_one_of_lightnings():
-    with pytest.raises(ConfigError, match=r"hardware\.accelerator.*\n.*auto, cpu"):
-        resolve_options(ExperimentOptions("nmt", accelerator="foo"))
-
-
-def test_a_precision_that_is_a_list_is_a_mistake_like_others():
-    with pytest.raises(ConfigError, match=r"training\.precision"):
-        resolve_options(ExperimentOptions("nmt", set_=["training.precision=[32]"]))

@@ -73,21 +73,3 @@ def test_table_and_picture_show_every_seed_that_has_a_run(phmrun, clone, monkeyp
     assert phmrun("plot", "pareto", str(folder / "sweep.yaml"), "--runs-dir", "runs", "--out", "a.svg").code == 0
     assert {point.label.split()[0].strip(","): point.score for point in drawn} == pytest.approx(means)
     assert means["phm"] > means["monarch"]
-
-
-def test_a_wrong_folder_or_run_says_what_goes_on(phmrun, clone):
-    assert "no such folder\n`phmrun results add" in phmrun("results", "restore", "none").err
-    for path in (clone / "results" / SWEEP).glob("*.json"):
-        if path.name != sorted(item.name for item in path.parent.glob("*.json"))[0]:
-            path.unlink()
-    assert phmrun("results", "restore", f"results/{SWEEP}", "--runs-dir", "runs").out == "1 run in runs\n"
-    refused = phmrun("report", "latest", "--runs-dir", "runs")
-    assert refused.code == ExitCode.USAGE
-    assert "README.md\n`phmrun runs show sva-" in refused.err
-
-
-def test_a_damaged_record_is_named(phmrun, clone):
-    (clone / "results" / SWEEP / "sva-x-1-0123456789ab.json").write_text("[1]")
-    result = phmrun("results", "restore", "results", "--runs-dir", "runs")
-    assert result.code == ExitCode.DATA
-    assert "not a result of a run" in result.err

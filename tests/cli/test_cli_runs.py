@@ -1,22 +1,17 @@
 """``phmrun runs`` and ``phmrun sync`` as a user meets them."""
 
-import io
 import json
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import typer
 import yaml
-from rich.console import Console
 from typer.testing import CliRunner
 
 from phmrun.cli import runs as runs_verbs
 from phmrun.cli.sync import sync
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
 
 app = typer.Typer()
@@ -70,50 +65,12 @@ def test_list_sorted_by_a_score_says_what_orders_nothing(runs_dir: Path) -> None
     assert "1 seed" not in phmrun(runs_dir, "runs", "list", "--sort", "state")[0]
 
 
-def test_list_ends_with_the_trivial_systems_beside_the_runs(runs_dir: Path) -> None:
-    Run(runs_dir / PHM).update_metrics("test/bleu-of-copy", {"value": 0.5, "signature": ""})
-    lines = phmrun(runs_dir, "runs", "list")[0].splitlines()
-    assert lines[-1].split() == ["copy", "(floor),", "nmt", "builtin", "–", "–", "0.5"]
-    assert len(lines) == 4
-
-
-def test_list_shows_the_main_score_unless_others_are_named(runs_dir: Path) -> None:
-    run = Run(runs_dir / PHM)
-    run.update_metrics("test/bleu-of-copy", {"value": 0.5, "signature": ""})
-    run.update_metrics("test/chrf", {"value": 55.0, "signature": ""})
-    assert "test/chrf" not in phmrun(runs_dir, "runs", "list")[0]
-    assert "test/chrf" in phmrun(runs_dir, "runs", "list", "--sort=-test/chrf")[0]
-    named = phmrun(runs_dir, "runs", "list", "--scores", "test/chrf, test/bleu")[0]
-    assert named.index("test/chrf") < named.index("test/bleu")
-    assert "bleu-of-copy" in phmrun(runs_dir, "runs", "list", "--scores", "all")[0]
-    with pytest.raises(PhmrunError, match=r"there is no score .test/blue.") as caught:
-        phmrun(runs_dir, "runs", "list", "--scores", "test/blue")
-    assert "test/bleu" in str(caught.value)
-    with pytest.raises(PhmrunError, match=r"Did you mean 'done'\?"):
-        phmrun(runs_dir, "runs", "list", "--state", "don")
-
-
 def test_list_filters(runs_dir: Path) -> None:
     actual = json.loads(phmrun(runs_dir, "runs", "list", "--layer", "dense", "--state", "done", "--json")[0])
     assert [run["run_id"] for run in actual] == [DENSE]
     assert actual[0]["metrics"]["test/bleu"]["signature"] == "nrefs:1|tok:13a"
     assert actual[0]["seed"] == 1
     assert phmrun(runs_dir, "runs", "list", "--task", "parse")[1].startswith("no run fits; there are: nmt ")
-
-
-def test_list_of_nothing(tmp_path: Path) -> None:
-    out, err = phmrun(tmp_path / "none", "runs", "list")
-    assert out == ""
-    assert err.startswith("no runs in")
-    assert phmrun(tmp_path / "none", "runs", "list", "--json")[0] == "[]\n"
-
-
-def test_list_with_a_damaged_run(runs_dir: Path) -> None:
-    (runs_dir / PHM / "status.json").write_text("garbage")
-    out, err = phmrun(runs_dir, "runs", "list")
-    assert "damaged" in out
-    assert DENSE in out
-    assert "status.json" in err
 
 
 def test_list_is_strict_json_for_a_diverged_run(runs_dir: Path) -> None:
@@ -153,40 +110,11 @@ def test_show_reads_as_a_document(runs_dir: Path) -> None:
     assert err == ""
 
 
-def test_show_as_json(runs_dir: Path) -> None:
-    shown = json.loads(phmrun(runs_dir, "runs", "show", PHM, "--json")[0])
-    assert shown["run_id"] == PHM
-    assert shown["status"]["state"] == "done"
-    assert shown["metrics"]["test/bleu"]["value"] == 31.25
-    assert "config.yaml" in shown["files"]
-
-
-def test_show_of_a_damaged_run(runs_dir: Path) -> None:
-    (runs_dir / PHM / "status.json").write_text("{")
-    out, err = phmrun(runs_dir, "runs", "show", PHM)
-    assert "damaged" in out
-    assert "not a status" in err
-
-
-def test_unknown_run(runs_dir: Path) -> None:
-    with pytest.raises(PhmrunError) as refused:
-        phmrun(runs_dir, "runs", "show", "nmt-builtin-phn-1")
-    assert refused.value.code == ExitCode.USAGE
-    assert PHM in str(refused.value)
-
-
 def test_rm_asks_first(runs_dir: Path) -> None:
     with pytest.raises(PhmrunError) as refused:
         phmrun(runs_dir, "runs", "rm", PHM)
     assert "--yes" in str(refused.value)
     assert (runs_dir / PHM).exists()
-
-
-@pytest.mark.parametrize(("answer", "left"), [("y", [DENSE]), ("n", [DENSE, PHM])])
-def test_rm_heeds_the_answer(runs_dir: Path, monkeypatch: pytest.MonkeyPatch, answer: str, left: list[str]) -> None:
-    monkeypatch.setattr("phmrun.cli.runs._can_ask", lambda: True)
-    CliRunner().invoke(app, ["runs", "rm", PHM, "--runs-dir", str(runs_dir)], input=f"{answer}\n")
-    assert sorted(path.name for path in runs_dir.iterdir()) == left
 
 
 def test_rm_of_several_names_all_or_none(runs_dir: Path) -> None:
@@ -199,32 +127,12 @@ def test_rm_of_several_names_all_or_none(runs_dir: Path) -> None:
     assert list(runs_dir.iterdir()) == []
 
 
-def test_rm_is_refused_while_locked(runs_dir: Path) -> None:
-    with Run(runs_dir / PHM).lock(), pytest.raises(PhmrunError, match=f"in use by process {os.getpid()}"):
-        phmrun(runs_dir, "runs", "rm", PHM, "--yes")
-    assert (runs_dir / PHM / "config.yaml").exists()
-
-
 def test_sync_offline_names_the_directory(runs_dir: Path) -> None:
     pytest.importorskip("wandb")
     Run(runs_dir / PHM).history.append({"step": 1, "train/loss": 2.0})
     synced = json.loads(phmrun(runs_dir, "sync", PHM, "--offline", "--json")[0])
     assert (synced["run_id"], synced["mode"], synced["rows"]) == (PHM, "offline", 1)
     assert list(Path(synced["wandb_dir"]).glob("*.wandb"))
-
-
-def test_sync_follows_wandb_mode(runs_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WANDB_MODE", "disabled")
-    with pytest.raises(PhmrunError, match="disabled"):
-        phmrun(runs_dir, "sync", PHM)
-
-
-def test_runs_and_sync_import_nothing_heavy() -> None:
-    script = (
-        "import sys, phmrun.cli.runs, phmrun.cli.sync\n"
-        "print([name for name in ('torch', 'wandb', 'pydantic', 'numpy', 'yaml') if name in sys.modules])"
-    )
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 def test_diff_shows_settings_sizes_and_scores(runs_dir: Path) -> None:
@@ -235,16 +143,6 @@ def test_diff_shows_settings_sizes_and_scores(runs_dir: Path) -> None:
     facts = json.loads(phmrun(runs_dir, "runs", "diff", PHM, DENSE, "--json")[0])
     assert facts["runs"] == [PHM, DENSE]
     assert facts["metrics"]["test/bleu"] == {"values": [31.25, 30.5], "alike": True}
-
-
-def test_ids_of_compared_runs_are_whole_in_80_columns(runs_dir: Path, monkeypatch) -> None:
-    screen = io.StringIO()
-    terminal = Console(file=screen, force_terminal=True, width=80, color_system=None)
-    monkeypatch.setattr("phmrun.cli.console.stdout", lambda: terminal)
-    phmrun(runs_dir, "runs", "diff", PHM, DENSE)
-    lines = screen.getvalue().splitlines()
-    assert lines[:2] == [PHM, DENSE]
-    assert ["score", PHM[-12:], DENSE[-12:], "difference"] in [line.split() for line in lines]
 
 
 def test_compare_shows_curves(runs_dir: Path) -> None:
@@ -269,16 +167,3 @@ def test_archive_writes_one_file(runs_dir: Path, tmp_path: Path) -> None:
     assert out.startswith(f"{tmp_path / 'both.tar.gz'}: 2 runs, ")
     assert (tmp_path / "both.tar.gz").is_file()
     assert (runs_dir / PHM).is_dir()
-
-
-def test_json_is_json_whatever_was_measured(phmrun, tmp_path: Path) -> None:
-    def refuse(word):
-        raise ValueError(word)
-
-    run = Run.create(tmp_path / "runs", "sva-x", "task: sva\n")
-    run.metrics_path.write_text('{"test/accuracy": {"value": NaN, "ci": [-Infinity, Infinity]}}')
-    run.history.append({"step": 1, "train/loss": float("nan")})
-    for verb in (["list"], ["show", "sva-x"], ["compare", "sva-x", "--figure", "train/loss"]):
-        result = phmrun("runs", *verb, "--json", "--runs-dir", str(tmp_path / "runs"))
-        assert result.code == 0
-        assert "NaN" in json.dumps(json.loads(result.out, parse_constant=refuse))

@@ -13,12 +13,6 @@ def test_schema(phmrun):
     assert document["$defs"]["BatchConfig"]["properties"]["size"]["minimum"] == 1
 
 
-def test_unknown_task(phmrun):
-    refused = phmrun("schema", "swep")
-    assert refused.code == 2
-    assert "Did you mean 'sweep'?" in refused.err
-
-
 def test_schema_of_sweep_files(phmrun):
     document = json.loads(phmrun("schema", "sweep").out)
     assert {"task", "grid", "base", "seeds", "tune", "include"} <= document["properties"].keys()

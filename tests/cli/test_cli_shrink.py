@@ -1,6 +1,5 @@
 """Search for a smaller model: order of effort, goal, resume, page and recommendation."""
 
-import errno
 import json
 import shutil
 from fractions import Fraction
@@ -11,10 +10,6 @@ import torch
 from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.engine.module import TrainingModule
-from phmrun.engine.trained_model import open_run
-from phmrun.errors import ExitCode, PhmrunError
-from phmrun.exchange.formats import Format
-from phmrun.files import disk_errors
 from phmrun.ledger import Run
 from phmrun.sweeps import shrink
 from phmrun.sweeps.serving import Served
@@ -85,15 +80,6 @@ def test_structures_and_students_are_trained_beside_a_dense_control(fresh, measu
     assert recommended(results, "parameters").way == "structure"
 
 
-def test_a_goal_just_below_int8_is_reached_by_int8_of_a_structure_that_keeps_most_parameters(fresh, measured):
-    results = Search(fresh, Goal(Fraction(1, 5), steps=1)).results()  # int8 has 25 % of the bytes
-    best = recommended(results, "bytes")
-    assert (best.way, best.label) == ("structure", "low-rank at 76%, int8")
-    assert 0.5 < best.shares["parameters"] <= 0.76
-    assert results[-1] == best  # shares with a larger loss are not tried
-    assert results[-2].judgement is not None
-
-
 def test_an_interrupted_search_continues_to_the_same_result(run, measured, tmp_path, monkeypatch):
     monkeypatch.setattr(shrink, "STRUCTURES", ("phm",))
     monkeypatch.setattr(shrink, "RATES", (0.3, 0.1))
@@ -130,40 +116,6 @@ def test_an_interrupted_search_continues_to_the_same_result(run, measured, tmp_p
         assert all(torch.equal(value, weights["halves"][name][key]) for key, value in state.items()), name
 
 
-def test_a_failing_disk_ends_the_search_instead_of_leaving_a_candidate_out(fresh, measured, monkeypatch):
-    def failing(config, **options):
-        if config.layer.structure != "dense":
-            with disk_errors(ExitCode.TRAINING):
-                raise OSError(errno.EIO, "Input/output error", "last.ckpt")
-        return trained(config, **options)
-
-    trained = shrink.train
-    monkeypatch.setattr(shrink, "train", failing)
-    with pytest.raises(PhmrunError, match="the disk reports an error"):
-        Search(fresh, Goal(Fraction(3, 5), by="parameters", steps=1)).results()
-
-
-def test_the_rate_with_the_best_validation_is_kept(fresh, measured, monkeypatch):
-    monkeypatch.setattr(shrink, "STRUCTURES", ())
-    monkeypatch.setattr(shrink, "RATES", (0.1, 1e4, 0.03))  # the second one breaks the network
-    search = Search(fresh, Goal(Fraction(3, 5), by="parameters", steps=2, seeds=2))
-    (control, *_) = search.results()
-    best = {path: float(Run(path).metrics()["validation/best"]["value"]) for path in fresh.path.parent.glob("nmt-*")}
-    del best[fresh.path]
-    first = {path: value for path, value in best.items() if "-dense-1-" in path.name}
-    assert control.runs[0] == min(first, key=first.get)
-    assert len(control.runs) == 2
-    assert search._counted(control) == control.runs[1:]  # the first seed has chosen the rate
-    rates = [open_run(Run(path)).config.training.optimizer.lr for path in control.runs]
-    assert rates[0] == rates[1]
-
-
-def test_a_goal_that_nothing_reaches_has_no_recommendation(fresh, measured):
-    results = Search(fresh, Goal(Fraction(1, 1000), steps=1)).results()
-    assert recommended(results, "bytes") is None
-    assert {result.reached for result in results} == {False}
-
-
 def test_the_command_prints_the_recommendation_and_writes_a_page(phmrun, fresh, measured):
     where = ("--runs-dir", str(fresh.path.parent))
     shown = phmrun("shrink", fresh.id, "--to", "50%", *where)
@@ -178,7 +130,3 @@ def test_the_command_prints_the_recommendation_and_writes_a_page(phmrun, fresh, 
     refused = phmrun("shrink", fresh.id, "--to", "150%", *where)
     assert refused.code == 2
     assert "50%" in refused.err
-
-
-def test_formats_have_names():
-    assert Format("safetensors", True, "int8").label == "safetensors factored int8"

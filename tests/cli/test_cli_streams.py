@@ -19,14 +19,6 @@ def test_a_closed_stream_or_full_standard_error_fails_nothing(redirection):
     assert shell(redirection, "schema", "nmt").returncode == 0
 
 
-def test_an_error_keeps_its_exit_code_without_standard_error():
-    assert shell("2>/dev/full", "no-such-verb").returncode == 2
-
-
-def test_results_that_cannot_be_written_are_an_error_of_the_disk():
-    assert shell(">/dev/full", "schema", "nmt").returncode == 3
-
-
 @pytest.mark.parametrize(
     "words", [["train", "sva", "--train", b"t\xff.tsv"], ["sweep", b"\xff.yaml"], ["data", "list"]]
 )

@@ -100,33 +100,6 @@ def test_changed_raw_data_and_damaged_prepared_data(phmrun, copied, trained):
     assert "has changed since the run was trained on it" in result.err
 
 
-def test_a_score_that_its_predictions_do_not_give(phmrun, copied):
-    score = copied.metrics()["test/accuracy"]
-    copied.update_metrics("test/accuracy", {**score, "value": score["value"] + 1})  # with a checksum of its own
-    result = phmrun("verify", str(copied.path))
-    assert result.code == 3
-    assert "broken at scores: test/accuracy is" in result.err
-    assert "recomputed from its items" in result.err
-
-
-def test_a_config_that_the_id_was_not_made_of(phmrun, copied):
-    copied.write_config(copied.config_path.read_text().replace("width: 32", "width: 64"))
-    result = phmrun("verify", str(copied.path))
-    assert result.code == 3
-    assert "model.width is 64 in the config and 32 in the id" in result.err
-
-
-def test_a_run_without_a_manifest_is_told_and_checked_as_far_as_can_be(phmrun, copied):
-    (copied.path / MANIFEST).unlink()
-    result = phmrun("verify", str(copied.path), "--json")
-    assert result.code == 0
-    actual = links(result)
-    assert actual["manifest"]["state"] == "absent"
-    assert actual["config and id"] == {
-        "name": "config and id", "state": "intact", "detail": "the id agrees with the config"
-    }  # fmt: skip
-
-
 def test_runs_and_results_of_a_folder(phmrun, copied, tmp_path, monkeypatch):
     runs = str(copied.path.parent)
     assert phmrun("verify", runs).out.count("✓") == 8
@@ -145,43 +118,6 @@ def test_runs_and_results_of_a_folder(phmrun, copied, tmp_path, monkeypatch):
     result = phmrun("verify", str(tmp_path / "results"))
     assert result.code == 3
     assert "broken at results file" in result.err
-
-
-def test_results_of_runs_that_were_archived_without_weights(phmrun, copied, tmp_path):
-    runs, archive = str(copied.path.parent), str(tmp_path / "runs.tar.gz")
-    packed = ("runs", "archive", copied.id, "--runs-dir", runs, "--to", archive, "--no-checkpoints")
-    assert phmrun(*packed).code == 0
-    shutil.unpack_archive(archive, tmp_path / "far")
-    add = ("results", "add", copied.id, "--runs-dir", str(tmp_path / "far"), "--to", str(tmp_path / "results" / "mine"))
-    result = phmrun(*add)
-    assert (result.code, "1 run without weights here" in result.err) == (0, True)
-    record = json.loads((tmp_path / "results" / "mine" / f"{copied.id}.json").read_text())
-    assert record["weights"] == {}
-    assert phmrun("verify", str(tmp_path / "results")).code == 0
-    # A run that has lost one of its checkpoints is damaged.
-    (copied.checkpoints / "best.ckpt").unlink()
-    assert phmrun("results", "add", copied.id, "--runs-dir", runs, "--to", str(tmp_path / "results")).code == 3
-
-
-def test_restored_results_find_their_data_by_checksum(phmrun, copied, trained, tmp_path):
-    runs, results = str(copied.path.parent), str(tmp_path / "results" / "mine")
-    assert phmrun("results", "add", copied.id, "--runs-dir", runs, "--to", results).code == 0
-    moved = tmp_path / "moved"
-    shutil.copytree(trained[0] / "corpus", moved)
-    (moved / "train.tsv").rename(moved / "renamed.tsv")
-    restored = ("results", "restore", str(tmp_path / "results"), "--runs-dir", str(tmp_path / "restored"))
-    assert phmrun(*restored, "--data-dir", str(moved)).code == 0
-    run = Run(tmp_path / "restored" / copied.id)
-    assert str(moved / "renamed.tsv") in run.config_path.read_text()
-    assert "raw data: 3 of 3 files on this machine, as recorded" in phmrun("verify", str(run.path)).out
-    result = phmrun(*restored, "--data-dir", str(tmp_path / "results"))
-    assert result.code == 3
-    assert "no file there is the run's renamed.tsv" in result.err
-
-
-def test_nothing_to_verify(phmrun, tmp_path):
-    assert phmrun("verify", str(tmp_path / "nowhere")).code == 2
-    assert phmrun("verify", str(tmp_path)).code == 3
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 import pytest
 
-from phmrun.config import ConfigError, Experiment, Section, decoding_section, with_decoding
+from phmrun.config import ConfigError, with_decoding
 from phmrun.tasks.nmt.config import TranslationExperiment
 
 
@@ -20,15 +20,3 @@ def test_all_unknown_keys_are_named_with_the_nearest():
         with_decoding(TranslationExperiment(), {"baem": 9, "x": 1})
     assert [problem.key for problem in caught.value.problems] == ["decoding.baem", "decoding.x"]
     assert "did you mean 'beam'" in str(caught.value)
-
-
-def test_a_value_out_of_range():
-    with pytest.raises(ConfigError, match="beam"):
-        with_decoding(TranslationExperiment(), {"beam": 0})
-
-
-def test_a_task_without_decoding():
-    config = Experiment(task="other")
-    assert type(decoding_section(config)) is Section
-    with pytest.raises(ConfigError, match="there is no such key"):
-        with_decoding(config, {"beam": 2})

@@ -1,7 +1,6 @@
 import pytest
 
-from phmrun.config import ConfigError, Source, leaves, nested, read_source, resolve
-from phmrun.config.problems import unknown_key
+from phmrun.config import ConfigError, Source, read_source, resolve
 from phmrun.errors import PhmrunError
 from phmrun.experiments import resolve_request
 
@@ -10,13 +9,6 @@ def problems(schema, options_of, *sources):
     with pytest.raises(ConfigError) as caught:
         resolve(schema, sources, options_of)
     return {problem.key: problem for problem in caught.value.problems}
-
-
-def test_defaults_alone(schema, options_of):
-    resolved = resolve(schema, [], options_of)
-    assert resolved.config.model.width == 16
-    assert resolved.config.layer.structure == "dense"
-    assert set(resolved.origin.values()) == {"default"}
 
 
 def test_later_sources_win_and_origins_name_them(schema, options_of):
@@ -32,12 +24,6 @@ def test_later_sources_win_and_origins_name_them(schema, options_of):
     assert resolved.origin["model.depth"] == "default"
 
 
-def test_origins_cover_every_value(schema, options_of):
-    resolved = resolve(schema, [Source("x", {"layer": "phm"})], options_of)
-    assert list(resolved.origin) == [key for key, _ in leaves(resolved.config)]
-    assert resolved.origin["layer.n"] == "default"
-
-
 def test_file_sources_give_lines(schema, options_of, tmp_path):
     path = tmp_path / "a.yaml"
     path.write_text("# first\nlayer: phm\nmodel:\n  width: 32\n")
@@ -46,30 +32,11 @@ def test_file_sources_give_lines(schema, options_of, tmp_path):
     assert resolved.origin["layer.structure"] == f"{path}:2"
 
 
-def test_a_heading_without_keys_is_nothing(schema, options_of):
-    assert resolve(schema, [Source("x", {"model": None})], options_of).config.model.width == 16
-
-
 @pytest.mark.parametrize("layer", ["phm", {"structure": "phm"}])
 def test_layer_shorthand(schema, options_of, layer):
     config = resolve(schema, [Source("x", {"layer": layer})], options_of).config
     assert config.layer.structure == "phm"
     assert config.layer.options == {"n": 4, "variant": "paper"}
-
-
-def test_another_structure_drops_the_former_options(schema, options_of):
-    sources = [Source("a", {"layer": {"structure": "phm", "n": 8}}), Source("b", {"layer": "rank"})]
-    assert resolve(schema, sources, options_of).config.layer.options == {"rank": 8, "scale": None}
-
-
-def test_the_same_structure_named_again_keeps_its_options(schema, options_of):
-    sources = [Source("a", {"layer": {"structure": "phm", "n": 8}}), Source("b", {"layer": "phm"})]
-    assert resolve(schema, sources, options_of).config.layer.options["n"] == 8
-
-
-def test_options_without_a_structure_belong_to_the_default_one(schema, options_of):
-    assert resolve(schema, [Source("a", {"embedding": {"rank": 3}})], options_of).config.embedding.options["rank"] == 3
-    assert "layer.n" in problems(schema, options_of, Source("--n", {"layer": {"n": 8}}))
 
 
 def test_preset_comes_before_other_keys_of_its_source(schema, options_of):
@@ -166,35 +133,6 @@ def test_bad_embeddings(schema, options_of, values, key):
     assert list(problems(schema, options_of, Source("a", values))) == [key]
 
 
-def test_option_choices_are_listed_with_the_nearest(schema, options_of):
-    actual = problems(schema, options_of, Source("a", {"layer": {"structure": "phm", "variant": "papr"}}))
-    assert actual["layer.variant"].suggestion == ["paper"]
-    assert actual["layer.variant"].valid == ["paper", "released"]
-
-
-def test_options_take_their_own_type(schema, options_of):
-    config = resolve(
-        schema, [Source("a", {"layer": {"structure": "rank", "rank": "3", "scale": 2}})], options_of
-    ).config
-    assert config.layer.options == {"rank": 3, "scale": 2.0}
-    assert isinstance(config.layer.options["scale"], float)
-
-
-@pytest.mark.parametrize("value", [True, "x", None, [1], {"a": 1}, -1, 2**32, float("nan"), 1.5])
-def test_bad_seeds(schema, options_of, value):
-    assert set(problems(schema, options_of, Source("a", {"seed": value}))) == {"seed"}
-
-
-def test_configs_are_frozen(schema, options_of):
-    config = resolve(schema, [], options_of).config
-    with pytest.raises(ValueError, match="frozen"):
-        config.seed = 3
-
-
-def test_dotted_keys_become_nested_mappings():
-    assert nested({"a.b.c": 1, "a.d": 2, "e": 3}) == {"a": {"b": {"c": 1}, "d": 2}, "e": 3}
-
-
 @pytest.mark.parametrize(
     ("name", "command"),
     [
@@ -212,9 +150,3 @@ def test_names_that_people_try_say_the_command_that_works(name, command):
     if name != "of-my-own":
         settings = command.replace("--layer ", "layer.structure=").replace("--set ", "").split()
         resolve_request("nmt", [(*setting.split("="), "test") for setting in settings])
-
-
-def test_a_task_of_one_network_says_so():
-    problem = unknown_key("model.network", ["norm"], "--model")
-    assert "one network" in str(problem)
-    assert "'norm'" not in str(problem)

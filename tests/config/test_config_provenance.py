@@ -1,7 +1,6 @@
 """Settings that a paper leaves open: marks add up over sources, and vanish when a later source sets the key."""
 
 from phmrun.config import Source, resolve
-from phmrun.config.experiment import provenance_values
 
 
 def unsaid(schema, options_of, *values):
@@ -16,13 +15,6 @@ def test_marks_add_up(schema, options_of):
     assert actual == {"training.clip": (2.0, "ours"), "batch.size": (7, "a guess")}
 
 
-def test_a_later_source_says_it(schema, options_of):
-    first = {"training": {"clip": 2.0}, "unsaid": {"training.clip": "ours"}}
-    assert unsaid(schema, options_of, first, {"training": {"clip": 1.0}}) == {}
-    again = {"training": {"clip": 1.0}, "unsaid": {"training.clip": "theirs"}}
-    assert unsaid(schema, options_of, first, again) == {"training.clip": (1.0, "theirs")}
-
-
 def test_they_do_not_change_the_experiment(schema, options_of):
     from phmrun.config import run_id
 
@@ -31,8 +23,3 @@ def test_they_do_not_change_the_experiment(schema, options_of):
         for values in ({"unsaid": {"training.clip": "ours"}}, {})
     )
     assert run_id(marked, fingerprints={}) == run_id(bare, fingerprints={})
-
-
-def test_damaged_marks_are_none():
-    assert provenance_values({"unsaid": "text"}) == {}
-    assert provenance_values({"unsaid": {"a.b": "ours"}}) == {"a.b": (None, "ours")}

@@ -8,7 +8,7 @@ import zipfile
 import pytest
 
 from phmrun.datasets import archives
-from phmrun.datasets.archives import VARIABLE, extract, largest, opened, unpacked
+from phmrun.datasets.archives import extract, opened, unpacked
 from phmrun.errors import ExitCode, PhmrunError
 
 ENTRIES = {"a/one": b"1\n", "./b/two.gz": gzip.compress(b"2\n"), "../evil": b"x", "/etc/evil": b"x"}
@@ -40,15 +40,6 @@ def test_the_content_of_a_member_comes_back(tmp_path, kind):
     for member, text in (("a/one", b"1\n"), ("b/two.gz", b"2\n")):
         with unpacked(archive, member) as handle:
             assert handle.read() == text
-
-
-def test_a_single_file_is_its_own_content(tmp_path):
-    path = tmp_path / "t.gz"
-    path.write_bytes(gzip.compress(b"text"))
-    with unpacked(path, None) as handle:
-        assert handle.read() == b"text"
-    extract(path, None, tmp_path / "copy")
-    assert (tmp_path / "copy").read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize("member", ["../evil", "/etc/evil", "a/../../evil", "C:evil", "a\\b", ""])
@@ -83,19 +74,3 @@ def test_what_unpacks_to_too_much_is_refused_in_words(tmp_path, monkeypatch, kin
         extract(archive, "one", tmp_path / "out")
     assert (caught.value.code, caught.value.where) == (ExitCode.DATA, str(archive))
     assert not [path for path in tmp_path.iterdir() if path != archive]
-
-
-@pytest.mark.parametrize(("given", "limit"), [(None, 16 * 10**9), ("1", 10**9), ("", 16 * 10**9)])
-def test_the_limit_can_be_set(monkeypatch, given, limit):
-    monkeypatch.delenv(VARIABLE, raising=False)
-    if given is not None:
-        monkeypatch.setenv(VARIABLE, given)
-    assert largest() == limit
-
-
-@pytest.mark.parametrize("given", ["0", "-1", "x", "1.5", "9" * 30, "²"])
-def test_a_limit_that_is_none_is_refused(monkeypatch, given):
-    monkeypatch.setenv(VARIABLE, given)
-    with pytest.raises(PhmrunError, match="is not a number of GB") as caught:
-        largest()
-    assert caught.value.code is ExitCode.USAGE

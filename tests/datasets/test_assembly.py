@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from phmrun.datasets.assembly import assemble
 from phmrun.datasets.catalogue import File, Part
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.text.lines import LONGEST_LINE, read_parallel
+from phmrun.text.lines import read_parallel
 
 
 def put(folder, name, content):
@@ -66,23 +66,6 @@ def test_what_is_written_can_be_read_and_nothing_is_lost(tmp_path_factory, pairs
     assert (first[0] + rest[0], first[1] + rest[1]) == (kept, dropped)
 
 
-def test_segments_and_talks(tmp_path):
-    sgm = '<srcset>\n<doc id="x">\n<seg id="1"> One &amp;  two </seg>\n<p>\n  <seg id="2">3</seg>\n</doc>\n'
-    assert built(tmp_path, [sgm], {"markup": "segments"})[1] == [["One &amp; two", "3"]]
-    talks = "<url>x</url>\n<title>A talk</title>\n<talkid>1</talkid>\nHello.\n<description>Of it</description>\n"
-    assert built(tmp_path, [talks], {"markup": "talks"})[1] == [["A talk", "Hello.", "Of it"]]
-
-
-def test_rows_of_a_table_by_a_column(tmp_path):
-    table = "pair_ID\tlabel\tSemEval_set\n1\ta\tTRAIN\n2\tb\tTEST\n3\tc\tTRAIN\n"
-    part = {"markup": "table", "rows": ("SemEval_set", "TRAIN")}
-    _, written = built(tmp_path, [table], part, aligned=False)
-    assert written == [["pair_ID\tlabel\tSemEval_set", "1\ta\tTRAIN", "3\tc\tTRAIN"]]
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    assert "no column 'set'" in refused(empty, [table], part | {"rows": ("set", "x")}, aligned=False)
-
-
 def test_parts_follow_one_another_and_blank_lines_stay_where_sides_are_not_aligned(tmp_path):
     archives = {name: put(tmp_path, name, f"{name}\n\n") for name in "ab"}
     file = File("out", parts=(Part("a", markup="lines"), Part("b", markup="lines")))
@@ -104,24 +87,3 @@ def test_members_of_archives_and_what_is_compressed_within(tmp_path):
     ]
     assert assemble(tmp_path, files, archives, aligned=True, label="test") == (1, 0)
     assert (tmp_path / "out.de").read_text() == "eins\n"
-
-
-def test_sides_of_different_length_and_text_that_is_not_utf8_are_refused(tmp_path):
-    assert "differ in length" in refused(tmp_path, ["a\nb\n", "c\n"])
-    assert "not UTF-8" in refused(tmp_path, [b"a\n\xff\n"], aligned=False)
-
-
-def test_truncated_gzip_is_refused(tmp_path):
-    packed = gzip.compress(bytes(range(256)).replace(b"\n", b"") * 50 + b"\n")
-    assert "damaged" in refused(tmp_path, [packed[: len(packed) // 2]])
-
-
-def test_what_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv("PHMRUN_LARGEST_GB", "1")
-    monkeypatch.setattr("phmrun.datasets.assembly.largest", lambda: 1000)
-    assert "PHMRUN_LARGEST_GB=2" in refused(tmp_path, [gzip.compress(b"a line\n" * 1000)])
-
-
-def test_a_line_without_end_is_left_out_and_the_next_ones_stay(tmp_path):
-    sides = [b"a\n" + b"b" * (3 * LONGEST_LINE + 5) + b"\nc\n", "1\n2\n3\n"]
-    assert built(tmp_path, sides) == ((2, 1), [["a", "c"], ["1", "3"]])

@@ -6,7 +6,6 @@ from importlib.resources import files
 import pytest
 
 from phmrun.datasets import builtin
-from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
 
 # Of the table of all checksums: a corpus that changes needs a new entry in VERSIONS.
@@ -44,17 +43,3 @@ def test_a_second_use_writes_nothing_and_a_damaged_file_is_written_again(tmp_pat
     (folder / "dev.modern").unlink()
     builtin.unpack("style", tmp_path)
     assert {path.name: sha256_of(path) for path in folder.iterdir()} == builtin.checksums("style")
-
-
-@pytest.mark.parametrize("content", [b"", b"no xz", None])
-def test_a_damaged_installation_is_named(tmp_path, monkeypatch, content):
-    installed = tmp_path / "installed"
-    (installed / "style").mkdir(parents=True)
-    (installed / "SHA256SUMS").write_text(f"{'0' * 64}  style/dev.modern\n")
-    if content is not None:
-        (installed / "style" / "dev.modern.xz").write_bytes(content)
-    monkeypatch.setattr(builtin, "files", lambda _: installed)
-    with pytest.raises(PhmrunError, match="damaged") as caught:
-        builtin.unpack("style", tmp_path / "cache")
-    assert caught.value.code is ExitCode.DATA
-    assert not list((tmp_path / "cache").glob("*/*"))

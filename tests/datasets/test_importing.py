@@ -1,6 +1,5 @@
 """Files that the user already has: recognised, checked, and taken in whole or not at all."""
 
-import errno
 import gzip
 import hashlib
 import io
@@ -9,7 +8,7 @@ import zipfile
 
 import pytest
 
-from phmrun.datasets import CATALOGUE, Dataset, File, Part, Remote, checksums, dataset_dir, inspect
+from phmrun.datasets import Dataset, File, Part, Remote, dataset_dir, inspect
 from phmrun.datasets.importing import import_files
 from phmrun.datasets.locations import DROPPED, Check, recorded
 from phmrun.errors import ExitCode, PhmrunError
@@ -83,32 +82,6 @@ def tarred(entries, mode="w:gz"):
     return buffer.getvalue()
 
 
-def test_files_are_recognised_by_their_names(mine):
-    dataset = pairs()
-    taken = import_files(dataset, [put(mine, "train.tsv", TRAIN), put(mine, "deep/dev.tsv", DEV)])
-    assert taken.paths == [dataset_dir(dataset) / "train.tsv", dataset_dir(dataset) / "dev.tsv"]
-    assert taken.sizes == {"train": {"pairs": 3}, "dev": {"pairs": 1}}
-    assert {presence.check for presence in inspect(dataset)} == {Check.VERIFIED, Check.RECORDED}
-    assert import_files(dataset, [str(mine / "train.tsv")]).paths == []
-
-
-def test_a_compressed_file_stays_so_and_its_content_is_compared(mine):
-    dataset = pairs()
-    taken = import_files(dataset, [put(mine, "dev.tsv.gz", gzip.compress(DEV.encode()))])
-    assert taken.paths == [dataset_dir(dataset) / "dev.tsv.gz"]
-    assert inspect(dataset)[1].check is Check.VERIFIED
-    assert inspect(dataset)[1].path.name == "dev.tsv.gz"
-    assert "checksum" in refused(dataset, f"dev={put(mine, 'a.gz', gzip.compress(b'other'))}", force=True)
-
-
-def test_a_plain_file_stays_so_where_the_catalogues_is_compressed(mine):
-    single = File("all.tsv.gz", ("https://one.org/all.tsv.gz",), role="pairs")
-    dataset = pairs(splits={"all": (single,)}, sizes={})
-    taken = import_files(dataset, [put(mine, "all.tsv", TRAIN)])
-    assert taken.sizes == {"all": {"pairs": 3}}
-    assert taken.paths[0].read_text() == TRAIN
-
-
 def test_a_file_can_be_said_to_be_a_split(mine):
     dataset = pairs()
     taken = import_files(dataset, [f"dev={put(mine, 'mine=1.txt', DEV)}"])
@@ -158,12 +131,6 @@ def test_what_is_malformed_or_truncated_is_not_taken(mine, content, message):
     assert ".import." not in printed
 
 
-def test_fewer_rows_are_taken_when_forced(mine):
-    dataset = pairs()
-    import_files(dataset, [put(mine, "train.tsv", DEV)], force=True)
-    assert (dataset_dir(dataset) / "train.tsv").read_text() == DEV
-
-
 def test_nothing_is_replaced_unless_forced(mine):
     dataset = pairs()
     import_files(dataset, [put(mine, "train.tsv", TRAIN)])
@@ -198,48 +165,3 @@ def test_parallel_text_is_put_together_out_of_what_is_given(mine):
     assert [path.read_text() for path in taken.paths] == ["one\nthree\n", "eins\ndrei\n"]
     assert taken.sizes == {"train": {"pairs": 2}}
     assert recorded(dataset, DROPPED) == {"train": 1}
-
-
-def test_parallel_text_that_is_ready_can_be_given_side_by_side(mine):
-    dataset = parallel()
-    english, german = put(mine, "x", "one\ntwo\nthree\n"), put(mine, "y", "eins\nzwei\n")
-    assert "not aligned" in refused(dataset, f"train.en={english}", f"train.de={german}")
-    assert "train.de, train.en" in refused(dataset, f"train={english}", code=ExitCode.USAGE)
-    import_files(dataset, [f"train.en={english}"])
-    assert "not aligned" in refused(dataset, put(mine, "train.de", "eins\n"))
-    taken = import_files(dataset, [put(mine, "train.de", "eins\nzwei\ndrei\n")])
-    assert taken.sizes == {"train": {"pairs": 3}}
-
-
-def test_an_unknown_file_is_said_with_the_names_that_are_known(mine):
-    message = refused(pairs(), put(mine, "readme.txt", "x"), code=ExitCode.USAGE)
-    assert "all.zip, train.tsv, dev.tsv" in message
-    assert "import some train=readme.txt" in message
-
-
-def test_a_generated_dataset_takes_nothing(mine):
-    dataset = Dataset("builtin", ("nmt",), "s", "l", "generated")
-    with pytest.raises(PhmrunError, match="needs no import"):
-        import_files(dataset, ["x"])
-
-
-def test_a_directory_that_cannot_be_written_is_said(mine, monkeypatch):
-    def refuse(prefix, dir):
-        raise PermissionError(errno.EACCES, "Permission denied", str(dir))  # root may write anywhere
-
-    monkeypatch.setattr("phmrun.datasets.importing.TemporaryDirectory", refuse)
-    assert "PHMRUN_DATA" in refused(pairs(), put(mine, "train.tsv", TRAIN))
-
-
-def test_what_was_imported_names_the_experiment(mine):
-    imported = import_files(CATALOGUE.get("scitail"), [put(mine, "scitail_1.0_dev.tsv", DEV * 1304)])
-    assert imported.sizes == {"dev": {"pairs": 1304}}
-    assert checksums("scitail", ["dev"]) == {"scitail_1.0_dev.tsv": hashlib.sha256(DEV.encode() * 1304).hexdigest()}
-    with pytest.raises(PhmrunError, match="incomplete"):
-        checksums("scitail")
-
-
-def test_more_rows_than_are_published_are_refused(mine):
-    more = put(mine, "train.tsv", TRAIN * 2)
-    assert "train has 6 pairs instead of the published 3" in refused(pairs(), more)
-    assert import_files(pairs(), [more], force=True).sizes["train"] == {"pairs": 6}

@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from phmrun.datasets import (
     inspect,
     is_here,
     locate,
-    own_files,
     splits_here,
 )
 from phmrun.datasets import locations as locations_module
@@ -46,14 +44,6 @@ def test_the_data_directory_follows_the_variable_or_the_platform(data, monkeypat
     monkeypatch.setenv("PHMRUN_DATA", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(data / "cache"))
     assert data_dir().parts[-2:] == ("phmrun", "data")
-
-
-def test_paths_by_split_and_role(data):
-    fill(CATALOGUE.get("multi30k"), data)
-    actual = locate("multi30k")
-    assert actual["train"] == {"en": data / "multi30k/train.en.gz", "de": data / "multi30k/train.de.gz"}
-    assert actual["test"]["de"].name == "test_2016_flickr.de.gz"
-    assert set(actual) == {"train", "dev", "test", "test_2017_flickr"}
 
 
 def test_what_is_missing_is_named_with_the_next_command(data):
@@ -94,18 +84,6 @@ def test_splits_that_are_here_can_be_used_without_the_others(data):
     assert "snli_1.0.zip (94,550,081 bytes) from https://nlp.stanford.edu" in message
 
 
-def test_an_unknown_split_is_a_usage_error(data):
-    with pytest.raises(PhmrunError) as caught:
-        locate("snli", ["tset"])
-    assert caught.value.code is ExitCode.USAGE
-    assert caught.value.valid == ("dev", "test", "train")
-
-
-def test_a_name_with_a_slash_is_a_folder_in_a_folder(data):
-    put(data, *(f"ud/UD_English-EWT/en-ud-{split}.conllu" for split in ("train", "dev", "test")))
-    assert locate("ud/UD_English-EWT")["dev"]["conllu"] == data / "ud/UD_English-EWT/en-ud-dev.conllu"
-
-
 def test_content_is_compared_where_a_file_is_compressed(data):
     (data / "some").mkdir()
     digest = hashlib.sha256(b"text").hexdigest()
@@ -117,18 +95,6 @@ def test_content_is_compared_where_a_file_is_compressed(data):
     path.write_bytes(gzip.compress(b"text" * 99)[:-9])
     with pytest.raises(PhmrunError, match="damaged"):
         inspect(dataset)
-
-
-def test_an_unknown_dataset_is_a_usage_error():
-    with pytest.raises(PhmrunError) as caught:
-        locate("multi20k")
-    assert caught.value.code is ExitCode.USAGE
-    assert "multi30k" in str(caught.value)
-
-
-def test_a_generated_dataset_is_always_here():
-    assert locate("builtin") == {}
-    assert is_here(CATALOGUE.get("builtin"))
 
 
 def test_files_are_checked_against_the_catalogue_or_the_record(data):
@@ -153,24 +119,8 @@ def test_files_are_checked_against_the_catalogue_or_the_record(data):
     }
 
 
-def test_checksums_of_single_splits_need_only_their_files(data):
-    (data / "scitail").mkdir()
-    (data / "scitail/scitail_1.0_dev.tsv.gz").write_bytes(gzip.compress(b"text"))
-    assert checksums("scitail", ["dev"]) == {"scitail_1.0_dev.tsv": hashlib.sha256(b"text").hexdigest()}
-    with pytest.raises(PhmrunError, match="missing"):
-        checksums("scitail", ["dev", "test"])
-
-
 def test_checksums_name_an_experiment_without_the_files():
     sums = checksums("multi30k")
     assert len(sums) == 8
     assert sums["train.en.gz"] == "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f"
     assert checksums("builtin") == {}
-
-
-def test_a_pipe_and_a_folder_as_data_are_named_as_such(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "folder").mkdir()
-    for name, what in (("pipe", "is a pipe or a device"), ("folder", "is a folder"), ("x", "does not exist")):
-        with pytest.raises(PhmrunError, match=f"the train file {what}"):
-            own_files(train=tmp_path / name)

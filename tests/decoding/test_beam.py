@@ -17,7 +17,7 @@ from table_decoder import (
     sources_of,
 )
 
-from phmrun.decoding import beam_search, greedy_search
+from phmrun.decoding import beam_search
 from phmrun.decoding.beam import _Book, _search
 from phmrun.errors import PhmrunError
 
@@ -100,15 +100,6 @@ def test_a_hypothesis_has_the_probability_that_the_model_gives_it():
     assert decoder.reorders > 0
 
 
-def test_nbest_is_sorted_and_without_repetitions():
-    actual = run(TableDecoder(12, 5), sources_of(10), beam=6, alpha=1.0, limits=[9] * 10, nbest=6)
-    for hypotheses in actual:
-        scores = [hypothesis.score for hypothesis in hypotheses]
-        assert scores == sorted(scores, reverse=True)
-        assert len({tuple(hypothesis.tokens) for hypothesis in hypotheses}) == len(hypotheses)
-    assert any(len(hypotheses) == 6 for hypotheses in actual)
-
-
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
 def test_greedy_is_the_chain_of_best_tokens_and_a_beam_of_one(alpha):
     for seed in range(20):
@@ -153,38 +144,11 @@ class Fixed:
         return state
 
 
-def test_an_empty_output_is_allowed():
-    decoder = Fixed([0.01, 0.01, 0.01, 0.9, 0.07])
-    for beam in (1, 3):
-        actual = run(decoder, [(4,)], beam=beam, alpha=0.0, limits=[10])[0][0]
-        assert actual.tokens == []
-        assert actual.log_prob == pytest.approx(torch.tensor(0.9, dtype=torch.float64).log().item())
-
-
-def test_it_stops_when_nothing_better_can_follow():
-    decoder = Fixed([0.01, 0.01, 0.01, 0.9, 0.07])
-    run(decoder, [(4,)] * 3, beam=4, alpha=0.0, limits=[100] * 3)
-    assert decoder.steps == 1
-
-
-@pytest.mark.parametrize("beam", [1, 4])
-def test_padding_and_beginning_are_never_generated(beam):
-    actual = run(Fixed([0.5, 0.01, 0.4, 0.01, 0.08]), [(4,)], beam=beam, alpha=1.0, limits=[6], nbest=beam)
-    for hypothesis in actual[0]:
-        assert not {PAD, BOS, EOS} & set(hypothesis.tokens)
-
-
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_model_that_cannot_end_gives_its_likeliest_prefix(beam):
     actual = run(Fixed([0.0, 0.3, 0.0, 0.0, 0.7]), [(4,), (5,)], beam=beam, alpha=0.6, limits=[4, 2])
     assert [hypotheses[0].tokens for hypotheses in actual] == [[4, 4, 4], [4]]
     assert actual[0][0].log_prob == float("-inf")
-
-
-@pytest.mark.parametrize("beam", [1, 3])
-def test_a_model_that_allows_nothing_gives_the_empty_output(beam):
-    actual = run(Fixed([0.5, 0.0, 0.5, 0.0, 0.0]), [(4,)], beam=beam, alpha=0.6, limits=[4])
-    assert actual[0][0].tokens == []
 
 
 def test_finished_sentences_leave_the_batch():
@@ -196,28 +160,6 @@ def test_finished_sentences_leave_the_batch():
     assert decoder.selects >= 1
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-def test_when_finished_sentences_leave_does_not_matter(beam, monkeypatch):
-    """A penalty this large would make a finished sentence that is not left alone find better and better outputs."""
-    sources = sources_of(30)
-    actual = []
-    for part in (1e-9, 1 / 8, 2.0):
-        monkeypatch.setattr("phmrun.decoding.beam.LEAVING_PART", part)
-        decoder = TableDecoder(10, 6, ending=1.0)
-        actual.append(run(decoder, sources, beam=beam, alpha=2.0, limits=[25] * 30, nbest=beam))
-        assert (decoder.selects > 0) == (part < 1)
-    assert actual[0] == actual[1] == actual[2]
-
-
-def test_lengths_may_be_a_list_and_no_sentence_is_no_work():
-    decoder = TableDecoder(8, 0)
-    sources = sources_of(2)
-    settings = {"beam": 2, "alpha": 0.6, "bos": BOS, "eos": EOS, "pad": PAD}
-    as_list = beam_search(decoder, padded(sources), max_lengths=[5, 6], **settings)
-    assert as_list == run(decoder, sources, beam=2, alpha=0.6, limits=[5, 6])
-    assert beam_search(decoder, torch.zeros(0, 4, dtype=torch.long), max_lengths=[], **settings) == []
-
-
 @pytest.mark.parametrize(
     ("setting", "message"),
     [({"beam": 0}, "beam"), ({"alpha": -0.1}, "at least 0"), ({"nbest": 4}, "cannot give 4"), ({"nbest": 0}, "give 0")],
@@ -226,24 +168,6 @@ def test_settings_out_of_range(setting, message):
     settings = {"beam": 3, "alpha": 0.6, "nbest": 1, "limits": [5]} | setting
     with pytest.raises(PhmrunError, match=message):
         run(TableDecoder(8, 0), [(4,)], **settings)
-
-
-def test_lengths_must_fit_the_batch():
-    with pytest.raises(ValueError, match="2 sentences"):
-        run(TableDecoder(8, 0), sources_of(2), beam=2, alpha=0.6, limits=[5])
-    with pytest.raises(ValueError, match="at least 1"):
-        run(TableDecoder(8, 0), sources_of(2), beam=2, alpha=0.6, limits=[5, 0])
-
-
-def test_greedy_leaves_no_sentence_behind():
-    decoder = TableDecoder(30, 4)
-    sources = sources_of(40)
-    limits = [1 + i % 13 for i in range(40)]
-    actual = greedy_search(decoder, padded(sources), alpha=0.0, bos=BOS, eos=EOS, pad=PAD, max_lengths=limits)
-    for source, limit, hypothesis in zip(sources, limits, actual, strict=True):
-        alone = greedy_search(decoder, padded([source]), alpha=0.0, bos=BOS, eos=EOS, pad=PAD, max_lengths=[limit])
-        assert [hypothesis] == alone
-    assert decoder.selects > 0
 
 
 @pytest.mark.parametrize("beam", [1, 4])

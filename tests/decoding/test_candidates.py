@@ -66,23 +66,6 @@ def test_the_best_are_found_wherever_they_are(search):
         assert tokens.tolist() == [[place, place]]
 
 
-def test_missing_candidates_are_impossible_ones():
-    scores, parents, tokens = top_candidates(torch.zeros(2, 1, 3), torch.zeros(2, 1), 8)
-    assert scores.shape == parents.shape == tokens.shape == (2, 8)
-    assert scores[:, :3].tolist() == [[0.0] * 3] * 2
-    assert scores[:, 3:].eq(float("-inf")).all()
-    assert tokens[:, :3].tolist() == [[0, 1, 2]] * 2
-
-
-def test_impossible_tokens_are_never_preferred(search):
-    log_probs = torch.full((1, 2, 512), float("-inf"))
-    log_probs[0, 1, 500] = -3.0
-    scores, parents, tokens = top_candidates(log_probs, torch.zeros(1, 2), 4)
-    assert scores[0, 0] == -3.0
-    assert (parents[0, 0], tokens[0, 0]) == (1, 500)
-    assert scores[0, 1:].eq(float("-inf")).all()
-
-
 def test_log_probabilities_are_over_the_whole_vocabulary():
     logits = torch.randn(2, 3, 11, dtype=torch.float64)
     before = logits.clone()
@@ -97,14 +80,6 @@ def test_log_probabilities_are_over_the_whole_vocabulary():
 def test_half_precision_is_normalised_in_single(dtype):
     result = log_probabilities(torch.randn(1, 1, 2000).to(dtype), torch.tensor([0]))
     assert result.dtype == torch.float32
-
-
-def test_a_row_is_normalised_alike_in_any_batch():
-    for dtype in (torch.float32, torch.float64):
-        logits = torch.randn(64, 5, 1001, dtype=dtype)
-        together = log_probabilities(logits, torch.tensor([0, 2]))
-        for row in (0, 13, 63):
-            assert torch.equal(together[row : row + 1], log_probabilities(logits[row : row + 1], torch.tensor([0, 2])))
 
 
 def test_only_token_keeps_one_token_of_some_rows():

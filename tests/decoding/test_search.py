@@ -1,13 +1,8 @@
 """Sources of all lengths, in batches of all sizes, come back in their order."""
 
-import logging
+from table_decoder import BOS, EOS, PAD, TableDecoder, sources_of
 
-import numpy as np
-import pytest
-from table_decoder import BOS, EOS, PAD, TableDecoder, exhaustive, sources_of
-
-from phmrun.decoding import Hypothesis, max_length, translate
-from phmrun.errors import PhmrunError
+from phmrun.decoding import Hypothesis, translate
 
 SETTINGS = {"beam": 3, "alpha": 0.6, "bos": BOS, "eos": EOS, "pad": PAD}
 
@@ -29,35 +24,9 @@ def test_lengths_follow_the_source():
     assert [len(hypotheses[0].tokens) + 1 for hypotheses in actual] == [2, 5, 7]
 
 
-def test_the_best_output_of_a_small_model():
-    decoder = TableDecoder(5, 2)
-    source = (4, 4)
-    settings = SETTINGS | {"beam": 100}
-    actual = translate(decoder, [np.array(source)], max_length_ratio=1, max_length_offset=1, nbest=4, **settings)[0]
-    assert [hypothesis.tokens for hypothesis in actual] == [out for _, out in exhaustive(decoder, source, 3, 0.6)[:4]]
-
-
 def test_an_empty_source_has_the_empty_output():
     decoder = TableDecoder(8, 0)
     actual = translate(decoder, [(), (4, 5), ()], **SETTINGS)
     assert actual[0] == actual[2] == [Hypothesis([], 0.0, 0.0)]
     assert actual[1] == translate(decoder, [(4, 5)], **SETTINGS)[0]
     assert translate(decoder, [], **SETTINGS) == []
-
-
-def test_max_length():
-    assert max_length(10, 1.5, 10) == 25
-    assert max_length(3, 1.5, 0) == 4
-    assert max_length(1, 0.0, 0) == 1
-
-
-def test_a_batch_of_nothing_is_refused():
-    with pytest.raises(PhmrunError, match="at least 1 sentence"):
-        translate(TableDecoder(8, 0), [(4,)], batch=0, **SETTINGS)
-
-
-def test_progress_is_told(caplog, monkeypatch):
-    monkeypatch.setattr("phmrun.progress.INTERVAL", 0.0)
-    with caplog.at_level(logging.INFO):
-        translate(TableDecoder(8, 0), sources_of(6), batch=2, label="translating test", **SETTINGS)
-    assert "translating test: 6 of 6" in caplog.text

@@ -1,7 +1,6 @@
 """NT-ASGD: when averaging begins, what the mean is, who sees it, and that a killed run goes on with it."""
 
 import pytest
-import torch
 from toy import ToyModule, train_toy
 
 from phmrun.engine.averaging import Averaging
@@ -50,11 +49,6 @@ def test_validations_and_the_best_checkpoint_take_the_mean(tmp_path):
     assert weight_of(tmp_path / "last.ckpt") == pytest.approx(means([10]), abs=1e-6)
 
 
-def test_without_a_reason_nothing_is_averaged(tmp_path):
-    train_toy(tmp_path, ToyModule(validations=[3, 2, 1]), max_steps=6, validate_every=2, average_after=1)
-    assert weight_of(tmp_path / "best.ckpt") == pytest.approx(means([6]), abs=1e-6)
-
-
 @pytest.mark.parametrize("death", [13, 17])
 def test_a_killed_run_goes_on_with_the_mean(death, tmp_path):
     """With accumulation of 2, step 6 ends at micro-batch 11."""
@@ -67,18 +61,3 @@ def test_a_killed_run_goes_on_with_the_mean(death, tmp_path):
     assert straight.fitted.best_step == 10
     for name in ("best.ckpt", "last.ckpt"):
         assert weight_of(tmp_path / "killed" / name) == weight_of(tmp_path / "straight" / name)
-
-
-def test_the_weights_come_back_whatever_happens():
-    averaging, module = Averaging(0), ToyModule()
-    averaging.mean, averaging.steps = [torch.full((1, 1), 7.0)], 3
-    seen = []
-
-    def interrupted():
-        with averaging.applied(module):
-            seen.append(module.network.weight.item())
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        interrupted()
-    assert (seen, module.network.weight.item()) == ([7.0], 0.0)

@@ -12,10 +12,8 @@ from toy import ToyModule, train_toy
 
 from phmrun.engine import callbacks, checkpoints
 from phmrun.engine.checkpoints import (
-    adopt,
     averaged_weights,
     load_checkpoint,
-    remove_after,
     require_whole,
     step_checkpoints,
 )
@@ -44,12 +42,6 @@ def test_the_last_ones_are_kept(keep, steps, tmp_path):
         last = load_checkpoint(tmp_path / "last.ckpt")["state_dict"]
         assert kept.keys() == last.keys()
         assert all(torch.equal(kept[name], last[name]) for name in last)
-
-
-def test_accumulation_is_never_cut_in_two(tmp_path):
-    train_toy(tmp_path, max_steps=6, checkpoint_every=2, keep_last=9, accumulate=3)
-    progress = load_checkpoint(tmp_path / "last.ckpt")["loops"]["fit_loop"]["epoch_loop.batch_progress"]
-    assert progress["total"]["ready"] == 18
 
 
 def test_a_failing_disk_leaves_the_old_checkpoint_and_no_part_of_the_new(tmp_path, monkeypatch):
@@ -88,42 +80,6 @@ def test_the_kept_weights_do_not_depend_on_stops(tmp_path, monkeypatch):
     assert names(tmp_path / "stopped") == names(tmp_path / "straight")
 
 
-def test_checkpoints_by_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(callbacks, "time", types.SimpleNamespace(monotonic=itertools.count(step=30).__next__))
-    with pytest.raises(RuntimeError, match="killed"):
-        train_toy(
-            tmp_path, ToyModule({5: RuntimeError("killed")}), checkpoint_every=100, checkpoint_minutes=1, keep_last=3
-        )
-    assert 0 < load_checkpoint(tmp_path / "last.ckpt")["global_step"] <= 5
-    assert step_checkpoints(tmp_path) == []
-
-
-def test_weights_that_are_no_numbers_are_not_kept(tmp_path, monkeypatch):
-    train_toy(tmp_path, max_steps=2)
-    before = (tmp_path / "last.ckpt").read_bytes()
-    module = ToyModule()
-    monkeypatch.setattr(module, "make_optimizer", Broken)
-    with pytest.raises(PhmrunError, match=r"network\.weight are no longer numbers at optimizer step 4") as caught:
-        train_toy(tmp_path, module, max_steps=4, validate_every=100)
-    assert caught.value.code is ExitCode.TRAINING
-    assert (tmp_path / "last.ckpt").read_bytes() == before
-
-
-class Broken(torch.optim.SGD):
-    """Makes of every weight what is no number."""
-
-    def __init__(self, network, **_):
-        super().__init__(network.parameters(), lr=1.0)
-
-    def step(self, closure=None):
-        loss = super().step(closure)
-        with torch.no_grad():
-            for group in self.param_groups:
-                for parameter in group["params"]:
-                    parameter.fill_(float("nan"))
-        return loss
-
-
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_one_flipped_bit_in_a_tensor_is_noticed(share, tmp_path):
     path = tmp_path / "last.ckpt"
@@ -139,16 +95,6 @@ def test_one_flipped_bit_in_a_tensor_is_noticed(share, tmp_path):
     assert caught.value.code is ExitCode.DATA
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path):
-    for step in (2, 4, 6):
-        save(tmp_path / f"step-{step:09d}.ckpt", w=1.0)
-    (tmp_path / ".last.ckpt.123.tmp").write_bytes(b"half")
-    (tmp_path / "last.ckpt").write_bytes(b"kept")
-    remove_after(tmp_path, 4)
-    assert names(tmp_path) == ["last.ckpt", "step-000000002.ckpt", "step-000000004.ckpt"]
-    remove_after(tmp_path / "nothing", 4)
-
-
 def test_the_average_is_the_mean_and_integers_are_the_last(tmp_path):
     paths = [save(tmp_path / f"{i}.ckpt", w=[float(i), 1.0], steps=i) for i in (1, 2, 6)]
     mean = averaged_weights(paths)
@@ -156,17 +102,6 @@ def test_the_average_is_the_mean_and_integers_are_the_last(tmp_path):
     assert mean["w"].dtype == torch.float32
     assert torch.equal(mean["steps"], torch.tensor(6))
     assert mean["steps"].dtype == torch.int64
-
-
-def test_the_average_is_summed_in_double_precision(tmp_path):
-    paths = [save(tmp_path / f"{i}.ckpt", w=value) for i, value in enumerate([1e8, 1.0, -1e8, 1.0])]
-    assert float(averaged_weights(paths)["w"]) == 0.5
-
-
-def test_nothing_to_average():
-    with pytest.raises(PhmrunError, match="no checkpoints to average") as caught:
-        averaged_weights([])
-    assert caught.value.code is ExitCode.DATA
 
 
 class Trap:
@@ -206,12 +141,6 @@ def test_a_damaged_checkpoint_is_an_error_of_the_data(damage, tmp_path):
     assert "\n" not in caught.value.what
 
 
-def test_a_missing_checkpoint(tmp_path):
-    with pytest.raises(PhmrunError, match="no such checkpoint") as caught:
-        load_checkpoint(tmp_path / "none.ckpt")
-    assert caught.value.code is ExitCode.DATA
-
-
 def test_another_runs_checkpoints_become_this_runs(tmp_path):
     parent, child = tmp_path / "parent", tmp_path / "child"
     train_toy(parent, ToyModule(validations=[1.0]), max_steps=6, validate_every=2, keep_last=2)
@@ -235,13 +164,6 @@ def test_a_started_child_goes_on_from_its_own(tmp_path):
         train_toy(child, ToyModule({7: RuntimeError("killed")}), start=parent, max_steps=10)
     again = train_toy(child, start=parent, max_steps=10)
     assert again.resumed == [6]
-
-
-def test_a_parent_without_checkpoints(tmp_path):
-    with pytest.raises(PhmrunError, match="no such checkpoint") as caught:
-        adopt(tmp_path / "parent", tmp_path / "child")
-    assert str(tmp_path / "parent") in str(caught.value)
-    assert not (tmp_path / "child").exists()
 
 
 def places(content, here=()):
@@ -284,15 +206,6 @@ def test_each_part_of_a_checkpoint_is_missed(stopped):
         assert caught.value.code is ExitCode.DATA
 
 
-@pytest.mark.parametrize("place", ["global_step", "callbacks", "optimizer_states", "lr_schedulers", "loops"])
-def test_a_part_that_an_earlier_release_must_have_is_missed(place, stopped):
-    checkpoint = load_checkpoint(stopped)
-    del checkpoint["layout"]
-    require_whole(checkpoint, stopped)
-    with pytest.raises(PhmrunError, match=f"it lacks {place}"):
-        require_whole(without(checkpoint, (place,)), stopped)
-
-
 def test_training_does_not_go_on_from_half_a_checkpoint(stopped, tmp_path):
     checkpoint = load_checkpoint(stopped)
     torch.save(without(checkpoint, ("callbacks", "Randomness")), tmp_path / "last.ckpt")
@@ -304,11 +217,3 @@ def test_training_does_not_go_on_from_half_a_checkpoint(stopped, tmp_path):
     with pytest.raises(PhmrunError, match="another network") as caught:
         train_toy(tmp_path, max_steps=6)
     assert caught.value.code is ExitCode.DATA
-
-
-def test_lost_best_weights_are_told(tmp_path, caplog):
-    train_toy(tmp_path, max_steps=2, validate_every=1)
-    (tmp_path / "best.ckpt").unlink()
-    train_toy(tmp_path, max_steps=4, validate_every=100)
-    assert "best.ckpt is missing" in caplog.text
-    assert "at optimizer step 1, are lost" in caplog.text

@@ -1,11 +1,9 @@
 """Parameter counts against closed forms written out here, and against the numbers of built models."""
 
-import json
-
 import pytest
 import torch
 from structure_cases import CASES
-from tiny_experiments import configured, everywhere, run_experiment, run_of
+from tiny_experiments import configured, everywhere
 from torch import nn
 
 from phmrun.config import Source, resolve, task_defaults
@@ -69,17 +67,6 @@ def test_the_closed_form(preset, n, maps, bias):
     assert counts["memory"]["weights"] == 4 * counts["total"]
 
 
-def test_the_base_models_published_sizes():
-    """44M, 22.0M, 11.0M, 5.5M, 3.0M with one map for Q, K and V (Zhang et al. 2021, table 2)."""
-    sizes = {}
-    for n in (1, 2, 4, 8, 16):
-        layer = {"structure": "phm", "n": n} if n > 1 else {"structure": "dense"}
-        sizes[n] = count_parameters(config_of(layer=layer, model={"preset": "base"}))["block_matrices"]
-    assert {entry["dense"] for entry in sizes.values()} == {44_040_192}
-    counts = [entry["count"] for entry in sizes.values()]
-    assert counts == [44_040_192, 22_020_576, 11_013_888, 5_535_744, 2_998_272]
-
-
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_counted_without_building_equals_built(name, options, tmp_path):
     config = configured("nmt", tmp_path / "corpus", everywhere(name, **options))
@@ -111,36 +98,6 @@ def test_the_optimizers_numbers_are_those_that_it_keeps(name):
     assert count_network(network, name)["memory"]["optimizer"] == 4 * numbers
 
 
-def test_a_run_tells_what_count_params_tells(tmp_path, monkeypatch):
-    monkeypatch.setenv("PHMRUN_CACHE", str(tmp_path / "prepared"))
-    training = {"training": {"optimizer": {"name": "sgd"}, "max_steps": 1}}
-    config = configured("nmt", tmp_path / "corpus", everywhere("phm", n=2), training)
-    run = run_of(run_experiment(config, tmp_path / "runs"))
-    output = json.loads((run.path / "parameters.json").read_text(encoding="utf-8"))
-    size = next(module["shape"][0] for module in output["modules"] if module["scope"] == "embedding")
-    assert output["memory"] == count_parameters(config, (size, size))["memory"]
-    assert output["memory"]["optimizer"] == 0
-
-
-def test_nothing_is_allocated(monkeypatch):
-    """A model of 4 · 10¹² numbers is counted in no time and no memory."""
-    model = {"width": 2**20, "feedforward": 2**20, "heads": 4, "encoder_layers": 1, "decoder_layers": 1}
-    counts = count_parameters(config_of(model=model), (8, 8))
-    assert counts["block_matrices"]["count"] == 3 * 4 * 2**40 + 2 * 2 * 2**40
-
-
-def test_the_vocabulary_that_is_asked_for_is_the_default():
-    config = config_of(data={"vocabulary": {"size": 1001, "multiple_of": 8}})
-    assert count_parameters(config)["by_scope"]["embedding"]["count"] == 1008 * config.model.width
-
-
-@pytest.mark.parametrize(("tie", "tables"), [("all", 1), ("decoder", 2), ("none", 3)])
-def test_what_is_tied_counts_once(tie, tables):
-    scopes = count_parameters(config_of(model={"tie": tie}), (64, 64))["by_scope"]
-    assert sum(scopes[scope]["count"] for scope in ("embedding", "output") if scope in scopes) == tables * 64 * 128
-    assert ("output" in scopes) == (tie == "none")
-
-
 def test_a_network_of_ones_own():
     table = Embedding(10, 4, structure="phm", n=2)
     network = nn.ModuleDict(
@@ -157,12 +114,6 @@ def test_a_network_of_ones_own():
     assert [module["name"] for module in counts["modules"]] == ["embedding", "body", "output"]
     assert counts["modules"][0]["shape"] == [10, 4]
     assert counts["modules"][1]["shape"] == [[4, 4], [4]]
-
-
-def test_on_the_meta_device_as_anywhere():
-    with torch.device("meta"):
-        network = nn.Sequential(Linear(6, 4, structure="phm", n=2))
-    assert count_network(network)["total"] == 6 * 4 // 2 + 8 + 4
 
 
 @pytest.mark.parametrize(

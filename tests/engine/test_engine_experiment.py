@@ -7,26 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from tiny_experiments import configured, everywhere, run_experiment, run_of, snapshot, write_corpus
+from tiny_experiments import configured, everywhere, run_experiment, run_of, snapshot
 
 from phmrun.engine import experiment
-from phmrun.engine.data import doubts
 from phmrun.engine.dry_run import dry_run
 from phmrun.engine.evaluation import evaluate_run
-from phmrun.engine.preparation import build_data
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import list_runs
-from phmrun.ledger.outcome import outcome_kept
-
-
-def test_without_a_mirror_nothing_is_left(tmp_path):
-    config = configured("nmt", tmp_path / "corpus", {"logging": {"wandb": None}})
-    run = run_of(run_experiment(config, tmp_path / "runs"))
-    assert run.status.state is State.DONE
-    assert not run.wandb_dir.exists()
-    assert not list(run.path.rglob("*wandb*"))
 
 
 def test_a_dry_run_plans_and_writes_no_run(tmp_path, monkeypatch):
@@ -36,15 +25,6 @@ def test_a_dry_run_plans_and_writes_no_run(tmp_path, monkeypatch):
     assert plan.parameters["total"] < plan.parameters["dense_total"]
     assert plan.run_id.startswith("nmt-files-phm-embedding-phm-output-phm-1-")
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
-
-
-def test_own_files_that_are_learnt_and_scored(tmp_path):
-    config = configured("nmt", tmp_path / "corpus")
-    data = build_data(config)
-    assert not list(doubts(config, data))
-    data.files["test"] = data.files["train"]
-    (doubt,) = doubts(config, data)
-    assert doubt.startswith("test is what the model learns from (")
 
 
 def test_a_split_to_score_on_that_is_not_there_is_refused_before_anything_is_made(tmp_path):
@@ -72,17 +52,6 @@ def test_restart_begins_anew(tmp_path):
     assert [run.id for run in asked] == [first.id]
     assert not (again.path / "note.txt").exists()
     assert [row["val/loss"] for row in again.history.read() if "val/loss" in row] == kept
-
-
-def test_restart_of_a_run_that_holds_a_link(tmp_path):
-    config = configured("sva", tmp_path / "corpus")
-    run = run_of(run_experiment(config, tmp_path / "runs"))
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "kept.txt").write_text("kept")
-    (run.path / "link").symlink_to(tmp_path / "elsewhere")
-    run_experiment(config, tmp_path / "runs", restart=lambda _: None)
-    assert not (run.path / "link").exists()
-    assert (tmp_path / "elsewhere" / "kept.txt").read_text() == "kept"
 
 
 def relative(task, home, corpus, monkeypatch):
@@ -126,17 +95,6 @@ def _no_longer(*_, **__):
     raise PhmrunError("the data are no longer there", code=ExitCode.DATA)
 
 
-def test_changed_data_are_not_scored_as_the_old_ones(tmp_path):
-    run = run_of(run_experiment(configured("sva", tmp_path / "corpus"), tmp_path / "runs"))
-    test = tmp_path / "corpus" / "test.tsv"
-    test.write_text("".join(test.read_text().splitlines(keepends=True)[1:]))
-    before = snapshot(run)
-    with pytest.raises(PhmrunError, match="changed since the run was trained: test") as changed:
-        evaluate_run(open_run(run))
-    assert changed.value.code is ExitCode.DATA
-    assert snapshot(run) == before
-
-
 def test_extending_a_run(tmp_path):
     config = configured("nmt", tmp_path / "corpus")
     parent = run_experiment(config, tmp_path / "runs")
@@ -154,13 +112,6 @@ def test_extending_a_run(tmp_path):
     same = configured("nmt", tmp_path / "corpus", {"training": {"max_steps": 9}})
     with pytest.raises(PhmrunError, match="10 optimizer steps already"):
         run_experiment(same, tmp_path / "runs", extend=parent.run_id)
-
-
-def test_an_unknown_parent(tmp_path):
-    config = configured("nmt", tmp_path / "corpus")
-    with pytest.raises(PhmrunError, match="there is no run"):
-        run_experiment(config, tmp_path / "runs", extend="nmt-nothing")
-    assert not (tmp_path / "runs").exists()
 
 
 def test_a_second_process_is_refused(tmp_path):
@@ -192,14 +143,6 @@ def test_a_loss_that_is_no_number_fails_the_run(tmp_path, monkeypatch):
     assert (status.state, status.reason) == (State.FAILED, "the training loss is nan at optimizer step 3")
     assert not (path / "lock").exists()
     assert "the training loss is nan" in (path / "train.log").read_text()
-
-
-def test_a_reader_that_leaves_interrupts(tmp_path):
-    run = Run.create(tmp_path, "nmt-x-1-0123456789ab", "task: nmt\n")
-    run.set_state(State.RUNNING)
-    with pytest.raises(BrokenPipeError), outcome_kept(run):
-        raise BrokenPipeError
-    assert run.status.state is State.INTERRUPTED
 
 
 @pytest.mark.parametrize(
@@ -346,12 +289,6 @@ class Scaled(Structure):
 '''
 
 
-def test_the_corpus_of_these_tests_is_what_it_says(tmp_path):
-    first, other = write_corpus(tmp_path / "one"), write_corpus(tmp_path / "other")
-    for path in first.iterdir():
-        assert path.read_bytes() == (other / path.name).read_bytes()
-
-
 @pytest.mark.parametrize("hardware", [{"strategy": "foo"}, {"accelerator": "tpu"}, {"accelerator": "mps"}])
 def test_hardware_that_is_not_there_is_refused_before_a_run_begins(tmp_path, hardware):
     config = configured("sva", tmp_path / "corpus", {"hardware": hardware})
@@ -359,48 +296,3 @@ def test_hardware_that_is_not_there_is_refused_before_a_run_begins(tmp_path, har
         run_experiment(config, tmp_path / "runs")
     assert caught.value.code == 2
     assert not (tmp_path / "runs").exists()
-
-
-def test_a_run_is_not_extended_to_a_step_that_it_has_passed(tmp_path):
-    config = configured("sva", tmp_path / "corpus")
-    parent = Run.create(tmp_path / "runs", "sva-files-dense-1-0123456789ab", "task: sva\n")
-    parent.set_state(State.DONE, step=20)
-    for steps in (10, 20):
-        asked = config.model_copy(update={"training": config.training.model_copy(update={"max_steps": steps})})
-        with pytest.raises(PhmrunError, match="has 20 optimizer steps already"):
-            run_experiment(asked, tmp_path / "runs", extend=parent.id)
-    assert [path.name for path in (tmp_path / "runs").iterdir()] == [parent.id]
-
-
-def test_no_step_is_refused_before_a_run_begins(tmp_path):
-    with pytest.raises(PhmrunError, match="no optimizer step is to be trained") as refused:
-        run_experiment(configured("sva", tmp_path / "corpus", {"training": {"max_steps": 0}}), tmp_path / "runs")
-    assert refused.value.code == ExitCode.USAGE
-    assert not (tmp_path / "runs").exists()
-
-
-def test_newline_in_the_directorys_name_breaks_no_log_line(tmp_path, caplog):
-    config = configured("sva", tmp_path / "corpus", {"training": {"max_steps": 1}})
-    with caplog.at_level("INFO", logger="phmrun"):
-        result = run_experiment(config, tmp_path / "a\nb")
-    line = next(text for text in caplog.messages if text.startswith(f"run {result.run_id} · "))
-    assert line.endswith(f"/a b/{result.run_id}")
-
-
-def test_a_run_at_its_time_limit_is_scored_when_it_is_complete(tmp_path, monkeypatch, caplog):
-    config = configured("sva", tmp_path / "corpus", {"training": {"max_steps": 3}})
-    straight = run_experiment(config, tmp_path / "straight")
-    scored = []
-    evaluate = experiment.evaluate_run
-    monkeypatch.setattr(experiment, "evaluate_run", lambda *args, **more: scored.append(1) or evaluate(*args, **more))
-    with monkeypatch.context() as limited:
-        limited.setattr(type(config.training), "max_seconds", 0)
-        for step in (1, 2):
-            with caplog.at_level("INFO", logger="phmrun"):
-                stopped = run_experiment(config, tmp_path / "runs")
-            assert (stopped.state, stopped.metrics, scored) == (State.INTERRUPTED, {}, [])
-            assert run_of(stopped).status.step == step
-            assert f"phmrun eval {stopped.run_dir}" in caplog.text
-    done = run_experiment(config, tmp_path / "runs")
-    assert (done.state, len(scored)) == (State.DONE, 1)
-    assert done.metrics["test/accuracy"] == straight.metrics["test/accuracy"]

@@ -9,13 +9,10 @@ import pytest
 import torch
 from tiny_experiments import configured, everywhere, run_of, snapshot
 
-from phmrun.config import load_run_config
-from phmrun.engine.dry_run import dry_run
 from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.experiment import train
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.layers import options_of
 from phmrun.ledger import State
 
 LONGER = {
@@ -59,27 +56,6 @@ def finished(tmp_path_factory):
     return directory, config, result
 
 
-def test_the_directory_reads_as_a_document(finished):
-    _, config, result = finished
-    run = run_of(result)
-    assert result.state is State.DONE
-    assert run.path.name == run.id == result.run_id
-    assert run.id.startswith("nmt-files-phm-embedding-phm-output-phm-1-")
-    assert load_run_config(run.config_path, options_of=options_of) == config
-    assert "n: 2  # --n" in run.config_path.read_text()
-    assert "default" not in run.config_path.read_text()
-
-    status = json.loads(run.status_path.read_text())
-    assert (status["state"], status["reason"], status["step"]) == ("done", "the last step", 300)
-    assert status["seconds"] > 0
-    parameters = json.loads(run.parameters_path.read_text())
-    assert parameters["total"] < parameters["dense_total"]
-    assert parameters["data"]["splits"]["train"]["sentences"] == 150
-    assert [path.name for path in run.vocabulary.iterdir()] == ["shared"]
-    assert (run.path / "README.md").is_file()
-    assert not (run.path / "lock").exists()
-
-
 def test_checkpoints_hold_a_state_dict_and_open_safely(finished):
     run = run_of(finished[2])
     names = sorted(path.name for path in run.checkpoints.iterdir())
@@ -100,15 +76,6 @@ def test_the_history_has_losses_rates_and_validations(finished):
     assert [row["step"] for row in rows if "val/loss" in row] == [100, 200, 300]
     peak, warmup = 0.01, 20
     assert rows[0]["train/lr"] == pytest.approx(peak * (warmup / 50) ** 0.5)
-
-
-def test_the_log_tells_the_story(finished):
-    text = run_of(finished[2]).log_path.read_text()
-    assert "parameters (" in text
-    assert "step 300 of 300" in text
-    assert "validation at step 100: val/loss" in text
-    assert "training ended at optimizer step 300: the last step" in text
-    assert all(line[:4].isdigit() for line in text.splitlines())
 
 
 def test_scores_carry_signatures(finished):
@@ -148,14 +115,6 @@ def test_bleu_equals_sacrebleus_own_command_line(finished):
         assert float(output) == pytest.approx(run.metrics()[name]["value"], abs=1e-9)
 
 
-def test_the_mirror_lies_in_the_run(finished):
-    run = run_of(finished[2])
-    records = list(run.wandb_dir.rglob("*.wandb"))
-    assert len(records) == 1
-    assert records[0].stat().st_size > 1000
-    assert list(run.wandb_dir.rglob("*.table.json")), "the table of sample translations"
-
-
 def test_the_same_call_again_changes_nothing(finished, caplog):
     directory, config, result = finished
     run = run_of(result)
@@ -167,18 +126,6 @@ def test_the_same_call_again_changes_nothing(finished, caplog):
     assert again.run_id == result.run_id
     assert again.metrics == run.metrics()
     assert "is done" in caplog.text
-
-
-def test_another_place_of_the_same_text_is_the_same_run(finished, tmp_path):
-    directory, config, result = finished
-    moved = configured("nmt", tmp_path / "elsewhere", LONGER, everywhere("phm", n=2))
-    learnable(tmp_path / "elsewhere")
-    assert dry_run(moved).run_id == result.run_id
-    (tmp_path / "elsewhere" / "train.aa").write_text(
-        (directory / "corpus" / "train.aa").read_text().replace("w1 ", "w2 ")
-    )
-    assert dry_run(moved).run_id != result.run_id
-    assert dry_run(config.model_copy(update={"seed": 2})).run_id != result.run_id
 
 
 def test_scoring_with_other_settings_goes_under_another_name(finished):
@@ -194,20 +141,6 @@ def test_scoring_with_other_settings_goes_under_another_name(finished):
     after = run.metrics()
     assert {name: after[name] for name in before} == before
     assert after["dev-application-factored-average3/bleu"]["n"] == 24
-
-
-def test_scoring_again_gives_the_same(finished):
-    run = run_of(finished[2])
-    for options in ({}, {"batch_size": 1}, {"batch_size": 5}):
-        again = evaluate_run(open_run(run), **options)
-        assert again["test/bleu"]["value"] == run.metrics()["test/bleu"]["value"]
-
-
-def test_an_unknown_split(finished):
-    with pytest.raises(PhmrunError, match="there is no split 'tset'") as caught:
-        evaluate_run(open_run(run_of(finished[2])), split="tset")
-    assert "Did you mean 'test'?" in str(caught.value)
-    assert caught.value.code is ExitCode.USAGE
 
 
 def test_a_finished_run_translates_any_line(finished):

@@ -5,47 +5,12 @@ import random
 import numpy as np
 import pytest
 import torch
-from toy import ToyData, ToyModule, train_toy
+from toy import ToyModule, train_toy
 
 from phmrun.config import HardwareConfig, TrainingConfig
-from phmrun.engine import fit
-from phmrun.engine.checkpoints import load_checkpoint
-from phmrun.engine.fit import build_trainer, total_steps
+from phmrun.engine.fit import build_trainer
 from phmrun.engine.module import seed_everything
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.ledger.outcome import is_leader
-
-CPU = HardwareConfig(accelerator="cpu")
-
-
-def steps(accumulate=1, **training):
-    return total_steps(TrainingConfig(**training), CPU, ToyData(accumulate))
-
-
-def test_the_first_limit_counts():
-    assert steps(max_steps=7) == 7
-    assert steps(max_epochs=2) == 20
-    assert steps(accumulate=3, max_epochs=2) == 7
-    assert steps(max_steps=7, max_epochs=2) == 7
-    assert steps(max_steps=70, max_epochs=2) == 20
-
-
-def test_epochs_that_end_before_the_steps_asked_for(caplog):
-    steps(max_steps=20, max_epochs=2)
-    assert "fewer than" not in caplog.text
-    steps(max_steps=2000, max_epochs=2)
-    assert "2 epochs are 20 steps, fewer than training.max_steps: 2,000" in caplog.text
-
-
-def test_several_processes_share_an_epoch(monkeypatch):
-    monkeypatch.setattr(fit, "build_trainer", lambda *_: type("Trainer", (), {"world_size": 4}))
-    assert steps(max_epochs=2) == 5
-
-
-def test_no_end():
-    with pytest.raises(PhmrunError, match="neither max_steps nor max_epochs") as caught:
-        steps()
-    assert "--max-steps" in caught.value.hint
 
 
 def test_one_seed_sets_all_generators():
@@ -59,38 +24,6 @@ def test_one_seed_sets_all_generators():
     assert draw() == first
     seed_everything(2**32 + 1)
     assert draw() != first
-
-
-@pytest.mark.parametrize(
-    ("environment", "leader"),
-    [({}, True), ({"LOCAL_RANK": "0"}, True), ({"LOCAL_RANK": "1"}, False), ({"NODE_RANK": "1"}, False)],
-)
-def test_the_first_process_leads(environment, leader, monkeypatch):
-    for name in ("LOCAL_RANK", "NODE_RANK", "GROUP_RANK"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert is_leader() is leader
-
-
-def test_a_whole_training(tmp_path):
-    toy = train_toy(tmp_path, max_steps=6)
-    assert toy.resumed == [0]
-    assert (toy.fitted.step, toy.fitted.complete, toy.fitted.reason) == (6, True, "the last step")
-    assert toy.fitted.best == 1.0
-    assert load_checkpoint(tmp_path / "last.ckpt")["global_step"] == 6
-
-
-def test_a_finished_training_is_not_repeated(tmp_path):
-    first = train_toy(tmp_path, max_steps=6)
-    before = (tmp_path / "last.ckpt").read_bytes()
-    again = train_toy(tmp_path, max_steps=6)
-    assert again.module.seen == []
-    assert again.rows == []
-    assert again.resumed == [6]
-    assert (again.fitted.step, again.fitted.complete) == (6, True)
-    assert (again.fitted.best, again.fitted.best_step) == (first.fitted.best, first.fitted.best_step)
-    assert (tmp_path / "last.ckpt").read_bytes() == before
 
 
 @pytest.fixture(scope="module", params=[1, 2])
@@ -129,17 +62,6 @@ def test_a_lack_of_memory_is_a_failed_training_with_advice(error, tmp_path):
     assert caught.value.code is ExitCode.TRAINING
     assert "--batch-size" in caught.value.hint
     assert "\n" not in caught.value.what
-
-
-def test_other_errors_stay_what_they_are(tmp_path):
-    with pytest.raises(RuntimeError, match="shape mismatch"):
-        train_toy(tmp_path, ToyModule({3: RuntimeError("shape mismatch")}))
-
-
-def test_an_interruption_by_the_user_is_one(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        train_toy(tmp_path, ToyModule({3: KeyboardInterrupt()}))
-    assert train_toy(tmp_path).resumed == [2]
 
 
 @pytest.mark.parametrize(("devices", "strategy", "fixed"), [(2, "ddp", False), (3, "ddp", True), (3, "auto", True)])

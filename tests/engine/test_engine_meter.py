@@ -5,7 +5,7 @@ import math
 import pytest
 from toy import ToyModule, train_toy
 
-from phmrun.engine import fit, progress
+from phmrun.engine import fit
 from phmrun.errors import ExitCode, PhmrunError
 
 
@@ -60,40 +60,3 @@ def test_a_loss_that_is_no_number_stops_and_names_the_step(value, number, step, 
     assert caught.value.code is ExitCode.TRAINING
     assert caught.value.what == f"the training loss is {value} at optimizer step {step}"
     assert "learning rate" in caught.value.hint
-
-
-def test_no_checkpoint_is_made_of_a_step_without_a_loss(tmp_path):
-    with pytest.raises(PhmrunError):
-        train_toy(tmp_path, ToyModule({5: math.nan}), max_steps=20, checkpoint_every=1)
-    import torch
-
-    assert torch.load(tmp_path / "last.ckpt", weights_only=True)["global_step"] == 5
-
-
-def test_seconds_go_on_counting(tmp_path):
-    with pytest.raises(RuntimeError, match="killed"):
-        train_toy(tmp_path, ToyModule({4: RuntimeError("killed")}))
-    from phmrun.engine.checkpoints import load_checkpoint
-
-    callbacks = load_checkpoint(tmp_path / "last.ckpt")["callbacks"]
-    seconds = next(state["seconds"] for name, state in callbacks.items() if "Meter" in name)
-    assert 0 < seconds < train_toy(tmp_path).fitted.seconds
-
-
-@pytest.mark.parametrize(
-    ("kept", "world", "sums"),
-    [
-        (([1.0, 2.0], [3, 4]), 2, [(1.0, 3), (2.0, 4)]),
-        (([1.0, 2.0], [3, 4]), 1, [(3.0, 7)]),
-        (([5.0], [6]), 2, [(5.0, 6), (0.0, 0)]),
-        ((5.0, 6), 1, [(5.0, 6)]),
-    ],
-    ids=["two-two", "two-one", "one-two", "of-an-earlier-release"],
-)
-def test_every_process_takes_up_its_own_sums(kept, world, sums, monkeypatch):
-    monkeypatch.setattr(progress, "world", lambda: world)
-    for number, expected in enumerate(sums):
-        monkeypatch.setattr(progress, "rank", lambda number=number: number)
-        meter = progress.Meter(lambda row: None, 1)
-        meter.load_state_dict({"nll": kept[0], "units": kept[1], "seconds": 7.0})
-        assert (meter.nll, meter.units, meter.seconds) == (*expected, 7.0)

@@ -6,7 +6,7 @@ from built_networks import built
 from tiny_experiments import write_corpus
 from torch.nn import functional as F
 from torch.optim import SGD
-from toy import ToyBatch, ToyData, ToyModule
+from toy import ToyData, ToyModule
 
 from phmrun.config import HardwareConfig, TrainingConfig
 from phmrun.engine.data import Batching
@@ -129,29 +129,6 @@ def test_learning_rates_follow_the_schedule_from_step_one(tmp_path):
     trainer = build_trainer(training, HardwareConfig(accelerator="cpu"), [callback], tmp_path, 4)
     run_trainer(trainer, module, ToyData(accumulate=2), None)
     assert rates == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4])
-
-
-@pytest.mark.parametrize(
-    ("precision", "fused"), [("32", True), ("64", True), ("bf16-mixed", True), ("16-mixed", False)]
-)
-def test_a_fused_optimiser_only_where_lightning_can_clip_its_gradients(precision, fused):
-    asked = []
-
-    def remember(network, *, fused=True):
-        asked.append(fused)
-        return SGD(network.parameters(), lr=1.0)
-
-    module = TrainingModule(torch.nn.Linear(1, 1), remember, lambda step: 1.0)
-    module.trainer = type("Precise", (), {"precision": precision})()
-    module.configure_optimizers()
-    assert asked == [fused]
-
-
-def test_what_a_task_must_say():
-    module = TrainingModule(torch.nn.Linear(1, 1), lambda parameters, fused: SGD(parameters, lr=1.0), float)
-    with pytest.raises(NotImplementedError):
-        module.loss(ToyBatch(torch.tensor(1.0), 1, 1))
-    assert module.validation_scores(None) == {}
 
 
 def test_bf16_clips_the_gradients_of_the_fused_optimizer(tmp_path):

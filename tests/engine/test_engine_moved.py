@@ -9,13 +9,10 @@ from tiny_experiments import SETTINGS, configured, run_experiment, run_of
 from phmrun.config import load_run_config
 from phmrun.engine import experiment
 from phmrun.engine.evaluation import evaluate_run
-from phmrun.engine.reproduction import reproduce
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.ledger import Run, State
+from phmrun.ledger import State
 from phmrun.ledger.listing import summarise
-from phmrun.ledger.record import archive
-from phmrun.results.verification import verify_run
 
 SHORT = {"training": {"max_steps": 2, "validate_every": 2}}
 
@@ -105,35 +102,6 @@ def _digits(scores):
     return next(iter(scores)).partition("/")[0].rpartition("-")[2]
 
 
-@pytest.mark.parametrize("damage", ["{", "[[" * 5000, None])
-def test_a_damaged_status_is_mended_by_starting_over(damage, tmp_path):
-    config = configured("sva", tmp_path / "corpus", SHORT)
-    run = run_of(run_experiment(config, tmp_path / "runs"))
-    run.status_path.unlink()
-    if damage is None:
-        run.status_path.mkdir()
-    else:
-        run.status_path.write_text(damage)
-    with pytest.raises(PhmrunError) as caught:
-        run_experiment(config, tmp_path / "runs")
-    assert "--restart" in str(caught.value)
-    asked = []
-    assert run_experiment(config, tmp_path / "runs", restart=asked.append).state is State.DONE
-    assert [item.id for item in asked] == [run.id]
-
-
-def test_scores_of_a_run_that_cannot_be_written_to_are_told(tmp_path, monkeypatch, capsys):
-    run = run_of(run_experiment(configured("sva", tmp_path / "corpus", SHORT), tmp_path / "runs"))
-
-    def refuse(*_, **__):
-        raise OSError(30, "Read-only file system", str(run.path))
-
-    monkeypatch.setattr(Run, "write", refuse)
-    before = run.metrics()
-    assert evaluate_run(open_run(run), decoding={})["test/accuracy"]["value"] == before["test/accuracy"]["value"]
-    assert run.metrics() == before
-
-
 def test_training_on_edited_data_names_the_run_on_the_former_ones(tmp_path, caplog):
     config = configured("sva", tmp_path / "corpus", {"training": {"max_steps": 2}})
     former = run_of(run_experiment(config, tmp_path / "runs"))
@@ -142,23 +110,3 @@ def test_training_on_edited_data_names_the_run_on_the_former_ones(tmp_path, capl
         handle.write("VBZ\tn1 w2\n")
     run_experiment(config, tmp_path / "runs")
     assert f"a new run begins beside {former.id} (done at step 2), with the same settings; different: " in caplog.text
-
-
-@pytest.mark.parametrize("task", ["sva", "nmt"])
-def test_archives_hold_no_absolute_paths_and_verify(task, tmp_path, monkeypatch):
-    run = run_of(run_experiment(configured(task, tmp_path / "corpus", SHORT), tmp_path / "runs"))
-    archive([run], tmp_path / "run.tar.gz")
-    shutil.unpack_archive(tmp_path / "run.tar.gz", tmp_path / "elsewhere", filter="data")
-    there = Run(tmp_path / "elsewhere" / run.id)
-    holding = [
-        path.name for path in there.path.rglob("*.*") if path.is_file() and str(tmp_path) in path.read_text("latin1")
-    ]
-    assert holding == []
-    assert there.config_path.read_text().count("#") == run.config_path.read_text().count("#")
-    there.manifest.check_all()
-    assert not [link for link in verify_run(there) if link.state == "broken"]
-    assert there.data().fingerprints == run.data().fingerprints
-    monkeypatch.chdir(tmp_path / "corpus")
-    if task == "sva":
-        assert evaluate_run(open_run(there))["test/accuracy"] == run.metrics()["test/accuracy"]
-    assert reproduce(there, tmp_path / "again", data_dirs=[tmp_path / "corpus"]).identical

@@ -6,9 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from phmrun.engine.muon import muon_groups
 from phmrun.engine.optimizers import build_optimizer
-from phmrun.errors import PhmrunError
 
 pytestmark = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this torch has no Muon")
 
@@ -79,16 +77,3 @@ def test_a_restored_optimizer_goes_on_bit_by_bit():
     advance(again, second)
     for (name, weight), other in zip(whole.named_parameters(), again.parameters(), strict=True):
         assert torch.equal(weight, other), name
-
-
-def test_matrices_of_layers_alone_are_muons():
-    net = network()
-    names = {id(parameter): name for name, parameter in net.named_parameters()}
-    by_muon = {group["muon"]: [names[id(p)] for p in group["params"]] for group in muon_groups(net)}
-    assert by_muon[True] == ["map.weight"]
-    assert len(by_muon[False]) == 6
-
-
-def test_rates_of_factors_are_refused():
-    with pytest.raises(PhmrunError, match="one learning rate"):
-        build_optimizer(network(), name="muon", rates="structure")

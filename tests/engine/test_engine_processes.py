@@ -1,7 +1,6 @@
 """A process whose companion has died ends by itself, with a line that says so."""
 
 import os
-import signal
 import subprocess
 import time
 from threading import Event
@@ -53,15 +52,6 @@ def test_the_first_ends_when_another_is_killed(ended, caplog):
     assert os.environ["PHMRUN_LEADER"] == str(os.getpid())
 
 
-@pytest.mark.parametrize(("code", "expected"), [(0, []), (4, [4]), (143, [143])])
-def test_it_ends_with_the_others_code(code, expected, ended):
-    follower = subprocess.Popen(["sh", "-c", f"exit {code}"])
-    follower.wait()
-    with ending_with(follower_died(lambda: [follower] if not ended else [])):
-        time.sleep(0.2)
-    assert ended[:1] == expected
-
-
 def test_another_ends_when_the_first_has_died(ended, monkeypatch, caplog):
     gone = Event()
     monkeypatch.setenv("PHMRUN_LEADER", "4711")
@@ -73,14 +63,3 @@ def test_another_ends_when_the_first_has_died(ended, monkeypatch, caplog):
         wait_for(ended)
     assert ended == [4]
     assert "the first of the processes" in caplog.text
-
-
-def test_a_process_that_none_of_ours_started_watches_nobody(ended):
-    assert leader_died()() is None
-
-
-def test_a_killed_process_is_told_by_its_signal():
-    follower = subprocess.Popen(["sleep", "60"])
-    follower.send_signal(signal.SIGTERM)
-    follower.wait()
-    assert follower_died(lambda: [follower])().what.endswith("SIGTERM")

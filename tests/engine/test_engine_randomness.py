@@ -3,7 +3,6 @@ import random
 import numpy as np
 import torch
 
-from phmrun.engine import randomness as module
 from phmrun.engine.randomness import Randomness, random_states, set_random_states
 
 
@@ -32,19 +31,3 @@ def test_they_come_back_at_the_first_batch_and_once():
     after = draw()
     randomness.on_train_batch_start(None, None, None, 1)
     assert draw() not in (expected, after)
-
-
-def test_every_process_takes_up_its_own_states(monkeypatch):
-    first, expected = random_states(), None
-    draw()
-    second = random_states()
-    expected = draw()
-    monkeypatch.setattr(module, "rank", lambda: 1)
-    randomness = Randomness()
-    randomness.load_state_dict({"states": [first, second]})
-    randomness.on_train_batch_start(None, None, None, 0)
-    assert draw() == expected
-    randomness.load_state_dict({"states": first})  # of one process, by an earlier release: the second has none
-    after = random.getstate()
-    randomness.on_train_batch_start(None, None, None, 0)
-    assert random.getstate() == after

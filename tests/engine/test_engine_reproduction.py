@@ -1,19 +1,16 @@
 """``environment.json``, and runs that are trained anew."""
 
-import json
-
 import pytest
 import torch
 from tiny_experiments import SETTINGS, configured, run_experiment, run_of
 
 from phmrun.config.identity import LAYER_VERSIONS
 from phmrun.engine import experiment
-from phmrun.engine.checkpoints import LAST, weights_checksum
+from phmrun.engine.checkpoints import LAST
 from phmrun.engine.reproduction import compare, reproduce
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import State
 from phmrun.ledger.environment import process_lines
-from phmrun.ledger.record import WEIGHTS, record_of, restore, write_record
 
 SHORT = {"training": {"max_steps": 4, "validate_every": 2, "checkpoint_every": 2}}
 
@@ -33,31 +30,6 @@ def test_a_run_of_every_task_is_reproduced_bit_for_bit(task, tmp_path):
     assert entry["cpu_seconds"] > 0
     assert entry["peak_memory_bytes"] > 2**20
     assert entry["ended"] >= entry["started"]
-
-
-def test_a_run_of_which_only_the_record_is_left(tmp_path, monkeypatch):
-    monkeypatch.setenv("PHMRUN_DATA", str(tmp_path))
-    run = run_of(run_experiment(configured("sva", tmp_path / "corpus", SHORT), tmp_path / "runs"))
-    weights = {LAST: weights_checksum(run.checkpoints / LAST)}
-    record = record_of(run, items={}, weights=weights)
-    (left,) = restore([write_record(record, tmp_path / "results")], tmp_path / "restored")
-    actual = reproduce(left, tmp_path / "again")
-    assert actual.identical
-    assert actual.tensors > 5
-    (left.path / WEIGHTS).write_text(json.dumps({LAST: "0" * 64}))
-    other = compare(left, actual.again)
-    assert [row.checkpoint for row in other.weights] == [LAST]
-
-
-@pytest.mark.parametrize("name", ["metrics.json", "history.jsonl"])
-def test_damaged_run_is_not_trained_again(name, tmp_path):
-    run = run_of(run_experiment(configured("sva", tmp_path / "corpus", SHORT), tmp_path / "runs"))
-    content = bytearray((run.path / name).read_bytes())
-    content[-20] ^= 1
-    (run.path / name).write_bytes(content)
-    with pytest.raises(PhmrunError, match=f"the run's chain is broken at {name}"):
-        reproduce(run, tmp_path / "again")
-    assert not (tmp_path / "again").exists()
 
 
 def _main(task):
@@ -124,19 +96,3 @@ def test_a_run_with_other_data_or_mathematics_is_not_reproduced(tmp_path, monkey
     run.set_state(State.INTERRUPTED)
     with pytest.raises(PhmrunError, match="nothing to reproduce yet"):
         reproduce(run, tmp_path / "again")
-
-
-@pytest.mark.parametrize("task", ["sva", "nmt"])
-def test_moved_data_are_found_by_checksum(task, tmp_path):
-    run = run_of(run_experiment(configured(task, tmp_path / "corpus", SHORT), tmp_path / "runs"))
-    (tmp_path / "archive").mkdir()
-    (tmp_path / "corpus").rename(tmp_path / "archive" / "2025")
-    with pytest.raises(PhmrunError, match="does not exist") as refusal:
-        reproduce(run, tmp_path / "again")
-    assert "--data-dir" in refusal.value.hint
-    assert reproduce(run, tmp_path / "again", data_dirs=[tmp_path / "archive"]).identical
-    for path in (tmp_path / "archive" / "2025").iterdir():
-        path.write_bytes(b"x" * path.stat().st_size)
-    with pytest.raises(PhmrunError, match="no file there is the run's") as refusal:
-        reproduce(run, tmp_path / "third", data_dirs=[tmp_path / "archive"])
-    assert refusal.value.code == ExitCode.DATA

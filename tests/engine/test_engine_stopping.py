@@ -41,21 +41,6 @@ def test_a_signal_ends_training_after_its_step_with_a_checkpoint(which, number, 
     assert torch.equal(first, other)
 
 
-def test_a_signal_in_the_last_step_leaves_a_whole_training(tmp_path):
-    toy = train_toy(tmp_path, Signalled({5: [signal.SIGTERM]}))
-    assert (toy.fitted.step, toy.fitted.complete, toy.fitted.signal) == (6, True, signal.SIGTERM)
-
-
-def test_a_signal_where_patience_ends_leaves_a_whole_training(tmp_path):
-    options = {"max_steps": 9, "validate_every": 1, "patience": 1, "keep_last": 3, "checkpoint_every": 100}
-    quiet = train_toy(tmp_path / "quiet", ToyModule(validations=[1.0, 2.0]), **options)
-    toy = train_toy(tmp_path / "toy", Signalled({1: [signal.SIGTERM]}, validations=[1.0, 2.0]), **options)
-    assert (quiet.fitted.step, quiet.fitted.complete) == (toy.fitted.step, toy.fitted.complete) == (2, True)
-    assert toy.fitted.reason == quiet.fitted.reason
-    names = [sorted(path.name for path in (tmp_path / name).iterdir()) for name in ("quiet", "toy")]
-    assert names[0] == names[1]
-
-
 def test_the_second_signal_interrupts_at_once(tmp_path):
     with pytest.raises(Interrupted) as caught:
         train_toy(tmp_path, Signalled({5: [signal.SIGTERM, signal.SIGINT]}))

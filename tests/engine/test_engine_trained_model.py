@@ -7,7 +7,7 @@ import pytest
 import torch
 from tiny_experiments import configured, everywhere, run_experiment, run_of
 
-from phmrun.engine.trained_model import choose_device, open_run
+from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
 
@@ -35,13 +35,6 @@ def test_a_checkpoint_by_name(run, asked, label):
     assert holds(trained, weights_of(run.checkpoints / f"{asked}.ckpt"))
 
 
-def test_a_checkpoint_by_its_file(run):
-    trained = open_run(run)
-    path = run.checkpoints / "step-000000008.ckpt"
-    assert trained.load(str(path)) == "step-000000008@8"
-    assert holds(trained, weights_of(path))
-
-
 @pytest.mark.parametrize(("average", "count"), [(None, 2), (3, 3), (1, 1)])
 def test_average_is_the_mean_of_the_last_checkpoints(run, average, count):
     trained = open_run(run)
@@ -49,16 +42,6 @@ def test_average_is_the_mean_of_the_last_checkpoints(run, average, count):
     kept = [weights_of(run.checkpoints / f"step-{step:09d}.ckpt") for step in (6, 8, 10)[-count:]]
     for name, tensor in trained.module.state_dict().items():
         torch.testing.assert_close(tensor, torch.stack([weights[name] for weights in kept]).mean(0))
-
-
-def test_no_average_is_the_best(run):
-    assert open_run(run).load(average=0).startswith("best@")
-
-
-def test_more_than_there_are(run):
-    with pytest.raises(PhmrunError, match="keeps 3 checkpoints, but the mean of 4") as caught:
-        open_run(run).load(average=4)
-    assert "--average 3" in caught.value.hint
 
 
 def test_a_missing_and_a_foreign_checkpoint(run, tmp_path):
@@ -84,41 +67,3 @@ def test_run_without_checkpoints_names_the_command(run, tmp_path, state, verb):
     assert verb in caught.value.hint
     named = copy if state is State.DONE else copy.parent
     assert shlex.split(caught.value.hint)[-1] == str(named)
-
-
-def test_lost_best_weights_are_not_replaced_by_others(run, tmp_path):
-    shutil.copytree(run.path, copy := tmp_path / run.path.name)
-    (copy / "checkpoints" / "best.ckpt").unlink()
-    (copy / "manifest.json").unlink()  # in which a run that was killed has no weights
-    for kept in (copy / "metrics.json", copy / "history.jsonl"):  # a run that was killed has no scores yet
-        with pytest.raises(PhmrunError, match="weights of the best validation are missing") as caught:
-            open_run(Run(copy)).load(average=0)
-        assert caught.value.code is ExitCode.DATA
-        kept.unlink()
-    assert open_run(Run(copy)).load(average=0) == "last@10"  # nothing was ever chosen
-
-
-def test_a_run_that_was_never_trained(run, tmp_path):
-    fresh = Run.create(tmp_path, "nmt-files-phm-1-000000000000", run.config_path.read_text())
-    with pytest.raises(PhmrunError, match="not been trained yet") as caught:
-        open_run(fresh)
-    assert caught.value.code is ExitCode.DATA
-
-
-def test_auto_device_is_cuda_if_there_is_one():
-    expected = "cuda" if torch.cuda.is_available() else "cpu"
-    assert choose_device("auto") == expected
-    assert choose_device("cpu") == "cpu"
-    if not torch.cuda.is_available():
-        with pytest.raises(PhmrunError, match="no CUDA device"):
-            choose_device("cuda:1")
-
-
-def test_the_training_is_not_disturbed_by_a_translator(run):
-    trained = open_run(run)
-    translator = trained.predictor(device="cpu")
-    before = {name: tensor.clone() for name, tensor in trained.module.state_dict().items()}
-    with torch.no_grad():
-        for parameter in translator.decoder.parameters():
-            parameter.zero_()
-    assert holds(trained, before)

@@ -1,6 +1,5 @@
 """When validations are made, what is kept, and when training stops."""
 
-import logging
 import math
 import types
 
@@ -12,37 +11,12 @@ from phmrun.engine.checkpoints import load_checkpoint
 from phmrun.errors import ExitCode, PhmrunError
 
 
-def scores(toy, name="val/loss"):
-    return [(row["step"], row[name]) for row in toy.rows if name in row]
-
-
-def test_at_every_so_many_steps_and_at_the_end(tmp_path):
-    toy = train_toy(tmp_path, ToyModule(validations=[3.0, 2.0, 2.5, 1.0]), max_steps=7, validate_every=2)
-    assert scores(toy) == [(2, 3.0), (4, 2.0), (6, 2.5), (7, 1.0)]
-    assert (toy.fitted.best, toy.fitted.best_step) == (1.0, 7)
-
-
 def test_the_best_weights_are_kept(tmp_path):
     toy = train_toy(tmp_path, ToyModule(validations=[3.0, 1.0, 2.0]), max_steps=6, validate_every=2)
     best = load_checkpoint(tmp_path / "best.ckpt")
     assert (best["global_step"], toy.fitted.best_step) == (4, 4)
     # Every step subtracts rate · (units / window units) = 1/step from the weight.
     assert float(best["state_dict"]["network.weight"]) == pytest.approx(-(1 + 1 / 2 + 1 / 3 + 1 / 4), abs=1e-6)
-
-
-def test_the_log_tells_how_long_patience_lasts(tmp_path, caplog):
-    losses = [3.0, 2.0, 2.0, 2.5]
-    with caplog.at_level(logging.INFO, "phmrun.engine"):
-        train_toy(tmp_path, ToyModule(validations=losses), max_steps=20, validate_every=2, patience=2)
-    assert [record.getMessage() for record in caplog.records if "better" in record.getMessage()] == [
-        "no better score than at step 4 for 1 validation; training ends after 2",
-        "no better score than at step 4 for 2 validations; training ends after 2",
-    ]
-
-
-def test_an_equal_score_is_no_better(tmp_path):
-    toy = train_toy(tmp_path, ToyModule(validations=[1.0]), max_steps=6, validate_every=2)
-    assert toy.fitted.best_step == 2
 
 
 @pytest.mark.parametrize(("patience", "last"), [(1, 6), (2, 12), (3, 14), (0, 20)])
@@ -62,24 +36,6 @@ def test_patience_that_is_over_stays_over(tmp_path):
     again = train_toy(tmp_path, **options)
     assert again.module.seen == []
     assert (again.fitted.step, again.fitted.best, again.fitted.best_step, again.fitted.complete) == (4, 1.0, 2, True)
-
-
-def test_waiting_is_remembered(tmp_path):
-    options = {"max_steps": 20, "validate_every": 2, "patience": 2}
-    script = {9: RuntimeError("killed")}
-    with pytest.raises(RuntimeError, match="killed"):
-        train_toy(tmp_path, ToyModule(script, validations=[3.0, 1.0, 2.0, 0.5]), **options)
-    again = train_toy(tmp_path, ToyModule(validations=[2.0]), **options)
-    assert again.fitted.step == 12
-    assert (again.fitted.best, again.fitted.best_step) == (0.5, 8)
-
-
-def test_another_score_is_best_at_its_highest(tmp_path):
-    bleus = [{"bleu": 10.0}, {"bleu": 30.0}, {"bleu": 20.0}]
-    toy = train_toy(tmp_path, ToyModule(scores=bleus), max_steps=6, validate_every=2, monitor="bleu")
-    assert scores(toy, "val/bleu") == [(2, 10.0), (4, 30.0), (6, 20.0)]
-    assert scores(toy) == [(2, 1.0), (4, 1.0), (6, 1.0)]
-    assert (toy.fitted.best, toy.fitted.best_step) == (30.0, 4)
 
 
 def test_a_validation_comes_before_the_checkpoint_of_its_step(tmp_path):
@@ -103,13 +59,6 @@ def test_the_time_limit_stops_at_the_end_of_a_step_and_the_run_goes_on_later(tmp
     assert rest.fitted.complete
 
 
-def test_the_time_limit_at_the_last_step_is_no_interruption(tmp_path, monkeypatch):
-    module = ToyModule()
-    monkeypatch.setattr(callbacks, "time", types.SimpleNamespace(monotonic=lambda: 20.0 * len(module.seen)))
-    fitted = train_toy(tmp_path, module, max_steps=3, max_time="00:01:00").fitted
-    assert (fitted.step, fitted.complete, fitted.reason) == (3, True, "the last step")
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("before", [[], [1.0]], ids=["first", "later"])
 def test_a_validation_that_is_no_number_fails_and_is_never_best(value, before, tmp_path):
@@ -117,10 +66,3 @@ def test_a_validation_that_is_no_number_fails_and_is_never_best(value, before, t
         train_toy(tmp_path, ToyModule(validations=[*before, value]), max_steps=6, validate_every=3)
     assert caught.value.code is ExitCode.TRAINING
     assert (tmp_path / "best.ckpt").exists() == bool(before)
-
-
-def test_a_watched_score_that_is_no_number_fails(tmp_path):
-    module = ToyModule(scores=[{"bleu": math.nan}])
-    with pytest.raises(PhmrunError, match="the validation's bleu is nan at optimizer step 3"):
-        train_toy(tmp_path, module, max_steps=6, validate_every=3, monitor="bleu")
-    assert not (tmp_path / "best.ckpt").exists()

@@ -45,26 +45,6 @@ def test_it_is_a_toeplitz_matrix(size):
         build_structure("mine", *size, scale=0)
 
 
-def test_the_file_is_short():
-    code = [line for line in EXAMPLE.read_text(encoding="utf-8").splitlines() if line.strip()]
-    assert len(code) <= 45
-
-
-def test_it_is_listed_shown_counted_and_measured(phmrun):
-    facts = {fact["name"]: fact for fact in json.loads(phmrun("layers", "list", "--json"))}
-    assert facts["mine"]["count_formula"] == "k + d - 1"
-    assert "Factor on all of W" in phmrun("layers", "show", "mine")
-    counted = json.loads(phmrun("count-params", "nmt", "--layer", "mine", "--json", "--depth", "9"))
-    maps = [module for module in counted["modules"] if module["structure"] == "mine"]
-    assert maps
-    assert all(module["count"] == sum(module["shape"]) - 1 for module in maps)
-    measured = phmrun(
-        *("bench", "layers", "--layer", "mine", "--shape", "16x16", "--tokens", "1", "--training-tokens", "8"),
-        *("--repeats", "1", "--json"),
-    )
-    assert {row["layer"] for row in json.loads(measured)["rows"]} == {"mine"}
-
-
 def test_it_trains(phmrun, tmp_path):
     corpus = write_corpus(tmp_path / "corpus")
     settings = {

@@ -8,11 +8,10 @@ from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.experiment import train
-from phmrun.engine.schedules import schedule_from
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
 from phmrun.exchange.compress import derivation, layer_of, make_plan
-from phmrun.exchange.further_training import further_training, in_words
+from phmrun.exchange.further_training import further_training
 from phmrun.layers.network import scope_of, structures_of
 
 
@@ -89,66 +88,6 @@ def test_a_budget_leaves_dense_what_costs_most(parent):
     )
 
 
-def test_tables_are_replaced_where_that_is_asked_for(parent):
-    trained, weights = parent
-    layer, tables = layer_of("low-rank", {}), {"embedding": layer_of("low-rank", {"budget": "1/2"})}
-    plan = make_plan(trained, layer, budget=None, batches=1, fixed=True, tables=tables)
-    actual = open_run(run_of(child_of(trained, weights, plan, layer, 0, 1)))
-    actual.load()
-    for name, structure in structures_of(actual.module.network).items():
-        assert structure.name == "low-rank", name
-        torch.testing.assert_close(structure.materialize(), plan.structures[name].materialize())
-    with pytest.raises(PhmrunError, match="no separate dense matrix for output"):
-        make_plan(trained, layer, budget=None, batches=0, fixed=True, tables={"output": layer})
-
-
-def test_a_layer_that_fits_some_maps_and_a_run_that_has_some_already(parent):
-    """The feed-forward maps of the translator, say, are not square; a second compression keeps what the first made."""
-    trained, weights = parent
-    square = layer_of("circulant", {})
-    plan = make_plan(trained, square, budget=None, batches=0, fixed=True)
-    child = open_run(run_of(child_of(trained, weights, plan, square, 0, 0)))
-    weights = child.load()
-    names = {name: item.name for name, item in structures_of(child.module.network).items()}
-    assert {"dense", "circulant"} == set(names.values())
-    layer = layer_of("phm", {"n": 2})
-    again = make_plan(child, layer, budget=None, batches=0, fixed=True)
-    assert {item.name for item in again.maps}.isdisjoint(name for name, item in names.items() if item == "circulant")
-    grandchild = open_run(run_of(child_of(child, weights, again, layer, 0, 0)))
-    grandchild.load()
-    actual = structures_of(grandchild.module.network)
-    for name, structure in (plan.structures | again.structures).items():
-        wanted = structure if name in again.structures else plan.structures[name]
-        assert actual[name].name == wanted.name
-        torch.testing.assert_close(actual[name].materialize(), wanted.materialize())
-    with pytest.raises(PhmrunError, match="fits the layer 'phm': all are circulant, phm already"):
-        make_plan(grandchild, layer, budget=None, batches=0, fixed=True)
-
-
-def test_what_cannot_be_is_said(parent):
-    trained, _ = parent
-    with pytest.raises(PhmrunError, match=r"no map of the run fits the layer 'phm': .*7"):
-        make_plan(trained, layer_of("phm", {"n": 7}), budget=None, batches=0, fixed=True)
-    with pytest.raises(PhmrunError, match="option"):
-        layer_of("phm", {"rank": 3})
-    with pytest.raises(PhmrunError, match="no weight matrix") as error:
-        layer_of("projective", {}, "embedding")
-    assert "added" not in error.value.valid
-    adapted = {"embedding": layer_of("added", {})}
-    with pytest.raises(PhmrunError, match="no compression"):
-        make_plan(trained, layer_of("phm", {}), budget=None, batches=0, fixed=True, tables=adapted)
-
-
-def test_budget_counts_the_whole_model(parent):
-    trained, weights = parent
-    layer, tables = layer_of("low-rank", {}), {"embedding": layer_of("low-rank", {})}
-    plan = make_plan(trained, layer, budget=Fraction(1, 2), batches=1, fixed=False, tables=tables)
-    before = sum(p.numel() for p in trained.module.network.parameters())
-    total = run_of(child_of(trained, weights, plan, layer, 0, 1)).parameters()["total"]
-    assert total / before == pytest.approx(plan.share)
-    assert 0.3 < plan.share <= 0.5
-
-
 def test_infeasible_budget_fails_before_the_fit_with_the_smallest_share(parent, monkeypatch):
     trained, _ = parent
     monkeypatch.setattr("phmrun.exchange.compress._fits", lambda *_: pytest.fail("a map was fitted"))
@@ -165,20 +104,3 @@ def test_infeasible_budget_fails_before_the_fit_with_the_smallest_share(parent, 
             fixed=False,
             tables={"embedding": layer_of("circulant", {})},
         )
-
-
-def test_further_training_has_a_falling_rate_of_its_own(parent):
-    trained, _ = parent
-    schedule, steps = trained.module.schedule, trained.run.status.step
-    training = further_training(trained.config.training, schedule, steps, 50)
-    rate = schedule_from(training, 1)
-    peak = max(schedule(step) for step in range(1, steps + 1))
-    assert max(rate(step) for step in range(1, 51)) == pytest.approx(0.3 * peak, rel=0.02)
-    assert rate(50) < 0.01 * rate(5) < rate(1)
-    assert training.average == 0
-    assert training.max_steps == 50
-    assert "50 steps, cosine" in in_words(training)
-    chosen = ("training.optimizer.lr", "training.schedule.name")
-    kept = further_training(trained.config.training, schedule, steps, 50, chosen)
-    assert (kept.optimizer, kept.schedule) == (trained.config.training.optimizer, trained.config.training.schedule)
-    assert further_training(trained.config.training, schedule, steps, 0).schedule == trained.config.training.schedule

@@ -9,12 +9,12 @@ import pytest
 import torch
 from random_transformers import network
 
-from phmrun.exchange.ctranslate2 import converted, specification_of
+from phmrun.exchange.ctranslate2 import converted
 from phmrun.exchange.pages import ctranslate2_page
 from phmrun.families.sequence_to_sequence.predictor import Search, Translator
 from phmrun.text.token_names import token_names
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
-from phmrun.text.vocabulary import BOS, EOS, PAD
+from phmrun.text.vocabulary import BOS, EOS
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 
@@ -87,27 +87,6 @@ def test_lines_beyond_the_table_of_positions_are_translated_by_torch(options, vo
     assert engine.translate(lines) == [*wanted[:3], wanted[3] if options else "", *wanted[4:]]
 
 
-def test_endless_outputs_are_cut_by_their_own_limit_only(vocabularies, tmp_path):
-    endless = network(len(vocabularies.source), tie="none", output_bias=True, width=8)
-    with torch.no_grad():
-        endless.output.bias[EOS] -= 100.0
-    search = Search(beam=1, engine="ctranslate2", max_length_ratio=1.5)
-    (best,) = Translator(endless, vocabularies, search, exports=tmp_path).hypotheses([" ".join(["w1"] * 700)])
-    assert len(best[0].tokens) == int(1.5 * 701 + 10) - 1
-
-
-def test_no_output_is_longer_than_its_own_limit(vocabularies, lines, tmp_path):
-    endless = network(len(vocabularies.source), tie="none", output_bias=True)
-    with torch.no_grad():
-        endless.output.bias[EOS] -= 100.0
-    search = Search(beam=3, engine="ctranslate2", max_length_ratio=1.0, max_length_offset=2)
-    actual = Translator(endless, vocabularies, search, exports=tmp_path).hypotheses(lines)
-    for line, output in zip(lines, actual, strict=True):
-        words = len(line.split())
-        assert len(output[0].tokens) == (words + 1 + 2 - 1 if words else 0)  # the end of source and output count
-        assert not {PAD, BOS} & set(output[0].tokens)
-
-
 def test_a_model_is_converted_once_and_again_when_the_weights_change(vocabularies, tmp_path):
     ours = network(len(vocabularies.source))
     path = converted(ours, vocabularies, tmp_path / "model", "int8", run="r")
@@ -120,22 +99,6 @@ def test_a_model_is_converted_once_and_again_when_the_weights_change(vocabularie
     assert (path / "model.bin").stat().st_mtime_ns != created
     assert json.loads((path / "phmrun.json").read_text())["quantization"] == "int8"
     assert [entry.name for entry in tmp_path.iterdir()] == ["model"]
-
-
-def test_int8_takes_about_a_quarter_of_the_room(vocabularies, tmp_path):
-    ours = network(len(vocabularies.source), width=64, feedforward=256)
-    sizes = [
-        (converted(ours, vocabularies, tmp_path / kind, kind) / "model.bin").stat().st_size for kind in ("none", "int8")
-    ]
-    assert 0.2 < sizes[1] / sizes[0] < 0.6  # the table of positions stays as it is
-
-
-def test_names_of_tokens_are_all_different(vocabularies):
-    names = token_names(vocabularies.source)
-    assert len(set(names)) == len(names) == len(vocabularies.source)
-    assert names[:4] == ["<pad>", "<unk>", "<s>", "</s>"]
-    odd = train_vocabulary(["<unk> a </s>"], kind="word", size=9)
-    assert len(set(token_names(odd))) == len(odd)
 
 
 def test_the_code_on_the_page_translates(tmp_path):
@@ -156,9 +119,3 @@ def test_the_code_on_the_page_translates(tmp_path):
     assert len(pairs) > 1
     assert any(text for _, text in pairs)
     assert all(line == text for line, text in pairs)
-
-
-def test_a_specification_keeps_tied_tables_once(vocabularies):
-    specification = specification_of(network(len(vocabularies.source)))
-    weights = specification.variables()
-    assert weights["encoder/embeddings_0/weight"].shape == weights["decoder/projection/weight"].shape

@@ -8,25 +8,13 @@ import torch
 from built_networks import built
 from random_transformers import network
 
-from phmrun.engine.module import TrainingModule
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.exchange import formats
-from phmrun.exchange.formats import FORMATS, export, largest_difference
+from phmrun.exchange.formats import export, largest_difference
 from phmrun.families.sequence_to_sequence.graph import translation_graph
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.ledger.run import Run
-from phmrun.models.transformer import Transformer, padding_mask
-from phmrun.text.vocabulary import PAD
-
-
-class Module:
-    """Stand-in for a task's module in an export."""
-
-    def __init__(self, network):
-        self.transformer = network
-
-    def export_graph(self):
-        return translation_graph(self.transformer)
+from phmrun.models.transformer import Transformer
 
 
 @pytest.fixture
@@ -52,10 +40,6 @@ def trained(tmp_path):
 def tokens():
     source = torch.tensor([[5, 6, 7, 8, 3], [9, 10, 3, 0, 0]])
     return source, torch.tensor([[2, 11, 12], [2, 13, 14]])
-
-
-def wanted(network, source, target):
-    return network.output(network(source, padding_mask(source, PAD), target))
 
 
 def test_safetensors_hold_the_folded_weights_once(trained, tmp_path):
@@ -93,16 +77,6 @@ def test_a_decoder_step_in_onnx_has_no_last_position(options, tmp_path):
     assert largest_difference(replace(part, reference=part.function, examples=steps), run) < 1e-5
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-def test_a_folder_with_other_files_is_not_replaced(kind, trained, tmp_path):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "text").write_text("")
-    with pytest.raises(PhmrunError, match=r"folder has this name|would be overwritten") as caught:
-        export(trained, tmp_path / "mine", kind)
-    assert caught.value.code == ExitCode.USAGE
-    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["text"]
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -125,42 +99,3 @@ def test_a_file_with_other_outputs_is_not_written(trained, tmp_path, monkeypatch
         export(trained, None, "safetensors")
     assert caught.value.code == ExitCode.BUG
     assert not list((tmp_path / "exports").iterdir())
-
-
-def test_the_difference_is_seen(trained):
-    program = trained.module.export_graph()
-    assert largest_difference(program, program.function) < 1e-6
-    with torch.no_grad():
-        program.network.output.weight[5] += torch.arange(16.0)
-    assert largest_difference(program, program.function) > 1e-3
-    assert largest_difference(program, lambda *inputs: program.reference(*inputs)[:, :0]) == float("inf")
-
-
-def test_outputs_of_nan_are_an_infinite_difference_and_equal_infinities_none(trained):
-    nan, inf = float("nan"), float("inf")
-    program = replace(trained.module.export_graph(), reference=lambda *_: torch.tensor([2.0, -inf]))
-    for outputs, difference in (([2.0, -inf], 0), ([1.0, -inf], 0.5), ([nan, -inf], inf), ([2.0, 3.0], inf)):
-        assert largest_difference(program, lambda *_, outputs=outputs: torch.tensor(outputs)) == difference
-
-
-def test_a_network_without_a_graph_has_weights_only(trained, tmp_path):
-    program = replace(trained.module.export_graph(), untraceable="it counts its steps")
-    trained.module.export_graph = lambda: program
-    with pytest.raises(PhmrunError, match="it counts its steps") as caught:
-        export(trained, None, "onnx")
-    assert "--format safetensors" in caught.value.hint
-    assert not (tmp_path / "exports").exists()
-    assert export(trained, None, "safetensors").difference < 1e-6
-
-
-def test_a_task_without_a_program_says_so(trained):
-    trained.module = TrainingModule(torch.nn.Linear(1, 1), None, None)
-    with pytest.raises(PhmrunError, match="cannot be exported"):
-        export(trained, None, "safetensors")
-
-
-def test_unknown_formats_are_named(trained):
-    with pytest.raises(PhmrunError) as caught:
-        export(trained, None, "onxx")
-    assert set(caught.value.valid) == {*FORMATS, "ctranslate2"}
-    assert "'onnx'" in caught.value.hint

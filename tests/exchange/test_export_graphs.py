@@ -1,6 +1,5 @@
 """Every kind of network as one function: folded it gives the trained network's outputs, in every format there is."""
 
-import json
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -10,7 +9,6 @@ import torch
 from built_networks import built
 
 from phmrun.engine.export_graph import outputs_of
-from phmrun.errors import PhmrunError
 from phmrun.exchange.formats import export, largest_difference
 from phmrun.families.sentence_classification.module import classification_graph
 from phmrun.layers.structure import Structure
@@ -114,11 +112,6 @@ def test_the_folded_function_is_the_trained_networks(name):
             assert all(size == wanted for size, wanted in pairs if isinstance(wanted, int))
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_weights_travel(name, tmp_path):
-    assert export(trained(name, tmp_path), None, "safetensors").difference < 1e-5
-
-
 @pytest.mark.filterwarnings("ignore:The tensor attributes")
 @pytest.mark.parametrize("name", ["lstm-lm-define", "transformer-xl-adaptive", "encoder"])
 def test_graphs_travel(name, tmp_path):
@@ -145,13 +138,6 @@ def session(path):
     )
 
 
-@pytest.mark.parametrize("name", ["parser", "lstm-pairs"])
-def test_sentences_read_by_lstms_have_no_graph(name, tmp_path):
-    with pytest.raises(PhmrunError, match="LSTMs read to the end of each sentence") as caught:
-        export(trained(name, tmp_path), None, "onnx")
-    assert "--format safetensors" in caught.value.hint
-
-
 @torch.no_grad()
 def test_word_by_word_is_the_whole_text():
     torch.manual_seed(1)
@@ -163,21 +149,3 @@ def test_word_by_word_is_the_whole_text():
     for place in range(words.shape[1]):
         actual, *state = program.function(words[:, place], *state)
         torch.testing.assert_close(actual, wanted[:, place], rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("options", [{}, {"embedding": PHM}])
-def test_the_tied_table_of_a_language_model_is_one(options):
-    program = language_model_graph(lstm(**options))
-    table = program.network.get_parameter("embedding.weight")
-    assert program.network.get_parameter("output.tables.0.weight") is table
-
-
-@torch.no_grad()
-def test_facts_are_in_the_file(tmp_path):
-    from safetensors import safe_open
-
-    exported = export(trained("transformer-xl", tmp_path), tmp_path / "x.safetensors", "safetensors")
-    with safe_open(exported.path, "pt") as file:
-        facts = file.metadata()
-    assert (facts["run"], facts["weights"]) == (tmp_path.name, "best@7")
-    assert isinstance(json.loads(facts["tied"]), dict)

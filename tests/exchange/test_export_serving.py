@@ -8,7 +8,6 @@ from random_transformers import network
 from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.decoding.search import translate
-from phmrun.engine.trained_model import Evaluation, open_run
 from phmrun.exchange.formats import Format, _export_file
 from phmrun.exchange.onnx_engine import OnnxModel
 from phmrun.families.sequence_to_sequence.graph import translation_graph
@@ -16,7 +15,7 @@ from phmrun.ledger import listing
 from phmrun.ledger.card import SERVING, card, describe
 from phmrun.models.incremental import IncrementalTransformer
 from phmrun.results.costs import COSTS
-from phmrun.sweeps.serving import _outputs, formats_of, measured, serve_all, written
+from phmrun.sweeps.serving import serve_all
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
 
@@ -26,18 +25,6 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
     settings = {"training": {"max_steps": 4}, "layer": {"structure": "phm", "n": 2}}
     return run_of(run_experiment(configured("nmt", folder / "corpus", settings), folder / "runs"))
-
-
-def test_formats_are_those_installed_with_and_without_factors(run):
-    labels = [item.label for item in formats_of(open_run(run))]
-    assert labels[:5] == [
-        "checkpoint",
-        "safetensors",
-        "safetensors bfloat16",
-        "safetensors int8",
-        "safetensors factored",
-    ]
-    assert not any(label.startswith("ctranslate2 factored") for label in labels)
 
 
 def test_a_factored_file_serves_the_same_outputs_from_fewer_bytes(run):
@@ -58,14 +45,6 @@ def test_a_factored_file_serves_the_same_outputs_from_fewer_bytes(run):
     assert COSTS["latency"].of(summary) == small.single_ms
 
 
-def test_engines_of_other_libraries_are_measured(run):
-    pytest.importorskip("ctranslate2")
-    item = Format("ctranslate2")
-    facts, lines = measured(run.path, item, written(run, item)[0], "test", [], run.path)
-    assert facts["metric"] == "bleu"
-    assert len(lines) == 150 or lines
-
-
 @torch.no_grad()
 @pytest.mark.filterwarnings("ignore:The tensor attributes")
 def test_onnx_graphs_find_the_translations_of_the_network(tmp_path):
@@ -84,12 +63,3 @@ def test_onnx_graphs_find_the_translations_of_the_network(tmp_path):
     for mine, other in zip(ours, theirs, strict=True):
         assert mine[0].tokens == other[0].tokens
         assert mine[0].score == pytest.approx(other[0].score, abs=1e-4)
-
-
-def test_empty_outputs_at_the_end_are_counted():
-    texts = {"txt": "ein Hund\n\n\n", "conllu": "1\ta\n\n1\tb\n\n"}
-    parted = {
-        ending: _outputs(Evaluation({}, text, (), (), 3, 3, "tokens", 1.0, "", ending))
-        for ending, text in texts.items()
-    }
-    assert parted == {"txt": ["ein Hund", "", ""], "conllu": ["1\ta", "1\tb"]}

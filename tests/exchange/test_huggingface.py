@@ -169,14 +169,6 @@ def test_a_sweep_adapts_an_imported_run(tmp_path, phmrun):
     assert [count["served_total"] for count in counts] == [size, size]
 
 
-def test_vocabularies_come_back_from_the_run(checkpoint, tmp_path):
-    _, directory = checkpoint
-    run = import_checkpoint(directory, "nmt", runs_dir=tmp_path / "runs", data={}).run
-    vocabulary = open_run(run).vocabulary
-    for line in TEXT[:5]:
-        assert vocabulary.target.decode([*vocabulary.source.encode(line), EOS]) == line
-
-
 class Evil:
     """Payload of a malicious pickle."""
 
@@ -252,46 +244,6 @@ def test_a_gated_network_goes_to_ctranslate2_and_back(tmp_path, phmrun):
     assert sum(p.numel() for p in module.parameters()) == imported.parameters
 
 
-def test_an_imported_run_is_named_by_its_source(tmp_path, phmrun):
-    place = tmp_path / "hub" / "models--Helsinki-NLP--opus-mt-en-de" / "snapshots" / "0123abc"
-    place.mkdir(parents=True)
-    marian(place)
-    (place / "tokenizer_config.json").write_text('{"source_lang": "en", "target_lang": "fr"}')
-    (place / "generation_config.json").write_text('{"num_beams": 3, "length_penalty": 0.5}')
-    run = import_checkpoint(place, "nmt", runs_dir=tmp_path / "runs", data={}).run
-    assert run.id.startswith("nmt-opus-mt-en-de-")
-    assert "builtin" not in run.config_path.read_text()
-    config = open_run(run).config
-    assert (config.data.name, config.data.source, config.data.target) == ("none", "en", "fr")
-    assert (config.decoding.beam, config.decoding.alpha) == (3, 0.5)
-    t5_place = tmp_path / "flan-t5-tiny"
-    t5_place.mkdir()
-    gated_t5(t5_place)
-    other = import_checkpoint(t5_place, "nmt", runs_dir=tmp_path / "runs", data={}).run
-    assert other.id.startswith("nmt-flan-t5-tiny-")
-    assert open_run(other).config.data.source == "input"
-
-
-@pytest.mark.parametrize(
-    ("settings", "named"),
-    [
-        ({"no_repeat_ngram_size": 3, "num_beams": 2}, "no_repeat_ngram_size 3"),
-        ({"forced_bos_token_id": 0}, "forced_bos_token_id 0"),
-        ({"length_penalty": -1.0, "repetition_penalty": 1.2}, "repetition_penalty 1.2, length_penalty -1.0"),
-        ({"num_beams": 1000}, "num_beams 1000"),
-        ({"bad_words_ids": [[3], [4, 5]]}, r"bad_words_ids [[3], [4, 5]]"),
-        ({"num_beams": 4, "length_penalty": 2, "no_repeat_ngram_size": 0, "forced_bos_token_id": None}, ""),
-        ({"bad_words_ids": [[0]], "do_sample": False, "min_length": 0, "repetition_penalty": 1.0}, ""),
-    ],
-)
-def test_settings_of_a_search_that_are_not_used_are_named(settings, named, tmp_path, caplog):
-    t5(tmp_path)
-    (tmp_path / "generation_config.json").write_text(json.dumps(settings))
-    describe(read_checkpoint(tmp_path))
-    prefix = "generation_config.json: not used, so outputs may differ from transformers': "
-    assert caplog.messages == ([prefix + named] if named else [])
-
-
 def test_an_imported_run_without_data_is_refused_with_a_command_that_works(tmp_path, phmrun):
     place = tmp_path / "opus"
     place.mkdir()
@@ -316,8 +268,3 @@ def test_an_imported_run_without_data_is_refused_with_a_command_that_works(tmp_p
     refused = phmrun("train", "nmt", "--extend", run, "--max-steps", "1", *runs)
     assert refused.code == 3
     assert "--prefix corpus/" in refused.err
-
-
-def test_only_translators_are_imported(tmp_path):
-    with pytest.raises(PhmrunError, match="not sva"):
-        import_checkpoint(tmp_path, "sva", runs_dir=tmp_path / "runs", data={})

@@ -70,11 +70,3 @@ def test_processes_share_the_items(data_of):
         seen.append(list(itertools.chain(*(firsts(batch) for batch in data.validation_batches()))))
         assert data.steps_in_epochs(2, 2) == len(data.plan)
     assert sorted(seen[0] + seen[1]) == sorted(data.vocabulary.encode(item.sentences[0])[0] for item in ITEMS[:9])
-
-
-def test_what_the_runner_asks(data_of):
-    data = data_of()
-    assert data.fingerprints() == {"items": "sum"}
-    assert set(data.files) == {"train", "dev", "test"}
-    assert data.vocabulary.sizes == (len(data.vocabulary.words), 2)
-    assert data.statistics()["splits"]["train"]["items"] == 50

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.families.sentence_classification.items import Item, LeftOut, divided, hundredth, prepare_items
-from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary, WordSettings
+from phmrun.families.sentence_classification.items import Item, LeftOut, divided, prepare_items
+from phmrun.families.sentence_classification.vocabulary import WordSettings
 from phmrun.text.vocabulary import UNK, spaced
 
 TRAIN = [Item((f"a b{n % 3}", "c " * (n % 4)), "yes" if n % 3 else "no") for n in range(30)]
@@ -66,20 +66,6 @@ def test_statistics_are_those_of_a_count_by_hand(prepare):
     assert json.loads((prepared.path / "statistics.json").read_text()) == statistics
 
 
-def test_once_per_content(prepare):
-    first = prepare()
-    assert prepare(train=None).path == first.path  # nothing is read again
-    others = [
-        prepare(reading={"format": "other"}).path,
-        prepare(words=WordSettings(lowercase=False)).path,
-        prepare(max_length=11).path,
-        prepare(labels=("yes", "no")).path,
-    ]
-    prepare.source.write_text("other content")
-    others.append(prepare().path)
-    assert len({first.path, *others}) == 6
-
-
 def test_a_fault_leaves_nothing_behind(prepare, tmp_path):
     def faulty():
         yield TRAIN[0]
@@ -99,15 +85,6 @@ def test_a_fault_leaves_nothing_behind(prepare, tmp_path):
             cache=tmp_path / "cache",
         )
     assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
-
-
-def test_nothing_to_learn_from_or_no_file(prepare, tmp_path):
-    with pytest.raises(PhmrunError, match="no item in 'train'") as caught:
-        prepare(max_length=1)
-    assert caught.value.code is ExitCode.DATA
-    prepare.source.unlink()
-    with pytest.raises(PhmrunError, match="does not exist"):
-        prepare()
 
 
 @pytest.mark.parametrize("cut", [True, False])
@@ -137,18 +114,6 @@ def test_marks_and_clitics_are_words(text, words):
     assert spaced(text, True, "space") == " ".join(text.lower().split())
 
 
-def test_a_vocabulary_comes_back(prepare, tmp_path):
-    vocabulary = prepare(words=WordSettings(lowercase=True, splitting="punctuation")).vocabulary
-    vocabulary.save(tmp_path / "saved")
-    loaded = ClassificationVocabulary.load(tmp_path / "saved")
-    assert (loaded.labels, loaded.sizes) == (vocabulary.labels, vocabulary.sizes)
-    assert loaded.encode("A,b1") == vocabulary.encode("a , b1") != [UNK] * 3
-    (tmp_path / "saved" / "labels.json").write_text("{}")
-    with pytest.raises(PhmrunError, match="missing or damaged") as caught:
-        ClassificationVocabulary.load(tmp_path / "saved")
-    assert caught.value.code is ExitCode.DATA
-
-
 @given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("xyz")), max_size=40))
 def test_shares_of_a_file(pairs):
     items = [Item(pair, "l") for pair in pairs]
@@ -164,10 +129,3 @@ def test_shares_of_a_file(pairs):
     assert sum(map(len, firsts)) == len(set().union(*firsts)), "a first sentence is in two splits"
     assert sum(out.items for split in counted.values() for out in split) == 2 + items.count(tested[0])
     assert counted["train"][0] == LeftOut("no gold label", 2)
-
-
-def test_shares_have_their_sizes():
-    numbers = [hundredth(f"sentence {n}") for n in range(10_000)]
-    assert all(60 < numbers.count(value) < 145 for value in range(100))
-    with pytest.raises(ValueError, match="not 100"):
-        divided(lambda: [], {"train": 90, "dev": 5})

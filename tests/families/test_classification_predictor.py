@@ -8,7 +8,6 @@ import torch
 from built_networks import built
 from torch import nn
 
-from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.data import ClassificationBatch
 from phmrun.families.sentence_classification.items import Item, LeftOut
 from phmrun.families.sentence_classification.module import ClassificationModule
@@ -67,30 +66,6 @@ def test_answers():
     assert answers[0].values["probabilities"] == pytest.approx({"A": share[0], "B": share[1], "C": share[2]}, abs=1e-6)
     assert answers[1].values["probabilities"] == pytest.approx({"A": 1 / 3, "B": 1 / 3, "C": 1 / 3}, abs=1e-6)
     assert answers[2].text.startswith("C\t")
-
-
-def test_pairs_are_separated_by_tabs():
-    pairs = classifier(("premise", "hypothesis"))
-    assert [answer.values["prediction"] for answer in pairs.predict(["a\tb b", "\tc"])] == ["B", "C"]
-    with pytest.raises(PhmrunError, match="1 column instead of 2: premise, hypothesis") as caught:
-        list(pairs.predict(["a\tb", "a b"]))
-    assert caught.value.where == "input:2"
-    assert caught.value.code is ExitCode.DATA
-    with pytest.raises(PhmrunError, match="2 columns instead of 1: prefix"):
-        list(classifier(("prefix",)).predict(["VBZ\ta"]))
-
-
-def test_an_answer_as_soon_as_its_batch_is_complete():
-    asked = []
-
-    def lines():
-        for text in ("a", "b", "c"):
-            asked.append(text)
-            yield text
-
-    answers = classifier(batch=1).predict(lines())
-    assert next(answers).values["prediction"] == "A"
-    assert asked == ["a"]
 
 
 def test_scores_of_a_split():

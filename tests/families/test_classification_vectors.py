@@ -1,7 +1,6 @@
 """Word vectors: the numbers of the file, found by word, read once; every fault with file and line."""
 
 import gzip
-import json
 import os
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.families.sentence_classification import vectors as vectors_module
 from phmrun.families.sentence_classification.vectors import open_vectors
 
 LINES = ["the 0.5 -1 2e-1", "king 1 2 3", "King 4 5 6", ". . . 7 8 9", "at name@x.y 0 0 1"]
@@ -39,25 +37,6 @@ def test_found_by_word(write, tmp_path, name, header):
     np.testing.assert_array_equal(actual.vectors, np.array(expected, dtype=np.float32))
 
 
-def test_of_a_word_that_stands_twice_the_first(write, tmp_path):
-    actual = open_vectors(write(["a 1", "a 2"]), tmp_path).find(["a"])
-    assert actual.vectors.tolist() == [[1.0]]
-
-
-def test_no_word_is_found(write, tmp_path):
-    actual = open_vectors(write(LINES), tmp_path).find(["none", "of these"])
-    assert (actual.places.tolist(), actual.vectors.shape) == ([], (0, 3))
-
-
-def test_read_once_per_content(write, tmp_path, monkeypatch):
-    path = write(LINES)
-    first = open_vectors(path, tmp_path / "cache")
-    monkeypatch.setattr(vectors_module, "_convert", None)
-    assert open_vectors(path, tmp_path / "cache") == first
-    with pytest.raises(TypeError):
-        open_vectors(write([*LINES, "more 1 1 1"]), tmp_path / "cache")
-
-
 @pytest.mark.parametrize(
     ("line", "what"),
     [
@@ -82,33 +61,6 @@ def test_faults_are_placed(write, tmp_path, line, what, before):
     assert caught.value.where == f"{path}:{before + 1}"
     assert caught.value.code is ExitCode.DATA
     assert [entry.suffix for entry in (tmp_path / "cache").iterdir()] == [".lock"]
-
-
-def test_a_truncated_archive(write, tmp_path):
-    path = write(LINES * 500, "v.gz")
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(PhmrunError, match="end too early") as caught:
-        open_vectors(path, tmp_path / "cache")
-    assert caught.value.code is ExitCode.DATA
-
-
-@pytest.mark.parametrize("lines", [[], ["word"], ["5 3"]])
-def test_no_vectors_at_all(write, tmp_path, lines):
-    with pytest.raises(PhmrunError) as caught:
-        open_vectors(write(lines), tmp_path / "cache")
-    assert caught.value.code is ExitCode.DATA
-
-
-def test_a_missing_file_and_a_damaged_cache(write, tmp_path):
-    with pytest.raises(PhmrunError, match="does not exist"):
-        open_vectors(tmp_path / "none.txt", tmp_path)
-    path = write(LINES)
-    kept = open_vectors(path, tmp_path / "cache")
-    assert json.loads((kept.path / "vectors.json").read_text()) == {"words": 5, "width": 3}
-    with (kept.path / "vectors.bin").open("r+b") as handle:
-        handle.truncate(8)
-    again = open_vectors(path, tmp_path / "cache")  # which is made again
-    assert (again.path / "vectors.bin").stat().st_size == 5 * 3 * 4
 
 
 numbers = st.floats(width=32, allow_nan=False, allow_infinity=False)

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from tiny_experiments import configured, everywhere
 
 from phmrun.config import Source, resolve, task_defaults
 from phmrun.errors import PhmrunError
@@ -65,11 +64,6 @@ def test_objective_optimiser_and_schedule():
     assert (group["betas"], group["eps"], group["weight_decay"], group["lr"]) == ((0.8, 0.9), 1e-6, 0.1, 1.0)
 
 
-def test_noam_knows_the_width():
-    training = {"optimizer": {"lr": None}, "schedule": {"name": "noam", "warmup": 100, "factor": 2.0}}
-    assert module_of(training=training, model={"width": 64}).schedule(100) == pytest.approx(2 * (64 * 100) ** -0.5)
-
-
 def test_a_tied_output_of_another_structure_is_refused():
     phm = {"structure": "phm", "n": 2}
     for output in ({"structure": "phm", "n": 4}, {"structure": "phm", "n": 2, "variant": "released"}):
@@ -80,18 +74,3 @@ def test_a_tied_output_of_another_structure_is_refused():
     for output in (phm, {}):
         network = module_of(embedding=phm, output=output).network
         assert network.output.structure is network.target_embedding.structure
-
-
-def test_vocabularies_of_two_sizes_cannot_all_be_tied():
-    with pytest.raises(PhmrunError, match="48 and 64 entries"):
-        module_of((48, 64))
-
-
-def test_the_same_seed_draws_the_same_weights(tmp_path):
-    config = configured("nmt", tmp_path / "corpus", everywhere("phm", n=2))
-    built = []
-    for seed in (1, 1, 2):
-        torch.manual_seed(seed)
-        built.append(build_module(config, 64, 64).state_dict())
-    assert all(torch.equal(built[0][name], built[1][name]) for name in built[0])
-    assert not all(torch.equal(built[0][name], built[2][name]) for name in built[0])

@@ -2,9 +2,8 @@ import json
 
 import pytest
 
-from phmrun.config import ConfigError, Source, resolve, run_id, semantic_values, task_defaults
+from phmrun.config import ConfigError, Source, resolve, task_defaults
 from phmrun.config.identity import canonical_identity
-from phmrun.models.options import TransformerOptions
 from phmrun.tasks.nmt.config import TranslationExperiment
 
 
@@ -20,11 +19,6 @@ def mistakes(values):
     return str(caught.value)
 
 
-def test_the_default_preset_is_what_the_defaults_are():
-    model = TransformerOptions()
-    assert {key: getattr(model, key) for key in model.presets[model.preset]} == model.presets[model.preset]
-
-
 @pytest.mark.parametrize(
     ("preset", "shape"),
     [("tiny", (128, 512, 4, 2, 2)), ("small", (256, 1024, 4, 3, 3)), ("base", (512, 2048, 8, 6, 6))],
@@ -35,18 +29,6 @@ def test_presets(preset, shape):
 
 
 FILES = {"train_source": "a.en", "train_target": "a.de", "dev_source": "b.en", "dev_target": "b.de"}
-
-
-def test_own_pairs_imply_their_name():
-    assert resolved({"data": FILES}).data.name == "files"
-    assert resolved({"data": {"prefix": "corpus/"}}).data.name == "files"
-
-
-def test_places_of_files_are_no_part_of_the_name():
-    first, second = (resolved({"data": {**FILES, "train_source": path}}) for path in ("a.en", "/elsewhere/a.en"))
-    assert run_id(first, fingerprints={"x": "1"}) == run_id(second, fingerprints={"x": "1"})
-    assert run_id(first, fingerprints={"x": "1"}) != run_id(second, fingerprints={"x": "2"})
-    assert semantic_values(first)["data.name"] == "files"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Files of a sequence-to-sequence experiment, and their part in its run id."""
 
 import gzip
-import hashlib
 import os
 from pathlib import Path
 
@@ -39,21 +38,6 @@ def test_a_prefix_names_six_files(directory):
     assert back["train"] == (directory / "train.bb", directory / "train.aa")
 
 
-def test_a_prefix_is_more_than_a_directory(directory):
-    for path in list(directory.iterdir()):
-        path.rename(path.with_name(f"news-{path.name}"))
-    assert own_files(config_of(prefix=f"{directory}/news-").data)["dev"][0] == directory / "news-dev.aa"
-
-
-def test_one_text_on_both_sides_is_warned_of(directory, tmp_path, caplog):
-    corpus(config_of(prefix=f"{directory}/").data, tmp_path, no_builtin)
-    assert "same content" not in caplog.text
-    (directory / "train.bb").write_bytes((directory / "train.aa").read_bytes())
-    corpus(config_of(prefix=f"{directory}/").data, tmp_path, no_builtin)
-    assert "train: source and target have the same content" in caplog.text
-    assert "dev:" not in caplog.text
-
-
 def test_compressed_files_are_found(directory):
     for path in list(directory.iterdir()):
         path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
@@ -73,14 +57,6 @@ def named(directory, *splits):
     }
 
 
-def test_files_one_by_one_and_a_test_set_if_there_is_one(directory):
-    assert set(own_files(config_of(**named(directory, "train", "dev")).data)) == {"train", "dev"}
-    assert set(own_files(config_of(**named(directory, "train", "dev", "test")).data)) == {"train", "dev", "test"}
-    for language in ("aa", "bb"):
-        (directory / f"test.{language}").unlink()
-    assert set(own_files(config_of(prefix=f"{directory}/").data)) == {"train", "dev"}
-
-
 @pytest.mark.parametrize(
     ("missing", "prefix", "where"),
     [
@@ -98,21 +74,6 @@ def test_a_missing_file_is_named(directory, missing, prefix, where):
     assert str(directory / missing) in str(caught.value)
     assert caught.value.where == where
     assert caught.value.code is ExitCode.DATA
-
-
-def test_half_a_test_set_is_no_test_set_to_be_passed_over(directory):
-    (directory / "test.aa").unlink()
-    with pytest.raises(PhmrunError, match="one side only") as caught:
-        own_files(config_of(prefix=f"{directory}/").data)
-    assert caught.value.where == str(directory / "test.bb")
-    assert caught.value.code is ExitCode.DATA
-
-
-def test_fingerprints_are_checksums_of_the_text(directory, tmp_path):
-    actual = corpus(config_of(prefix=f"{directory}/").data, tmp_path, no_builtin)
-    assert len(actual.fingerprints) == 6
-    assert actual.fingerprints["dev.target"] == hashlib.sha256((directory / "dev.bb").read_bytes()).hexdigest()
-    assert actual.parts == actual.baselines == {}
 
 
 def test_settings_reach_the_data(directory, tmp_path):
@@ -154,11 +115,3 @@ def test_the_builtin_corpus_is_the_task_s(directory, tmp_path):
 
     assert corpus(config_of(name="builtin").data, tmp_path, builtin) is created
     assert asked == [("aa", tmp_path)]
-
-
-def test_a_dataset_that_is_not_at_hand(tmp_path, monkeypatch):
-    monkeypatch.setenv("PHMRUN_DATA", str(tmp_path))
-    with pytest.raises(PhmrunError) as caught:
-        build_parallel_data(config_of(name="multi30k", source="en", target="de"), tmp_path, no_builtin)
-    assert caught.value.code is ExitCode.DATA
-    assert "data fetch multi30k" in str(caught.value)

@@ -9,7 +9,7 @@ import torch
 from tiny_experiments import write_corpus
 
 from phmrun.engine.data import Batching
-from phmrun.families.sequence_to_sequence.data import ParallelBatches, ParallelData, padded_sources
+from phmrun.families.sequence_to_sequence.data import ParallelBatches, ParallelData
 from phmrun.families.sequence_to_sequence.preparation import VocabularySettings
 from phmrun.text.batches import Batch
 from phmrun.text.vocabulary import BOS, EOS, PAD
@@ -37,19 +37,6 @@ def test_a_batch_of_pairs_by_hand():
     assert batch.units == 6
     assert batch.window_units == 99
     assert {tensor.dtype for tensor in (batch.source, batch.target, batch.positions, batch.wanted)} == {torch.int64}
-
-
-def test_an_empty_target_wants_its_end():
-    batch = ParallelBatches(STORE)[Batch(0, np.array([2]), 1)]
-    assert batch.target.tolist() == [[BOS]]
-    assert batch.wanted.tolist() == [EOS]
-    assert batch.mask is None
-
-
-def test_sources_of_one_length_need_no_mask():
-    tokens, mask = padded_sources([np.array([5, 6]), np.array([7, 8])])
-    assert tokens.tolist() == [[5, 6, EOS], [7, 8, EOS]]
-    assert mask is None
 
 
 @pytest.fixture(scope="module")
@@ -104,29 +91,6 @@ def test_it_starts_where_a_step_begins_and_draws_nothing(corpus, prepared_corpor
     for first, other in zip(stream_of(later, 10), expected[30:], strict=True):
         assert equal(first, other)
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_the_order_depends_on_seed_and_epoch(corpus, prepared_corpora):
-    data, other = data_of(corpus, prepared_corpora), data_of(corpus, prepared_corpora, seed=4)
-    size = len(data.plan)
-    first, second = stream_of(data, 2 * size)[:size], stream_of(data, 2 * size)[size:]
-    assert not all(equal(*pair) for pair in zip(first, second, strict=True))
-    assert not all(equal(*pair) for pair in zip(first, stream_of(other, size), strict=True))
-    assert all(equal(*pair) for pair in zip(first, stream_of(data, size), strict=True))
-
-
-def test_validation_sees_every_pair_once(corpus, prepared_corpora):
-    data = data_of(corpus, prepared_corpora)
-    batches = list(data.validation_batches())
-    decode = data.prepared.vocabulary.source.decode
-    seen = sorted(decode(row.tolist()) for batch in batches for row in batch.source)
-    assert seen == sorted((corpus / "dev.aa").read_text().splitlines())
-
-
-@pytest.mark.parametrize(("accumulate", "world"), [(1, 1), (2, 1), (3, 2)])
-def test_steps_in_epochs(corpus, prepared_corpora, accumulate, world):
-    data = data_of(corpus, prepared_corpora, accumulate=accumulate)
-    assert data.steps_in_epochs(2, world) == -(-2 * len(data.plan) // (accumulate * world))
 
 
 def test_what_is_known_of_the_data(corpus, prepared_corpora, tmp_path):

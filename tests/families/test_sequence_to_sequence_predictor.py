@@ -1,6 +1,5 @@
 """Text in, text out: order, chunks, blank lines, parts of a test set, signatures."""
 
-import itertools
 from typing import Any, NamedTuple
 
 import pytest
@@ -10,8 +9,7 @@ from built_networks import built
 
 from phmrun.decoding.beam import Hypothesis
 from phmrun.families.sequence_to_sequence import predictor as translation
-from phmrun.families.sequence_to_sequence.config import DecodingConfig
-from phmrun.families.sequence_to_sequence.predictor import Search, Translator, search_from
+from phmrun.families.sequence_to_sequence.predictor import Search, Translator
 from phmrun.metrics import Score
 from phmrun.models.transformer import Transformer
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
@@ -54,33 +52,6 @@ def test_a_stream_keeps_its_order(vocabularies, batch, monkeypatch):
     assert len({answer.text for answer in alone}) > 2
 
 
-def test_only_predictions_take_measured_kernels(vocabularies):
-    machine = translator(vocabularies)
-    list(machine.predict(LINES))
-    assert machine.decoder.measured_kernels
-    machine.translate(LINES)  # as scores do
-    assert not machine.decoder.measured_kernels
-    fixed = translator(vocabularies, kernels="fixed")
-    list(fixed.predict(LINES))
-    assert not fixed.decoder.measured_kernels
-
-
-def test_scores_in_bfloat16_say_so_in_their_signature(vocabularies):
-    rounded = translator(vocabularies, quantization="bfloat16")
-    assert rounded.decoder.in_bfloat16
-    assert "|arithmetic:bfloat16" in rounded.signature
-    assert "arithmetic" not in translator(vocabularies).signature
-
-
-@pytest.mark.parametrize(
-    ("installed", "search", "advises"),
-    [(True, {}, True), (False, {}, False), (True, {"penalty": "steps"}, False)],
-)
-def test_ctranslate2_is_advised_if_it_can_take_over(vocabularies, monkeypatch, installed, search, advises):
-    monkeypatch.setattr(translation, "find_spec", lambda name: object() if installed else None)
-    assert bool(translator(vocabularies, **search).faster) == advises
-
-
 def test_one_at_a_time_answers_at_once(vocabularies):
     read = []
 
@@ -92,34 +63,6 @@ def test_one_at_a_time_answers_at_once(vocabularies):
     answers = translator(vocabularies, batch=1).predict(typed())
     next(answers)
     assert read == LINES[:1]
-
-
-def test_several_hypotheses(vocabularies):
-    answers = list(translator(vocabularies, beam=4, nbest=3).predict(LINES[:2]))
-    assert all(len(item.values["prediction"]) == 3 for item in answers)
-    assert all(item.text.split("\n") == item.values["prediction"] for item in answers)
-    best = list(translator(vocabularies, beam=4).predict(LINES[:2]))
-    assert [item.values["prediction"][0] for item in answers] == [item.text for item in best]
-    assert [item.values for item in best] == [{"prediction": item.text} for item in best]
-
-
-def test_the_application_is_decided_once_by_batch_and_beam(vocabularies):
-    assert translator(vocabularies, batch=16, beam=2).search.application == "by-size"
-    assert translator(vocabularies, batch=17, beam=2).search.application == "dense"
-    assert translator(vocabularies, batch=64, application="factored").search.application == "factored"
-    assert list(translator(vocabularies, batch=1).predict(LINES)) == list(
-        translator(vocabularies, batch=64).predict(LINES)
-    )
-
-
-def test_a_signature_names_what_a_score_depends_on():
-    search = Search(beam=4, alpha=1.0, max_length_ratio=2.0, max_length_offset=3).resolved()
-    assert search.signature() == "beam:4|alpha:1|limit:2x+3|application:dense"
-
-
-def test_a_search_from_the_config_with_some_settings_replaced():
-    assert search_from(DecodingConfig(sentence_bleu=True)) == Search()
-    assert search_from(DecodingConfig(beam=2, alpha=0.1), 7) == Search(beam=2, alpha=0.1, batch=7)
 
 
 def test_scores_of_a_test_set_and_of_its_parts(vocabularies, tmp_path, monkeypatch):
@@ -177,14 +120,6 @@ def test_sentence_scores_where_they_are_asked_for(vocabularies, tmp_path):
     assert set(without.scores) == {"bleu", "bleu-of-copy", "chrf"}
 
 
-def test_only_the_first_few_are_samples(vocabularies, tmp_path):
-    for name in ("src", "ref"):
-        (tmp_path / name).write_text("".join(f"{word}\n" for word in itertools.islice(itertools.cycle("abcd"), 20)))
-    actual = translator(vocabularies).evaluate(Data({"dev": (tmp_path / "src", tmp_path / "ref")}), "dev")
-    assert len(actual.samples) == translation.SAMPLES
-    assert actual.items == len(actual.predictions.splitlines()) == 20
-
-
 def test_measures_of_outputs_and_their_sources(vocabularies, tmp_path, caplog):
     caplog.set_level("INFO")
     (tmp_path / "src").write_text("a e f g\nb e f g\n")
@@ -224,8 +159,3 @@ def test_unknown_tokens_and_decomposed_lines_of_the_input_are_said(vocabularies)
     assert str(machine.coverage) == ""
     list(machine.predict(["a e\u0301", "\u00a0", "\u2028"]))
     assert str(machine.coverage).startswith("10.0% of the input's tokens are unknown to the vocabulary; 1 lines")
-
-
-@pytest.mark.parametrize("blank", ["", " ", "\u00a0", "\u2028", "\u3000"])
-def test_white_space_alone_is_a_blank_line(vocabularies, blank):
-    assert translator(vocabularies).translate([blank, "a b"])[0] == ""

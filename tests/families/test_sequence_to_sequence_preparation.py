@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -11,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from phmrun.engine.data import odd_figures
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.families.sequence_to_sequence import preparation as preparation_module
 from phmrun.families.sequence_to_sequence.preparation import VocabularySettings, prepare_parallel
 from phmrun.text.lines import read_parallel
 from phmrun.text.vocabulary import UNK
@@ -79,13 +76,6 @@ def test_statistics_are_those_of_a_count_by_hand(files, cache):
     assert prepared.statistics["vocabulary"]["source"]["requested"] == 200
 
 
-def test_the_same_content_is_prepared_once(files, cache, tmp_path, monkeypatch):
-    first = prepare_parallel(files, SMALL, cache=cache)
-    copies = {split: tuple(path.rename(tmp_path / path.name) for path in pair) for split, pair in files.items()}
-    monkeypatch.setattr(preparation_module, "_learn", None)
-    assert prepare_parallel(copies, SMALL, cache=cache).path == first.path
-
-
 @pytest.mark.parametrize("change", ["text", "size", "kind", "joint", "multiple_of", "max_length"])
 def test_another_content_or_setting_is_another_preparation(files, cache, change):
     settings, length = VocabularySettings("bpe", 80), 99
@@ -126,24 +116,6 @@ def test_a_fault_leaves_nothing_behind(files, cache, fault):
     assert not cache.exists() or {path.suffix for path in cache.iterdir()} <= {".lock"}
 
 
-def test_large_corpora_are_sampled_evenly(files, cache, monkeypatch):
-    seen = []
-    original = preparation_module.train_vocabulary
-
-    def spy(lines, **settings):
-        kept = list(lines)
-        seen.extend(kept)
-        return original(kept, **settings)
-
-    monkeypatch.setattr(preparation_module, "SAMPLE", 2 * sum(map(len, TRAIN)) // 3)
-    monkeypatch.setattr(preparation_module, "train_vocabulary", spy)
-    prepare_parallel(files, SMALL, cache=cache)
-    assert len(seen) == 2 * (len(TRAIN) // 3)
-    rows = [TRAIN.index(line) for line in seen[::2]]
-    assert rows[0] < 5
-    assert rows[-1] > 290 or TRAIN.count(seen[-2]) > 1
-
-
 def run(files, cache, *, prelude=""):
     code = (
         "import sys, logging, pathlib; logging.basicConfig(level=logging.INFO)\n"
@@ -170,18 +142,6 @@ preparation._encode = slow
 """
 
 
-def test_killed_in_the_middle_it_starts_again(files, cache):
-    process = run(files, cache, prelude=STALL.format(seconds=60))
-    assert process.stdout.readline() == "encoded\n"
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    assert list(cache.glob(".*.tmp")), "it was killed before the work began"
-    assert not list(cache.glob("*/statistics.json"))
-    prepared = prepare_parallel({"train": files["train"]}, SMALL, cache=cache)
-    assert len(prepared.stores["train"]) == len(TRAIN)
-    assert not list(cache.glob(".*.tmp"))
-
-
 def test_a_second_process_waits_for_the_first(files, cache):
     first = run(files, cache, prelude=STALL.format(seconds=2))
     assert first.stdout.readline() == "encoded\n"
@@ -192,29 +152,6 @@ def test_a_second_process_waits_for_the_first(files, cache):
     assert "another process prepares these data" in err
     assert time.monotonic() - began > 0.5
     assert out == first.communicate(timeout=60)[0]
-
-
-def test_memory_does_not_grow_with_the_corpus(tmp_path):
-    """Peak memory of a process for a corpus, and for one twenty times as large (a given vocabulary: learning one is
-    bounded by the sample instead)."""
-    code = (
-        "import pathlib, resource, sys\n"
-        "from phmrun.families.sequence_to_sequence.preparation import VocabularySettings, prepare_parallel\n"
-        "small, large, cache = map(pathlib.Path, sys.argv[1:])\n"
-        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "own = prepare_parallel({'train': (small, small)}, VocabularySettings(size=80), cache=cache).vocabulary\n"
-        "before = peak()\n"
-        "prepare_parallel({'train': (large, large)}, vocabularies=own, cache=cache)\n"
-        "print((peak() - before) * 1024)"
-    )
-    small, large = tmp_path / "small", tmp_path / "large"
-    text = "".join(f"{line}\n" for line in TRAIN)
-    small.write_text(text * 10)
-    large.write_text(text * 200)
-    done = subprocess.run(
-        [sys.executable, "-c", code, small, large, tmp_path / "cache"], capture_output=True, text=True, check=True
-    )
-    assert int(done.stdout) < 12e6, f"{done.stdout} bytes more for {large.stat().st_size:,} bytes of text"
 
 
 @pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA is not set")
@@ -229,13 +166,3 @@ def test_multi30k(cache):
     assert len(prepared.vocabulary.source) == 1000
     for (_, target), ids in zip(read_parallel(*files["test"]), prepared.stores["test"].target, strict=True):
         assert prepared.vocabulary.target.decode(ids) == " ".join(target.split(" ")).strip(" ").replace("  ", " ")
-
-
-@pytest.mark.parametrize(("kind", "reserved"), [("unigram", 4), ("bpe", 4), ("word", 2)])
-def test_lines_with_reserved_characters_are_counted(files, cache, kind, reserved):
-    lines = ["a ▅ b", "a▁b", "the <unk> dog", "a </s> cat", "a < unk > b", "⁇ _"]
-    files["train"] = write(cache.parent / "raw", "train", [*TRAIN, *lines], [*TRAIN, *lines])
-    statistics = prepare_parallel(files, replace(SMALL, kind=kind, size=120), cache=cache).statistics
-    assert statistics["splits"]["train"]["reserved"] == reserved
-    assert "reserved" not in statistics["splits"]["dev"]
-    assert any(f"train: {reserved} lines hold characters" in text for text in odd_figures(statistics))

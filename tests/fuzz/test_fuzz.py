@@ -36,10 +36,3 @@ def test_a_reader_that_raises_anything_else_is_found():
     assert not tried(read, b"key", tally, 7)
     assert tally.failed == 1
     assert list(tally.faults.values()) == ["7"]
-
-
-def test_inputs_follow_from_their_numbers():
-    mutator = Mutator([b'{"a": [1, 2], "b": "x"}'], structured=True)
-    created = [[mutator.damaged(random.Random(f"1:{number}")) for number in range(200)] for _ in range(2)]
-    assert created[0] == created[1]
-    assert len(set(created[0])) > 150

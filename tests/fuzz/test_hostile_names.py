@@ -4,7 +4,6 @@ import json
 import random
 import zipfile
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,6 @@ from phmrun.datasets import archives
 from phmrun.datasets.catalogue import _dataset
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
-from phmrun.ledger.directory import RUN_ID
 from phmrun.ledger.environment import DataRecord
 from phmrun.ledger.mirrors import write_mirror
 from phmrun.ledger.record import restore
@@ -144,11 +142,6 @@ def test_hostile_names_write_nothing_outside_the_target(parent, monkeypatch, rea
         assert contents(parent) == before, name
 
 
-def test_a_plain_dataset_is_written_into_the_target(parent):
-    as_dataset("plain", parent)
-    assert (parent / "target" / "plain" / "a").read_text() == "data"
-
-
 def test_hostile_names_and_links_write_nothing_through_a_link(parent, monkeypatch):
     monkeypatch.chdir(parent)
     (parent / "target" / ID).symlink_to(parent / "victim")
@@ -173,8 +166,3 @@ def test_hostile_names_of_figures_settings_and_tasks_stay_in_a_mirror(parent, mo
             run.history.append({"step": step, f"validation/{name}": 1.0, f"{name}/loss": 2.0})
     assert write_mirror(run, "tensorboard") == run.path / "tensorboard"
     assert contents(parent) == before
-
-
-def test_names_of_committed_results_follow_the_grammar():
-    results = Path(__file__).parents[2] / "results"
-    assert [path.name for path in results.glob("*/*.json") if not RUN_ID.fullmatch(path.stem)] == []

@@ -56,19 +56,3 @@ def test_joined_blocks_and_gradients_of_joined_vectors_need_no_copy():
     blocks.register_hook(lambda gradient: layouts.append(gradient.stride()))
     batched_product(matrices, blocks).sum().backward()
     assert layouts == [(IN, 1, BLOCKS * IN)]
-
-
-def test_joined_blocks_are_cut_to_their_size():
-    matrices, vectors = drawn(MANY, token_major=True)
-    products = batched_product(matrices, into_blocks(vectors, BLOCKS, IN), joined=True)
-    joined = from_blocks(products, BLOCKS * OUT - 2)
-    torch.testing.assert_close(joined, products.flatten(0, 1)[:-2].t())
-    assert joined.is_contiguous()
-
-
-def test_sixteen_bits_are_left_to_torch():
-    matrices, vectors = drawn(MANY, token_major=True, dtype=torch.float32)
-    with torch.autocast("cpu", torch.bfloat16):
-        actual = batched_product(matrices, into_blocks(vectors, BLOCKS, IN), joined=True)
-    assert actual.dtype == torch.bfloat16
-    assert actual.is_contiguous()

@@ -1,9 +1,5 @@
 """Choice of the library of products: by processor, versions and accuracy; attention exempt; nothing global."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 from torch import nn
@@ -43,17 +39,6 @@ def test_auto_takes_onednn_on_amd_and_torch_elsewhere(amd, monkeypatch):
     assert choose("auto", lambda: pytest.fail("no probe is needed")).library == "torch"
 
 
-def test_only_a_request_limits_the_instruction_set(amd):
-    choose("auto", lambda: SHAPES)
-    assert choice.LIMIT not in os.environ
-    choose("onednn", lambda: SHAPES)
-    assert os.environ[choice.LIMIT] == "AVX512_CORE"
-
-
-def test_torch_is_never_probed(amd):
-    assert choose("torch", lambda: pytest.fail("no probe is needed")).library == "torch"
-
-
 @pytest.mark.parametrize("requested", ["auto", "onednn"])
 @pytest.mark.parametrize("error", [2e-6, 3e-3, float("nan")])
 def test_inaccurate_products_are_refused(amd, monkeypatch, requested, error):
@@ -68,21 +53,6 @@ def test_without_the_switch_or_its_instructions_torch_computes(amd, monkeypatch,
     monkeypatch.setattr(choice, missing, lambda: False)
     assert choose("auto", lambda: SHAPES).library == "torch"
     assert choose("onednn", lambda: SHAPES).refused
-
-
-def test_a_failing_library_is_refused(amd, monkeypatch):
-    def failing(products):
-        raise RuntimeError("could not create a primitive")
-
-    monkeypatch.setattr(choice, "largest_error", failing)
-    assert "could not create a primitive" in choose("auto", lambda: SHAPES).reason
-
-
-def test_the_probe_is_made_with_the_switch_set(amd, monkeypatch):
-    seen = []
-    monkeypatch.setattr(choice, "largest_error", lambda products: seen.append((switched(), list(products))) or 0.0)
-    choose("auto", lambda: SHAPES)
-    assert seen == [(ONEDNN, SHAPES)]
 
 
 def test_the_probe_sees_half_precision(monkeypatch):
@@ -139,37 +109,6 @@ def test_attention_is_exempt_forward_and_backward():
     torch.testing.assert_close(outputs, expected)
     for vector, gradient in zip(vectors, torch.autograd.grad(expected.sum(), vectors), strict=True):
         torch.testing.assert_close(vector.grad, gradient)
-
-
-def test_attention_without_the_switch_is_torchs_own():
-    vectors = [torch.randn(1, 2, 5, 4, requires_grad=True) for _ in range(3)]
-    outputs = attend(*vectors)
-    assert torch.equal(outputs, F.scaled_dot_product_attention(*vectors))
-    assert "ScaledDotProduct" in outputs.grad_fn.name() or "Flash" in outputs.grad_fn.name()
-
-
-def test_the_precision_can_be_read_after_the_newer_setter():
-    assert float32_precision() == "highest"
-    with onednn_products():
-        assert ONEDNN in float32_precision()
-    assert float32_precision() == "highest"
-
-
-def test_the_switch_is_restored_after_an_error():
-    before = switched()
-    with pytest.raises(ZeroDivisionError), onednn_products():
-        raise ZeroDivisionError
-    assert switched() == before
-
-
-def test_importing_sets_nothing():
-    code = (
-        "import os, torch; switch = torch.backends.mkldnn.matmul; "
-        "f = lambda: (torch.get_float32_matmul_precision(), switch.fp32_precision); before = f(); "
-        "e = dict(os.environ); import phmrun.layers, phmrun.kernels; "
-        "assert f() == before and e == dict(os.environ)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 @pytest.mark.parametrize("newer", [False, True])

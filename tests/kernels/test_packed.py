@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from phmrun.kernels import packed
-from phmrun.kernels.packed import FEW_ROWS, KERNELS, FewRows, fastest
+from phmrun.kernels.packed import KERNELS, FewRows, fastest
 
 
 @pytest.fixture
@@ -32,14 +32,6 @@ def test_all_kernels_compute_the_same(out_features, in_features, rows, biased, n
     torch.testing.assert_close(outputs, F.linear(inputs, weight, bias))
 
 
-def test_a_choice_is_made_once_in_a_process(monkeypatch):
-    monkeypatch.setattr(packed, "_CHOSEN", {})
-    weight = torch.randn(6, 5)
-    first = fastest(weight, None, 4)
-    monkeypatch.setattr(packed, "KERNELS", {})  # a second measurement would find nothing to choose from
-    assert fastest(torch.randn(6, 5), None, 4) == first
-
-
 @pytest.mark.parametrize(("faster", "chosen"), [(0.5, "turned"), (0.95, "linear")])
 def test_a_kernel_is_chosen_that_is_clearly_faster(monkeypatch, faster, chosen):
     clock = [0.0]
@@ -54,24 +46,6 @@ def test_a_kernel_is_chosen_that_is_clearly_faster(monkeypatch, faster, chosen):
     monkeypatch.setattr(packed, "KERNELS", {"linear": lasting(1.0), "turned": lasting(faster)})
     monkeypatch.setattr(packed.time, "perf_counter", lambda: clock[0])
     assert fastest(torch.randn(6, 5), None, 4) == chosen
-
-
-@pytest.mark.parametrize("name", sorted(KERNELS))
-def test_rows_up_to_a_power_of_two_share_a_kernel(monkeypatch, measured, name):
-    asked = []
-    monkeypatch.setattr(packed, "fastest", lambda weight, bias, rows: asked.append(rows) or name)
-    weight, bias = torch.randn(6, 5), torch.randn(6)
-    apply = FewRows(weight, bias)
-    for rows in (1, 3, 4, 2, 3, 5, 8, FEW_ROWS + 1):
-        inputs = torch.randn(rows, 5)
-        torch.testing.assert_close(apply(inputs), F.linear(inputs, weight, bias))
-    assert asked == [1, 4, 4, 2, 8, 8, 2 * FEW_ROWS]
-
-
-def test_other_precisions_are_left_to_torch(monkeypatch):
-    monkeypatch.setattr(packed, "fastest", None)
-    weight, inputs = torch.randn(6, 5, dtype=torch.double), torch.randn(2, 5, dtype=torch.double)
-    assert torch.equal(FewRows(weight, None)(inputs), F.linear(inputs, weight))
 
 
 def test_all_numbers_of_rows_share_one_packed_copy(monkeypatch, measured):
@@ -89,19 +63,6 @@ def test_all_numbers_of_rows_share_one_packed_copy(monkeypatch, measured):
     assert len(packings) == 1
 
 
-def test_many_rows_may_take_packed_weights(monkeypatch):
-    measured = []
-
-    def lasting(name):
-        return lambda weight, bias: lambda inputs: measured.append(name)
-
-    monkeypatch.setattr(packed, "_CHOSEN", {})
-    monkeypatch.setattr(packed, "_works", lambda name, inputs: True)
-    monkeypatch.setattr(packed, "KERNELS", {name: lasting(name) for name in KERNELS})
-    fastest(torch.randn(6, 5), None, 512)
-    assert set(measured) == {"linear", "packed"}
-
-
 @pytest.mark.parametrize("features", [(17, 5), (256, 64)])
 def test_mkl_weights_packed_once_serve_every_number_of_rows(features):
     weight, bias = torch.randn(features), torch.randn(features[0])
@@ -111,14 +72,6 @@ def test_mkl_weights_packed_once_serve_every_number_of_rows(features):
     for rows in (*range(1, 40), packed.PACKED_ROWS - 1, packed.PACKED_ROWS + 1):
         inputs = torch.randn(rows, features[1])
         torch.testing.assert_close(apply(inputs), F.linear(inputs, weight, bias))
-
-
-def test_with_a_fast_mkl_the_kernel_depends_on_the_rows_alone(monkeypatch):
-    monkeypatch.setattr(packed, "is_amd", lambda: False)
-    monkeypatch.setattr(packed, "_works", lambda name, inputs: True)
-    monkeypatch.setattr(packed, "fastest", None)
-    apply = FewRows(torch.randn(6, 5), None)
-    assert [apply._chosen(rows) for rows in (1, 3, 4, 320)] == ["linear", "linear", "mkl", "mkl"]
 
 
 def test_a_packed_product_that_is_wrong_for_some_rows_is_not_used(monkeypatch, measured, caplog):

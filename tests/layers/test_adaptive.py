@@ -109,21 +109,6 @@ def test_log_probabilities_equal_a_dense_softmax(options, tied):
     torch.testing.assert_close(softmax(hidden, targets).loss, -picked.sum())
 
 
-def test_targets_of_one_cluster_leave_no_parameter_without_a_gradient():
-    table = AdaptiveInput(41, 64, CUTOFFS)
-    softmax = AdaptiveSoftmax(64, 41, tied=table)
-    softmax(table(torch.tensor([0, 1])), torch.tensor([2, 8])).loss.backward()
-    assert all(parameter.grad is not None for parameter in nn.ModuleList([table, softmax]).parameters())
-
-
-def test_without_cutoffs_it_is_a_plain_softmax():
-    torch.manual_seed(0)
-    softmax = AdaptiveSoftmax(8, 20, bias=True)
-    hidden, targets = torch.randn(6, 8), torch.randint(0, 20, (6,))
-    expected = nn.functional.cross_entropy(hidden @ softmax.tables[0].weight.t(), targets, reduction="sum")
-    torch.testing.assert_close(softmax(hidden, targets).loss, expected)
-
-
 @pytest.mark.parametrize("options", [{}, {"width": 12, "div_value": 1.0}], ids=str)
 def test_lookup_equals_the_dense_table(options):
     torch.manual_seed(0)
@@ -172,17 +157,6 @@ def test_counts_of_the_wikitext_103_language_models(width, count):
     assert size_of(nn.ModuleList([table, output])) == count
 
 
-@pytest.mark.parametrize(("width", "published"), [(384, 103.08), (256, 69.20), (128, 34.73), (64, 17.50)])
-def test_counts_of_transformer_xl(width, published):
-    """Four clusters of one width, each with its own projection, and a bias per word."""
-    table = AdaptiveInput(267_735, 384, (20_000, 40_000, 200_000), 1.0, width=width, device="meta")
-    output = AdaptiveSoftmax(384, 267_735, bias=True, tied=table, device="meta")
-    count = size_of(nn.ModuleList([table, output]))
-    projections = 4 * width * 384 if width < 384 else 0
-    assert count == 267_735 * (width + 1) + projections + 3 * (width + 1)
-    assert round(count / 1e6, 2) == published
-
-
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=4), st.integers(2, 40), st.sampled_from([1.0, 2.0, 4.0]))
 @settings(max_examples=40, deadline=None)
 def test_adaptive_parameter_count_is_the_formula(sizes, width, div_value):
@@ -206,16 +180,3 @@ def test_adaptive_tables_refuse_bad_cutoffs_and_sizes():
         AdaptiveSoftmax(4, 10, (5, 12))
     with pytest.raises(PhmrunError, match="cannot be tied"):
         AdaptiveSoftmax(4, 12, tied=AdaptiveInput(10, 4, ()))
-
-
-def test_tied_to_an_input_of_another_width():
-    """The words' vectors are shared; the maps to the output's width are its own, and read backwards."""
-    torch.manual_seed(0)
-    words = AdaptiveInput(10, 4, (3,), div_value=2)
-    softmax = AdaptiveSoftmax(6, 10, tied=words)
-    assert [table.structure for table in softmax.tables] == [table.structure for table in words.tables]
-    assert [projection.weight.shape for projection in softmax.projections] == [(6, 4), (6, 2)]
-    assert size_of(softmax) == size_of(words) - 4 * 2 + 6 * 4 + 6 * 2 + 4
-    hidden = torch.randn(5, 6)
-    torch.testing.assert_close(softmax.log_prob(hidden), dense_log_prob(softmax, hidden))
-    torch.testing.assert_close(softmax.log_prob(hidden).exp().sum(1), torch.ones(5))

@@ -5,7 +5,6 @@ import torch
 from structure_cases import CASES
 from torch import nn
 
-from phmrun.errors import PhmrunError
 from phmrun.layers import MultiheadAttention
 
 WIDTH, HEADS, BATCH, LENGTH, MEMORY = 32, 4, 2, 5, 7
@@ -70,16 +69,6 @@ def test_causal_attention_equals_torchs(maps, vectors):
     torch.testing.assert_close(ours(inputs, causal=True), expected)
 
 
-@BOTH
-def test_a_mask_hides_padding(maps, vectors):
-    inputs, memory = vectors
-    ours = build(maps)
-    tokens = torch.ones(BATCH, MEMORY, dtype=torch.bool)
-    tokens[1, 4:] = False
-    expected = twin_of(ours)(inputs, memory, memory, key_padding_mask=~tokens)[0]
-    torch.testing.assert_close(ours(inputs, memory, mask=tokens[:, None, None, :]), expected)
-
-
 def test_a_mask_and_causality_together(vectors):
     inputs, _ = vectors
     ours = build("joint")
@@ -88,17 +77,6 @@ def test_a_mask_and_causality_together(vectors):
     future = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
     expected = twin_of(ours)(inputs, inputs, inputs, key_padding_mask=~tokens, attn_mask=future)[0]
     torch.testing.assert_close(ours(inputs, mask=tokens[:, None, None, :], causal=True), expected)
-
-
-@BOTH
-def test_gradients_of_inputs_and_memory(maps, vectors):
-    inputs, memory = (tensor.requires_grad_() for tensor in vectors)
-    ours = build(maps)
-    theirs = twin_of(ours)
-    upstream = torch.randn(BATCH, LENGTH, WIDTH).double()
-    mine = torch.autograd.grad(ours(inputs, memory), (inputs, memory), upstream)
-    other = torch.autograd.grad(theirs(inputs, memory, memory)[0], (inputs, memory), upstream)
-    torch.testing.assert_close(mine, other)
 
 
 @pytest.mark.parametrize("inner", [16, 64])
@@ -113,26 +91,3 @@ def test_an_inner_width_of_its_own(inner, vectors):
         scores = (inputs @ query[rows].t()) @ (memory @ key[rows].t()).transpose(1, 2) / (inner / HEADS) ** 0.5
         heads.append(scores.softmax(-1) @ (memory @ value[rows].t()))
     torch.testing.assert_close(ours(inputs, memory), torch.cat(heads, -1) @ ours.output.weight.t())
-
-
-def test_dropout_is_for_training_only(vectors):
-    inputs, _ = vectors
-    torch.manual_seed(0)
-    ours = MultiheadAttention(WIDTH, HEADS, 0.5).double()
-    assert not torch.equal(ours(inputs), ours(inputs))
-    ours.eval()
-    assert torch.equal(ours(inputs), ours(inputs))
-
-
-@BOTH
-def test_initial_deviation_and_biases(maps):
-    torch.manual_seed(0)
-    ours = MultiheadAttention(256, 4, maps=maps, structure="phm", n=4)
-    for linear in (*ours.project, ours.output):
-        assert float(linear.weight.detach().std()) == pytest.approx((2 / 512) ** 0.5, rel=0.03)
-        assert not linear.bias.any()
-
-
-def test_heads_that_do_not_divide_are_refused():
-    with pytest.raises(PhmrunError, match="5 heads do not divide the attention width 32"):
-        MultiheadAttention(32, 5)

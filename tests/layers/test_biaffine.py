@@ -5,8 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phmrun.errors import PhmrunError
-from phmrun.layers import Biaffine, folded, for_inference
+from phmrun.layers import Biaffine, for_inference
 
 RELEASED = {"variant": "released"}
 STRUCTURES = [
@@ -81,13 +80,6 @@ def test_gradients_of_biaffine_scores(structure, options, labels):
     assert all(parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in module.parameters())
 
 
-@pytest.mark.parametrize("size", [7, 10])
-def test_circulant_rows_are_shifted_copies(size):
-    weight = drawn(size, structure="circulant").weight[0]
-    torch.testing.assert_close(weight.roll((1, 1), (0, 1)), weight)
-    assert not torch.equal(weight, weight.t())
-
-
 @pytest.mark.parametrize(
     ("arguments", "options", "count"),
     [
@@ -115,16 +107,6 @@ def test_biaffine_parameter_count_is_the_formula(size, labels, n, bias_x, bias_y
 
 
 @pytest.mark.parametrize(("structure", "options"), STRUCTURES, ids=lambda case: str(case))
-def test_folded_is_dense(structure, options):
-    module = drawn(9, 4, structure=structure, **options)
-    plain = folded(module)
-    assert all(structure.name == "dense" for structure in plain.maps)
-    x, y = torch.randn(2, 5, 9).double(), torch.randn(2, 3, 9).double()
-    torch.testing.assert_close(plain(x, y), module(x, y))
-    torch.testing.assert_close(plain.pairs(x, x), module.pairs(x, x))
-
-
-@pytest.mark.parametrize(("structure", "options"), STRUCTURES, ids=lambda case: str(case))
 @pytest.mark.parametrize("application", ["dense", "factored"])
 def test_for_inference_keeps_what_is_faster_than_dense(structure, options, application):
     module = drawn(12, 4, structure=structure, **options)
@@ -136,34 +118,8 @@ def test_for_inference_keeps_what_is_faster_than_dense(structure, options, appli
     torch.testing.assert_close(copied(x, y), module(x, y))
 
 
-def test_labels_come_before_pairs_also_where_n_is_m():
-    module = drawn(4, 3)
-    x, y = torch.randn(2, 5, 4).double(), torch.randn(2, 5, 4).double()
-    torch.testing.assert_close(module(x, y)[1, 2, 0, 4], by_hand(module, x[1, 0], y[1, 4])[2])
-
-
 @pytest.mark.parametrize("structure", ["dense", "phm"])
 def test_scores_have_unit_variance_at_first(structure):
     torch.manual_seed(0)
     scores = Biaffine(64, structure=structure)(torch.randn(8, 20, 64), torch.randn(8, 20, 64))
     assert 0.8 < scores.std().item() < 1.25
-
-
-@pytest.mark.parametrize(("structure", "options"), STRUCTURES, ids=lambda case: str(case))
-@pytest.mark.parametrize("labels", [1, 3])
-def test_half_precision(structure, options, labels):
-    torch.manual_seed(0)
-    module = Biaffine(12, labels, structure=structure, **options)
-    x, y = torch.randn(2, 4, 12).bfloat16(), torch.randn(2, 3, 12).bfloat16()
-    with torch.autocast("cpu", torch.bfloat16):
-        actual, aligned = module(x, y), module.pairs(x, x)
-    (actual.float().sum() + aligned.float().sum()).backward()
-    torch.testing.assert_close(actual.float(), module(x.float(), y.float()), rtol=0.05, atol=0.05)
-    torch.testing.assert_close(aligned.float(), module.pairs(x.float(), x.float()), rtol=0.05, atol=0.05)
-
-
-def test_biaffine_refuses_sizes_that_do_not_fit():
-    with pytest.raises(PhmrunError, match="does not divide"):
-        Biaffine(10, structure="phm", n=4)
-    with pytest.raises(PhmrunError, match="at least one label"):
-        Biaffine(10, 0)

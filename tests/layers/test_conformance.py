@@ -2,15 +2,13 @@
 
 from typing import Annotated
 
-import built_networks
 import pytest
 import torch
 from torch import nn
 
 from phmrun.errors import PhmrunError
-from phmrun.layers import Biaffine, Linear, Structure, build_structure, conformance, options_of, register
+from phmrun.layers import Linear, Structure, build_structure, conformance, options_of, register
 from phmrun.registry import STRUCTURES, load_plugin
-from phmrun.tasks.parse.biaffine_parser import BiaffineParser
 
 PREFIX = "test-conforms-"
 
@@ -130,27 +128,6 @@ def test_what_a_class_does_wrongly_is_said_when_it_is_built(tmp_path, methods, s
         built(tmp_path, **methods)
 
 
-def test_what_only_numbers_can_show_is_left_to_them(tmp_path):
-    materialize = (
-        "\n    def materialize(self):\n        return self.matrix * float(self.matrix.detach().sum() > -9e9)\n"
-    )
-    assert built(tmp_path, materialize=materialize).materialize().shape == (3, 5)
-
-
-def test_the_trial_draws_nothing(tmp_path):
-    load_plugin(plugin(tmp_path))
-    torch.manual_seed(0)
-    tried = build_structure(f"{PREFIX}own", 3, 5)
-    tried.reset_parameters(1.0)
-    torch.manual_seed(0)
-    torch.testing.assert_close(tried.matrix.detach(), torch.empty(3, 5).normal_())
-
-
-def test_something_else_is_no_structure():
-    with pytest.raises(PhmrunError, match="no structure"):
-        register(f"{PREFIX}linear")(nn.Linear)
-
-
 def square_structure(squares: bool) -> str:
     name = f"{PREFIX}{'square' if squares else 'any'}"
 
@@ -180,26 +157,6 @@ def test_a_square_structure_says_so_wherever_it_does_not_fit():
     with pytest.raises(PhmrunError, match="square"):
         Linear(4, 5, structure=name)
     assert options_of(name)[0].default == 1
-
-
-def test_a_parser_over_a_users_square_structure_has_the_terms_of_the_reduced_ones():
-    def terms(structure):
-        sizes = {"word_width": 4, "tag_width": 4, "character_width": 4, "character_hidden": 4, "hidden": 4, "layers": 1}
-        parser = built_networks.built(
-            BiaffineParser, 9, 5, 7, 3, arc_width=8, label_width=8, output={"structure": structure}, **sizes
-        )
-        return [
-            (item.u is not None, item.v is not None, item.c is not None)
-            for item in (parser.arc_classifier, parser.label_classifier)
-        ]
-
-    assert terms(square_structure(True)) == terms("symmetric") == terms("circulant") == [(True, True, False)] * 2
-    assert terms(square_structure(False)) == terms("dense") == [(False, True, False), (True, True, True)]
-
-
-def test_a_biaffine_form_builds_w_where_the_structure_has_no_other_way():
-    assert Biaffine(4, structure="circulant").factored
-    assert not Biaffine(4, structure=square_structure(True)).factored
 
 
 @pytest.mark.parametrize("name", [name for name in STRUCTURES.names() if not name.startswith(PREFIX)])

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from phmrun.errors import PhmrunError
-from phmrun.layers import LSTM, Embedding, Linear, conversion_report, convert, folded, for_inference
+from phmrun.layers import Linear, conversion_report, convert, folded, for_inference
 
 
 class Reader(nn.Module):
@@ -34,14 +34,6 @@ def model():
 @pytest.fixture
 def tokens():
     return torch.tensor([[3, 4, 0, 7, 11], [1, 2, 3, 5, 9]])
-
-
-@torch.no_grad()
-def test_the_nearest_dense_weights_are_the_model_s_own(model, tokens):
-    copy = convert(model, "dense", weights="nearest")
-    assert [type(part) for part in copy.children()] == [Embedding, LSTM, Linear, Linear]
-    torch.testing.assert_close(copy(tokens), model(tokens))
-    assert type(model.narrow) is nn.Linear
 
 
 @torch.no_grad()
@@ -86,17 +78,6 @@ def test_what_cannot_be_converted_is_said_at_once(model):
     assert "but=" in caught.value.hint
 
 
-def test_one_of_two_tied_layers(model):
-    with pytest.raises(PhmrunError, match=r"output: its weight is tied to table\.weight, which is not converted"):
-        convert(model, "phm", n=4, names="output")
-
-
-def test_no_such_layer(model):
-    with pytest.raises(PhmrunError, match="is called narow") as caught:
-        convert(model, "phm", names="narow")
-    assert "narrow" in caught.value.hint
-
-
 class Conv1D(nn.Module):
     """The linear map of GPT-2 in transformers, whose weight is [in, out]."""
 
@@ -138,12 +119,6 @@ def test_attention_s_maps_are_converted_and_folded(sizes):
     assert type(folded(small)[0]) is nn.MultiheadAttention
 
 
-def test_attention_s_maps_are_trained():
-    layer = convert(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), "phm", n=2)
-    layer(torch.randn(2, 3, 8)).pow(3).sum().backward()
-    assert all(parameter.grad is not None for parameter in layer.parameters())
-
-
 def test_report_names_what_was_left_and_why(caplog):
     model = nn.Sequential(nn.Conv3d(3, 8, 3), nn.Linear(8, 8), nn.Linear(8, 4), nn.LayerNorm(4))
     with caplog.at_level(logging.WARNING, "phmrun"):
@@ -161,19 +136,6 @@ def test_report_names_what_was_left_and_why(caplog):
     assert "LayerNorm left" in str(report)
     with pytest.raises(PhmrunError, match="was not converted"):
         conversion_report(model)
-
-
-def test_pattern_of_an_unsupported_layer_suggests_no_other():
-    model = nn.Sequential()
-    model.conv, model.conf = nn.Conv3d(3, 8, 3), nn.Linear(8, 8)
-    with pytest.raises(PhmrunError, match=r"'conv' matches only .*conv \(Conv3d: not supported\)") as caught:
-        convert(model, "phm", names=["conf", "conv"])
-    assert "Did you mean" not in caught.value.hint
-
-
-def test_frozen_parameters_of_a_structure_stay_frozen():
-    copy = convert(nn.Sequential(nn.Linear(8, 8)), "phm", n=4, freeze="a")
-    assert [name for name, item in copy.named_parameters() if not item.requires_grad] == ["0.structure.a"]
 
 
 def test_biases_stay_tied():

@@ -113,8 +113,3 @@ def test_what_cannot_be_converted_is_named():
     with pytest.raises(PhmrunError, match=r"0 \(ConvTranspose1d: not supported\)") as caught:
         convert(model, "phm", n=4, names="0")
     assert "Did you mean" not in caught.value.hint
-
-
-def test_channels_that_do_not_fit():
-    with pytest.raises(PhmrunError, match=r"valid n: 1, 3, 9"):
-        convert(nn.Sequential(nn.Conv2d(3, 9, 3)), "phm", n=4)

@@ -1,13 +1,11 @@
 """DeFINE embeddings: the paper's nearest counts, the cached table, tying with an adaptive softmax, folding."""
 
-import copy
-
 import pytest
 import torch
 from torch import nn
 
 from phmrun.errors import PhmrunError
-from phmrun.layers import AdaptiveInput, AdaptiveSoftmax, DeFINE, folded
+from phmrun.layers import AdaptiveInput, AdaptiveSoftmax, DeFINE
 
 SMALL = {"max_groups": 4, "multiple_of": 4}
 
@@ -37,12 +35,6 @@ def test_define_parameter_count_is_near_the_papers(depth, width, options, count)
         assert size_of(DeFINE(10, width, width, 1024, depth, mapping=mapping, **options)) - 10 * width == count
 
 
-def test_nothing_normalises_unless_asked_for():
-    norms = [isinstance(module, nn.LayerNorm) for module in small().modules()]
-    assert not any(norms)
-    assert sum(isinstance(module, nn.LayerNorm) for module in small(norm=True).modules()) == 4
-
-
 def test_the_last_map_sees_expansion_and_mapping():
     module = small(norm=False)
     tokens = torch.tensor([3, 29])
@@ -61,20 +53,6 @@ def test_every_parameter_gets_a_gradient(options):
     for name, parameter in module.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.abs().sum() > 0 or name.endswith("norm.bias"), name
-
-
-def test_without_the_last_map_the_embedding_is_the_expansion():
-    module = DeFINE(30, 12, 8, 32, 3, reduce=False, **SMALL)
-    assert module(torch.tensor([[1, 2]])).shape == (1, 2, 32)
-    assert module.embedding_dim == 32
-
-
-@pytest.mark.parametrize("std", [None, 1.0])
-def test_the_scale_of_a_last_norm(std):
-    torch.manual_seed(0)
-    module = DeFINE(2000, 64, 32, 128, 3, norm=True)
-    module.reset_parameters(std)
-    assert module.weight.std().item() == pytest.approx(64**-0.5 if std is None else std, rel=0.02)
 
 
 def test_the_cached_table_gives_the_computed_embeddings():
@@ -102,36 +80,6 @@ def test_repeated_tokens_are_computed_once_and_sum_their_gradients(monkeypatch):
     monkeypatch.setattr(module, "embed", lambda tokens: calls.append(len(tokens)) or embed(tokens))
     module(tokens)
     assert calls == [3]
-
-
-def test_inference_mode_and_autocast_use_the_table():
-    module = small().eval()
-    tokens = torch.arange(30)
-    with torch.inference_mode():
-        first = module(tokens)
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        torch.testing.assert_close(module(tokens), first)
-    changed_by_step(module)
-    with torch.inference_mode():
-        assert not torch.equal(module(tokens), first)
-
-
-def test_a_module_made_in_inference_mode_has_a_table():
-    tokens = torch.arange(30)
-    with torch.inference_mode():
-        module = small().eval()
-        torch.testing.assert_close(module(tokens), module.embed(tokens))
-        torch.testing.assert_close(module(tokens), module.embed(tokens))
-
-
-def test_the_table_is_computed_once(monkeypatch):
-    module = small().eval()
-    calls = []
-    monkeypatch.setattr(module, "embed", lambda tokens: calls.append(len(tokens)) or torch.zeros(len(tokens), 12))
-    with torch.no_grad():
-        module(torch.tensor([1]))
-        module(torch.tensor([2]))
-    assert calls == [30]
 
 
 def changed_by_step(module):
@@ -184,25 +132,6 @@ def test_the_table_follows_the_parameters(change):
         after = module(tokens)
         torch.testing.assert_close(after, module.embed(tokens))
     assert not torch.equal(before.double(), after.double())
-
-
-def test_a_copy_has_a_table_of_its_own():
-    module = small().eval()
-    tokens = torch.arange(30)
-    with torch.no_grad():
-        module(tokens)
-        other = copy.deepcopy(module)
-        changed_by_step(other)
-        torch.testing.assert_close(other(tokens), other.embed(tokens))
-        assert not torch.equal(other(tokens), module(tokens))
-
-
-def test_folded_is_one_table():
-    module = small(structure="phm", n=2)
-    plain = folded(nn.Sequential(module))[0]
-    assert type(plain) is nn.Embedding
-    tokens = torch.randint(0, 30, (4, 5))
-    torch.testing.assert_close(plain(tokens), module(tokens))
 
 
 def test_an_adaptive_input_as_mapping_shared_with_the_output():

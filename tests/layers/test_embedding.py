@@ -33,25 +33,6 @@ def test_rows_and_gradients_equal_torchs_with_the_same_table(name, options, padd
         torch.testing.assert_close(parameter.grad, gradient)
 
 
-@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 0), (1, 2, 3)])
-def test_any_shape_of_tokens(shape):
-    table = Embedding(8, 6, structure="phm", n=2)
-    assert table(torch.zeros(shape, dtype=torch.long)).shape == (*shape, 6)
-
-
-def test_unit_deviation_as_torch():
-    torch.manual_seed(0)
-    for n in (1, 8):
-        assert float(Embedding(512, 512, structure="phm", n=n).weight.detach().std()) == pytest.approx(1.0, rel=0.03)
-
-
-def test_device_and_type():
-    table = Embedding(8, 4, device="meta", dtype=torch.float64, structure="phm", n=2)
-    assert table.weight.is_meta
-    assert table.weight.dtype == torch.float64
-    assert table(torch.zeros(2, dtype=torch.long, device="meta")).shape == (2, 4)
-
-
 def test_a_tied_output_map_is_the_table():
     torch.manual_seed(0)
     table = Embedding(8, 4, structure="phm", n=2)

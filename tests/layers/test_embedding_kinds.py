@@ -8,9 +8,7 @@ from torch import nn
 
 from phmrun.errors import PhmrunError
 from phmrun.layers import (
-    AdaptiveInput,
     DeFINE,
-    Linear,
     Structure,
     build_embedding,
     build_structure,
@@ -86,27 +84,6 @@ def test_sizes_by_hand():
     assert {name: size_of(small(name)) for name in SMALL} == sizes
 
 
-def test_clusters_begin_where_the_papers_do_unless_it_is_said():
-    with torch.device("meta"):
-        module = build_embedding(267_735, 256, structure="adaptive")
-    assert module.cutoffs == pytest.approx((20_000, 40_000, 200_000), rel=0.001)
-
-
-def test_n_is_m_unless_it_is_said():
-    assert small("define", width=None).mapping.embedding_dim == 16
-
-
-def test_any_width_only_where_it_may_be():
-    options = {**SMALL["define"], "reduce": False}
-    assert build_embedding(32, 16, structure="define", any_width=True, **options).embedding_dim == 32
-    with pytest.raises(PhmrunError, match="vectors of 32 numbers, but the network reads 16"):
-        build_embedding(32, 16, structure="define", **options)
-
-
-def test_structures_are_embeddings_too():
-    assert isinstance(build_embedding(32, 16, structure="phm", n=4).structure, Structure)
-
-
 def test_options_of_embeddings_differ_as_documented():
     names = {name: {option.name for option in options_of(name, table=True)} for name in SMALL}
     assert "connection" in names["define"]
@@ -151,15 +128,3 @@ def test_outputs_share_the_words(name):
     torch.testing.assert_close(vectors @ weight.t() + output.bias, output(hidden).flatten(0, 1), rtol=1e-4, atol=1e-5)
     with torch.no_grad():
         torch.testing.assert_close(folded(both)["output"](hidden), output(hidden), rtol=1e-4, atol=1e-5)
-
-
-def test_an_outputs_own_map_has_the_structure_asked_for():
-    output = tied_output(16, small("define"), structure="phm", n=4)
-    assert isinstance(output.project, Linear)
-    assert output.project.structure.name == "phm"
-    assert tied_output(16, small("projective"), structure="phm").project is None
-
-
-def test_words_without_a_projection_of_their_own():
-    words = AdaptiveInput(32, 16, ())
-    assert tied_output(16, words).reduced(torch.randn(3, 16))[1].shape == (32, 16)

@@ -70,13 +70,6 @@ def test_two_structures_and_a_wrapper_are_restored(tmp_path):
     assert torch.equal(loaded(TOKENS), outer(TOKENS))
 
 
-@torch.no_grad()
-def test_the_file_s_precision_is_kept(tmp_path):
-    model = convert(nn.Sequential(nn.Linear(16, 16)), "phm", n=4).to(torch.bfloat16)
-    loaded = load(lambda: nn.Sequential(nn.Linear(16, 16)), save(model, tmp_path / "model.safetensors"))
-    assert {parameter.dtype for parameter in loaded.parameters()} == {torch.bfloat16}
-
-
 @pytest.mark.parametrize("name", ["GPT-2", "BERT", "Llama", "ViT", "T5", "wav2vec2"])
 def test_networks_of_transformers(name, tmp_path):
     pytest.importorskip("transformers")
@@ -129,11 +122,3 @@ def test_a_truncated_file_is_one_error(saved, size):
     with pytest.raises(PhmrunError, match="damaged") as caught:
         load(Reader, saved[1])
     assert caught.value.code == ExitCode.DATA
-
-
-def test_no_file_and_no_recipe(tmp_path):
-    with pytest.raises(PhmrunError, match="no such file"):
-        load(Reader, tmp_path / "none")
-    (tmp_path / "plain").write_bytes(safetensors.save({"a": torch.ones(1)}))
-    with pytest.raises(PhmrunError, match="no recipe"):
-        load(Reader, tmp_path / "plain")

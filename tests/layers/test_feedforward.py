@@ -29,11 +29,3 @@ def test_dropout_thins_the_hidden_vector_in_training():
     assert total != 4096
     assert total == pytest.approx(4096, rel=0.05)
     assert float(block.eval()(torch.zeros(8)).detach()[0]) == 4096
-
-
-def test_initial_deviation_and_biases():
-    torch.manual_seed(0)
-    block = FeedForward(128, 512, structure="phm", n=8)
-    for linear in (block.expand, block.contract):
-        assert float(linear.weight.detach().std()) == pytest.approx((2 / 640) ** 0.5, rel=0.03)
-        assert not linear.bias.any()

@@ -1,8 +1,6 @@
 """Converted models in folders of transformers: equal logits, small files, and no fresh weights."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -95,26 +93,6 @@ def test_readme_and_config_name_the_loader(tmp_path):
     content = json.loads((tmp_path / "small" / "config.json").read_text())
     assert content["quantization_config"]["load_with"] == "phmrun.layers.from_pretrained"
     assert content["quantization_config"]["steps"][0]["structure"] == "phm"
-
-
-@pytest.mark.parametrize("kind", ["GPT2LMHeadModel", "AutoModelForCausalLM", "AutoModel"])
-def test_transformers_alone_refuses_the_folder(kind, tmp_path):
-    converted("GPT-2").save_pretrained(tmp_path)
-    code = f"import transformers; transformers.{kind}.from_pretrained({str(tmp_path)!r})"
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert process.returncode
-    assert "size mismatch" in process.stderr or "shape" in process.stderr
-
-
-def test_plain_and_adapted_models_are_refused(tmp_path):
-    plain = architectures()["GPT-2"].build()
-    plain.save_pretrained(tmp_path)
-    with pytest.raises(PhmrunError, match="no recipe"):
-        from_pretrained(type(plain), tmp_path)
-    with pytest.raises(PhmrunError, match="no converted model"):
-        save_pretrained(plain, tmp_path)
-    with pytest.raises(PhmrunError, match="without the frozen weights"):
-        convert(plain, "added").save_pretrained(tmp_path)
 
 
 def test_unknown_structure_and_missing_weights(tmp_path):

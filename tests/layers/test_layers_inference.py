@@ -71,19 +71,6 @@ def test_folding_leaves_plain_modules_and_tied_tables_tied(name, options, paddin
         assert plain.tied.weight[padding].any()
 
 
-@pytest.mark.parametrize("tie", ["all", "decoder", "none"])
-def test_a_folded_transformer_is_plain_and_tied(tie):
-    torch.manual_seed(0)
-    phm = {"structure": "phm", "n": 2}
-    sizes = {"width": 16, "feedforward": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
-    network = built(Transformer, 16, 16, **sizes, tie=tie, layer=phm, embedding=phm, output=phm)
-    plain = folded(network)
-    assert not [name for name, module in plain.named_modules() if isinstance(module, (Structure, Linear, Embedding))]
-    assert (plain.source_embedding is plain.target_embedding) == (tie == "all")
-    assert (plain.output.weight is plain.target_embedding.weight) == (tie != "none")
-    torch.testing.assert_close(plain(SOURCE, None, TARGET), network.eval()(SOURCE, None, TARGET))
-
-
 @pytest.mark.parametrize("maps", ["joint", "separate"])
 def test_a_factored_transformer_does_the_same(maps):
     torch.manual_seed(0)
@@ -93,27 +80,6 @@ def test_a_factored_transformer_does_the_same(maps):
     for plain in (for_inference(network, "factored"), for_inference(network, "dense", decoder="factored")):
         assert any(isinstance(module, PackedLinear) for module in plain.decoder.modules())
         torch.testing.assert_close(plain(SOURCE, None, TARGET), expected)
-
-
-def test_parts_have_applications_of_their_own():
-    network = nn.ModuleDict({name: Linear(8, 8, structure="phm", n=2) for name in ("first", "second")})
-    plain = for_inference(network, "dense", second="factored")
-    assert type(plain["first"]) is nn.Linear
-    assert type(plain["second"]) is PackedLinear
-
-
-def test_a_single_layer_and_a_structure_without_a_packed_form():
-    layer = Linear(8, 4)
-    plain = for_inference(layer, "factored")
-    assert type(plain) is nn.Linear
-    inputs = torch.randn(2, 8)
-    torch.testing.assert_close(plain(inputs), layer(inputs))
-
-
-def test_factored_reads_fewer_numbers():
-    layer = Linear(512, 512, bias=False, structure="phm", n=8)
-    packed = for_inference(layer, "factored")
-    assert sum(parameter.numel() for parameter in packed.parameters()) == 512 * 512 // 8 + 8**3
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 import torch
 from structure_cases import CASES
 from torch import nn
-from torch.nn import functional as F
 
 from phmrun.layers import Linear
 
@@ -24,14 +23,6 @@ def test_arguments_come_in_the_order_of_torch():
     assert repr(layer).startswith("Linear(\n  in_features=3, out_features=5, bias=False")
 
 
-@pytest.mark.parametrize("shape", [(6,), (2, 6), (2, 3, 6), (0, 6), (2, 0, 6)])
-@pytest.mark.parametrize("application", ["dense", "factored"])
-def test_any_leading_shape(shape, application):
-    layer = Linear(6, 4, structure="phm", n=2, application=application)
-    inputs = torch.randn(shape)
-    torch.testing.assert_close(layer(inputs), F.linear(inputs, layer.weight, layer.bias))
-
-
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_it_does_what_torch_does_with_the_same_weight(name, options, bias):
@@ -44,24 +35,6 @@ def test_it_does_what_torch_does_with_the_same_weight(name, options, bias):
             theirs.bias.copy_(ours.bias)
     inputs = torch.randn(5, 16)
     torch.testing.assert_close(ours(inputs), theirs(inputs))
-
-
-@pytest.mark.parametrize(("name", "options"), CASES)
-def test_the_weight_is_differentiable(name, options):
-    layer = Linear(16, 16, structure=name, **options)
-    layer.weight.square().sum().backward()
-    assert all(parameter.grad is not None for parameter in layer.structure.parameters())
-    assert layer.bias.grad is None
-
-
-def test_the_weight_is_never_stale():
-    layer = Linear(4, 4, structure="phm", n=2)
-    before = layer(torch.ones(4))
-    with torch.no_grad():
-        layer.structure.s.mul_(2)
-        layer.bias.zero_()
-    torch.testing.assert_close(layer(torch.ones(4)), layer.weight.sum(1))
-    assert not torch.allclose(layer(torch.ones(4)), before)
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
@@ -88,19 +61,6 @@ def test_copies_and_saved_states_are_the_same_layer_and_independent(name, option
             parameter.zero_()
     assert torch.equal(twin(inputs), expected)
     assert torch.equal(loaded(inputs), expected)
-
-
-def test_a_whole_layer_can_be_saved(tmp_path):
-    layer = Linear(8, 8, structure="phm", n=4)
-    torch.save(layer, tmp_path / "layer.pt")
-    loaded = torch.load(tmp_path / "layer.pt", weights_only=False)
-    assert torch.equal(loaded.weight, layer.weight)
-    assert repr(loaded) == repr(layer)
-
-
-def test_weights_of_another_structure_are_refused():
-    with pytest.raises(RuntimeError, match="structure"):
-        Linear(8, 8, structure="phm", n=4).load_state_dict(Linear(8, 8).state_dict())
 
 
 def test_the_initialisation_is_torchs_own():

@@ -1,6 +1,6 @@
 """The interface of structures; names, options and factory; and a structure of a user's own in a few lines."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import pytest
 import torch
@@ -25,7 +25,6 @@ from phmrun.layers import (
     options_of,
     register,
 )
-from phmrun.layers.structures.dense import Dense
 from phmrun.registry import STRUCTURES, TASKS
 
 
@@ -48,23 +47,6 @@ def test_the_closed_form_counts_what_is_built(name, options, rows, columns):
     structure = build_structure(name, 16 * rows, 16 * columns, **options)
     built = sum(parameter.numel() for parameter in structure.parameters())
     assert STRUCTURES.get(name).count(16 * rows, 16 * columns, **options) == built
-
-
-@pytest.mark.parametrize(("name", "options"), CASES + SQUARE_CASES)
-def test_every_way_to_use_a_structure_is_the_same_matrix(name, options):
-    torch.manual_seed(0)
-    rows = 32 if name in SQUARE else 48
-    structure = build_structure(name, rows, 32, **options).double()
-    structure.reset_parameters(0.5)
-    weight = structure.materialize()
-    assert weight.shape == (rows, 32)
-    inputs, index = torch.randn(3, 32, dtype=torch.float64), torch.tensor([[rows - 1, 0], [5, 5]])
-    torch.testing.assert_close(structure.apply_factored(inputs), inputs @ weight.t())
-    torch.testing.assert_close(structure.rows(index), weight[index])
-    packed = structure.packed()
-    if packed is not None:
-        torch.testing.assert_close(packed(inputs), inputs @ weight.t())
-        assert not any(parameter.requires_grad for parameter in packed.parameters())
 
 
 @pytest.mark.parametrize(("name", "options"), CASES + SQUARE_CASES)
@@ -100,15 +82,6 @@ def test_every_parameter_gets_a_gradient_by_every_way(name, options):
             assert reached > 0.8 if structure.as_released else reached == 1, f"{way}: {label}"
 
 
-def test_options_are_read_from_the_constructor():
-    n, variant, *_ = options_of("phm")
-    assert n[:3] == ("n", int, 4)
-    assert "divides" in n.help
-    assert variant[:3] == ("variant", Literal["paper", "released"], "paper")
-    assert [option.name for option in options_of("dense")] == ["freeze"]
-    assert isinstance(n, Option)
-
-
 def test_an_unknown_structure_is_refused_with_the_nearest_names():
     with pytest.raises(PhmrunError) as caught:
         Linear(4, 4, structure="pmh")
@@ -126,20 +99,6 @@ def test_an_unknown_option_is_refused_with_the_nearest_names():
     assert caught.value.valid == ("dual", "freeze", "n", "share", "variant")
     with pytest.raises(PhmrunError, match="layer 'dense' has no option 'n'"):
         Embedding(4, 4, n=2)
-
-
-def test_a_shared_structure_of_another_shape_is_refused():
-    table = Embedding(8, 4)
-    with pytest.raises(PhmrunError, match="8×4 matrix cannot serve as 4×8"):
-        Linear(8, 4, structure=table.structure)
-
-
-def test_a_taken_name_is_refused():
-    with pytest.raises(PhmrunError, match="'phm' is reserved by phmrun"):
-
-        @register("phm")
-        class Another(Dense):
-            """Something else."""
 
 
 def own_structure() -> type[Structure]:
@@ -232,17 +191,6 @@ def test_what_is_frozen_stands_in_a_configuration_only_where_it_is_asked_for():
     assert layer({"structure": "dense"}).arguments == {"structure": "dense"}
     assert "freeze" not in layer({"structure": "phm", "n": 2, "freeze": "none"}).options
     assert layer({"structure": "phm", "n": 2, "freeze": "a"}).options["freeze"] == "a"
-
-
-def test_a_structure_s_own_option_freeze_keeps_its_own_default():
-    def with_own(name, table=False):
-        return [Option("freeze", str, "a", "What stays as it is drawn")]
-
-    def layer(values):
-        return resolve(TASKS.get("sva").load("schema"), [Source("test", {"layer": values})], with_own).config.layer
-
-    assert layer({"structure": "own", "freeze": "none"}).options == {"freeze": "none"}
-    assert "freeze" not in layer({"structure": "own", "freeze": "a"}).options
 
 
 def test_parameters_of_any_structure_may_stay_as_they_were_drawn():

@@ -1,12 +1,9 @@
 """LSTM: outputs and gradients of ``torch.nn.LSTM`` with the same dense weights; counts; dropout; folding."""
 
-import itertools
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from structure_cases import CASES as CASES_OF_STRUCTURES
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -14,7 +11,6 @@ from phmrun.errors import PhmrunError
 from phmrun.layers import LSTM, folded
 from phmrun.layers.gate_maps import dropout_mask
 from phmrun.layers.lstm import outputs, packed_rows
-from phmrun.registry import STRUCTURES
 
 
 def reference(lstm):
@@ -80,45 +76,6 @@ def test_outputs_and_gradients_equal_the_dense_lstm(options, packed):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("structure", "options"), CASES_OF_STRUCTURES)
-def test_every_structure_serves_as_gates(structure, options):
-    torch.manual_seed(0)
-    lstm = LSTM(16, 16, structure=structure, **options)
-    inputs = torch.randn(3, 2, 16)
-    outputs, _ = lstm(inputs)
-    torch.testing.assert_close(outputs, reference(lstm)(inputs)[0], rtol=1e-5, atol=1e-5)
-    outputs.square().sum().backward()
-    for name, parameter in lstm.named_parameters():
-        assert parameter.grad is not None, name
-    expected = 8 * STRUCTURES.get(structure).count(16, 16, **options) + 64
-    assert sum(parameter.numel() for parameter in lstm.parameters()) == expected
-
-
-def test_without_a_state_it_starts_from_zeros():
-    lstm = LSTM(4, 6, 2)
-    inputs = torch.randn(3, 2, 4)
-    zeros = torch.zeros(2, 2, 6)
-    assert torch.equal(lstm(inputs)[0], lstm(inputs, (zeros, zeros))[0])
-
-
-def test_coupled_gates_sum_to_one():
-    """A step by hand: c = f∘c₀ + (1 - f)∘g."""
-    torch.manual_seed(1)
-    lstm = LSTM(3, 4, coupled=True)
-    cell = lstm.cells[0]
-    x, h0, c0 = torch.randn(1, 1, 3), torch.randn(1, 1, 4), torch.randn(1, 1, 4)
-    f, g, o = (
-        cell.input[gate].materialize() @ x[0, 0]
-        + cell.recurrent[gate].materialize() @ h0[0, 0]
-        + cell.bias[0, gate * 4 : gate * 4 + 4]
-        for gate in range(3)
-    )
-    c = f.sigmoid() * c0[0, 0] + (1 - f.sigmoid()) * g.tanh()
-    _, (h1, c1) = lstm(x, (h0, c0))
-    torch.testing.assert_close(c1[0, 0], c)
-    torch.testing.assert_close(h1[0, 0], o.sigmoid() * c.tanh())
-
-
 @pytest.mark.parametrize(
     ("options", "count"),
     [
@@ -130,23 +87,6 @@ def test_coupled_gates_sum_to_one():
 def test_counts_of_the_phm_papers_cell(options, count):
     with torch.device("meta"):
         assert sum(parameter.numel() for parameter in LSTM(300, 300, **options).parameters()) == count
-
-
-def test_counts_of_the_parsers_lstms():
-    """Three coupled gates, two bias vectors per gate."""
-    with torch.device("meta"):
-        context = LSTM(200, 200, 3, bidirectional=True, coupled=True, bias_vectors=2)
-        characters = LSTM(200, 200, coupled=True, bias_vectors=2)
-    assert sum(parameter.numel() for parameter in characters.parameters()) == 241_200
-    assert sum(parameter.numel() for parameter in context.parameters()) == 1_927_200
-
-
-@pytest.mark.parametrize(("width", "count"), [(256, 23_357_440), (384, 24_734_720), (512, 26_243_072)])
-def test_counts_of_the_define_language_models(width, count):
-    with torch.device("meta"):
-        sizes = [width, 1024, 1024, 1024, width]
-        layers = [LSTM(*pair, bias_vectors=2) for pair in itertools.pairwise(sizes)]
-    assert sum(parameter.numel() for layer in layers for parameter in layer.parameters()) == count
 
 
 @given(
@@ -213,47 +153,8 @@ def first_gates(lstm, inputs):
         return lstm(inputs)[0]
 
 
-def test_variational_masks_of_packed_sequences():
-    torch.manual_seed(0)
-    lstm = LSTM(8, 6, 2, dropout=0.5, variational=True, input_dropout=0.5)
-    packed = pack_padded_sequence(constant_input(lstm), torch.tensor([2, 5, 4]), enforce_sorted=False)
-    outputs, _ = pad_packed_sequence(first_gates(lstm, packed))
-    for sequence, length in enumerate([2, 5, 4]):
-        assert torch.equal(outputs[0, sequence], outputs[length - 1, sequence])
-    assert not torch.equal(outputs[0, 0], outputs[0, 1])
-
-
 def test_packed_rows():
     assert packed_rows(torch.tensor([3, 3, 1])).tolist() == [0, 1, 2, 0, 1, 2, 0]
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("padded", [True, False])
-def test_an_observer_is_told_what_the_gates_read(padded):
-    """Told of all cells: their own inputs and the outputs of the step before, from which the gates give the outputs."""
-    torch.manual_seed(0)
-    lstm = LSTM(3, 4, 2, batch_first=True, bidirectional=True).eval()
-    inputs, lengths = torch.randn(2, 5, 3), torch.tensor([5, 3] if padded else [5, 5])
-    output = {}
-    lstm.observer = lambda number, read, before: output.update({number: (read, before)})
-    actual = outputs(lstm, inputs, lengths) if padded else lstm(inputs)[0]
-    assert sorted(output) == [0, 1, 2, 3]
-    for number in (2, 3):
-        read, before = output[number]
-        assert len(read) == len(before) == int(lengths.sum())
-        weights = lstm.cells[number].build()
-        gates = read @ weights.input.t() + before @ weights.recurrent.t() + weights.input_bias + weights.recurrent_bias
-        i, f, g, o = gates.chunk(4, dim=1)
-        i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
-        for row, first in enumerate((0, int(lengths[0]))):
-            length, cell = int(lengths[row]), torch.zeros(4)
-            for step in range(length):
-                cell = f[first + step] * cell + i[first + step] * g[first + step]
-                place = length - 1 - step if number == 3 else step
-                wanted = actual[row, place].chunk(2)[number - 2]
-                torch.testing.assert_close(o[first + step] * cell.tanh(), wanted)
-    lstm.observer = None
-    torch.testing.assert_close(actual, outputs(lstm, inputs, lengths) if padded else lstm(inputs)[0])
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
@@ -281,21 +182,6 @@ def packed_outputs(lstm, inputs, lengths):
     return pad_packed_sequence(lstm(packed)[0], batch_first=True)[0]
 
 
-def test_outputs_over_padding_drop_the_same_numbers_at_all_steps():
-    torch.manual_seed(0)
-    lstm = LSTM(6, 4, 2, bidirectional=True, dropout=0.5, input_dropout=0.5, variational=True, batch_first=True)
-    masks = []
-    lstm._drop = lambda vectors, *rest, **more: (
-        masks.append(LSTM._drop(lstm, torch.ones_like(vectors), *rest, **more)) or vectors
-    )
-    outputs(lstm, torch.randn(3, 5, 6), torch.tensor([5, 2, 4]))
-    assert [tuple(mask.shape) for mask in masks] == [(3, 5, 6), (3, 5, 8)]
-    for mask in masks:
-        assert torch.equal(mask, mask[:, :1].expand_as(mask))
-        assert set(mask.unique().tolist()) == {0.0, 2.0}
-        assert not torch.equal(mask[0], mask[1])
-
-
 @pytest.mark.parametrize("coupled", [False, True])
 def test_weight_dropout_thins_the_recurrent_matrix_only(coupled):
     torch.manual_seed(0)
@@ -312,18 +198,6 @@ def test_weight_dropout_thins_the_recurrent_matrix_only(coupled):
     assert not torch.equal(lstm(inputs)[0], lstm(inputs)[0])
     lstm.eval()
     assert torch.equal(lstm(inputs)[0], lstm(inputs)[0])
-
-
-@pytest.mark.parametrize("options", CASES[:1] + CASES[3:], ids=str)
-def test_folded_is_a_plain_lstm(options):
-    lstm = LSTM(15, 9, dropout=0.3, **options)
-    plain = folded(nn.ModuleDict({"encoder": lstm}))["encoder"]
-    assert type(plain) is nn.LSTM
-    inputs = torch.randn(3, 3, 15)
-    outputs, (h, c) = lstm.eval()(inputs)
-    folded_outputs, (folded_h, folded_c) = plain(inputs)
-    for ours, theirs in ((outputs, folded_outputs), (h, folded_h), (c, folded_c)):
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 def test_autocast_runs_in_bfloat16_near_the_dense_lstm():
@@ -415,12 +289,3 @@ def test_dropout_mask_keeps_its_share_and_the_mean(dropped):
         assert abs(share - dropped) < 5 * deviation * (mask.numel() / part.numel()) ** 0.5
     pairs = mask.flatten().double()
     assert abs(float(torch.corrcoef(torch.stack([pairs[1:], pairs[:-1]]))[0, 1])) < 5 * mask.numel() ** -0.5
-
-
-def test_dropout_mask_of_all_types_and_repeats_with_the_seed():
-    for dtype in (torch.float64, torch.bfloat16):
-        assert dropout_mask(torch.empty(3, dtype=dtype), 0.5).dtype == dtype
-    torch.manual_seed(1)
-    first = dropout_mask(torch.empty(50), 0.3)
-    torch.manual_seed(1)
-    assert torch.equal(first, dropout_mask(torch.empty(50), 0.3))

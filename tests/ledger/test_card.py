@@ -1,12 +1,11 @@
 """The run's page and the description behind it."""
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from phmrun.ledger import Run, State
-from phmrun.ledger.card import card, describe, duration, number, write_card
+from phmrun.ledger.card import write_card
 
 ID = "nmt-multi30k-phm-3-0123456789ab"
 CONFIG = "task: nmt\nseed: 3\ndata: {name: multi30k}\nlayer: {structure: phm, n: 4}\n"
@@ -37,67 +36,6 @@ def test_card_says_what_the_directory_says(run: Run) -> None:
     assert f"phmrun predict {ID}" in text
     assert CONFIG in text
     assert "`predictions/`" in text
-
-
-def test_every_table_of_the_card_is_regular(run: Run) -> None:
-    lines = card(describe(run)).splitlines()
-    for above, line in pairwise(lines):
-        if line.startswith("|") and above.startswith("|"):
-            assert line.replace("\\|", "").count("|") == above.replace("\\|", "").count("|")
-
-
-def test_card_of_a_run_that_has_only_begun(tmp_path: Path) -> None:
-    run = Run.create(tmp_path, ID, CONFIG)
-    text = write_card(run).read_text()
-    assert "It has not run yet." in text
-    assert "## Scores" not in text
-    assert "## Samples" not in text
-
-
-def test_card_is_written_over(run: Run) -> None:
-    write_card(run)
-    run.update_metrics("test/bleu", 40.0)
-    text = write_card(run).read_text()
-    assert "40.00" in text
-    assert "31.46" not in text
-
-
-def test_description_of_a_damaged_directory(run: Run) -> None:
-    run.status_path.write_text("{")
-    run.metrics_path.write_text("[]")
-    run.history.path.write_text("x\n{}\n")
-    run.samples_path.write_text('{"columns": 3}')
-    run.config_path.unlink()
-    actual = describe(run)
-    assert (actual.status, actual.metrics, actual.history, actual.samples, actual.config) == (None, {}, [], {}, "")
-    assert len(actual.faults) == 4
-    assert "cannot be read" in card(actual)
-
-
-def test_sizes_and_holder(run: Run) -> None:
-    run.checkpoints.mkdir()
-    (run.checkpoints / "last.ckpt").write_bytes(b"x" * 100)
-    (run.path / "mine.txt").write_bytes(b"xy")
-    (run.path / "loop").symlink_to(run.path)
-    with run.lock():
-        actual = describe(run)
-        assert actual.holder is not None
-    sizes = {entry.name: entry.size for entry in actual.entries}
-    assert (sizes["checkpoints/"], sizes["mine.txt"]) == (100, 2)
-    assert [entry.name for entry in actual.entries][:2] == ["config.yaml", "status.json"]
-
-
-@pytest.mark.parametrize(("seconds", "said"), [(0, "0 s"), (119, "119 s"), (754, "13 min"), (12_000, "3 h 20 min")])
-def test_durations_in_words(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
-
-
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [(1234, "1,234"), (0.00012, "0.00012"), (31.456, "31.46"), (True, "True"), (None, ""), ("x", "x")],
-)
-def test_numbers_in_words(value: object, said: str) -> None:
-    assert number(value) == said
 
 
 def test_data_and_names_come_out_as_text(run: Run) -> None:

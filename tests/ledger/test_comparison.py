@@ -1,14 +1,11 @@
 """Runs beside each other, and runs as one file."""
 
 import os
-import subprocess
-import sys
 import tarfile
-from pathlib import Path
 
 import pytest
 
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.ledger.comparison import ScoreRow, SettingDifference, configurations, curves, figures, scores
 from phmrun.ledger.record import archive
@@ -48,16 +45,6 @@ def test_scores_and_whether_they_compare(pair):
     ]
 
 
-def test_the_step_of_the_best_checkpoint_is_no_way_of_measuring(pair):
-    for run, step, beam in zip(pair, (40, 30), (1, 1), strict=True):
-        run.update_metrics("test/las", {"value": 1.0, "signature": f"beam:{beam}|weights:best@{step}"})
-    pair[0].update_metrics("test/ter", {"value": 1.0, "signature": "weights:best@40"})
-    pair[1].update_metrics("test/ter", {"value": 1.0, "signature": "weights:last@40"})
-    alike = {row.name: row.alike for row in scores(pair)}
-    assert alike["test/las"]
-    assert not alike["test/ter"]
-
-
 def test_curves_by_step(pair):
     assert figures(pair) == ["val/loss"]
     assert curves(pair, "val/loss") == [(10, [1.0, None]), (20, [2.0, 1.0]), (40, [None, 2.0])]
@@ -66,13 +53,6 @@ def test_curves_by_step(pair):
     with pytest.raises(PhmrunError, match="there is no figure 'val/los'") as caught:
         curves(pair, "val/los")
     assert caught.value.valid == ("train/loss", "val/accuracy", "val/loss")
-
-
-def test_a_damaged_configuration(pair):
-    pair[1].config_path.write_text("{")
-    with pytest.raises(PhmrunError, match="cannot be read") as caught:
-        configurations(pair)
-    assert caught.value.code == ExitCode.DATA
 
 
 def test_an_archive_unpacks_to_the_same_runs(pair, tmp_path):
@@ -97,36 +77,3 @@ def test_an_archive_unpacks_to_the_same_runs(pair, tmp_path):
     archive(pair, path, checkpoints=False)
     with tarfile.open(path) as packed:
         assert not [name for name in packed.getnames() if "checkpoints" in name]
-
-
-def test_the_archive_of_a_linked_run_holds_its_files(pair, tmp_path):
-    link = tmp_path / "links" / pair[0].id
-    link.parent.mkdir()
-    link.symlink_to(pair[0].path)
-    archive([Run(link)], tmp_path / "one.tar.gz")
-    with tarfile.open(tmp_path / "one.tar.gz") as packed:
-        packed.extractall(tmp_path / "elsewhere", filter="data")
-    assert Run.find(tmp_path / "elsewhere", pair[0].id).metrics() == pair[0].metrics()
-
-
-def test_what_cannot_be_archived(pair, tmp_path):
-    with pytest.raises(PhmrunError, match="is not the name of an archive"):
-        archive(pair, tmp_path / "both.zip")
-    with pytest.raises(PhmrunError, match="the same name"):
-        archive([pair[0], pair[0]], tmp_path / "both.tar.gz")
-    hold = f"""
-import sys, time
-from pathlib import Path
-from phmrun.ledger import Run
-with Run(Path({str(pair[1].path)!r})).lock():
-    print("held", flush=True)
-    time.sleep(60)
-"""
-    holder = subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE, text=True)
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "held\n"
-    with pytest.raises(PhmrunError, match="in use by process"):
-        archive(pair, tmp_path / "both.tar.gz")
-    holder.kill()
-    holder.wait()
-    assert not list(Path(tmp_path).glob("*both*"))

@@ -7,7 +7,7 @@ import pytest
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run
-from phmrun.ledger.environment import DataRecord, Source, Split
+from phmrun.ledger.environment import DataRecord, Split
 
 
 def test_a_checksum_is_of_the_content_wherever_it_lies(tmp_path):
@@ -23,14 +23,6 @@ def test_both_sides_and_their_order_count(tmp_path):
         (tmp_path / name).write_text(name)
     first, other = ([tmp_path / name for name in order] for order in ("ab", "ba"))
     assert len({Split.of(first).sha256, Split.of(other).sha256, Split.of(first[:1]).sha256}) == 3
-
-
-def test_a_missing_or_damaged_file(tmp_path):
-    (tmp_path / "cut.gz").write_bytes(gzip.compress(b"one\n" * 1000)[:-9])
-    for name in ("cut.gz", "none"):
-        with pytest.raises(PhmrunError, match="cannot be read") as caught:
-            Source.of(tmp_path / name)
-        assert caught.value.code is ExitCode.DATA
 
 
 def test_the_record_is_read_as_it_was_written(tmp_path):

@@ -1,7 +1,5 @@
 """Busy cores, from two readings of the system's counters."""
 
-import os
-
 import pytest
 
 from phmrun.ledger import load
@@ -30,18 +28,3 @@ def test_busy_cores(monkeypatch, tmp_path, second, busy):
     monkeypatch.setattr(load, "usable", lambda: {0, 1})
     monkeypatch.setattr(load.time, "sleep", lambda seconds: path.write_text(reading(*second)))
     assert load.busy_cores() == busy
-
-
-def test_cores_of_others_do_not_count(monkeypatch, tmp_path):
-    path = tmp_path / "stat"
-    path.write_text(reading((0, 0, 0), (0, 0, 0)))
-    monkeypatch.setattr(load, "STAT", path)
-    monkeypatch.setattr(load, "usable", lambda: {1})
-    monkeypatch.setattr(load.time, "sleep", lambda seconds: path.write_text(reading((25, 0, 0), (0, 25, 0))))
-    assert load.busy_cores() == 0
-
-
-def test_systems_without_counters(monkeypatch, tmp_path):
-    monkeypatch.setattr(load, "STAT", tmp_path / "missing")
-    assert load.busy_cores() == 0
-    assert load.usable() <= set(range(os.cpu_count() or 1))

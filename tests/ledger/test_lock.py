@@ -14,7 +14,7 @@ import pytest
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import lock as lock_module
-from phmrun.ledger.lock import STALE_AFTER, Holder, Lock, living_holder, unlock
+from phmrun.ledger.lock import STALE_AFTER, Holder, Lock, unlock
 
 HOLD = """
 import sys, time
@@ -74,17 +74,6 @@ def dead_lock(path: Path, **changes: object) -> None:
     path.write_text(json.dumps({**record, **changes}))
 
 
-def test_held_within_the_block_only(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    with Lock(path, "the run x") as lock:
-        assert lock.still_held()
-        holder = living_holder(path)
-        assert holder is not None
-        assert holder.pid == os.getpid()
-    assert not path.exists()
-    assert living_holder(path) is None
-
-
 def test_living_holder_is_named(tmp_path: Path) -> None:
     process = start(HOLD, str(tmp_path / "lock"))
     try:
@@ -125,12 +114,6 @@ def test_stopped_process_still_holds(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
-
-
-def test_same_pid_of_another_process_is_dead(tmp_path: Path) -> None:
-    dead_lock(tmp_path / "lock", pid=os.getpid())
-    with Lock(tmp_path / "lock", "the run x") as lock:
-        assert lock.still_held()
 
 
 FOREIGN = pytest.mark.parametrize("foreign", [{"host": "elsewhere"}, {"space": "pid:[1]"}], ids=["host", "container"])
@@ -176,19 +159,6 @@ def test_elsewhere_a_sign_of_life_counts_however_it_is_dated(
         beat.join()
 
 
-def test_a_dead_lock_from_the_future_can_be_removed(tmp_path: Path, quick: None) -> None:
-    path = tmp_path / "lock"
-    dead_lock(path, host="elsewhere")
-    age(path, -7200)
-    with pytest.raises(PhmrunError, match=r"in use by process .* on elsewhere"):
-        Lock(path, "the run x").acquire()
-    holder = unlock(path, "the run x")
-    assert holder is not None
-    assert holder.host == "elsewhere"
-    assert list(tmp_path.iterdir()) == []
-    assert unlock(path, "the run x") is None
-
-
 def test_the_lock_of_a_living_process_of_this_machine_is_not_removed(tmp_path: Path, quick: None) -> None:
     process = start(HOLD, str(tmp_path / "lock"))
     try:
@@ -228,56 +198,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock_module, "HEARTBEAT", 0.1)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"host": 1}', '{"token": "../../x"}'])
-def test_unreadable_lock_holds_while_it_is_young(tmp_path: Path, content: str, quick: None) -> None:
-    path = tmp_path / "lock"
-    path.write_text(content)
-    with pytest.raises(PhmrunError):
-        Lock(path, "the run x").acquire()
-    os.utime(path, (0, 0))
-    with Lock(path, "the run x"):
-        assert living_holder(path) is not None
-
-
-def test_dead_claim_on_a_dead_lock(tmp_path: Path) -> None:
-    dead_lock(tmp_path / "lock", token="aa")
-    dead_lock(tmp_path / "lock.aa", token="bb")
-    with Lock(tmp_path / "lock", "the run x"):
-        assert [path.name for path in tmp_path.iterdir()] == ["lock"]
-
-
-def test_heartbeat_touches_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock_module, "HEARTBEAT", 0.01)
-    path = tmp_path / "lock"
-    with Lock(path, "the run x"):
-        os.utime(path, (0, 0))
-        deadline = time.monotonic() + 5
-        while path.stat().st_mtime == 0 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert path.stat().st_mtime > 0
-
-
-def test_lock_of_another_is_not_released(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    lock = Lock(path, "the run x")
-    lock.acquire()
-    path.unlink()
-    with Lock(path, "the run x") as other:
-        assert not lock.still_held()
-        lock.release()
-        assert other.still_held()
-
-
-def test_forked_copy_does_not_release(tmp_path: Path) -> None:
-    with Lock(tmp_path / "lock", "the run x") as lock:
-        child = os.fork()
-        if child == 0:
-            lock.release()
-            os._exit(0)
-        os.waitpid(child, 0)
-        assert lock.still_held()
-
-
 def test_forked_copy_may_not_write(tmp_path: Path) -> None:
     with Lock(tmp_path / "lock", "the run x") as lock:
         child = os.fork()
@@ -289,25 +209,6 @@ def test_forked_copy_may_not_write(tmp_path: Path) -> None:
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
         lock.require()
-
-
-@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-def test_folder_or_pipe_in_the_place_of_a_lock_is_one_error(tmp_path: Path, make) -> None:
-    path = tmp_path / "lock"
-    make(path)
-    for use in (Lock(path, "the run x").acquire, lambda: unlock(path, "the run x")):
-        with pytest.raises(PhmrunError, match=r"the lock is a (folder|pipe or a device)") as failed:
-            use()
-        assert failed.value.code == 3
-    assert living_holder(path) is None
-
-
-def test_waits_for_a_short_holder(tmp_path: Path) -> None:
-    process = start(HOLD.replace("60", "0.2"), str(tmp_path / "lock"))
-    assert said(process) == "held"
-    with Lock(tmp_path / "lock", "the run x", wait=10):
-        pass
-    process.wait()
 
 
 def test_exactly_one_of_eight_wins(tmp_path: Path) -> None:
@@ -333,34 +234,6 @@ def test_exactly_one_of_eight_wins(tmp_path: Path) -> None:
         for racer in racers:
             racer.kill()
             racer.communicate()
-
-
-def test_a_full_disk_leaves_no_lock_without_a_holder(tmp_path, monkeypatch):
-    def full(descriptor, content):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("phmrun.ledger.lock.os.write", full)
-        with pytest.raises(OSError, match="No space"):
-            Lock(tmp_path / "lock", "the run x").acquire()
-    assert not (tmp_path / "lock").exists()
-    with Lock(tmp_path / "lock", "the run x"):
-        assert (tmp_path / "lock").exists()
-
-
-def test_a_lock_is_never_seen_without_its_holder(tmp_path, monkeypatch):
-    """Nothing has the lock's name until its content is written."""
-    path, seen, write = tmp_path / "lock", [], os.write
-
-    def watched(descriptor, content):
-        seen.append(path.exists())
-        return write(descriptor, content)
-
-    monkeypatch.setattr("phmrun.ledger.lock.os.write", watched)
-    with Lock(tmp_path / "lock", "the run x"):
-        assert json.loads(path.read_text())["pid"] == os.getpid()
-        assert seen[0] is False
-        assert [entry.name for entry in tmp_path.iterdir()] == ["lock"]
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.EACCES])

@@ -38,11 +38,6 @@ def test_a_mirror_is_read_back_by_its_own_package(run):
     assert not any(str(os.getpid()) in path.name for path in run.path.iterdir())
 
 
-def test_an_unknown_mirror(run):
-    with pytest.raises(PhmrunError, match="no mirror 'tensorbord'"):
-        write_mirror(run, "tensorbord")
-
-
 def test_a_mirror_whose_package_is_missing_says_so_and_leaves_nothing(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
     with pytest.raises(PhmrunError, match="a package that is not installed, or cannot be imported"):

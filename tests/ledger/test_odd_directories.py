@@ -5,10 +5,9 @@ import os
 
 import pytest
 
-from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.card import describe
-from phmrun.ledger.listing import list_runs, sort
+from phmrun.ledger.listing import list_runs
 
 GOOD = json.dumps({"state": "done", "about": {"task": "nmt"}})
 SCORE = '{"test/bleu": {"value": %s}}'
@@ -69,20 +68,3 @@ def test_what_is_no_file_is_not_waited_for(kind, file, tmp_path):
     assert summary.state == ("damaged" if file in ("status.json", "metrics.json") else "interrupted")
     output = describe(Run(path.parent))
     assert bool(output.faults) == (file != "lock")
-
-
-def test_a_config_that_is_a_pipe(tmp_path):
-    from phmrun.config import load_run_config
-
-    path = _made(tmp_path, "run") / "config.yaml"
-    path.unlink()
-    os.mkfifo(path)
-    with pytest.raises(PhmrunError, match="not a file"):
-        load_run_config(path)
-
-
-@pytest.mark.parametrize("key", ["test/bleu", "-test/bleu"])
-def test_a_nan_is_never_best(key, tmp_path):
-    for name, value in {"a": '"NaN"', "b": "2.0", "c": "3.0"}.items():
-        _made(tmp_path, name, metrics=SCORE % value)
-    assert [run.id for run in sort(list_runs(tmp_path), key)][-1] == "a"

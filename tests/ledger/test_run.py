@@ -1,7 +1,6 @@
 """The run directory: its states, its files, how it is found and removed."""
 
 import json
-import math
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +10,7 @@ import pytest
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.ledger.directory import newer_running
-from phmrun.ledger.environment import process_lines
 from phmrun.ledger.mirrors import write_mirror
-from phmrun.ledger.segment import Segment
 
 CONFIG = """\
 task: nmt
@@ -38,27 +35,6 @@ def test_create_writes_config_and_status(run: Run) -> None:
     assert status.about == {
         "task": "nmt", "data": "multi30k", "layer": "phm n=4", "network": "phm n=4", "seed": 3
     }  # fmt: skip
-
-
-def test_create_again_opens(run: Run) -> None:
-    with run.lock():
-        run.set_state(State.DONE, step=7)
-    again = Run.create(run.path.parent, ID, "task: other")
-    assert again.status.state is State.DONE
-    assert again.config_path.read_text() == CONFIG
-
-
-def test_create_mends_what_a_kill_left_out(run: Run) -> None:
-    run.status_path.unlink()
-    assert Run.create(run.path.parent, ID, CONFIG).status.state is State.QUEUED
-
-
-def test_create_where_no_directory_can_be(tmp_path: Path) -> None:
-    (tmp_path / "runs").write_text("a file")
-    with pytest.raises(PhmrunError) as refused:
-        Run.create(tmp_path / "runs", ID, CONFIG)
-    assert refused.value.code == ExitCode.DATA
-    assert "--runs-dir" in str(refused.value)
 
 
 def test_states_keep_times_and_facts(run: Run) -> None:
@@ -103,20 +79,6 @@ def test_damaged_status_is_a_data_error(run: Run, content: str) -> None:
     assert damaged.value.code == ExitCode.DATA
 
 
-def test_status_of_a_newer_release(run: Run) -> None:
-    run.status_path.write_text('{"state": "done", "step": 3, "colour": "blue"}')
-    assert run.status.step == 3
-
-
-def test_metrics_are_set_one_by_one(run: Run) -> None:
-    assert run.metrics() == {}
-    run.update_metrics("test/bleu", {"value": 31.5, "signature": "nrefs:1"})
-    run.update_metrics("val/loss", math.inf)
-    run.update_metrics("test/bleu", {"value": 32.0, "signature": "nrefs:1"})
-    assert run.metrics() == {"test/bleu": {"value": 32.0, "signature": "nrefs:1"}, "val/loss": math.inf}
-    assert not list(run.path.glob(".*"))
-
-
 def test_metrics_of_rival_processes_are_all_kept(run: Run) -> None:
     script = (
         "import sys; from pathlib import Path; from phmrun.ledger import Run\n"
@@ -127,35 +89,10 @@ def test_metrics_of_rival_processes_are_all_kept(run: Run) -> None:
     assert run.metrics().keys() == {f"{name}/{i}" for name in "abc" for i in range(20)}
 
 
-def test_damaged_metrics_are_named(run: Run) -> None:
-    run.metrics_path.write_text("{")
-    with pytest.raises(PhmrunError) as damaged:
-        run.metrics()
-    assert damaged.value.where == str(run.metrics_path)
-
-
-def test_parameters_total_reaches_the_status(run: Run) -> None:
-    run.write_parameters({"total": 1000, "blocks": 800})
-    assert run.parameters() == {"total": 1000, "blocks": 800}
-    assert run.status.about["parameters"] == 1000
-
-
-def test_samples_are_kept_and_read(run: Run) -> None:
-    assert run.samples() == {}
-    run.write_samples(("source", "translation"), [("a dog", "ein Hund")])
-    assert run.samples() == {"columns": ["source", "translation"], "rows": [["a dog", "ein Hund"]]}
-
-
 @pytest.mark.parametrize("reference", [ID, ID[:9], "0123", "0123456789ab"])
 def test_find_by_name(run: Run, reference: str) -> None:
     Run.create(run.path.parent, "style-builtin-dense-1-ffffffffffff", "task: style")
     assert Run.find(run.path.parent, reference).path == run.path
-
-
-def test_find_by_path(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Run.find(Path("nowhere"), str(run.path)).id == ID
-    monkeypatch.chdir(run.path)
-    assert Run.find(Path("nowhere"), ".").id == ID
 
 
 @pytest.mark.parametrize(
@@ -187,18 +124,6 @@ def test_remove_is_refused_while_locked(run: Run) -> None:
     with run.lock(), pytest.raises(PhmrunError, match="in use by process"):
         run.remove()
     assert run.config_path.exists()
-
-
-def test_remove_leaves_other_directories_alone(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text("mine: true")
-    with pytest.raises(PhmrunError, match="not a run"):
-        Run(tmp_path).remove()
-    assert (tmp_path / "config.yaml").exists()
-
-
-def test_imports_neither_torch_nor_wandb() -> None:
-    script = "import sys, phmrun.ledger; print([n for n in ('torch', 'wandb', 'numpy') if n in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 def test_run_that_is_moved_while_it_trains_says_so_and_is_not_begun_anew(tmp_path):
@@ -241,19 +166,6 @@ def test_nothing_is_written_through_a_link_out_of_a_run(tmp_path, name):
     (run.path / name).unlink()
     (run.path / name).symlink_to(run.config_path)  # a link within the run
     run.write(run.path / "items.json", "{}\n")
-
-
-def test_a_run_that_an_old_release_began_keeps_its_first_part(tmp_path):
-    run = Run.create(tmp_path, "toy-lost-dense-1-0123456789ab", "task: toy\n")
-    run.set_state(State.RUNNING)
-    segment = Segment(run, {"python": "3.11", "threads": 1})
-    segment.resumed(14)
-    segment.progress(30)
-    segment.end("done")
-    first, second = run.environment()
-    assert (first["first_step"], first["last_step"], first["state"]) == (0, 14, "unrecorded")
-    assert (second["first_step"], second["last_step"]) == (14, 30)
-    assert "kept no record" in next(process_lines(run.environment()))
 
 
 def ended_run(directory: Path, name: str, state: State, moment: str) -> Run:

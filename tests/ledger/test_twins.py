@@ -1,7 +1,5 @@
 """A new run beside one with the same settings, but other data, code or mathematics."""
 
-import json
-
 import pytest
 
 from phmrun.config.identity import canonical_json, digits_of
@@ -55,15 +53,3 @@ def test_run_of_earlier_mathematics_is_named(tmp_path, manifest):
 def test_other_experiments_are_no_twins(tmp_path, change):
     begun(tmp_path, IDENTITY)
     assert twin_of(tmp_path, IDENTITY | change) is None
-
-
-def test_interrupted_run_comes_before_a_finished_one(tmp_path):
-    begun(tmp_path, IDENTITY, State.DONE)
-    stopped = begun(tmp_path, IDENTITY | {"fingerprints": {"train.conllu": "c" * 64}})
-    assert twin_of(tmp_path, IDENTITY | {"fingerprints": {"train.conllu": "b" * 64}}).run.id == stopped.id
-
-
-def test_damaged_manifest_is_passed_over(tmp_path):
-    run = begun(tmp_path, IDENTITY)
-    run.manifest.path.write_text(json.dumps({"format": 1}))
-    assert twin_of(tmp_path, IDENTITY | {"fingerprints": {"train.conllu": "b" * 64}}) is None

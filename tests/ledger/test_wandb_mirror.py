@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import ExitCode
 from phmrun.ledger import Run, State
-from phmrun.ledger.lock import Lock
-from phmrun.ledger.wandb_mirror import Mirror, _labels_of, sync, wandb_mode
+from phmrun.ledger.wandb_mirror import Mirror, sync
 
 pytest.importorskip("wandb")
 
@@ -92,18 +91,6 @@ def everything_below(path: Path) -> set[Path]:
     return set(path.rglob("*"))
 
 
-def test_mode_is_offline_unless_somebody_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert wandb_mode() == "offline"
-    monkeypatch.setenv("WANDB_MODE", "disabled")
-    assert wandb_mode() == "disabled"
-    assert wandb_mode("online") == "online"
-    monkeypatch.setenv("WANDB_MODE", "dryrun")
-    assert wandb_mode() == "offline"
-    with pytest.raises(PhmrunError, match="offlin") as refused:
-        wandb_mode("offlin")
-    assert "Did you mean" in str(refused.value)
-
-
 def test_disabled_leaves_nothing_and_imports_nothing(run: Run, tmp_path: Path) -> None:
     before = everything_below(tmp_path)
     script = (
@@ -158,16 +145,6 @@ def test_offline_holds_config_rows_table_and_summary(
     assert not any(name.startswith("WANDB_") for name in os.environ)
 
 
-def test_segments_within_a_second_do_not_meet(run: Run) -> None:
-    directories = []
-    for step in (1, 2):
-        mirror = Mirror(run, "offline")
-        mirror.log({"step": step})
-        directories.append(mirror.directory)
-        mirror.finish()
-    assert [column(contents(path), "trainer/global_step") for path in directories if path] == [[1], [2]]
-
-
 def test_failure_in_the_middle_is_said_once(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     mirror = Mirror(run, "offline")
     mirror._segment.finish()
@@ -197,15 +174,6 @@ def test_online_without_a_key_is_one_clear_error(run: Run) -> None:
     assert "wandb login" in answer.stdout
     assert "--wandb offline" in answer.stdout
     assert answer.stderr == ""
-
-
-def test_online_without_a_server_is_one_clear_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phmrun.ledger.wandb_mirror.INIT_SECONDS", 2.0)
-    monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
-    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
-    with pytest.raises(PhmrunError, match="W&B cannot be used online"):
-        Mirror(run, "online")
-    assert "WANDB_CACHE_DIR" not in os.environ
 
 
 @pytest.fixture
@@ -242,40 +210,3 @@ def test_sync_replays_all_segments_as_one_run(resumed: Run) -> None:
     assert actual["summary"]["test/bleu/signature"] == "nrefs:1"
     assert actual["summary"]["parameters/blocks/dense"] == 4
     assert before <= everything_below(resumed.wandb_dir)
-
-
-def test_sync_of_a_run_that_was_never_mirrored(run: Run) -> None:
-    run.history.append({"step": 1, "train/loss": math.nan})
-    actual = contents(sync(run, "offline", project="mine").directory)
-    assert (actual["run"].project, actual["run"].job_type, sorted(actual["run"].tags)) == (
-        "mine",
-        "nmt",
-        ["n=4", "phm"],
-    )
-    assert column(actual, "trainer/global_step") == [1]
-
-
-@pytest.mark.parametrize("labels", ['{"foo": 1}', '{"whole": false}', "[1, 2]", '"x"', '{"project": ["x"]}', "{"])
-def test_sync_with_damaged_labels_takes_those_of_the_status(run: Run, labels: str) -> None:
-    run.wandb_dir.mkdir()
-    (run.wandb_dir / "labels.json").write_text(labels)
-    assert _labels_of(run) == {"project": "phmrun", "job_type": "nmt", "tags": ["phm", "n=4"]}
-
-
-def test_sync_of_a_long_history(run: Run) -> None:
-    for step in range(2000):
-        run.history.append({"step": step, "train/loss": step / 7, "text": "x" * 40})
-    actual = contents(sync(run, "offline").directory)
-    assert column(actual, "train/loss") == [step / 7 for step in range(2000)]
-
-
-def test_second_sync_at_the_same_time_is_refused(run: Run) -> None:
-    with Lock(run.path / ".sync.lock", "the mirror"), pytest.raises(PhmrunError, match="the mirror of the run"):
-        sync(run, "offline")
-    assert not run.wandb_dir.exists()
-
-
-def test_sync_while_disabled_is_refused(run: Run) -> None:
-    with pytest.raises(PhmrunError, match="disabled"):
-        sync(run, "disabled")
-    assert not run.wandb_dir.exists()

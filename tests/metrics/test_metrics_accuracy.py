@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phmrun.errors import ExitCode, PhmrunError
 from phmrun.metrics.accuracy import LabelPair, accuracy, majority, wilson
 
 COUNTS = {
@@ -37,12 +36,6 @@ def test_by_hand():
     assert accuracy(COUNTS, ending="-of-copy").keys() == {f"accuracy-of-copy{part}" for part in ("", "-1", "-2")}
 
 
-def test_of_equally_frequent_labels_the_first():
-    scores = majority({LabelPair("y", "x"): 2, LabelPair("x", "x"): 2})
-    assert scores["accuracy-of-majority"].signature == "always:x"
-    assert scores["accuracy-of-majority"].value == 50.0
-
-
 @given(n=st.integers(1, 10_000), share=st.floats(0, 1))
 def test_the_interval_has_the_bounds_of_its_definition(n, share):
     """Wilson's bounds are the shares p whose distance to the seen one is z standard deviations of p itself."""
@@ -59,10 +52,3 @@ def test_a_published_example():
     """81 of 263: 25.5 to 36.6 per cent (Newcombe 1998, table I)."""
     assert wilson(81, 263) == pytest.approx((25.53, 36.62), abs=0.005)
     assert wilson(0, 20) == pytest.approx((0.0, 16.11), abs=0.005)
-
-
-@pytest.mark.parametrize("score", [accuracy, majority])
-def test_nothing_to_score(score):
-    with pytest.raises(PhmrunError, match="no item") as caught:
-        score({})
-    assert caught.value.code is ExitCode.DATA

@@ -6,14 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.metrics.bootstrap import interval, resampled
-from phmrun.metrics.parsing import attachment_scores, is_punctuation
+from phmrun.metrics.parsing import attachment_scores
 from phmrun.text import conllu
 
 GOLD = [
@@ -36,17 +34,6 @@ def test_scores_by_hand():
     )
 
 
-def test_subtypes_count_when_asked():
-    expected = {"uas": 500 / 7, "las": 200 / 7, "clas": 2 * 200 / (4 + 5), "label-accuracy": 400 / 7}
-    assert values(subtypes=True) == pytest.approx(expected)
-
-
-def test_punctuation_is_left_out_when_asked():
-    expected = {"uas": 400 / 5, "las": 300 / 5, "clas": 2 * 300 / (4 + 5), "label-accuracy": 400 / 5}
-    assert values(punctuation=False) == pytest.approx(expected)
-    assert [is_punctuation(form) for form in ("...", "«", "'s", "$", "&")] == [True, True, False, False, True]
-
-
 def test_signatures_name_every_option():
     plain = attachment_scores(GOLD, PARSED, resamples=0)["las"]
     assert plain.signature == "def:conll2017|labels:universal|punct:in|words:gold"
@@ -54,12 +41,6 @@ def test_signatures_name_every_option():
     other = attachment_scores(GOLD, PARSED, subtypes=True, punctuation=False)["las"]
     assert other.signature == "def:conll2017|labels:full|punct:out|words:gold|bs:1000|seed:12345"
     assert other.n == 5
-
-
-def test_gold_trees_score_a_hundred():
-    for score in attachment_scores(GOLD, GOLD).values():
-        assert score.value == 100
-        assert score.ci == (100, 100)
 
 
 def test_other_words_are_an_error():
@@ -71,15 +52,6 @@ def test_other_words_are_an_error():
     full_stop = [conllu.sentence_of(["."]).with_parse([0], ["root"])]
     with pytest.raises(PhmrunError, match="no word"):
         attachment_scores(full_stop, full_stop, punctuation=False)
-
-
-def test_the_interval_is_that_of_a_mean():
-    chance = np.random.default_rng(0)
-    counts = np.stack([chance.random(400) < 0.8, np.ones(400)], axis=1).astype(float)
-    low, high = interval(resampled(counts, 4000), lambda sums: sums[:, 0] / sums[:, 1])
-    mean, error = counts[:, 0].mean(), counts[:, 0].std() / 20
-    assert (low, high) == pytest.approx((mean - 1.96 * error, mean + 1.96 * error), abs=0.2 * error)
-    assert interval(resampled(counts, 4000), lambda sums: sums[:, 0] / sums[:, 1]) == (low, high)
 
 
 def official(gold: Path, parsed: Path) -> dict[str, tuple[float, int]]:

@@ -6,10 +6,7 @@ from built_networks import built
 from test_incremental import PAD, VOCABULARY, walk
 from torch.nn import functional as F
 
-from phmrun.errors import PhmrunError
-from phmrun.exchange.ctranslate2 import specification_of
-from phmrun.families.sequence_to_sequence.graph import translation_graph
-from phmrun.models.delight import DeLighT, DeLighTTransformation, block_scales, group_maps, most_groups
+from phmrun.models.delight import DeLighT, DeLighTTransformation
 from phmrun.models.incremental import IncrementalTransformer
 
 
@@ -39,15 +36,6 @@ def count(width, vocabulary):
 )
 def test_counts_are_those_that_the_authors_print(vocabulary, printed):
     assert {width: round(count(width, vocabulary) / 1e6, 2) for width in printed} == printed
-
-
-def test_the_maps_grow_and_shrink_and_the_blocks_grow():
-    maps = group_maps(192, 768.0, 192, 5, 16)
-    assert [(item.outputs, item.groups) for item in maps] == [(192, 2), (480, 4), (768, 8), (480, 4), (192, 2)]
-    assert [item.inputs for item in maps] == [192, *(item.outputs + 192 for item in maps[:-1])]
-    assert [most_groups(width) for width in (32, 64, 96, 128, 384, 512, 640)] == [1, 2, 4, 4, 16, 16, 32]
-    assert block_scales(3, (4, 8), 2.0) == [(4, 2.0), (6, 2.5), (8, 3.0)]
-    assert block_scales(1, (4, 8), 2.0) == [(4, 2.0)]
 
 
 def test_a_transformation_group_by_group():
@@ -101,22 +89,3 @@ def test_every_parameter_has_a_gradient_and_words_are_shared():
     tokens = torch.randint(4, VOCABULARY, (2, 5))
     network.output(network(tokens, None, tokens)).logsumexp(-1).sum().backward()
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in network.parameters())
-
-
-@torch.inference_mode()
-def test_its_graph_computes_the_same_and_other_engines_refuse_it():
-    network = network_of(layer={"structure": "phm", "n": 2})
-    graph = translation_graph(network)
-    for example in graph.examples:
-        torch.testing.assert_close(graph.function(*example), graph.reference(*example))
-    with pytest.raises(PhmrunError, match="CTranslate2 knows Transformers, not DeLighT"):
-        specification_of(network)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"width": 48}, "a width of 48"), ({"embedding": {"structure": "define"}}, "an embedding of its own")],
-)
-def test_what_does_not_fit_is_refused(options, message):
-    with pytest.raises(PhmrunError, match=message):
-        network_of(**options)

@@ -14,8 +14,7 @@ from phmrun.decoding.beam import length_penalty
 from phmrun.decoding.search import translate
 from phmrun.kernels import packed
 from phmrun.kernels.packed import KERNELS
-from phmrun.layers.inference import PackedLinear
-from phmrun.models.incremental import GROWTH, IncrementalTransformer
+from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.transformer import Transformer
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -99,15 +98,6 @@ def test_every_step_equals_the_whole_network(application, options, name, structu
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("seed", range(6))
-def test_any_course_of_a_search(seed):
-    draw = random.Random(seed)
-    network = network_of(seed, layer={"structure": "phm", "n": 4})
-    widths = [draw.randrange(1, 7) for _ in range(14)]
-    walk(network, IncrementalTransformer(network, PAD, draw.choice(["dense", "factored"])), widths=widths, seed=seed)
-
-
-@torch.inference_mode()
 @pytest.mark.parametrize("options", LAYOUTS[:2])
 @pytest.mark.parametrize("kernel", sorted(KERNELS))
 def test_every_step_by_any_kernel(monkeypatch, kernel, options):
@@ -121,43 +111,6 @@ def test_every_step_by_any_kernel(monkeypatch, kernel, options):
     assert not decoder.to(torch.float64)._few_rows
 
 
-@torch.inference_mode()
-@pytest.mark.parametrize("options", LAYOUTS[:2])
-def test_bfloat16_changes_logits_by_its_rounding_only(options):
-    network = network_of(dtype=torch.float32, **options)
-    exact, rounded = IncrementalTransformer(network, PAD), IncrementalTransformer(network, PAD)
-    rounded.in_bfloat16 = True
-    logits = []
-    for decoder in (exact, rounded):
-        state = decoder.start(padded(sources(4)))
-        steps = [decoder.step(torch.full((4, 1), token), state) for token in (BOS, 7, 9)]
-        logits.append(torch.stack(steps))
-    assert logits[1].dtype == torch.float32
-    error = float((logits[1] - logits[0]).norm() / logits[0].norm())
-    assert 0 < error < 0.03
-    assert rounded._few_rows
-
-
-@torch.inference_mode()
-def test_one_hypothesis_for_longer_than_the_slots_last():
-    network = network_of()
-    state = walk(network, IncrementalTransformer(network, PAD), widths=[1] * (GROWTH + 2), seed=2, batch=2)
-    assert state.ancestors is None
-    assert state.slots.shape[4] > GROWTH
-
-
-@torch.inference_mode()
-def test_a_beam_wider_than_the_slots():
-    network = network_of()
-    walk(network, IncrementalTransformer(network, PAD), widths=[2 * GROWTH + 5, 2 * GROWTH + 5, 3, 2], seed=3, batch=2)
-
-
-@torch.inference_mode()
-def test_growth_in_mid_sentence():
-    network = network_of()
-    walk(network, IncrementalTransformer(network, PAD), widths=[5] * 16, seed=4, batch=2, selections=False)
-
-
 def test_the_trained_network_is_left_alone():
     network = network_of(layer={"structure": "phm", "n": 2}).train()
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
@@ -169,23 +122,6 @@ def test_the_trained_network_is_left_alone():
         for parameter in decoder.parameters():
             parameter.zero_()
     assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
-
-
-@torch.inference_mode()
-def test_a_factored_encoder_for_one_sentence():
-    network = network_of(layer={"structure": "phm", "n": 4})
-    decoder = IncrementalTransformer(network, PAD, "factored", "factored")
-    assert any(isinstance(module, PackedLinear) for module in decoder.network.encoder.modules())
-    walk(network, decoder, widths=[3, 3, 2], seed=1, batch=1)
-
-
-def test_only_the_decoder_and_the_output_are_factored():
-    phm = {"structure": "phm", "n": 4}
-    decoder = IncrementalTransformer(network_of(layer=phm, embedding=phm), PAD, "factored")
-    packed = {name for name, module in decoder.named_modules() if isinstance(module, PackedLinear)}
-    assert packed
-    assert "network.output" in packed
-    assert all(name.startswith(("network.decoder.", "network.output", "cross.")) for name in packed)
 
 
 def search(network, source, *, beam, alpha, limit):
@@ -259,15 +195,3 @@ def test_in_single_precision_differences_are_rare_and_near_ties():
     gaps = differences(network, sources(140))
     assert len(gaps) < 140 / 20
     assert all(gap < 1e-5 for gap in gaps)
-
-
-@torch.inference_mode()
-def test_the_gap_tells_near_ties_from_clear_decisions():
-    """Two tokens with almost the same row of the output map are a near-tie wherever one of them is chosen."""
-    network, rows = network_of(tie="none"), sources(8)
-    clear = [search(network, row, beam=4, alpha=0.6, limit=8)[1] for row in rows]
-    table = network.output.structure.matrix
-    table[5::2] = table[4::2] + 1e-7 * torch.randn_like(table[4::2])
-    twins = [search(network, row, beam=4, alpha=0.6, limit=8)[1] for row in rows]
-    assert max(twins) < 1e-5 < min(clear)
-    assert all(gap < 1e-5 for gap in differences(network.float(), sources(64)))

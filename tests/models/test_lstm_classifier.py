@@ -63,12 +63,6 @@ def test_logits_of_pairs(layer, options):
 
 
 @torch.no_grad()
-def test_logits_of_single_sentences():
-    network = build(sentences=1)
-    torch.testing.assert_close(network(FIRST), by_hand(network, ROWS[0]))
-
-
-@torch.no_grad()
 def test_every_part_takes_a_structure():
     structure = {"structure": "phm", "n": 2}
     network = build(layer=structure, embedding=structure, output=structure)
@@ -76,18 +70,6 @@ def test_every_part_takes_a_structure():
     logits = network(FIRST, SECOND)
     assert logits.shape == (2, 3)
     torch.testing.assert_close(logits, by_hand(network, *ROWS))
-
-
-@pytest.mark.parametrize(("embedding", "table"), [({}, "embedding.structure"), (PROJECTIVE, "embedding.tables")])
-def test_word_vectors_stay_where_asked(embedding, table):
-    for train in (False, True):
-        network = build(train_embedding=train, embedding=embedding)
-        network(FIRST, SECOND).sum().backward()
-        learnt = {name for name, parameter in network.named_parameters() if parameter.grad is not None}
-        tables = {name for name, _ in network.named_parameters() if name.startswith(table)}
-        assert tables
-        assert tables <= learnt if train else not tables & learnt
-        assert all(name in learnt for name, _ in network.named_parameters() if name not in tables)
 
 
 def test_dropout_of_words_drops_whole_vectors(monkeypatch):

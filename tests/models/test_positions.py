@@ -23,11 +23,3 @@ def test_a_longer_input_extends_the_table():
     assert torch.equal(positions(20), sinusoids(20, 8))
     assert torch.equal(positions(2), sinusoids(2, 8))
     assert positions.double()(30).dtype == torch.float64
-
-
-def test_the_table_is_no_part_of_a_checkpoint():
-    assert not SinusoidalPositions(8).state_dict()
-
-
-def test_the_narrowest():
-    assert torch.isfinite(sinusoids(3, 2)).all()

@@ -6,8 +6,7 @@ import torch
 from structure_cases import CASES, SQUARE_CASES
 from torch.nn import functional as F
 
-from phmrun.errors import PhmrunError
-from phmrun.models.sentences import ClassScores, batch_of, buildable_rows
+from phmrun.models.sentences import ClassScores, batch_of
 from phmrun.text.vocabulary import EOS, PAD
 
 
@@ -26,13 +25,3 @@ def test_any_structure_scores_three_classes(name, options):
     hidden = F.relu(F.linear(inputs, scores.maps[0].weight, scores.maps[0].bias))
     expected = F.linear(hidden, scores.maps[1].weight, scores.maps[1].bias)[:, :3]
     torch.testing.assert_close(scores(inputs), expected)
-
-
-@pytest.mark.parametrize(("n", "rows"), [(1, 3), (2, 4), (5, 5)])
-def test_no_more_rows_than_needed(n, rows):
-    assert buildable_rows(3, 20, "phm", n=n) == rows
-
-
-def test_sizes_that_never_fit_are_refused():
-    with pytest.raises(PhmrunError, match="n"):
-        ClassScores(15, 3, structure="phm", n=4)

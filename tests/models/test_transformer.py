@@ -9,7 +9,6 @@ from built_networks import built
 from structure_cases import CASES
 from torch import nn
 
-from phmrun.errors import PhmrunError
 from phmrun.models.options import TransformerOptions
 from phmrun.models.transformer import Transformer, padding_mask
 
@@ -124,13 +123,6 @@ def test_padding_changes_nothing():
     torch.testing.assert_close(padded[1:, :2], alone)
 
 
-def test_the_mask_is_left_out_where_nothing_is_padded():
-    assert padding_mask(SOURCE[:1], PAD) is None
-    mask = padding_mask(SOURCE, PAD)
-    assert mask.shape == (2, 1, 1, 5)
-    assert torch.equal(mask[:, 0, 0], SOURCE != PAD)
-
-
 def test_the_future_is_hidden():
     network = build()
     changed = TARGET.clone()
@@ -154,18 +146,6 @@ def test_tied_tables_are_one_structure(tie, tables):
     assert outside == {"all": phm2, "decoder": 2 * phm2, "none": 2 * phm2 + phm4}[tie]
 
 
-def test_a_tied_output_has_no_structure_of_its_own():
-    with pytest.raises(PhmrunError, match="tied to the embedding, whose structure is 'dense'") as caught:
-        build(output={"structure": "phm", "n": 4})
-    assert caught.value.where == "output.structure"
-
-
-def test_one_vocabulary_is_needed_to_tie_everything():
-    with pytest.raises(PhmrunError, match="they have 8 and 16 entries") as caught:
-        built(Transformer, 8, 16, width=8, feedforward=8, heads=2)
-    assert caught.value.where == "model.tie"
-
-
 @pytest.mark.parametrize("tie", ["all", "decoder", "none"])
 def test_embeddings_and_output_are_drawn_with_variance_one_over_width(tie):
     torch.manual_seed(0)
@@ -185,13 +165,6 @@ def test_embeddings_and_output_are_drawn_with_variance_one_over_width(tie):
     )
     for module in (network.source_embedding, network.target_embedding, network.output):
         assert float(module.weight.detach().std()) == pytest.approx(1 / 8, rel=0.03)
-
-
-def test_dropout_is_for_training_only():
-    network = build(dropout=0.5)
-    assert torch.equal(network(SOURCE, None, TARGET), network(SOURCE, None, TARGET))
-    network.train()
-    assert not torch.equal(network(SOURCE, None, TARGET), network(SOURCE, None, TARGET))
 
 
 BASE = TransformerOptions.presets["base"]

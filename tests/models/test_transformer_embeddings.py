@@ -4,16 +4,12 @@ import pytest
 import torch
 from built_networks import built
 
-from phmrun.config import Source, resolve, task_defaults
-from phmrun.engine.counting import count_parameters
-from phmrun.errors import PhmrunError
 from phmrun.exchange.formats import largest_difference
 from phmrun.families.sequence_to_sequence.graph import translation_graph
-from phmrun.layers import AdaptiveInput, DeFINE, options_of
+from phmrun.layers import AdaptiveInput, DeFINE
 from phmrun.layers.structure import Structure
 from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.transformer import Transformer
-from phmrun.registry import TASKS
 
 DEEP = {"depth": 2, "expansion": 32, "width": 8, "multiple_of": 8}
 KINDS = {
@@ -92,31 +88,3 @@ def test_the_exported_function_is_the_same(kind, tie):
     program = translation_graph(build(kind, tie))
     assert largest_difference(program, program.function) < 1e-10
     assert not [part for part in program.network.modules() if isinstance(part, Structure)]
-
-
-def config_of(**values):
-    sources = [task_defaults("nmt"), Source("test", values)]
-    return resolve(TASKS.get("nmt").load("schema"), sources, options_of).config
-
-
-def test_the_names_are_those_of_the_command_line():
-    define = {"structure": "define", "width": 32, "expansion": 256, "depth": 3, "max_groups": 4}
-    dense = count_parameters(config_of())["by_scope"]
-    counts = count_parameters(config_of(embedding=define))["by_scope"]
-    assert counts["embedding"]["count"] < dense["embedding"]["count"] / 2
-    assert counts["output"]["count"] == 128 * 32  # to the words' own vectors
-    assert counts["encoder"] == dense["encoder"]
-    assert counts["embedding"]["dense"] == dense["embedding"]["count"]
-    assert sum(entry["dense"] for entry in counts.values()) == sum(entry["count"] for entry in dense.values())
-    assert "output" not in dense
-
-
-def test_what_an_output_has_of_its_own_can_have_a_structure():
-    define = {"structure": "define", "width": 32, "expansion": 256, "max_groups": 4}
-    counts = count_parameters(config_of(embedding=define, output={"structure": "phm", "n": 2}))["by_scope"]
-    assert {key: counts["output"][key] for key in ("count", "dense")} == {
-        "count": 128 * 32 // 2 + 8,
-        "dense": 0,
-    }  # a dense table is tied as it is
-    with pytest.raises(PhmrunError, match="tied to the embedding, whose structure is 'dense'"):
-        count_parameters(config_of(output={"structure": "phm", "n": 2}))

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from phmrun.errors import PhmrunError
 from phmrun.papers.audit import build_network, networks
 
 SMALLEST = {
@@ -31,20 +30,3 @@ def test_every_network_takes_a_structure(name):
             for layer in ({"structure": "dense"}, {"structure": "phm", "n": 2})
         )
     assert phm < dense
-
-
-def test_unknown_networks_and_options_are_refused_with_the_valid_ones():
-    with pytest.raises(PhmrunError, match="there is no network 'lstm'") as caught:
-        build_network("lstm", {})
-    assert "lstm-lm" in caught.value.valid
-    with pytest.raises(PhmrunError, match="no option of the network 'lstm-lm' 'widht'") as caught:
-        build_network("lstm-lm", {"sizes": [8], "widht": 1}, where="here")
-    assert "width" in (caught.value.hint or "")
-    assert caught.value.where == "here"
-
-
-def test_missing_sizes_and_bad_values_are_refused():
-    with pytest.raises(PhmrunError, match="needs sizes"):
-        build_network("biaffine-parser", {})
-    with pytest.raises(PhmrunError, match="heads do not divide the width"):
-        build_network("transformer", {"sizes": [8, 8], "width": 9, "heads": 2})

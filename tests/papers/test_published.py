@@ -2,7 +2,6 @@
 
 import pytest
 
-from phmrun.config import load_yaml
 from phmrun.errors import PhmrunError
 from phmrun.papers import load_table, paper_names, table_names
 
@@ -43,19 +42,6 @@ def test_every_file_loads_under_its_own_name(name):
     assert not printed or all(row.published for row in table.rows if row.set)
 
 
-def test_an_unknown_paper_is_refused():
-    with pytest.raises(PhmrunError, match="there is no paper 'defin'") as caught:
-        table_names("defin")
-    assert "define" in (caught.value.hint or "")
-
-
-def test_digits_stay_as_printed(tmp_path):
-    path = tmp_path / "table.yaml"
-    path.write_text(TABLE)
-    assert load_table(str(path)).row("LSTM").published["BLEU"] == "20.10"
-    assert load_yaml(path)["columns"]["BLEU"] == {"metric": "bleu"}
-
-
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [
@@ -76,10 +62,3 @@ def test_bad_table_files_are_refused_with_their_place(tmp_path, old, new, what):
     with pytest.raises(PhmrunError, match=what) as caught:
         load_table(str(path))
     assert caught.value.where == str(path)
-
-
-def test_two_rows_of_one_name(tmp_path):
-    path = tmp_path / "table.yaml"
-    path.write_text(TABLE + '  - name: LSTM\n    published: {BLEU: "1.0"}\n')
-    with pytest.raises(PhmrunError, match="two rows are called LSTM"):
-        load_table(str(path))

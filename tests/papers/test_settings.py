@@ -4,7 +4,7 @@ from functools import reduce
 
 import pytest
 
-from phmrun.config import packaged_names, resolve
+from phmrun.config import resolve
 from phmrun.config.provenance import is_complete
 from phmrun.layers import options_of
 from phmrun.papers import load_table, table_names
@@ -168,12 +168,3 @@ def test_every_number_of_the_set_up_sections(said):
     actual = settings(*cell)
     for key, value in (pair.split("=") for pair in keys.split()):
         assert str(reduce(lambda values, part: values[part], key.split("."), actual)) == value, key
-
-
-def test_every_table_is_found():
-    named = [
-        name
-        for name in packaged_names()
-        if name.startswith("configs/papers/") and "/table" in name and "-small" not in name
-    ]
-    assert sorted(named) == sorted(table_names())

@@ -16,14 +16,3 @@ def test_a_line_for_each_row_filled_where_it_is_decided(tmp_path):
     assert axes.get_xlabel().startswith("test accuracy (%), minus dense")
     assert "95 % intervals" in axes.get_xlabel()
     save_figure(figure, tmp_path / "a.svg")  # a name is no formula
-
-
-def test_a_baseline_is_a_cross_below_the_rows_and_a_far_one_a_triangle():
-    baselines = {"copy (floor)": -4.3, "neighbour (floor)": -37.0}
-    axes = draw_effects([Effect("phm n=2", -1.0, -2.5, 0.5, 6, False)], "test/bleu", baselines).axes[0]
-    marks = [(line.get_marker(), *line.get_xdata(), *line.get_ydata()) for line in axes.lines[-2:]]
-    assert marks == [("x", -4.3, 1), ("<", -5.0, 2)]
-    assert [label.get_text() for label in axes.get_yticklabels()[1:]] == [
-        "copy (floor): -4.30",
-        "neighbour (floor): -37.00",
-    ]

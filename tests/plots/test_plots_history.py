@@ -1,7 +1,5 @@
 """The course of a score: which one, over what, and what the legend calls the runs."""
 
-import itertools
-
 import pytest
 
 from phmrun.config import Source, resolve, task_defaults, to_yaml
@@ -9,15 +7,12 @@ from phmrun.errors import PhmrunError
 from phmrun.layers import options_of
 from phmrun.ledger import Run
 from phmrun.registry import TASKS
-from phmrun.results.plots.canvas import resized, save_figure
+from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.runs import (
-    Curve,
     choose_score,
     curves,
     default_name,
     draw_history,
-    heading,
-    labels,
     mean_curves,
 )
 
@@ -52,28 +47,6 @@ def test_the_usual_score_that_all_have(tmp_path):
         choose_score([first, run(tmp_path, 3, rows=[])], None)
 
 
-@pytest.mark.parametrize(("axis", "places"), [("epoch", [1, 2]), ("step", [100, 200]), ("time", [1, 3])])
-def test_over_what(axis, places, tmp_path):
-    (curve,) = curves([run(tmp_path, 1)], "val/loss", axis)
-    assert (curve.places, curve.values, curve.label) == (places, [4.0, 3.0], "dense")
-
-
-def test_runs_of_before_do_not_know_their_epochs(tmp_path):
-    old = run(tmp_path, 1, epoch=None)
-    with pytest.raises(PhmrunError, match="how many steps an epoch has"):
-        curves([old], "val/loss", "epoch")
-    assert curves([old], "val/loss", "step")[0].places == [100, 200]
-
-
-def test_the_legend_says_in_what_the_runs_differ(tmp_path):
-    runs = [run(tmp_path, 1), run(tmp_path, 2, embedding={"structure": "phm", "n": 2}), run(tmp_path, 3, seed=4)]
-    assert labels(runs) == ["dense", "embedding phm n=2", "dense, seed 4"]
-    same = [run(tmp_path, 4), run(tmp_path, 5)]
-    assert labels(same) == ["dense (1)", "dense (2)"]
-    seeds = [run(tmp_path, 6, seed=2), run(tmp_path, 7, seed=3)]
-    assert labels(seeds) == ["seed 2", "seed 3"]
-
-
 def test_the_picture(tmp_path):
     runs = [run(tmp_path, number, seed=number) for number in range(1, 12)]
     figure = draw_history(curves(runs, "val/perplexity", "epoch"), "val/perplexity", "epoch", log=True)
@@ -85,15 +58,6 @@ def test_the_picture(tmp_path):
     save_figure(figure, tmp_path / "history.svg")
     assert b"seed 11" in (tmp_path / "history.svg").read_bytes()
     assert default_name(runs, "history").name == "history-lm-run-1.png"
-
-
-def test_labels_are_words_and_tell_no_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path / "jane"))
-    drawn = Curve(f"{tmp_path}/jane/x, $\\frac$ and $5", [1.0], [2.0])
-    save_figure(draw_history([drawn], "val/loss", "step", heading="$\\x$"), tmp_path / "history.svg")
-    text = (tmp_path / "history.svg").read_text()
-    assert "<!-- ~/x, $\\frac$ and $5 -->" in text
-    assert "jane" not in text
 
 
 def test_seeds_are_one_line_in_a_band_of_their_deviation(tmp_path):
@@ -111,34 +75,3 @@ def test_seeds_are_one_line_in_a_band_of_their_deviation(tmp_path):
     assert [text.get_text() for text in axes.texts] == ["embedding phm n=2", "dense (2 seeds)"]
     assert axes.get_legend() is None
     assert "standard deviation over seeds" in axes.get_ylabel()
-
-
-def test_labels_at_the_ends_do_not_overlap():
-    drawn = [Curve(f"run {number}", [1.0, 2.0], [3.0, 1.0 + number / 1000]) for number in range(6)]
-    heights = sorted(text.xy[1] for text in draw_history(drawn, "val/loss", "step").axes[0].texts)
-    assert all(above - below > 0.05 for below, above in itertools.pairwise(heights))
-
-
-def test_the_title_names_the_network(tmp_path):
-    created = run(tmp_path, 1)
-    assert heading([created]).endswith(": dense")
-
-
-def test_letters_are_text_and_fonts_can_be_embedded(tmp_path):
-    figure = draw_history(curves([run(tmp_path, 1)], "val/loss", "step"), "val/loss", "step")
-    resized(figure, "column")
-    assert figure.get_size_inches()[0] == 3.25
-    save_figure(figure, tmp_path / "a.svg", text=True)
-    assert ">optimizer steps</text>" in (tmp_path / "a.svg").read_text()
-    save_figure(figure, tmp_path / "a.pdf")
-    assert b"/Type3" not in (tmp_path / "a.pdf").read_bytes()
-    with pytest.raises(PhmrunError, match="no width 'wide'"):
-        resized(figure, "wide")
-
-
-def test_long_labels_leave_the_axes_their_width():
-    drawn = [Curve(f"layer phm · layer.n {n} · training.optimizer.lr 0.00949", (1, 2), (n, 2 * n)) for n in (1, 2)]
-    figure = draw_history(drawn, "val/loss", "step")
-    figure.canvas.draw()
-    assert figure.axes[0].get_position().width > 0.8
-    assert len(figure.legends[0].get_texts()) == 2

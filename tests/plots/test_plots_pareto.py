@@ -4,14 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
-from phmrun.metric import Metric, metric_of
-from phmrun.registry import METRICS
 from phmrun.results.costs import Point, frontier
 from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.runs import draw_speed, pace_of
-from phmrun.results.plots.sweeps import draw_pareto, legible, short
+from phmrun.results.plots.sweeps import draw_pareto
 
 numbers = st.integers(0, 12).map(float)
 clouds = st.lists(st.tuples(numbers, numbers), min_size=1, max_size=12, unique=True)
@@ -31,35 +28,6 @@ def test_the_frontier_is_what_nothing_beats(cloud, lower):
     assert set(frontier(points, lower=lower)) == {point for point in points if not beaten(point)}
 
 
-def test_names_and_numbers():
-    assert [short(value) for value in (999, 1000, 44_040_192, 2.5e9)] == ["999", "1K", "44M", "2.5B"]
-    assert [metric_of(name).lower_is_better for name in ("test/perplexity", "val/loss", "test/bleu")] == [
-        True,
-        True,
-        False,
-    ]
-
-
-def test_a_score_of_somebody_elses_says_its_direction(monkeypatch):
-    monkeypatch.setitem(METRICS._registered, "wer", Metric("wer", lower_is_better=True))
-    assert all(
-        metric_of(name).lower_is_better for name in ("wer", "test/wer", "test/wer-clean", "test/wer-of-dictionary")
-    )
-    assert not metric_of("test/power").lower_is_better
-    points = [Point("dense", 7.5e6, 20.0, None), Point("phm n=4", 3.4e6, 18.0, None)]
-    fronts = [draw_pareto(points, score).axes[0].lines[0].get_ydata() for score in ("test/wer", "test/bleu")]
-    assert [list(front) for front in fronts] == [[18.0], [18.0, 20.0]]
-    METRICS.add("wer", Metric("wer", lower_is_better=True))
-    with pytest.raises(PhmrunError, match="the metric name 'wer' is taken by"):
-        METRICS.add("wer", Metric("wer"))
-
-
-def test_names_below_the_axis_do_not_lie_over_one_another():
-    assert legible([950_530, 937_730, 1_048_322, 950_018, 982_850]) == [937_730, 950_018, 982_850, 1_048_322]
-    assert legible([5.0]) == [5.0]
-    assert legible([1, 10, 100, 10]) == [1, 10, 100]
-
-
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_pictures(tmp_path, ending):
     points = [Point("dense", 7.5e6, 36.7, 0.4), Point("phm n=4", 3.4e6, 37.1, None), Point("lost", 5e6, 30.0, 0.1)]
@@ -76,25 +44,6 @@ def test_pictures(tmp_path, ending):
     for name in ("pareto", "speed"):
         written = (tmp_path / f"{name}.{ending}").read_bytes()
         assert written.startswith(b"\x89PNG" if ending == "png" else b"<?xml")
-
-
-def test_baselines_are_lines_with_names_unless_they_would_squeeze_the_points():
-    points = [Point("dense", 7.5e6, 36.7, 0.4), Point("phm n=4", 3.4e6, 27.1, None)]  # span 27.1 to 37.1, twice it 20
-    floors = {"copy (floor)": 6.9, "dictionary (floor)": 20.0}
-    axes = draw_pareto(points, "test/bleu", baselines=floors).axes[0]
-    level = [line for line in axes.lines if len(set(line.get_ydata())) == 1 and len(line.get_ydata()) == 2]
-    assert {line.get_ydata()[0] for line in level} == {20.0}
-    labels = [text.get_text() for text in axes.figure.legends[0].get_texts()]
-    assert {"copy (floor): 6.9, outside", "dictionary (floor)"} <= set(labels)
-    assert axes.get_ylim()[0] > 15
-    same = draw_pareto([Point("dense", 7.5e6, 36.7, None)], "test/bleu", baselines=floors).axes[0]
-    assert [text.get_text() for text in same.figure.legends[0].get_texts()][:2] == list(floors)
-
-
-def test_the_axis_is_logarithmic_only_for_wide_ranges():
-    near, far = ([Point("a", 1e6, 20.0, None), Point("b", size, 18.0, None)] for size in (2e6, 4e6))
-    assert [draw_pareto(points, "test/bleu").axes[0].get_xscale() for points in (near, far)] == ["linear", "log"]
-    assert draw_pareto(near, "test/bleu").axes[0].get_xlabel() == "parameters"
 
 
 def test_a_second_cost_is_a_panel_with_the_same_scores_and_colors():

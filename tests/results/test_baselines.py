@@ -18,11 +18,6 @@ def test_a_run_at_its_floor_is_said_to_be_untrained(interval, trained):
         assert "does not beat the floor majority, 50.00" in sentence
 
 
-def test_runs_without_a_floor_have_no_sentence():
-    assert shortfall({"test/accuracy": {"value": 51.0}}) is None
-    assert shortfall({"validation/loss": 1.0}) is None
-
-
 @pytest.mark.parametrize(("perplexity", "diverged"), [(900.0, True), (700.0, False), (120.0, False)])
 def test_a_run_past_the_unigram_has_diverged(tmp_path, perplexity, diverged):
     run = Run.create(tmp_path, "lm-x-dense-1-0123456789ab", "task: lm\n")
@@ -34,11 +29,3 @@ def test_a_run_past_the_unigram_has_diverged(tmp_path, perplexity, diverged):
     assert (sentence or "").startswith("diverged: ") == diverged
     if diverged:
         assert sentence == "diverged: test/perplexity 900.00 is worse than the floor unigram, 700.00"
-
-
-def test_an_accuracy_below_the_majority_has_not_diverged(tmp_path):
-    run = Run.create(tmp_path, "sva-x-dense-1-0123456789ab", "task: sva\n")
-    run.update_metrics("test/accuracy", {"value": 40.0})
-    run.update_metrics("test/accuracy-of-majority", FLOOR)
-    assert not has_diverged(summarise(run.path), "test/accuracy")
-    assert not has_diverged(None, "test/perplexity")

@@ -3,15 +3,13 @@
 import csv
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 from statistics import fmean
 
 import pytest
 
 import phmrun
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.results import Results
 from phmrun.statistics.verdict import Verdict
@@ -92,27 +90,3 @@ def test_a_folder_of_small_results_is_loaded_without_its_runs():
     recorded = [json.loads(path.read_text()) for path in folder.glob("*.json")]
     expected = {(item["run"], item["metrics"]["test/bleu"]["value"]) for item in recorded}
     assert {(row["run"], row["value"]) for row in rows if row["score"] == "test/bleu"} == expected
-
-
-def test_a_folder_without_results_is_refused(tmp_path):
-    with pytest.raises(PhmrunError, match="no such folder") as caught:
-        Results.load(tmp_path / "none")
-    assert caught.value.code == ExitCode.DATA
-
-
-def test_pandas_is_needed_for_data_frames_alone(runs_dir, monkeypatch):
-    results = Results.load(runs_dir)
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(PhmrunError, match="pandas is not installed"):
-        results.to_pandas()
-    monkeypatch.undo()
-    pandas = pytest.importorskip("pandas")
-    frame = results.to_pandas()
-    assert isinstance(frame, pandas.DataFrame)
-    assert frame[frame.score == "test/accuracy"].groupby("layer").value.mean()["dense"] == pytest.approx(90.0)
-
-
-def test_results_import_neither_torch_nor_matplotlib():
-    code = "import sys, phmrun.results.long_table, phmrun.results.items; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"torch", "lightning", "pandas", "matplotlib"} & set(loaded)

@@ -11,7 +11,7 @@ from phmrun.ledger import Run, State
 from phmrun.ledger.listing import summarise
 from phmrun.results.entries import Entry
 from phmrun.results.layout import lay_out
-from phmrun.results.pairs import all_pairs, pair_facts, pair_table, with_pairs
+from phmrun.results.pairs import all_pairs, pair_facts, with_pairs
 from phmrun.results.table import Heading, tabulate
 from phmrun.statistics.verdict import Verdict
 from phmrun.statistics.welch import Design, difference
@@ -85,22 +85,6 @@ def test_only_rows_of_the_same_data_and_length_are_paired(table):
     assert {pair.comparison.rows for pair in all_pairs(other)} == {1}
 
 
-def test_some_rows_share_the_level_alone(table):
-    created = table(ROWS)
-    chosen = all_pairs(created, rows={1, 2, 3})
-    assert named(created, chosen) == [("monarch", "phm"), ("blast", "phm"), ("blast", "monarch")]
-    assert {pair.comparison.rows for pair in chosen} == {3}
-
-
-def test_each_column_is_a_family_of_its_own(table):
-    created = table(ROWS, scores=("test/bleu", "test/chrf"))
-    pairs = all_pairs(created)
-    columns, lines, notes = pair_table(created, pairs)
-    assert columns[:3] == ["row", "beside", "score"]
-    assert [line[2] for line in lines] == ["test/bleu"] * 6 + ["test/chrf"] * 6
-    assert any("simultaneous over 6 pairs, level 0.05" in note for note in notes)
-
-
 def test_pairs_stand_in_place_of_verdicts_beside_dense(table):
     created = table(ROWS)
     pairs = all_pairs(created, margin=2.0)
@@ -117,17 +101,3 @@ def test_pairs_stand_in_place_of_verdicts_beside_dense(table):
         < facts["blast", "phm"]["interval"][1]
     )
     assert facts["blast", "phm"]["compared_seeds"] == [2, 3]
-
-
-def test_a_collapsed_seed_is_said_of_its_pairs(table):
-    created = table(ROWS | {"phm": (29.0, math.nan, 29.2, 29.1)})
-    _, lines, notes = pair_table(created, all_pairs(created))
-    assert [line[-1] for line in lines if "phm" in line[:2]] == ["undecided"] * 3
-    assert "phm beside dense: collapsed seeds: 1 of 4, reference 0 of 3" in " ".join(notes)
-
-
-def test_a_single_row_has_no_pairs(table):
-    created = table({"dense": ROWS["dense"]})
-    laid = lay_out(created, "mean±std", {}, paper=False)
-    assert all_pairs(created) == []
-    assert with_pairs(laid, created, []) is laid

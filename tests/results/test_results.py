@@ -98,31 +98,6 @@ def test_seeds_are_put_together(entry):
     }
 
 
-def test_columns_by_a_key(entry):
-    entries = [
-        entry({"task": "nmt", "layer": "dense"}, DENSE, {"test/bleu": 30.0, "test/chrf": 50.0}),
-        entry({"task": "sva", "layer": "dense"}, DENSE, {"test/accuracy": 90.0}, parameters=70),
-    ]
-    actual = laid(tabulate(entries, ["layer"], score_headings(entries, ["task"], [])))
-    assert actual.columns == ["layer", "nmt test/bleu", "parameters", "sva test/accuracy", "parameters", "seeds"]
-    assert actual.rows == [["dense", "30.00", 100, "90.00", 70, "1"]]
-    several = score_headings(entries[:1], [], ["test/bleu", "test/chrf"])
-    assert laid(tabulate(entries[:1], ["layer"], several)).rows[0][2:4] == ["30.00", "50.00"]
-
-
-def test_a_key_may_be_one_of_the_configuration(entry):
-    config = {"model": {"width": 64}, "data": {"name": "multi30k"}, "layer": {"structure": "phm", "n": 2, "bias": True}}
-    first = entry({}, config)
-    assert [first.label(key) for key in ("model.width", "data", "layer", "layer.n", "nothing.here")] == [
-        "64", "multi30k", "phm n=2", "2", ""
-    ]  # fmt: skip
-    assert not first.dense
-    assert entry({}, DENSE).dense
-    single = {"name": "encoder.0.map", "layer": {"structure": "phm", "n": 2}}
-    assert not entry({}, {**DENSE, "maps": [single]}).dense
-    assert entry({}, {**DENSE, "maps": [{**single, "layer": {"structure": "dense"}}]}).dense
-
-
 def test_the_papers_numbers_beside_ours(entry, paper):
     entries = [
         entry({"row": "Transformer", "seed": "1"}, DENSE, {"test/bleu": 22.25}),
@@ -161,33 +136,6 @@ def test_what_was_not_measured_alike_is_bracketed(entry, paper, change, reduced,
     assert any(note.startswith("‡ reduced settings") for note in actual.notes) == marked
 
 
-def test_several_numbers_in_a_cell(entry, paper):
-    table = paper(printed="20.5 / 30.0")
-    table.columns["BLEU"].__dict__["score"] = ["test/bleu", "test/chrf"]
-    entries = [entry({"row": "PHM"}, PHM, {"test/bleu": 20.0, "test/chrf": 31.0})]
-    actual = laid(tabulate(entries, ["row"], paper_headings(table, {}), rows=rows(table)), paper=True)
-    assert actual.rows[1][2:5] == ["20.00 / 31.00", "20.5 / 30.0", "-0.50 / +1.00"]
-
-
-def test_marks_of_what_differs(entry):
-    entries = grid(entry)
-    table = tabulate(entries, ["layer"], score_headings(entries, [], []))
-    question, dense = Question(0.5), [30.05, 30.0, 30.1, 30.05]
-    judged = judge({"far": [20.0, 20.1, 20.05], "near": [30.0, 30.1, 30.0, 30.1]}, dense, question)
-    created = {(1, 0): RowComparison(judged["far"], question, 2), (0, 0): RowComparison(judged["near"], question, 2)}
-    actual = laid(table, differences=created)
-    assert [row[2] for row in actual.rows] == ["31.00 ± 1.41≈", "29.50*", "–"]
-    assert any(
-        note.startswith("* different from the dense cell; ≈ not worse by more than the margin") for note in actual.notes
-    )
-    assert [row[-5] for row in actual.verdict_rows] == ["equivalent within 0.5", "different, worse"]
-    assert actual.verdict_rows[1][1] == "-10.00"
-    assert any("simultaneous over 2 rows," in note for note in actual.notes)
-    alone = laid(table, differences={(1, 0): RowComparison(judged["far"], question, 1)})
-    assert any("simultaneous over 1 row," in note for note in alone.notes)
-    assert any(note.endswith("test set fixed; at these settings") for note in actual.notes)
-
-
 @pytest.mark.parametrize(("values", "bounds"), [((0.5, 3.0), (0, 17.64)), ((97.0, 99.5), (82.36, 100))])
 def test_the_interval_of_a_mean_lies_within_the_bounds(entry, paper, values, bounds):
     table = paper()
@@ -215,23 +163,6 @@ def test_every_number_as_it_is(entry, paper):
     assert len(row["runs"]) == 2
 
 
-def test_columns_filled_by_other_experiments(entry):
-    heading = [Heading("A", ("test/bleu",), {"column": "A"}), Heading("B", ("test/bleu",), {"column": "B"})]
-    entries = [
-        entry({"row": "x", "column": "A"}, DENSE, {"test/bleu": 1.0}),
-        entry({"row": "x", "column": "B"}, PHM, {"test/bleu": 2.0}),
-    ]
-    assert laid(tabulate(entries, ["row"], heading)).rows[0][2:4] == ["1.00", "2.00"]
-
-
-@pytest.mark.parametrize(("score", "best", "worst"), [("test/bleu", 30.0, 20.0), ("test/perplexity", 20.0, 30.0)])
-def test_the_best_value_is_the_smallest_if_lower_is_better(entry, score, best, worst):
-    entries = [entry({"seed": place}, DENSE, {score: value}) for place, value in enumerate((20.0, 30.0, 24.0))]
-    numbers = tabulate(entries, ["layer"], [Heading(score, (score,))]).figures[0][0].numbers[0]
-    assert (numbers.aggregate("best"), numbers.aggregate("worst")) == (best, worst)
-    assert (numbers.aggregate("median"), numbers.aggregate("mean")) == (24.0, pytest.approx(74 / 3))
-
-
 def test_a_seed_past_the_unigram_is_a_collapsed_one_with_its_exact_test(entry):
     unigram = {"test/perplexity-of-unigram": 700.0}
     values = {"dense": (100.0, 102.0, 101.0, 99.0), "phm": (110.0, 900.0, 950.0, 108.0)}
@@ -252,14 +183,3 @@ def test_a_seed_past_the_unigram_is_a_collapsed_one_with_its_exact_test(entry):
     assert page.rows[1][2].startswith("517.00")  # they still count in the mean
     (cell,) = [cell for cell in plain_rows(table, compared) if cell["layer"] != "dense"]
     assert (cell["collapsed"], cell["compared_seeds"]) == ([2, 0], [4, 4])
-
-
-def test_without_collapsed_seeds_there_is_no_such_column(entry):
-    entries = [
-        entry({"seed": place}, config, {"test/bleu": base + 0.1 * place})
-        for config, base in ((DENSE, 30.0), (PHM, 29.0))
-        for place in range(3)
-    ]
-    table = tabulate(entries, ["layer"], [Heading("BLEU", ("test/bleu",))])
-    page = lay_out(table, "mean±std", differences(table), paper=False)
-    assert not [column for column in page.verdict_columns if "collapsed" in column]

@@ -1,7 +1,5 @@
 """Cells against the dense ones, from predictions as evaluations write them; no model is trained."""
 
-import random
-
 import pytest
 from tiny_experiments import configured
 
@@ -65,33 +63,6 @@ def test_translations(made, tmp_path):
     assert (worse.verdict, worse.reason) == (Verdict.UNDECIDED, "a single seed has no spread over training")
 
 
-def labels(right):
-    rows = "".join(f"{'a' if ok else 'b'}\t0.9\ta\t\n" for ok in right)
-    return f"predicted\tprobability\tlabel\tpart\n{rows}"
-
-
-def test_labels(made):
-    draw = random.Random(1)
-    right = {name: [draw.random() < share for _ in range(200)] for name, share in (("dense", 0.9), ("phm", 0.6))}
-    shares = {name: 100 * sum(item) / 200 for name, item in right.items()}
-    layers = {"dense": {}, "phm": PHM}
-    entries = [made("sva", n, "test/accuracy", shares[n], layers[n], labels(right[n]), "tsv") for n in right]
-    assert measured(entries[1], "test/accuracy") == pytest.approx(shares["phm"])
-    (actual,) = differences(table(entries)).values()
-    low, high = actual.judgement.over_items
-    assert (low + high) / 2 == pytest.approx(shares["phm"] - shares["dense"])
-    assert high < 0
-
-
-def test_labels_of_a_part(made):
-    rows = "".join(f"{'a' if place % 3 else 'b'}\t1\ta\t{'odd' if place % 2 else 'even'}\n" for place in range(60))
-    first = made("sva", "dense", "test/accuracy-odd", 0.0, {}, f"predicted\tprobability\tlabel\tpart\n{rows}", "tsv")
-    right = [place % 3 > 0 for place in range(60) if place % 2]
-    (counts,) = RunItems().of([first.run.path], "test/accuracy-odd")
-    assert counts.counts[:, 0].tolist() == [float(item) for item in right]
-    assert differences(table([first, made("sva", "phm", "test/accuracy-of-majority", 1.0, PHM, rows, "tsv")])) == {}
-
-
 def test_trees(made, tmp_path):
     configured("parse", tmp_path / "parse")
     gold = conllu.load(tmp_path / "parse" / "test.conllu")
@@ -106,19 +77,3 @@ def test_trees(made, tmp_path):
     (actual,) = differences(table(entries)).values()
     low, high = actual.judgement.over_items
     assert (low + high) / 2 == pytest.approx(scores["las"].value - 100)
-
-
-def test_what_cannot_be_compared_is_left_alone(made):
-    first = made("sva", "dense", "test/accuracy", 50.0, {}, labels([True, False]), "tsv")
-    other = made("sva", "phm", "test/accuracy", 50.0, PHM, labels([True, False, True]), "tsv")
-    assert differences(table([first, other])) == {}  # of another number of items
-    assert differences(table([other])) == {}  # nothing dense
-    asked_else = made(
-        "sva", "asked", "test/accuracy", 50.0, PHM, labels([True, False]).replace("\ta\t", "\tb\t"), "tsv"
-    )
-    assert differences(table([first, asked_else])) == {}  # as many items of another file
-    (other.run.path / "predictions/test.tsv").unlink()
-    (lost,) = differences(table([first, other])).values()
-    assert (lost.verdict, lost.judgement.over_items) == (Verdict.UNDECIDED, None)  # one seed, and no items
-    loss = made("sva", "loss", "test/loss", 1.0, PHM, labels([True, False]), "tsv")
-    assert differences(table([first, loss])) == {}

@@ -11,7 +11,7 @@ import pytest
 from tiny_experiments import write_corpus
 
 from phmrun.cli.app import main
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import ExitCode
 
 FOUR = {
     "title": "A toy",
@@ -33,14 +33,6 @@ def test_the_plan(phmrun, written):
     assert phmrun("run", file, "--dry-run").stdout == result.stdout
 
 
-def test_the_plan_as_json(phmrun, written):
-    facts = json.loads(phmrun(written(FOUR), "--plan", "--json").stdout)
-    assert facts["counts"] == {"missing": 3, "invalid": 1}
-    assert facts["cells"][0]["at"] == {"layer": "dense", "model.width": 6, "seed": 1}
-    assert facts["cells"][3]["reason"] == "n = 3 does not divide 4"
-    assert facts["seconds_left"] is None
-
-
 def test_a_sweep_runs_and_says_how_it_ended(phmrun, written):
     file = written(FOUR)
     result = phmrun(file, "--only", "layer=dense", "--jobs", "2")
@@ -51,10 +43,6 @@ def test_a_sweep_runs_and_says_how_it_ended(phmrun, written):
     assert facts["counts"] == {"done": 3, "invalid": 1}
     assert facts["cells"][0]["metrics"]["test/score"]["signature"] == "toy"
     assert phmrun(file, "--seeds", "2", "--limit", "1").stdout == "8 cells: 4 done · 2 missing · 2 invalid\n"
-
-
-def test_a_misspelt_verb_is_told(phmrun, written):
-    assert "Did you mean 'status'" in str(phmrun("satus", written(FOUR)).exception)
 
 
 def test_failures_end_in_code_five_with_the_last_lines(phmrun, written):
@@ -71,16 +59,6 @@ def test_failures_end_in_code_five_with_the_last_lines(phmrun, written):
     assert phmrun(file, "--retry-failed").stdout == "3 cells: 2 done · 1 failed\n"
 
 
-def test_missing_data_are_told_before_the_rest_runs(phmrun, written):
-    result = phmrun(written({"task": "toy", "grid": {"data.name": ["lost", "good"]}}))
-    assert result.exit_code == ExitCode.SWEEP
-    assert result.stdout == "2 cells: 1 done · 1 blocked\n"
-    assert "blocked: data.name lost · seed 1: the dataset 'lost' is not on this machine" in result.stderr
-    alone = phmrun(written({"task": "toy", "base": {"data": {"name": "lost"}}}))
-    assert isinstance(alone.exception, PhmrunError)
-    assert alone.exception.code == ExitCode.DATA
-
-
 def test_a_script_for_slurm(phmrun, written, tmp_path):
     result = phmrun(written(FOUR), "--script", "--sbatch", "partition=gpu", "--jobs", "2")
     assert result.exit_code == 0
@@ -92,10 +70,6 @@ def test_a_script_for_slurm(phmrun, written, tmp_path):
     assert all(" train toy --config " in command for command in commands)
     empty = phmrun(written(FOUR), "cancel")  # a verb in the wrong place is a usage error
     assert empty.exit_code == ExitCode.USAGE
-
-
-def test_nothing_to_cancel(phmrun, written):
-    assert phmrun("cancel", written(FOUR)).stdout == "nothing is at work\n"
 
 
 REAL = """

@@ -59,10 +59,3 @@ def test_a_twin_is_its_table_in_reduced_settings(name, planned):
 def test_every_task_has_a_twin():
     tasks = {load_table(load_sweep(name).file.table).task for name in TWINS}
     assert tasks >= {"nmt", "style", "sva", "nli", "parse", "lm"}
-
-
-def test_structures_of_a_row_survive_in_its_twin(planned):
-    cells = planned("configs/papers/phm/table5-small.yaml").cells
-    layers = [(cell.config.layer.structure, cell.config.layer.options.get("n")) for cell in cells]
-    assert list(dict.fromkeys(layers)) == [("dense", None), ("phm", 2), ("phm", 4), ("phm", 8), ("phm", 16)]
-    assert {cell.config.data.name for cell in cells} == {"shakespeare"}

@@ -49,13 +49,6 @@ def test_a_table_is_a_sweep(written):
     assert twin.file.reduced == "less"
 
 
-def test_two_files_of_one_name_are_two_sweeps(tmp_path, written):
-    (tmp_path / "a").mkdir()
-    first, second = load_sweep(written({"task": "toy"})), load_sweep(written({"task": "toy"}, "a/sweep.yaml"))
-    assert first.name != second.name
-    assert first.name == load_sweep(written({"task": "toy"})).name
-
-
 @pytest.mark.parametrize(
     ("content", "what"),
     [
@@ -114,8 +107,3 @@ def test_paths_are_taken_from_the_folder_of_the_file(tmp_path, monkeypatch):
     }
     assert file.grid == {"data.train": ["study/train.tsv", "absent.tsv"], "layer": ["dense"]}
     assert (file.plugins, file.config) == (["study/mine.py"], ["study/more.yaml", "configs/tasks/nmt.yaml"])
-
-
-def test_a_name_too_long_for_a_file_is_refused(written):
-    with pytest.raises(PhmrunError, match="not a file name"):
-        load_sweep(written({"table": "1" * 5000}))

@@ -42,22 +42,3 @@ def test_a_table_needs_no_data(nmt, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["sweep", str(nmt), "--plan", "--runs-dir", str(tmp_path / "runs")])
     assert "6 cells: 2 done · 2 blocked · 2 invalid" in capsys.readouterr().out
-
-
-def test_checksums_that_come_later_are_seen_by_the_same_process(nmt, tmp_path):
-    cell = planned(nmt, tmp_path / "runs").cells[0]
-    run = Run.create(tmp_path / "runs", cell.run_id, to_yaml(cell.config))
-    look = recorded_data(tmp_path / "runs")
-    assert look(cell.config) is None
-    run.write_data(DataRecord({}, dict(cell.marks)))
-    assert recorded_data(tmp_path / "runs")(cell.config) == cell.marks
-
-
-def test_other_files_of_the_same_name_are_not_guessed(nmt, tmp_path):
-    cells = planned(nmt, tmp_path / "runs").cells
-    done(tmp_path / "runs", cells[0], cells[0].marks)
-    done(tmp_path / "runs", cells[1], dict.fromkeys(cells[1].marks, "0" * 64))
-    shutil.rmtree(tmp_path / "corpus")
-    faults = {str(cell.fault) for cell in planned(nmt, tmp_path / "runs").cells[:4]}
-    assert len(faults) == 1
-    assert "were trained on different files" in faults.pop()

@@ -1,8 +1,5 @@
 """From a file to cells: which there are, in which order, under which names, and which cannot be."""
 
-import subprocess
-import sys
-
 import pytest
 import toy_experiment
 from hypothesis import HealthCheck, given, settings
@@ -11,7 +8,6 @@ from test_sweeps_file import TABLE
 
 from phmrun.config import load_run_config, run_id, to_yaml
 from phmrun.errors import PhmrunError
-from phmrun.sweeps import Inspected, load_sweep, plan
 
 PHM = {"structure": "phm", "n": 2}
 SWEEP = {
@@ -57,18 +53,6 @@ def test_an_option_is_varied_only_for_the_layers_that_have_it(planned):
     assert sorted(actual, key=str) == [
         ("dense", None, 0.0), ("dense", None, 1.0), *(("phm", n, clip) for n in (2, 3) for clip in (0.0, 1.0))
     ]  # fmt: skip
-
-
-def test_missing_data_block_a_cell(planned):
-    cells = planned({"task": "toy", "grid": {"data": [{"name": "lost"}, {"name": "builtin"}]}}).cells
-    assert [cell.blocked for cell in cells] == [True, False]
-
-
-def test_a_key_is_refined_by_those_below_it_in_either_order(planned):
-    for keys in (("layer", "layer.n"), ("layer.n", "layer")):
-        grid = {key: {"layer": ["phm"], "layer.n": [2, 3]}[key] for key in keys}
-        cells = planned({"task": "toy", "base": {"model": {"width": 6}}, "grid": grid}).cells
-        assert [cell.config.layer.options["n"] for cell in cells] == [2, 3]
 
 
 def test_include_and_exclude(planned):
@@ -125,13 +109,6 @@ def test_the_cells_of_a_table_are_its_rows_and_experiments(planned, written):
     ]  # fmt: skip
 
 
-def test_names_are_those_of_the_experiments(planned):
-    for cell in planned(SWEEP).runs.values():
-        marks = toy_experiment.inspect(cell.config).fingerprints
-        assert cell.run_id == run_id(cell.config, fingerprints=marks)
-        assert cell.config.seed == cell.at["seed"]
-
-
 def test_the_configuration_that_is_handed_over_is_the_same_experiment(planned, tmp_path):
     for cell in planned(SWEEP).runs.values():
         path = tmp_path / "config.yaml"
@@ -166,28 +143,6 @@ def test_only_what_is_asked_for(planned):
         planned({"task": "toy", "exclude": [{"task": "toy"}]})
 
 
-def test_a_row_is_selected_by_the_label_that_is_shown(planned):
-    rows = [{"structure": "phm", "n": 2}, {"structure": "phm", "n": 2, "freeze": "a"}]
-    sweep = {"task": "toy", "grid": {"layer": rows}}
-    assert [cell.label for cell in planned(sweep, only={"layer": ["phm n=2 freeze=a"]}).cells] == [
-        "layer phm n=2 freeze=a · seed 1"
-    ]
-    assert [cell.label for cell in planned(sweep, only={"layer": ["phm n=2"]}).cells] == ["layer phm n=2 · seed 1"]
-    with pytest.raises(PhmrunError, match="Values of layer: phm n=2, phm n=2 freeze=a"):
-        planned(sweep, only={"layer": ["phm n=3"]})
-
-
-def test_an_experiment_is_looked_at_once_for_all_seeds(written):
-    seen = []
-
-    def inspect(config):
-        seen.append(config)
-        return Inspected(1, {})
-
-    plan(load_sweep(written({**SWEEP, "seeds": 7})), inspect, toy_experiment.options_of)
-    assert len(seen) == 6
-
-
 values = st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True)
 
 
@@ -206,24 +161,7 @@ def test_a_grid_is_a_product_that_grows(planned, widths, clips, orders, seeds, m
         assert (cell.fault is None) == (cell.at["model.width"] % cell.at["layer"]["n"] == 0)
 
 
-def test_planning_needs_no_torch(written):
-    code = "import sys, phmrun.sweeps.plan, phmrun.sweeps.view, phmrun.sweeps.scheduler\nprint('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
-
-
-@pytest.mark.parametrize("seeds", [10**9, [*range(10_001)] * 2])
-def test_no_thousand_million_seeds(written, seeds):
-    with pytest.raises(PhmrunError, match="seeds"):
-        load_sweep(written({"task": "toy", "seeds": seeds}))
-
-
 def test_a_grid_that_nobody_can_run_is_refused_before_it_is_written_out(planned):
     grid = {f"model.key{i}": list(range(10)) for i in range(30)}
     with pytest.raises(PhmrunError, match=r"10\^30 cells are more than the 100,000"):
         planned({"task": "toy", "grid": grid})
-
-
-def test_a_layer_of_the_grid_is_named_by_all_that_the_file_says_of_it(planned):
-    layers = [{"structure": "phm", "n": 4}, {"structure": "phm", "n": 4, "variant": "released"}]
-    created = planned({"task": "toy", "grid": {"layer": layers}})
-    assert [cell.labels["layer"] for cell in created.cells] == ["phm n=4", "phm n=4 variant=released"]

@@ -88,14 +88,6 @@ def test_the_page_has_everything(page):
     assert "phmrun sweep " in text
 
 
-def test_a_sweep_that_has_not_begun(planned, tmp_path):
-    created = planned({"task": "toy"})
-    statuses = survey(created, tmp_path / "runs")
-    written = write_report(created, statuses, results_of(created, statuses).pivot(), {}, tmp_path / "page.html")
-    assert len(written) == 2
-    assert "1 missing" in written[1].read_text()
-
-
 def test_html_is_well_formed_and_needs_no_network(page):
     text, tags = page[0].read_text(), Tags()
     tags.feed(text)
@@ -104,10 +96,3 @@ def test_html_is_well_formed_and_needs_no_network(page):
     assert not re.search(r"<(script|link|iframe)|@import|url\(", text)
     assert "Layers & <sizes>" in tags.text
     assert '<td class="number">80.50 ± 0.71</td>' in text
-
-
-def test_pages_name_nobodys_home(page, tmp_path):
-    for path in page[:2]:
-        text = path.read_text().replace("\\", "")
-        assert str(tmp_path) not in text
-        assert "The sweep, ~/sweep.yaml" in text

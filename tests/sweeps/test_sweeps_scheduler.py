@@ -14,10 +14,9 @@ import pytest
 from toy_planner import PROGRAM, planned
 
 from phmrun.files import last_lines
-from phmrun.ledger import Run, State
-from phmrun.sweeps.cell_status import CellState, look, survey
-from phmrun.sweeps.executors.local import LocalExecutor
-from phmrun.sweeps.scheduler import Event, Scheduler, cancel
+from phmrun.ledger import Run
+from phmrun.sweeps.cell_status import look, survey
+from phmrun.sweeps.scheduler import cancel
 from phmrun.sweeps.workplace import Workplace
 
 PLANNER = Path(__file__).with_name("toy_planner.py")
@@ -95,15 +94,6 @@ def test_every_cell_is_run_once(sweep):
     assert not list(created.runs_dir.glob("*/.claim"))
 
 
-def test_a_further_seed_runs_the_new_cells_alone(sweep):
-    created = sweep(SIX)
-    created.finish()
-    more = sweep({**SIX, "seeds": 3})
-    code, out = more.finish()
-    assert (code, out.count("started ")) == (0, 3)
-    assert list(more.starts().values()) == [[0]] * 9
-
-
 def test_failures_do_not_stop_the_others(sweep):
     created = sweep({"task": "toy", "grid": {"data.name": ["oom", "good", "bad", "killed", "fine"]}})
     code, out = created.finish()
@@ -124,20 +114,6 @@ def test_failures_do_not_stop_the_others(sweep):
     code, out = created.finish(2, "retry")
     assert created.states() == ["done", "done", "failed", "done", "done"]  # memory was enough this time
     assert (code, out.count("started ")) == (5, 2)
-
-
-def test_a_run_directory_that_vanishes_or_is_damaged_fails_its_cell_alone(sweep):
-    names = ["removed", "good", "replaced", "damaged", "taken", "fine"]
-    created = sweep({"task": "toy", "grid": {"data.name": names}})
-    (created.runs_dir).mkdir()
-    (created.runs_dir / str(created.plan.cells[4].run_id)).touch()  # a file in the place of the directory
-    code, out = created.finish()
-    assert code == 5, out
-    assert "Traceback" not in out
-    assert [state == "done" for state in created.states()] == [name in ("good", "fine") for name in names]
-    for name in ("removed", "replaced", "damaged", "taken"):
-        assert re.search(rf"^failed after \d+ s data\.name {name} · seed 1", out, re.MULTILINE), name
-    assert not list(created.runs_dir.glob("*/.claim"))
 
 
 def test_two_planners_share_the_cells(sweep, monkeypatch):
@@ -233,33 +209,6 @@ def test_cancel_ends_planners_and_orphans(sweep, monkeypatch):
     assert "running" not in created.states()
     nothing = cancel(created.workplace, survey(created.plan, created.runs_dir))
     assert (nothing.planners, nothing.runs) == (0, [])
-
-
-def test_a_limit(sweep):
-    created = sweep(SIX)
-    events: list[Event] = []
-    Scheduler(
-        survey(created.plan, created.runs_dir), created.workplace, LocalExecutor(3), limit=2,
-        watch=lambda event: events.append(event) if event else None,
-    ).run()  # fmt: skip
-    assert created.states().count("done") == 2
-    assert [event.status.state for event in events].count(CellState.RUNNING) == 2
-
-
-def test_devices_take_turns(sweep, monkeypatch):
-    created = sweep(SIX)
-    Scheduler(survey(created.plan, created.runs_dir), created.workplace, LocalExecutor(3, ["4", "7"])).run()
-    lines = [created.workplace.log(name).read_text().splitlines()[0] for name in created.plan.runs]
-    assert {line.split(" on device ")[1][0] for line in lines} == {"4", "7"}
-
-
-def test_a_limit_of_time_is_no_failure(sweep):
-    created = sweep({"task": "toy"})
-    (cell,) = created.plan.cells
-    job = created.workplace.job(cell)
-    Run(created.runs_dir / job.run_id).set_state(State.INTERRUPTED, "the time limit of 00:00:10")
-    assert look(cell, created.runs_dir).state is CellState.INTERRUPTED
-    assert created.finish()[0] == 0
 
 
 @pytest.mark.slow

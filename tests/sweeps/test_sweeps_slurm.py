@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from toy_planner import PROGRAM, planned
 
-from phmrun.errors import PhmrunError
 from phmrun.files import last_lines
 from phmrun.sweeps.cell_status import survey
-from phmrun.sweeps.executors.slurm import Slurm, cancel_jobs
+from phmrun.sweeps.executors.slurm import Slurm
 from phmrun.sweeps.workplace import Workplace
 
 SHELLCHECK = shutil.which("shellcheck") or shutil.which("shellcheck", path=str(Path(sys.executable).parent))
@@ -70,42 +69,11 @@ def test_a_task_that_is_signalled_goes_on_after_it_was_queued_again(sweep, clust
     assert int(starts[1]) > 0
 
 
-def test_what_waits_in_the_queue_is_known_and_can_be_cancelled(sweep, cluster):
-    slurm, script = write(sweep)
-    script.with_name("job").write_text("777\n")
-    assert slurm.queued() == set()  # SLURM does not know the job any more
-    (cluster / "queue-777").write_text("1\n3\n")
-    created, workplace = sweep
-    assert slurm.queued() == {created.cells[1].run_id, created.cells[3].run_id}
-    assert cancel_jobs(workplace.slurm) == ["777"]
-    assert slurm.queued() == set()
-    assert cancel_jobs(workplace.slurm) == []
-
-
-def test_the_script_says_what_was_asked_for(sweep):
-    _, script = write(sweep, most=3, options=["partition=gpu", "--gres=gpu:1"])
-    text = script.read_text()
-    assert "#SBATCH --array=0-3%3\n" in text
-    assert "#SBATCH --partition=gpu\n#SBATCH --gres=gpu:1\n" in text
-    assert text.index("#SBATCH --gres") < text.index("set -u")
-    _, second = write(sweep)
-    assert second != script
-    assert script.read_text() == text
-
-
 @pytest.mark.skipif(SHELLCHECK is None, reason="shellcheck is not installed")
 def test_shellcheck_finds_nothing(sweep):
     _, script = write(sweep, most=2, options=["time=1:00:00"])
     done = subprocess.run([str(SHELLCHECK), str(script)], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
-
-
-def test_without_slurm(sweep, monkeypatch):
-    slurm, script = write(sweep)
-    monkeypatch.setenv("PATH", "")
-    assert slurm.queued() == set()
-    with pytest.raises(PhmrunError, match="there is no program 'sbatch'"):
-        slurm.submit(script)
 
 
 HOSTILE = "a\n#SBATCH --wrap=id\ntouch hacked; $(touch hacked) `touch hacked` % ' \" é\\"
@@ -126,8 +94,3 @@ def test_no_name_and_no_path_becomes_a_command_or_an_option(written, tmp_path, c
     assert [str(status.state) for status in survey(created, workplace.runs_dir)] == ["done"]
     assert not list(tmp_path.rglob("hacked"))
     assert script.with_name("task-0.out").exists()
-
-
-def test_an_option_of_two_lines_is_refused(sweep):
-    with pytest.raises(PhmrunError, match="not an option of sbatch"):
-        write(sweep, options=["partition=gpu\ntouch hacked"])

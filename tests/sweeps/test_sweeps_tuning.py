@@ -1,19 +1,16 @@
 """The same trials for every row: chosen by validation, extended at an edge, standing in the table."""
 
-from dataclasses import replace
-
 import pytest
 
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.results.comparison import differences
-from phmrun.results.layout import lay_out
 from phmrun.statistics.expected_best import expected_best
 from phmrun.sweeps import load_sweep
-from phmrun.sweeps.cell_status import CellState, look, runs_left, survey
+from phmrun.sweeps.cell_status import CellState, survey
 from phmrun.sweeps.plan import varied
 from phmrun.sweeps.results import results_of
-from phmrun.sweeps.tuning import Tuned, grid_of_three, settled, with_choices
+from phmrun.sweeps.tuning import settled, with_choices
 
 RATE = "training.optimizer.lr"
 SWEEP = {
@@ -62,17 +59,6 @@ def test_selected_seeds_share_the_trials_of_the_first(planned, tmp_path):
     assert {cell.config.training.optimizer.lr for cell in cells} == {0.01}
 
 
-def test_rows_whose_values_read_alike_at_other_keys_are_searched_apart(planned, tmp_path):
-    """Such as low rank in the maps and low rank in the embeddings, of the same budget."""
-    alike = {key: value for key, value in SWEEP.items() if key != "grid"}
-    alike["include"] = [{"training.clip": 0.1}, {"training.label_smoothing": 0.1}]
-    _, _, look = course_of(planned(alike), SWEEP["tune"], tmp_path)
-    actual = look()
-    assert [row.label for row in actual] == ["clip 0.1", "label smoothing 0.1"]
-    assert [len(row.trials) for row in actual] == [3, 3]
-    assert len({status.cell.run_id for row in actual for _, status in row.trials}) == 6
-
-
 def test_the_best_validation_chooses(rows, tmp_path):
     created, make, look = rows
     actual = look()
@@ -114,23 +100,6 @@ def test_a_diverged_trial_loses_even_with_the_best_score(rows, tmp_path):
     assert [row.trials[0][0][RATE] for row in look()] == [0.0001, 0.0001]
 
 
-def test_trials_to_come_are_counted(planned, tmp_path):
-    import toy_experiment
-
-    content = {**SWEEP, "tune": True, "seeds": 3, "replicates": True}
-    created = planned(content)
-    rows = settled(
-        created, tmp_path / "runs", True, lambda cell, values: varied(cell, values, toy_experiment.inspect,
-        toy_experiment.options_of), replicates=True,
-    )  # fmt: skip
-    tuned_plan = with_choices(created, rows, lambda cell, values: cell)
-    assert len(tuned_plan.trials) == 2 * (5 + 2 + 2 * 3)
-    left = runs_left(
-        tuned_plan, survey(tuned_plan, tmp_path / "runs"), [look(cell, tmp_path / "runs") for cell in tuned_plan.trials]
-    )
-    assert len(left) == 2 * (5 + 2 + 2 * 3)  # every cell keeps one of its trials
-
-
 def test_five_rates_around_the_recipes_and_two_around_the_best(planned, written, tmp_path):
     _, _, look = course_of(planned({**SWEEP, "tune": True}), True, tmp_path)
     actual = look()
@@ -147,25 +116,6 @@ def test_five_rates_around_the_recipes_and_two_around_the_best(planned, written,
     assert len(dense.trials) == len(phm.trials) == 8
     with pytest.raises(PhmrunError, match="neither the seed nor a key of the grid"):
         load_sweep(written({"task": "toy", "grid": {RATE: [1.0]}, "tune": True}))
-
-
-def test_a_row_that_is_best_at_the_last_edge_is_marked(planned, tmp_path):
-    created, make, look = course_of(planned(SWEEP), SWEEP["tune"], tmp_path)
-    for _ in range(4):
-        look({"dense": 0.01, "phm": 1000.0})
-    actual = look()
-    assert list(actual[0].space[RATE]) == [0.001, 0.01, 0.1, 1.0, 10.0]
-    assert [(row.values, row.at_edge) for row in actual] == [({RATE: 0.01}, ()), ({RATE: 10.0}, (RATE,))]
-    chosen = with_choices(created, actual, make)
-    assert [cell.at_edge for cell in chosen.cells] == [(), (), (RATE,), (RATE,)]
-    laid = lay_out(results_of(chosen, survey(chosen, tmp_path / "runs")).pivot(), "mean", {}, paper=False)
-    assert [row[1] for row in laid.rows] == ["0.01", "10.0 (edge)"]
-    assert any("a better one may lie beyond" in note for note in laid.notes)
-
-
-def test_what_is_tuned_is_no_key_of_the_grid(written):
-    with pytest.raises(PhmrunError, match="neither the seed nor a key of the grid"):
-        load_sweep(written({"task": "toy", "grid": {RATE: [1.0]}, "tune": {RATE: [1.0]}}))
 
 
 def test_expected_best_by_hand():
@@ -239,12 +189,6 @@ def test_a_seed_that_still_searches_has_no_score(planned, tmp_path):
         done(status)
     states = [status.state for status in survey(with_choices(created, rows(), make), tmp_path / "runs")]
     assert states == [CellState.DONE, CellState.MISSING]
-
-
-def test_replicates_of_a_row_at_an_edge_go_one_step_beyond():
-    row = Tuned((), {RATE: [0.01, 0.1]}, (({RATE: 0.01}, None), ({RATE: 0.1}, None)), {RATE: 0.1})
-    assert grid_of_three(row) == (RATE, [0.01, 0.1, 1.0])
-    assert grid_of_three(replace(row, values={RATE: 0.01}))[1] == pytest.approx([0.001, 0.01, 0.1])
 
 
 def test_the_seed_that_chose_the_rate_is_not_counted(rows, tmp_path):

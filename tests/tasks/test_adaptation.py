@@ -5,14 +5,10 @@ import json
 import pytest
 import torch
 from test_tasks import killed, outcome, same
-from tiny_experiments import configured, run_experiment, run_of, write_corpus
+from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.cli.app import main
-from phmrun.engine.adaptation import check_adaptation
-from phmrun.engine.counting import count_parameters
-from phmrun.engine.dry_run import dry_run
 from phmrun.engine.evaluation import evaluate_run
-from phmrun.engine.reproduction import reproduce
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run
@@ -74,24 +70,6 @@ def test_adapted_network_starts_as_the_parent_and_keeps_its_weights(parent, tmp_
             assert torch.equal(parameter, theirs[name])
 
 
-def test_extend_adapts_and_has_the_same_identity(parent, tmp_path):
-    config = configured("lm", tmp_path / "corpus", {"layer": LAYER})
-    by_option = run_experiment(config, tmp_path / "runs", extend=parent.id)
-    by_key = run_experiment(config.model_copy(update={"adapts": parent.path}), tmp_path / "elsewhere")
-    assert by_option.run_id == by_key.run_id == dry_run(config, parent=parent).run_id
-    same(outcome(run_of(by_option)), outcome(run_of(by_key)))
-    assert reproduce(run_of(by_option), tmp_path / "third").identical
-
-
-def test_other_text_is_read_with_the_vocabulary_of_the_base(parent, tmp_path):
-    write_corpus(tmp_path / "other", seed=5)
-    (tmp_path / "other" / "train.aa").write_text("w1 w2 new\n" * 60)
-    data = {split: str(tmp_path / "other" / f"{split}.aa") for split in ("train", "dev", "test")}
-    run = run_of(run_experiment(adapted("lm", tmp_path, parent, {"data": data}), tmp_path / "runs"))
-    words = (parent.path / "vocabulary" / "words.tsv").read_bytes()
-    assert (run.path / "vocabulary" / "words.tsv").read_bytes() == words
-
-
 @pytest.mark.parametrize(("parent", "task"), [("lm", "lm"), ("nmt", "nmt")], indirect=["parent"])
 def test_merged_run_predicts_the_same_without_its_base(task, parent, tmp_path):
     run = run_of(run_experiment(adapted(task, tmp_path, parent), tmp_path / "runs"))
@@ -151,17 +129,3 @@ def test_base_and_layer_belong_together(settings, message, tmp_path):
     config = configured("lm", tmp_path / "corpus", settings)
     with pytest.raises(PhmrunError, match=message):
         run_experiment(config, tmp_path / "runs")
-
-
-def test_other_sizes_than_those_of_the_base(parent, tmp_path):
-    config = adapted("lm", tmp_path, parent, {"model": {"hidden": 64}})
-    with pytest.raises(PhmrunError, match="no weights of this shape"):
-        run_experiment(config, tmp_path / "runs")
-
-
-def test_counts_of_a_random_base_without_a_run(tmp_path):
-    config = configured("lm", tmp_path / "corpus", {"layer": {**LAYER, "base": "random"}})
-    check_adaptation(config)
-    counts = count_parameters(config)
-    assert counts["stored_total"] == counts["trained_total"] == counts["total"]
-    assert counts["served_total"] == counts["dense_total"]

@@ -24,12 +24,3 @@ def test_a_faulty_test_file_is_refused_before_training(task, fault, tmp_path):
         read(config)
     assert caught.value.code is ExitCode.DATA
     assert str(path) in f"{caught.value.where} {caught.value.what}"
-
-
-def test_a_misaligned_test_set_is_refused_before_training(tmp_path):
-    config = configured("nmt", tmp_path)
-    data = build_data(config)
-    (path, _) = data.sources("test")
-    path.write_text(path.read_text() + "one more\n")
-    with pytest.raises(PhmrunError, match="not aligned"):
-        read(config)

@@ -4,7 +4,6 @@ import pytest
 from tiny_experiments import SETTINGS, SPLITS, configured
 
 from phmrun.engine.preparation import build_data
-from phmrun.errors import PhmrunError
 
 COUNTED = {"lm": "lines", "nli": "items", "sva": "items"}
 
@@ -21,11 +20,3 @@ def test_a_share_of_the_training_data_is_held_out(task, tmp_path):
     assert 15 <= sizes["dev"] <= 45
     assert not set(data.inputs("train")) & set(data.inputs("dev")) or task in ("lm", "parse")
     assert len(list(data.inputs("test"))) > 0
-
-
-@pytest.mark.parametrize("task", ["lm", "nli", "sva", "parse"])
-def test_validation_files_or_a_share(task, tmp_path):
-    with pytest.raises(PhmrunError, match="validation takes either dev or hold_out"):
-        configured(task, tmp_path, {"data": {"hold_out": 0.2}})
-    with pytest.raises(PhmrunError, match="missing: dev; --set data"):
-        configured(task, tmp_path, {"data": {"dev": None}})

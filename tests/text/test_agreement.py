@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.text.agreement import LABELS, Item, divide, read_agreement
+from phmrun.text.agreement import LABELS, Item, read_agreement
 
 WORDS = st.lists(
     st.text(st.characters(exclude_categories=["Cs", "Cc", "Zs", "Zl", "Zp"]), min_size=1).filter(
@@ -96,16 +96,6 @@ def test_the_full_table_comes_back(tmp_path_factory, rows, fields, compress):
 
 
 @pytest.mark.parametrize(
-    ("name", "attractors"),
-    [("numpred.test.3", 3), ("numpred.test.0.gz", 0), ("numpred.test", None), ("numpred.val", None)],
-)
-def test_attractors_are_read_off_the_name(tmp_path, name, attractors):
-    homogeneous = None if attractors is None else True
-    path = write(tmp_path, "VBP\tthe keys to the cabinet\n", name)
-    assert list(read_agreement(path)) == [Item("the keys to the cabinet", "VBP", attractors, homogeneous)]
-
-
-@pytest.mark.parametrize(
     ("content", "line", "message"),
     [
         ("VBP\tthe keys\nVBD\tthe key", 2, "the label is 'VBD'"),
@@ -135,15 +125,6 @@ def test_what_is_malformed_is_placed(tmp_path, content, line, message):
     assert error.where == (str(path) if line is None else f"{path}:{line}")
 
 
-def test_faults_of_the_file_itself(tmp_path):
-    assert "is empty" in failure(write(tmp_path, "")).what
-    assert "does not exist" in failure(tmp_path / "absent").what
-    packed = gzip.compress(table(*[dependency()] * 2000).encode())
-    assert "too early" in failure(write(tmp_path, packed[: len(packed) // 2])).what
-    error = failure(write(tmp_path, b"VBP\tthe keys\nVBZ\tthe caf\xe9\n"))
-    assert error.where == f"{tmp_path / 'items'}:2"
-
-
 @settings(deadline=None)
 @given(content=st.binary(max_size=200))
 def test_noise_is_read_or_refused_but_never_a_bug(tmp_path_factory, content):
@@ -155,17 +136,6 @@ def test_noise_is_read_or_refused_but_never_a_bug(tmp_path_factory, content):
             raise
     else:
         assert labels <= set(LABELS)
-
-
-def test_the_division_is_nine_one_ninety_and_the_authors_own():
-    items = [Item(str(index), "VBZ", 0, index % 3 != 0) for index in range(1000)]
-    parts = divide(items)
-    assert [len(parts[name]) for name in ("train", "dev")] == [90, 10]
-    rest = {str(index) for index in range(1000)} - {item.prefix for item in parts["train"] + parts["dev"]}
-    assert {item.prefix for item in parts["test"]} == {text for text in rest if int(text) % 3}
-    # What Python 2.7 prints for: random.seed(1); x = range(10); random.shuffle(x); print x
-    order = divide([Item(str(index), "VBZ", 0, True) for index in range(10)])["test"]
-    assert [int(item.prefix) for item in order] == [8, 0, 3, 4, 5, 2, 9, 6, 7, 1]
 
 
 @pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA is not set")

@@ -94,38 +94,12 @@ def test_a_parse_replaces_two_columns_of_the_words_alone():
         sentence.with_parse([0], ["root"])
 
 
-def test_text_that_is_yet_to_be_parsed_needs_no_tree():
-    blind = SAMPLE.replace("\t3\tcase\t", "\t_\t_\t").replace("\t0\troot\t", "\t99\t\t")
-    (sentence,) = conllu.loads(blind, trees=False)
-    assert (sentence.heads, sentence.deprels) == ((), ())
-    assert sentence.text == blind
-    with pytest.raises(PhmrunError, match="no head"):
-        conllu.loads(blind)
-
-
-def test_bare_words_make_a_sentence():
-    sentence = conllu.sentence_of(["no", "tree"])
-    assert conllu.loads(sentence.text, trees=False) == [sentence]
-    assert conllu.loads(sentence.with_parse([2, 0], ["det", "root"]).text)[0].heads == (2, 0)
-
-
 def test_a_stream_gives_each_sentence_at_its_blank_line():
     lines = iter([*SAMPLE.splitlines(keepends=True), "\n", *SAMPLE.splitlines(keepends=True)])
     read = conllu.stream(lines, name="-")
     assert next(read).forms == ("à", "le", "parc vert")
     assert next(lines) == "\n"  # not a line more has been taken
     assert next(read).text == SAMPLE
-
-
-def test_sentences_of_two_files_stay_apart():
-    first = conllu.loads("1\ta\t_\t_\t_\t_\t0\troot\t_\t_")
-    assert [load.forms for load in conllu.loads(conllu.dumps([*first, *first]))] == [("a",), ("a",)]
-
-
-def test_a_byte_order_mark_is_kept_and_no_part_of_an_id():
-    (sentence,) = conllu.loads("\ufeff1\ta\t_\t_\t_\t_\t0\troot\t_\t_\n\n")
-    assert sentence.text.startswith("\ufeff1\t")
-    assert conllu.dumps([sentence.with_parse([0], ["root"])]) == sentence.text
 
 
 @pytest.mark.parametrize(
@@ -192,12 +166,6 @@ def test_a_damaged_file_is_a_data_error(tmp_path, content, line, what):
     assert caught.value.code is ExitCode.DATA
 
 
-def test_a_missing_file_is_a_data_error(tmp_path):
-    with pytest.raises(PhmrunError, match="does not exist") as caught:
-        conllu.load(tmp_path / "none.conllu")
-    assert caught.value.code is ExitCode.DATA
-
-
 @given(size=st.integers(1, 12), seed=st.integers(0, 10_000), data=st.data())
 def test_a_cycle_is_found_wherever_it_is(size, seed, data):
     heads = tree(size, seed)
@@ -229,13 +197,3 @@ def test_every_treebank_at_hand_comes_back_byte_for_byte(tmp_path):
             [sentence.with_parse(sentence.heads, sentence.deprels) for sentence in sentences], tmp_path / "copy"
         )
         assert (tmp_path / "copy").read_bytes() == path.read_bytes(), path
-
-
-def test_the_enhanced_graph_alone_is_removed():
-    (sentence,) = conllu.loads(SAMPLE.replace("\n", "\r\n"))
-    (bare,) = conllu.loads(sentence.without_enhanced().text)
-    assert bare == sentence.without_enhanced()
-    columns = [bare.lines[place].removesuffix("\r\n").split("\t") for place in bare.places]
-    assert [row[conllu.DEPS] for row in columns] == ["_", "_", "_"]
-    assert bare.text.count("\r\n") == len(bare.lines) < len(sentence.lines)
-    assert (bare.forms, bare.heads) == (sentence.forms, sentence.heads)

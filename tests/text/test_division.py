@@ -2,9 +2,6 @@
 
 import logging
 
-import pytest
-
-from phmrun.errors import PhmrunError
 from phmrun.text.division import held_out, without_empty
 
 
@@ -30,17 +27,6 @@ def test_pairs_stay_together_and_equal_sources_too(tmp_path):
     assert held_out(files, 0.1, tmp_path / "cache") != (train, dev)
 
 
-def test_of_running_text_the_end(tmp_path):
-    (train,), (dev,) = held_out((_written(tmp_path / "a", "abcdefghij"),), 0.2, tmp_path / "cache", running=True)
-    assert (_read(train), _read(dev)) == (list("abcdefgh"), list("ij"))
-
-
-def test_too_few_lines(tmp_path):
-    with pytest.raises(PhmrunError, match="none are left for dev"):
-        held_out((_written(tmp_path / "a", "a"),), 0.9, tmp_path / "cache", running=True)
-    assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
-
-
 def test_pairs_with_an_empty_side(tmp_path, caplog):
     files = _written(tmp_path / "a", ["x", "", "y", " "]), _written(tmp_path / "b", ["u", "v", "", "w"])
     with caplog.at_level(logging.INFO, logger="phmrun"):
@@ -48,10 +34,3 @@ def test_pairs_with_an_empty_side(tmp_path, caplog):
     assert [_read(path) for path in kept] == [["x"], ["u"]]
     assert "3 of 4 pairs" in caplog.text
     assert without_empty(kept, tmp_path / "cache") == kept
-
-
-def test_an_empty_line_is_named_by_the_users_file(tmp_path):
-    files = _written(tmp_path / "a", ["x", "", "y"]), _written(tmp_path / "b", ["u", "v", "w"])
-    with pytest.raises(PhmrunError, match="the line is empty") as caught:
-        held_out(files, 0.5, tmp_path / "cache")
-    assert caught.value.where == f"{files[0]}:2"

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from phmrun.cli.options import settings as parsed_settings
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.tasks.nli.config import NLIDataConfig, NLIExperiment
+from phmrun.tasks.nli.config import NLIDataConfig
 from phmrun.text.nli_pairs import LABELS, Pair, read_pairs, sentences_of
-from phmrun.text.pair_rows import LAYOUTS
 
 SENTENCE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1).map(
     lambda text: " ".join(text.replace("\ufeff", "").split())
@@ -106,31 +105,6 @@ def test_pairs_without_a_gold_label_are_dropped_and_counted(tmp_path):
     assert reader.dropped == 1
 
 
-def test_scitail_in_the_format_of_snli(tmp_path):
-    lines = [record(label="entailment"), record(label="neutral")]
-    assert [pair.label for pair in read_pairs(write(tmp_path, "\n".join(lines)), "scitail")] == [
-        "entailment",
-        "neutral",
-    ]
-    assert "contradiction" in str(failure(write(tmp_path, record(label="contradiction")), "scitail"))
-
-
-def test_a_question_over_two_lines_and_an_empty_one(tmp_path):
-    table = (
-        'id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n0\t1\t2\t"What ""is""\nit?"\tWhat?\t1\n1\t3\t4\tx\t\t0\n'
-    )
-    reader = read_pairs(write(tmp_path, table), "quora")
-    assert list(reader) == [Pair('What "is" it?', "What?", "duplicate")]
-    assert reader.dropped == 1
-
-
-def test_an_array_over_many_lines(tmp_path):
-    content = '[\n{"label": "positive", "sentence1": "a",\n "sentence2": "b"},\n{"label": "maybe", "sentence1": "a", '
-    error = failure(write(tmp_path, content + '"sentence2": "b"}]'), "dnli")
-    assert error.where == f"{tmp_path / 'pairs'}:4"
-    assert "maybe" in error.what
-
-
 GOOD = record()
 DNLI = '{"label": "positive", "sentence1": "a", "sentence2": "b"}'
 QUORA = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate"
@@ -183,20 +157,6 @@ def test_what_is_malformed_is_placed(tmp_path, format, content, line, message):
     assert error.where == (str(path) if line is None else f"{path}:{line}")
 
 
-@pytest.mark.parametrize("format", LABELS)
-def test_faults_of_the_file_itself(tmp_path, format):
-    assert "is empty" in failure(write(tmp_path, ""), format).what
-    assert "does not exist" in failure(tmp_path / "absent", format).what
-    content = written([("a", "b", 0)] * 2000, format, dict(STYLES)[format])
-    packed = gzip.compress(content.encode())
-    cut = failure(write(tmp_path, packed[: len(packed) // 2], "cut.gz"), format)
-    assert "too early" in cut.what
-    latin = content.encode().replace(b"a\tb", b"caf\xe9\tb", 1).replace(b'"a"', b'"caf\xe9"', 1)
-    error = failure(write(tmp_path, latin), format)
-    assert "0xe9" in error.what
-    assert error.where in (f"{tmp_path / 'pairs'}:1", f"{tmp_path / 'pairs'}:2")
-
-
 @settings(deadline=None)
 @given(content=st.binary(max_size=200), format=st.sampled_from(sorted(LABELS)))
 def test_noise_is_read_or_refused_but_never_a_bug(tmp_path_factory, content, format):
@@ -208,13 +168,6 @@ def test_noise_is_read_or_refused_but_never_a_bug(tmp_path_factory, content, for
             raise
     else:
         assert labels <= set(LABELS[format])
-
-
-def test_an_unknown_format_is_a_usage_error(tmp_path):
-    with pytest.raises(PhmrunError) as caught:
-        read_pairs(tmp_path / "x", "xml")
-    assert caught.value.code is ExitCode.USAGE
-    assert "snli" in caught.value.valid
 
 
 @pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA is not set")
@@ -284,75 +237,6 @@ def test_hint_names_all_labels_of_the_file_and_merges_none(tmp_path, names, labe
         assert sorted({pair.label for pair in read_pairs(path, "tsv", mapping)}) == (
             classes if value != {"0": "class0", "1": "class1", "2": "class2"} else ["class0", "class1", "class2"]
         )
-
-
-def test_own_names_for_numbers(tmp_path):
-    path = tmp_path / "own.tsv"
-    path.write_text("a\tb\t1\nc\td\t0\n")
-    ((_, value, _),) = parsed_settings(["data.labels={1: entailment, 0: neutral}"])
-    mapping = NLIDataConfig(name="files", train="a", dev="b", labels=value).labels
-    assert [pair.label for pair in read_pairs(path, "tsv", mapping)] == ["entailment", "neutral"]
-
-
-def test_labels_that_are_numbers(tmp_path):
-    path = tmp_path / "own.jsonl"
-    path.write_text('{"premise": "a", "hypothesis": "b", "label": 0}\n')
-    assert [pair.label for pair in read_pairs(path, "tsv", {"0": "different", "1": "same"})] == ["different"]
-
-
-def test_a_wrong_number_of_columns_names_those_expected(tmp_path):
-    path = tmp_path / "own.tsv"
-    path.write_text("only words\n")
-    with pytest.raises(PhmrunError, match="1 column instead of 3") as caught:
-        list(read_pairs(path, "tsv"))
-    assert "premise, hypothesis, label" in str(caught.value)
-    assert "data formats nli" in str(caught.value)
-    path.write_text('[{"premise": "a"}]')
-    with pytest.raises(PhmrunError, match="no 'hypothesis' and no 'label'"):
-        list(read_pairs(path, "tsv"))
-
-
-@pytest.mark.parametrize("name", ["scitail", "tsv"])
-def test_a_sentence_may_begin_with_a_brace(tmp_path, name):
-    path = tmp_path / "pairs.txt"
-    path.write_text("{ a set }\ta set\tneutral\n")
-    assert [pair[:2] for pair in read_pairs(path, name)] == [("{ a set }", "a set")]
-
-
-@pytest.mark.parametrize("missing", [-1, None, "", "nan"])
-def test_hint_drops_labels_that_mean_none(tmp_path, missing):
-    path = tmp_path / "own.jsonl"
-    rows = [{"premise": "a", "hypothesis": "b", "label": label} for label in (0, 1, missing)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(PhmrunError) as caught:
-        list(read_pairs(path, "tsv"))
-    printed = [option.rstrip(",") for option in shlex.split(str(caught.value.hint)) if option.startswith("data.labels")]
-    for (_, value, _), classes in zip(parsed_settings(printed), (["0", "1"], ["class0", "class1"]), strict=True):
-        config = NLIExperiment(data={"name": "files", "train": "a", "dev": "b", "labels": value})
-        pairs = read_pairs(path, "tsv", config.data.labels)
-        assert [pair.label for pair in pairs] == classes == list(config.labels)
-        assert pairs.dropped == 1
-
-
-def test_truth_values_are_classes_in_any_case(tmp_path):
-    path = tmp_path / "own.tsv"
-    path.write_text("a\tb\tTrue\nc\td\tFalse\n")
-    for listed in ("[True, False]", '["True", "False"]', "[true, false]"):
-        ((_, value, _),) = parsed_settings([f"data.labels={listed}"])
-        mapping = NLIDataConfig(name="files", train="a", dev="b", labels=value).labels
-        assert [pair.label.lower() for pair in read_pairs(path, "tsv", mapping)] == ["true", "false"]
-
-
-@pytest.mark.parametrize("header", [(), LAYOUTS["tsv"].columns, ("label", "hypothesis", "premise", "id")])
-def test_quoted_cells_are_unquoted_if_all_of_the_first_line_are(tmp_path, header):
-    row = {"premise": 'he said "no"', "hypothesis": "a, b", "label": "neutral", "id": "7"}
-    path = tmp_path / "own.tsv"
-    with path.open("w", newline="") as handle:
-        writer = csv.writer(handle, delimiter="\t", quoting=csv.QUOTE_ALL)
-        writer.writerows([*([header] if header else []), [row[name] for name in header or LAYOUTS["tsv"].columns]])
-    assert list(read_pairs(path, "tsv")) == [('he said "no"', "a, b", "neutral")]
-    path.write_text('"Hi ."\t"Hello ."\tneutral\n')
-    assert list(read_pairs(path, "tsv")) == [('"Hi ."', '"Hello ."', "neutral")]
 
 
 def test_lines_to_label_are_json_objects_or_columns():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.text.lines import LONGEST_LINE, read_lines, read_parallel
+from phmrun.text.lines import read_parallel
 
 LINE = st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), min_size=1).filter(
     lambda text: text.strip() and not text.startswith("\ufeff")
@@ -36,20 +36,6 @@ def test_text_comes_back_unchanged(tmp_path_factory, pairs, compress, end):
     assert list(read_parallel(folder / "a", folder / "b")) == pairs
 
 
-def test_only_a_line_feed_ends_a_line_and_the_last_needs_none(tmp_path):
-    path = write(tmp_path / "a", "one\u2028two\x85three\x0bfour\nlast")
-    assert list(read_lines(path)) == ["one\u2028two\x85three\x0bfour", "last"]
-
-
-def test_a_byte_order_mark_is_no_text(tmp_path):
-    assert list(read_lines(write(tmp_path / "a", b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n"))) == ["one", "\ufefftwo"]
-
-
-def test_compression_is_told_by_content_not_by_name(tmp_path):
-    assert list(read_lines(write(tmp_path / "plain.gz", "one\n"))) == ["one"]
-    assert list(read_lines(write(tmp_path / "packed.txt", "one\n", compress=True))) == ["one"]
-
-
 @pytest.mark.parametrize("longer", ["source", "target"])
 def test_misaligned_files_give_both_counts_and_name_the_longer(tmp_path, longer):
     sides = {name: write(tmp_path / name, "x\n" * (7 if name == longer else 4)) for name in ("source", "target")}
@@ -59,12 +45,6 @@ def test_misaligned_files_give_both_counts_and_name_the_longer(tmp_path, longer)
     assert "has 4" in error.what
 
 
-def test_an_empty_line_is_placed(tmp_path):
-    error = failure(write(tmp_path / "a", "one\n \t\nthree\n"), write(tmp_path / "b", "x\ny\nz\n"))
-    assert error.where == f"{tmp_path / 'a'}:2"
-    assert "empty" in error.what
-
-
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 def test_invalid_utf8_gives_line_and_byte(tmp_path, compress, mark):
@@ -72,14 +52,6 @@ def test_invalid_utf8_gives_line_and_byte(tmp_path, compress, mark):
     error = failure(write(tmp_path / "a", raw, compress=compress), write(tmp_path / "b", "x\ny\n"))
     assert error.where == f"{tmp_path / 'a'}:2"
     assert f"0xe9 at offset {raw.index(0xE9)} (3 within the line)" in error.what
-
-
-def test_utf16_is_recognised(tmp_path):
-    error = failure(write(tmp_path / "a", "one\n".encode("utf-16-le")), write(tmp_path / "b", "x\n"))
-    assert error.where == f"{tmp_path / 'a'}:1"
-    assert "UTF-16" in (error.hint or "")
-    marked = failure(write(tmp_path / "a", "one\n".encode("utf-16")), write(tmp_path / "b", "x\n"))
-    assert "iconv -f UTF-16 " in (marked.hint or "")
 
 
 @pytest.mark.parametrize("damage", ["truncated", "header", "content"])
@@ -101,15 +73,3 @@ def test_all_empty_lines_are_counted_in_one_message(tmp_path):
     assert error.where == f"{tmp_path / 'a'}:2"
     assert "2 more" in error.what
     assert "lines 2, 3, 5 from both files" in error.hint
-
-
-def test_missing_empty_and_directory(tmp_path):
-    good = write(tmp_path / "good", "x\n")
-    assert "does not exist" in failure(tmp_path / "absent", good).what
-    assert "empty" in failure(write(tmp_path / "empty", ""), good).what
-    assert "cannot be read" in failure(tmp_path, good).what
-
-
-def test_an_endless_line_is_refused_before_it_fills_the_memory(tmp_path):
-    error = failure(write(tmp_path / "a", b"x\n" + b"y" * (LONGEST_LINE + 10)), write(tmp_path / "b", "x\ny\n"))
-    assert error.where == f"{tmp_path / 'a'}:2"

@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from phmrun.checksums import CHECKSUMS, fault_in
+from phmrun.checksums import CHECKSUMS
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.text.store import TokenStore, TokenStoreWriter, build_once
 
@@ -61,14 +61,6 @@ def test_a_flipped_bit_has_prepared_data_made_again(built, caplog, name, byte):
     assert {file: (path / file).read_bytes() for file in FILES} == before
     assert [record.message for record in caplog.records if "rebuilt" in record.message and str(path) in record.message]
     np.testing.assert_array_equal(TokenStore(path / "train")[99], [99, 1])
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_missing_file_has_prepared_data_made_again(built, name):
-    path = built()
-    (path / name).unlink()
-    assert fault_in(built()) is None
-    assert len(built.builds) == 2
 
 
 def test_files_are_hashed_once_in_a_process(built, monkeypatch):

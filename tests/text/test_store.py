@@ -1,11 +1,7 @@
 """The token store: what is written comes back, half-written stores do not open, memory stays flat."""
 
-import copy
 import json
 import math
-import os
-import pickle
-import shutil
 import tracemalloc
 
 import numpy as np
@@ -16,7 +12,7 @@ from hypothesis import strategies as st
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.tasks.lm.preparation import StreamStore
 from phmrun.text import store as store_module
-from phmrun.text.store import ParallelStore, TokenStore, TokenStoreWriter
+from phmrun.text.store import TokenStore, TokenStoreWriter
 
 
 def write(path, sentences, size=100):
@@ -34,20 +30,6 @@ def test_what_is_written_comes_back(tmp_path_factory, sentences, buffer):
     assert [list(sentence) for sentence in store] == sentences
     assert store.lengths.tolist() == [len(sentence) for sentence in sentences]
     assert store.tokens == sum(map(len, sentences))
-
-
-@pytest.mark.parametrize(("size", "width"), [(1 << 16, 2), ((1 << 16) + 1, 4)])
-def test_a_token_takes_two_bytes_while_that_is_enough(tmp_path, size, width):
-    store = write(tmp_path, [[size - 1, 0]], size)
-    assert store[0].tolist() == [size - 1, 0]
-    assert (tmp_path / "tokens.bin").stat().st_size == 2 * width
-
-
-def test_an_id_outside_the_vocabulary_is_a_bug(tmp_path):
-    with pytest.raises(ValueError, match="outside"):
-        write(tmp_path, [[100]])
-    with pytest.raises(PhmrunError):
-        TokenStore(tmp_path)
 
 
 def test_an_interrupted_store_does_not_open(tmp_path):
@@ -87,26 +69,6 @@ def test_a_store_that_says_what_cannot_be_does_not_open(tmp_path, change, open_s
     assert caught.value.code is ExitCode.DATA
 
 
-def test_indices_out_of_range_end_the_iteration_protocol(tmp_path):
-    store = write(tmp_path, [[1]])
-    for index in (1, -1):
-        with pytest.raises(IndexError):
-            store[index]
-
-
-def test_another_process_gets_the_path_not_the_tokens(tmp_path):
-    store = write(tmp_path, [[1, 2, 3]] * 10_000)
-    assert len(pickle.dumps(store)) < 500
-    assert copy.copy(store)[5].tolist() == [1, 2, 3]
-
-
-def test_sides_of_different_length_are_refused(tmp_path):
-    write(tmp_path / "source", [[1], [2]])
-    write(tmp_path / "target", [[1]])
-    with pytest.raises(PhmrunError, match="2 and 1"):
-        ParallelStore(tmp_path)
-
-
 def test_writing_takes_constant_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(store_module, "BUFFER", 1000)
     sentence = list(range(50))
@@ -125,21 +87,3 @@ def test_writing_takes_constant_memory(tmp_path, monkeypatch):
     assert late < early + 50_000
     assert len(TokenStore(tmp_path)) == 10_100
     assert np.all(TokenStore(tmp_path)[10_099] == sentence)
-
-
-@pytest.mark.parametrize("suffix", ["", ".lock"])
-def test_a_pipe_in_the_cache_is_refused_or_replaced_and_never_waited_for(tmp_path, suffix):
-    def build(folder):
-        (folder / "text").write_text("a")
-        return {"size": 1}
-
-    path, _ = store_module.build_once(tmp_path, {"version": 1}, build)
-    shutil.rmtree(path)
-    place = path.with_name(path.name + suffix)
-    place.unlink(missing_ok=True)
-    os.mkfifo(place)
-    if suffix:
-        with pytest.raises(PhmrunError, match="the lock is a pipe"):
-            store_module.build_once(tmp_path, {"version": 1}, build)
-    else:
-        assert store_module.build_once(tmp_path, {"version": 1}, build) == (path, {"size": 1})

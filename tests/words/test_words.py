@@ -28,12 +28,6 @@ def test_planted_fault_is_reported_and_its_plain_form_is_not(rule: str, tmp_path
     assert main([str(tmp_path)]) == 1
 
 
-def test_help_text_is_checked_for_long_sentences(tmp_path: Path) -> None:
-    file = tmp_path / "options.py"
-    file.write_text(f"Option(help={LONG!r})")
-    assert [fault.rule for fault in check(file, yaml.safe_load(RULES.read_text("utf-8")))] == ["max_sentence_words"]
-
-
 def test_every_exception_has_a_reason_and_there_are_fewer_than_twenty() -> None:
     exceptions = yaml.safe_load(RULES.read_text("utf-8"))["exceptions"]
     assert len(exceptions) < 20

@@ -49,13 +49,6 @@ def sizes(draw):
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_examples_on_the_class_fit_multiples_of_16(name):
-    structure = STRUCTURES.get(name)
-    assert structure.examples
-    assert all(structure.misfit(16, 16, **options) is None for options in structure.examples)
-
-
-@pytest.mark.parametrize("name", OURS)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), size=sizes())
 def test_it_is_refused_with_a_reason_or_is_one_matrix_by_every_way(name, data, size):
@@ -132,19 +125,3 @@ def test_no_tokens_any_strides_and_copies(name):
     other.load_state_dict(structure.state_dict())
     for same in (twin, other):
         torch.testing.assert_close(same.materialize(), structure.materialize())
-
-
-@pytest.mark.parametrize("name", OURS)
-def test_it_is_counted_without_memory(name):
-    with torch.device("meta"):
-        structure = build_structure(name, 16, 16)
-        structure.reset_parameters(1.0)
-    assert all(tensor.is_meta for tensor in structure.state_dict().values())
-
-
-@pytest.mark.parametrize("name", OURS)
-def test_a_choice_that_there_is_not_is_refused(name):
-    choices = [option for option in options_of(name) if "Literal" in str(option.annotation)]
-    for option in choices:
-        with pytest.raises(PhmrunError, match=f"no {option.name} of layer"):
-            build_structure(name, 16, 16, **{option.name: "nonsense"})

@@ -5,7 +5,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from phmrun.errors import PhmrunError
 from phmrun.layers import Linear, build_structure
 
 
@@ -52,25 +51,3 @@ def test_the_shuffle_is_torchs_channel_shuffle():
         shuffled.structure.block.copy_(plain.structure.block)
     inputs = torch.randn(5, 12)
     torch.testing.assert_close(shuffled(inputs), nn.ChannelShuffle(4)(plain(inputs)[:, :, None, None])[:, :, 0, 0])
-
-
-@pytest.mark.parametrize(("name", "mixed"), [("group", 4), ("group-shuffle", 16)])
-def test_only_the_shuffle_mixes_groups_in_depth(name, mixed):
-    layers = nn.Sequential(*(Linear(16, 16, structure=name, groups=4) for _ in range(2)))
-    inputs = torch.randn(1, 16, requires_grad=True)
-    layers(inputs)[0, 0].backward()
-    assert int((inputs.grad != 0).sum()) == mixed
-
-
-@pytest.mark.parametrize("name", ["group", "group-shuffle"])
-def test_outputs_vary_as_those_of_a_dense_map_do(name):
-    torch.manual_seed(0)
-    structure = build_structure(name, 512, 512, groups=8)
-    structure.reset_parameters(512**-0.5)
-    assert float(structure.apply_factored(torch.randn(500, 512)).detach().std()) == pytest.approx(1.0, rel=0.03)
-
-
-@pytest.mark.parametrize("name", ["group", "group-shuffle"])
-def test_groups_that_do_not_divide_are_refused(name):
-    with pytest.raises(PhmrunError, match="4 groups do not divide both sizes; valid groups: 1, 2, 3, 6"):
-        Linear(6, 12, structure=name, groups=4)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from phmrun.engine.counting import count_network
-from phmrun.layers import Embedding, Linear, Structure, folded
+from phmrun.layers import Linear, folded
 from phmrun.layers.structures.guided import Guided
 
 
@@ -67,18 +67,3 @@ def test_counts_say_what_is_kept_and_what_is_trained():
     assert counts["dense_total"] == 12 * 8 + 12 + 12 * 4 + 4
     assert counts["memory"]["weights"] == 4 * (kept + 12 * 8)
     assert Guided.count(12, 8, of="phm", options="n=2") == 12 * 8 // 2 + 8
-
-
-def test_it_looks_words_up():
-    table = Embedding(12, 8, structure="guided", of="low-rank")
-    table.structure.set_progress(0.2)
-    tokens = torch.tensor([[1, 11], [0, 3]])
-    torch.testing.assert_close(table(tokens), table.weight[tokens])
-
-
-def test_other_structures_do_not_change_with_the_training():
-    structure = Linear(4, 4, structure="phm", n=2).structure
-    before = structure.materialize()
-    structure.set_progress(0.3)
-    assert torch.equal(structure.materialize(), before)
-    assert Structure.temporary == ()

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
 from phmrun.layers import Linear, MultiheadAttention, build_structure
-from phmrun.layers.structures.hypercomplex import ORDERS, Hypercomplex, multiplication
+from phmrun.layers.structures.hypercomplex import ORDERS, multiplication
 
 
 def conjugate(x):
@@ -38,12 +38,6 @@ def test_the_table_multiplies(n):
     torch.testing.assert_close(torch.einsum("icb,i,b->c", table, x, y), product(x, y))
 
 
-def test_complex_numbers_are_those_of_torch():
-    x, y = torch.randn(2, 2, dtype=torch.float64)
-    expected = torch.view_as_real(torch.view_as_complex(x) * torch.view_as_complex(y))
-    torch.testing.assert_close(torch.einsum("icb,i,b->c", multiplication(2).double(), x, y), expected)
-
-
 def test_quaternions_are_hamiltons():
     first, i, j, k = torch.eye(4)
     table = multiplication(4)
@@ -57,20 +51,6 @@ def test_quaternions_are_hamiltons():
     assert torch.equal(of(j, i), -k)
     for unit in (i, j, k):
         assert torch.equal(of(unit, unit), -first)
-
-
-@pytest.mark.parametrize("n", [2, 4, 8])
-def test_the_modulus_of_a_product_is_the_product_of_the_moduli(n):
-    x, y = torch.randn(2, n, dtype=torch.float64)
-    created = torch.einsum("icb,i,b->c", multiplication(n).double(), x, y)
-    torch.testing.assert_close(created.norm(), x.norm() * y.norm())
-
-
-def test_sedenions_have_divisors_of_zero():
-    x, y = torch.zeros(2, 16)
-    x[3] = x[10] = 1.0
-    y[6], y[15] = 1.0, -1.0
-    assert not torch.einsum("icb,i,b->c", multiplication(16), x, y).any()
 
 
 @pytest.mark.parametrize("algebra", ORDERS)
@@ -115,14 +95,6 @@ def test_the_quaternion_initialisation_has_the_literatures_distributions():
     axis = parts[1:] / parts[1:].norm(dim=0)
     assert axis.mean(dim=(1, 2)).abs().max() < 0.01
     torch.testing.assert_close(axis.square().mean(dim=(1, 2)), torch.full((3,), 1 / 3), rtol=0.02, atol=0)
-
-
-def test_the_constant_algebra_is_no_parameter_and_no_state():
-    structure = build_structure("hypercomplex", 16, 8)
-    assert [name for name, _ in structure.named_parameters()] == ["s"]
-    assert list(structure.state_dict()) == ["s"]
-    assert structure.double().a.dtype == torch.float64
-    assert Hypercomplex.count(512, 2048, algebra="quaternion") == 512 * 2048 // 4
 
 
 def test_sizes_that_do_not_fit_are_refused_with_the_algebras_that_do():

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from phmrun.errors import PhmrunError
-from phmrun.layers import Embedding, Linear, build_structure
+from phmrun.layers import Embedding, build_structure
 from phmrun.layers.structures.kronecker import APART, Kronecker, ceil_shapes, nearest_shapes
 
 
@@ -91,42 +90,6 @@ def test_the_factors_are_as_near_as_integers_allow_or_padded_by_less_than_a_bloc
     assert shapes.numbers < least
 
 
-@pytest.mark.parametrize("size", [(8191, 512), (512, 8191), (10007, 256), (30011, 300)])
-def test_padding_keeps_the_count_near_the_ideal(size):
-    assert nearest_shapes(*size).numbers <= 1.03 * 2 * math.sqrt(size[0] * size[1])
-    structure = build_structure("kronecker", *size, rank=2, factors="divisors")
-    structure.reset_parameters(1.0)
-    p, q, s, t = structure.shapes
-    assert f"factors={p}×{q} ⊗ {s}×{t}" in repr(structure)
-    index = torch.tensor([0, size[0] - 1])
-    structure.rows(index).sum().backward()
-    assert structure.rows(index).shape == (2, size[1])
-
-
-@pytest.mark.parametrize("rank", [1, 16, 64])
-@pytest.mark.parametrize("size", [(512, 512), (8191, 64)])
-def test_the_deviation_does_not_depend_on_rank_or_padding(rank, size):
-    torch.manual_seed(1)
-    structure = build_structure("kronecker", *size, rank=rank)
-    structure.reset_parameters(0.1)
-    assert float(structure.materialize().detach().std()) == pytest.approx(0.1, rel=0.04)
-
-
-def test_an_unknown_division_is_refused():
-    with pytest.raises(PhmrunError, match="factors"):
-        Linear(4, 4, structure="kronecker", factors="floor")
-
-
-def test_a_rank_below_one_is_refused():
-    with pytest.raises(PhmrunError, match="rank = 0; valid rank: 1 or more"):
-        Linear(4, 4, structure="kronecker", rank=0)
-
-
-def test_it_is_packed_only_where_that_takes_little_arithmetic():
-    assert build_structure("kronecker", 512, 2048, rank=8).packed() is not None
-    assert build_structure("kronecker", 512, 512, rank=256).packed() is None
-
-
 class Largest(TorchDispatchMode):
     """Remembers how many numbers the largest tensor has that any operation makes, gradients included."""
 
@@ -148,11 +111,3 @@ def test_a_lookup_in_ten_million_rows_builds_no_table():
     assert vectors.shape == (640, 512)
     gathered = 640 * 16 * sum(table.structure.shapes[1::2])  # of each token, a row of every A and of every B
     assert largest.numbers <= max(gathered, Kronecker.count(10_000_000, 512, rank=16)) < 10_000_000
-
-
-def test_an_embedding_and_a_tied_output_map_are_the_same_matrix():
-    table = Embedding(101, 24, structure="kronecker", rank=3)
-    output = Linear(24, 101, bias=False, structure=table.structure)
-    hidden = torch.randn(2, 24)
-    torch.testing.assert_close(output(hidden), hidden @ table.weight.t())
-    torch.testing.assert_close(table(torch.tensor([100])), output.weight[[100]])

@@ -2,8 +2,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from phmrun.errors import PhmrunError
-from phmrun.layers import Embedding, Linear, build_structure, folded, for_inference
+from phmrun.layers import Embedding, Linear, build_structure, for_inference
 from phmrun.layers.cross_entropy import linear_cross_entropy
 from phmrun.layers.inference import PackedLinear
 from phmrun.layers.structures.low_rank import LowRank
@@ -40,21 +39,6 @@ def test_the_rank_is_the_largest_within_the_budget(size, budget, rank):
     assert (rank + 1) * sum(size) > share * size[0] * size[1]
 
 
-@pytest.mark.parametrize("options", [{"rank": 21}, {"rank": -1}, {"budget": "0"}, {"budget": "a/4"}, {"budget": "5/4"}])
-def test_what_does_not_fit_is_refused(options):
-    with pytest.raises(PhmrunError, match="valid"):
-        build_structure("low-rank", 30, 20, **options)
-
-
-@pytest.mark.parametrize("rank", [1, 8, 64])
-def test_the_deviation_does_not_depend_on_the_rank(rank):
-    torch.manual_seed(1)
-    structure = build_structure("low-rank", 2048, 2048, rank=rank)
-    structure.reset_parameters(0.04)
-    assert float(structure.materialize().detach().std()) == pytest.approx(0.04, rel=0.03)
-    assert float(structure.u.detach().std()) == pytest.approx(float(structure.v.detach().std()), rel=0.05)
-
-
 def test_it_is_applied_by_its_factors_unless_told_otherwise(monkeypatch):
     linear = Linear(20, 30, structure="low-rank", rank=2)
     assert linear.application == "factored"
@@ -85,11 +69,3 @@ def test_the_loss_over_a_vocabulary_needs_no_table(monkeypatch):
     inner, weight = output.reduced(hidden)
     assert weight.shape == (50, 2)
     torch.testing.assert_close(linear_cross_entropy(inner, weight, output.bias, targets).loss, expected)
-
-
-def test_folding_makes_one_plain_map_of_it():
-    linear = Linear(20, 30, structure="low-rank", rank=2)
-    plain = folded(linear)
-    assert type(plain) is torch.nn.Linear
-    inputs = torch.randn(4, 20)
-    torch.testing.assert_close(plain(inputs), linear(inputs))

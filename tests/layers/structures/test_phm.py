@@ -80,21 +80,6 @@ def test_the_factored_application_is_the_same_map(n, out_features, in_features, 
     torch.testing.assert_close(structure.s.grad, s.grad)
 
 
-def test_packed_factors_are_as_many_as_the_parameters():
-    packed = build_structure("phm", 48, 24, n=4).packed()
-    assert sum(parameter.numel() for parameter in packed.parameters()) == PHM.count(48, 24, n=4)
-
-
-@pytest.mark.parametrize("variant", REFERENCES)
-def test_rows_equal_the_rows_of_the_matrix(variant):
-    torch.manual_seed(2)
-    structure = build_structure("phm", 30, 20, n=5, variant=variant).double()
-    structure.reset_parameters(1.0)
-    index = torch.tensor([[0, 29, 7], [7, 6, 13]])
-    expected = REFERENCES[variant](structure.a, structure.s)[index]
-    torch.testing.assert_close(structure.rows(index), expected)
-
-
 # The Hamilton product of p = p0 + p1 i + p2 j + p3 k with q, written out by hand.
 def hamilton(p, q):
     p0, p1, p2, p3 = p
@@ -137,16 +122,6 @@ class _Product:
         return self.matrix @ vector
 
 
-def test_one_quaternion_times_another():
-    layer = Linear(4, 4, bias=False, dtype=torch.float64, structure="phm", n=4)
-    with torch.no_grad():
-        layer.structure.a.copy_(left_multiplications())
-        layer.structure.s.copy_(torch.tensor([1.0, 2.0, 3.0, 4.0]).view(4, 1, 1))
-    # (1 + 2i + 3j + 4k)(5 + 6i + 7j + 8k) = -60 + 12i + 30j + 24k
-    expected = torch.tensor([-60.0, 12.0, 30.0, 24.0], dtype=torch.float64)
-    torch.testing.assert_close(layer(torch.tensor([5.0, 6.0, 7.0, 8.0], dtype=torch.float64)), expected)
-
-
 @pytest.mark.parametrize("variant", REFERENCES)
 @pytest.mark.parametrize("n", [1, 2, 4, 8, 16])
 def test_the_initial_deviation_does_not_depend_on_n(n, variant):
@@ -155,14 +130,6 @@ def test_the_initial_deviation_does_not_depend_on_n(n, variant):
     weight = Linear(512, 512, structure="phm", n=n, variant=variant).weight.detach()
     assert float(weight.std()) == pytest.approx(wanted, rel=0.03)
     assert abs(float(weight.mean())) < 0.03 * wanted
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_every_block_has_the_same_deviation(seed):
-    torch.manual_seed(seed)
-    weight = Linear(256, 256, structure="phm", n=4).weight.detach()
-    blocks = weight.unflatten(0, (4, 64)).unflatten(2, (4, 64)).transpose(1, 2).flatten(2)
-    assert blocks.std(dim=2).flatten().tolist() == pytest.approx([768**-0.5] * 16, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -199,29 +166,3 @@ def test_any_size_builds_counts_and_equals_its_reference(n, rows, columns, varia
     assert PHM.misfit(n * rows, n * columns, n=n, variant=variant) is None
     assert PHM.count(n * rows, n * columns, n=n, variant=variant) == sum(p.numel() for p in structure.parameters())
     torch.testing.assert_close(structure.materialize(), REFERENCES[variant](structure.a, structure.s))
-
-
-@settings(max_examples=60, deadline=None)
-@given(n=st.integers(-2, 20), rows=st.integers(1, 60), columns=st.integers(1, 60))
-def test_what_the_check_refuses_cannot_be_built_and_what_it_names_can(n, rows, columns):
-    reason = PHM.misfit(rows, columns, n=n)
-    fits = n >= 1 and rows % n == 0 and columns % n == 0
-    assert (reason is None) == fits
-    if reason is None:
-        build_structure("phm", rows, columns, n=n)
-        return
-    with pytest.raises(PhmrunError):
-        build_structure("phm", rows, columns, n=n)
-    for valid in reason.partition("valid n: ")[2].split(", "):
-        assert PHM.misfit(rows, columns, n=int(valid)) is None
-
-
-@pytest.mark.parametrize("sizes", [(48, 24), (24, 48)])
-def test_factors_apply_to_no_tokens_and_to_any_strides(sizes):
-    structure = build_structure("phm", *sizes, n=4)
-    structure.reset_parameters(1.0)
-    transposed = torch.randn(sizes[1], 5).t()
-    for inputs in (transposed, torch.randn(5, 2 * sizes[1])[:, ::2], torch.randn(0, sizes[1])):
-        expected = inputs @ structure.materialize().t()
-        torch.testing.assert_close(structure.apply_factored(inputs), expected)
-        torch.testing.assert_close(structure.packed()(inputs), expected)

@@ -1,7 +1,5 @@
-import pytest
 import torch
 
-from phmrun.errors import PhmrunError
 from phmrun.layers import Linear, build_structure
 
 
@@ -25,17 +23,3 @@ def test_its_form_is_that_of_any_symmetric_matrix_in_its_eigenvectors():
     x, y = torch.randn(2, 6, dtype=torch.float64)
     form = (x @ vectors) @ structure.materialize() @ (y @ vectors)
     torch.testing.assert_close(form, x @ matrix @ y)
-
-
-def test_outputs_vary_as_those_of_a_dense_map_do():
-    torch.manual_seed(0)
-    inputs = torch.randn(200, 2000)
-    for name in ("dense", "symmetric"):
-        structure = build_structure(name, 2000, 2000)
-        structure.reset_parameters(2000**-0.5)
-        assert float(structure.apply_factored(inputs).detach().std()) == pytest.approx(1.0, rel=0.05)
-
-
-def test_it_is_refused_where_w_is_not_square():
-    with pytest.raises(PhmrunError, match="4×6 matrix: a symmetric matrix is square"):
-        Linear(6, 4, structure="symmetric")

@@ -31,21 +31,6 @@ def error(table, *sizes, **options):
     return float((compress(table, *sizes, **options).weight - table).square().mean() / table.square().mean())
 
 
-def test_more_codes_come_nearer_and_turns_help():
-    torch.manual_seed(0)
-    table = torch.randn(400, 24)
-    few, more, better = error(table, 4, 8), error(table, 8, 8), error(table, 16, 16)
-    assert better < more < few < 1
-    assert error(table, 8, 8, rounds=8) < error(table, 8, 8, rounds=0)
-
-
-def test_bytes_of_a_compressed_table_are_codes_and_codewords():
-    table = compress(torch.randn(1000, 24), 32, 16, rounds=1)
-    assert table.bytes == 1000 * 32 * 4 // 8 + 32 * 16 * 24 * 4
-    assert table.codes.dtype == torch.uint8
-    assert CodebookEmbedding(torch.tensor([[299]]), torch.zeros(1, 300, 2)).codes.dtype == torch.int32
-
-
 def test_it_stands_for_an_embedding():
     torch.manual_seed(0)
     plain = nn.Embedding(50, 8)
@@ -56,11 +41,6 @@ def test_it_stands_for_an_embedding():
     assert not list(table.parameters())
     again = compress(plain.weight, 6, 8)
     assert torch.equal(again.codes, table.codes)
-
-
-def test_nothing_to_choose_among():
-    with pytest.raises(PhmrunError, match="cannot tell words apart"):
-        compress(torch.randn(4, 4), 2, 1)
 
 
 def test_codes_are_learnt_by_gradient_steps():

@@ -7,10 +7,8 @@ import torch
 from built_networks import built
 
 from phmrun.errors import PhmrunError
-from phmrun.tasks.lm.config import LanguageModelOptions
-from phmrun.tasks.lm.language_model import build_word_tables
 from phmrun.tasks.lm.lstm import LSTMLanguageModel
-from phmrun.tasks.lm.transformer_xl import TransformerXL, shifted
+from phmrun.tasks.lm.transformer_xl import TransformerXL
 
 TOKENS = torch.randint(0, 40, (2, 9), generator=torch.Generator().manual_seed(1))
 DEFINE = {"structure": "define", "depth": 2, "expansion": 32, "max_groups": 2, "multiple_of": 4}
@@ -112,23 +110,6 @@ def test_relative_scores_term_by_term():
     torch.testing.assert_close(actual[0], expected, rtol=1e-6, atol=1e-6)
 
 
-def test_rows_move_left():
-    scores = torch.arange(12.0).view(1, 1, 3, 4)
-    assert shifted(scores)[0, 0, 2].tolist() == [8, 9, 10, 11]
-    assert shifted(scores)[0, 0, 1, :3].tolist() == [5, 6, 7]
-    assert shifted(scores)[0, 0, 0, :2].tolist() == [2, 3]
-
-
-@torch.no_grad()
-def test_memory_is_no_longer_than_asked():
-    network = xl()
-    network.memory = 6
-    kept = network(TOKENS).state
-    assert all(memory.shape == (2, 6, 16) for memory in kept)
-    kept = network(TOKENS[:, :2], kept).state
-    assert all(memory.shape == (2, 6, 16) for memory in kept)
-
-
 def size(network):
     return sum(parameter.numel() for parameter in network.parameters())
 
@@ -150,26 +131,6 @@ def test_sizes_by_hand():
     clusters = 20_000 * 256 + 20_000 * 64 + 160_000 * 16 + 67_735 * 4
     context = sum(4 * out * (into + out + 2) for into, out in ((256, 1024), (1024, 1024), (1024, 1024), (1024, 256)))
     assert size(adaptive) == clusters + 256 * (64 + 16 + 4) + 3 * 256 + context
-
-
-def test_words_share_input_and_output():
-    adaptive = {"structure": "adaptive", "cutoffs": [10, 20]}
-    network = lstm(embedding=adaptive)
-    for table, output in zip(network.embedding.tables, network.output.tables, strict=True):
-        assert table.structure is output.structure
-    untied = lstm(embedding=adaptive, tie=False, output={"structure": "low-rank", "rank": 1})
-    assert [table.structure.name for table in untied.output.tables] == ["low-rank"] * 3
-    assert untied.output.clusters == network.output.clusters
-
-
-def test_narrow_words_have_maps_to_the_output_of_their_own():
-    """Under DeFINE the input has none; n = 4, 2 and 1 in the three clusters, each mapped to m = 16."""
-    embedding = {**DEFINE, "cutoffs": [10, 20], "div_value": 2, "width": 4}
-    tables = build_word_tables(LanguageModelOptions(width=16), 40, {"embedding": embedding})
-    assert [projection.weight.shape for projection in tables.output.projections] == [(16, 4), (16, 2), (16, 1)]
-    assert tables.words.embedding_dim == 4
-    assert tables.define is not None
-    assert tables.define.mapping is tables.words
 
 
 def test_words_dropped_whole():
@@ -210,16 +171,3 @@ def test_same_length_masks_as_the_original_does(before, monkeypatch):
     seen.clear()
     network(torch.randint(0, 40, (1, 4)), state)
     assert all(torch.equal(mask, by_hand_of_the_original(network, before, 4, True)) for mask in seen)
-
-
-def test_clamped_distances_are_those_of_the_clamp():
-    """With a clamp at 2, moving a word from distance 4 to 5 changes no score; without one it does."""
-    network = xl().eval()
-    tokens = torch.randint(0, 40, (1, 8))
-    plain = network(tokens, None).outputs
-    network.clamp_len = 100
-    torch.testing.assert_close(network(tokens, None).outputs, plain)
-    network.clamp_len = 2
-    clamped = network(tokens, None).outputs
-    torch.testing.assert_close(clamped[:, :3], plain[:, :3])
-    assert not torch.allclose(clamped[:, 4:], plain[:, 4:])

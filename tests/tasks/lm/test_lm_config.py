@@ -2,10 +2,10 @@
 
 import pytest
 
-from phmrun.config import ConfigError, Source, resolve, run_id, semantic_values, task_defaults
+from phmrun.config import ConfigError, Source, resolve, task_defaults
 from phmrun.engine.counting import count_parameters
 from phmrun.layers import options_of
-from phmrun.tasks.lm.config import ENTRIES, LanguageModelExperiment
+from phmrun.tasks.lm.config import LanguageModelExperiment
 
 
 def resolved(*values):
@@ -40,31 +40,6 @@ def test_presets_are_the_papers_networks(model, words, millions):
     assert count_parameters(config)["total"] == pytest.approx(millions * 1e6, abs=60)
 
 
-def test_vocabulary_sizes_are_padded_or_the_corpus_s():
-    assert resolved({"data": {"name": "wikitext-2"}}).sizes == (33_278,)
-    vocabulary = {"size": 1001, "multiple_of": 8}
-    assert resolved({"data": {"name": "ptb", "vocabulary": vocabulary}}).sizes == (1008,)
-    assert resolved({"data": {"train": "a", "dev": "b"}}).sizes == (ENTRIES["ptb"],)
-
-
-def test_own_text_files_imply_their_name():
-    data = resolved({"data": {"train": "a.txt", "dev": "b.txt"}}).data
-    assert (data.name, data.split_at) == ("files", "space")
-    refused({"data": {"train": "a.txt"}}, "missing: dev")
-    refused({"data": {"name": "ptb", "train": "a.txt"}}, "needs name=files")
-
-
-def test_only_the_built_in_text_is_split_at_punctuation():
-    assert resolved().data.split_at == "punctuation"
-    assert resolved({"data": {"name": "ptb"}}).data.split_at == "space"
-    assert resolved({"data": {"splitting": "space"}}).data.split_at == "space"
-
-
-def test_stretches_of_scoring_are_those_of_training_unless_it_is_said():
-    assert resolved({"batch": {"length": 33}}).evaluation_length == 33
-    assert resolved({"batch": {"length": 33}, "decoding": {"length": 9}}).evaluation_length == 9
-
-
 def test_settings_that_lm_has_not_are_refused():
     refused({"training": {"monitor": "accuracy"}}, "not among the validation scores of lm: loss")
     refused({"training": {"label_smoothing": 0.1}}, "label_smoothing: 0.1 is out of range")
@@ -73,14 +48,3 @@ def test_settings_that_lm_has_not_are_refused():
     refused({"training": {"schedule": {"name": "cosine"}, "max_steps": None}}, "ends at training.max_steps")
     refused({"training": {"average_after": 2, "average": 1, "keep_last": 1}}, "set one of them")
     refused({"layer": "define"}, "makes the vectors of an embedding")
-
-
-def test_what_is_asked_of_a_trained_run_is_no_part_of_its_name():
-    asked = {
-        "decoding": {"mode": "surprisal", "words": 3, "choice": "sample", "seed": 9, "characters": True, "batch": 7}
-    }
-    names = {run_id(resolved(values), fingerprints={}) for values in ({}, asked)}
-    assert len(names) == 1
-    for scoring in ({"streams": 1}, {"length": 9}, {"memory": 3}, {"codebooks": 8}):
-        assert run_id(resolved({"decoding": scoring}), fingerprints={}) not in names
-    assert "model.preset" not in semantic_values(resolved({"model": {"preset": "small"}}))

@@ -21,11 +21,3 @@ def test_raw_text_is_split_at_punctuation_and_its_rare_words_are_unknown(text, r
     assert ("words" in data.fingerprints()) == raw
     messages = build_data(configured("lm", tmp_path / "corpus", {"data": {**arguments, "splitting": "space"}}))
     assert (messages.settings.splitting, messages.settings.min_frequency) == ("space", 1)
-
-
-def test_unknown_words_are_warned_of(tmp_path, caplog):
-    config = configured("lm", tmp_path)
-    dev = tmp_path / "dev.aa"
-    dev.write_text(dev.read_text(encoding="utf-8").replace("w1", "unheard"), encoding="utf-8")
-    build_data(config).prepare()
-    assert "of the validation text's words are unknown" in caplog.text

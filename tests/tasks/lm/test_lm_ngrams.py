@@ -59,10 +59,3 @@ def test_the_words_after_a_history_add_up_to_one():
     for history in ([1, 1], [2, 5], [7, 7], [1, 7]):
         total = sum(np.exp(-model.surprisal(np.array([*history, word]))[-1]) for word in range(8))
         assert total == pytest.approx(1.0)
-
-
-def test_discounts_are_those_of_the_counts_of_counts():
-    counts = np.array([1] * 10 + [2] * 4 + [3] * 2 + [4])
-    y = 10 / 18
-    assert discounts(counts) == pytest.approx((1 - 2 * y * 4 / 10, 2 - 3 * y * 2 / 4, 3 - 4 * y * 1 / 2))
-    assert discounts(np.array([1, 1, 5])) == (0.5, 1.0, 1.5)

@@ -1,7 +1,6 @@
 """Scores and continuations of a trained language model against the softmax over the whole vocabulary, word by word."""
 
 import math
-from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -11,7 +10,7 @@ from built_networks import built
 
 from phmrun.tasks.lm.data import StreamData
 from phmrun.tasks.lm.lstm import LSTMLanguageModel
-from phmrun.tasks.lm.predictor import Choice, LanguageModelPredictor, Prompting, Scoring
+from phmrun.tasks.lm.predictor import LanguageModelPredictor, Prompting, Scoring
 from phmrun.tasks.lm.preparation import StreamSettings
 from phmrun.tasks.lm.transformer_xl import TransformerXL
 from phmrun.tasks.lm.vocabulary import count_words
@@ -108,26 +107,6 @@ def test_scores_do_not_depend_on_how_much_is_read_at_a_time(build, vocabulary):
         np.testing.assert_allclose(part, whole, rtol=1e-9)
 
 
-def test_an_lstm_remembers_everything_whatever_the_length(vocabulary):
-    network, tokens = lstm(vocabulary), encoded(vocabulary)
-    scores = [teller(network, vocabulary, Scoring(1, length)).surprisal(tokens) for length in (1, 9, 500)]
-    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-9)
-    np.testing.assert_allclose(scores[0], scores[2], rtol=1e-9)
-
-
-def test_memory_matters_to_the_transformer_and_is_said(vocabulary):
-    network, tokens = xl(vocabulary, 5), encoded(vocabulary)
-    short, none, far = (teller(network, vocabulary, Scoring(1, 4), memory=memory) for memory in (None, 0, 200))
-    assert [item.reach for item in (short, none, far)] == ["5", "0", "200"]
-    assert network.memory == 5
-    actual = [item.surprisal(tokens) for item in (short, none, far)]
-    np.testing.assert_allclose(actual[2], one_by_one(network, tokens, vocabulary.end, [0]), rtol=1e-9)
-    np.testing.assert_allclose(
-        actual[1], one_by_one(network, tokens, vocabulary.end, range(0, len(tokens), 4)), rtol=1e-9
-    )
-    assert not np.allclose(actual[0], actual[2])
-
-
 @pytest.fixture
 def data(tmp_path):
     for split in ("train", "dev", "test"):
@@ -176,15 +155,6 @@ def test_evaluation_scores_the_text_by_hand(data, vocabulary):
     assert [text for text, _ in evaluation.samples] == ["w01 w05 strange", "", "w02"]
 
 
-def test_the_unigram_is_that_of_the_training_text(data, vocabulary):
-    evaluation = teller(lstm(vocabulary), vocabulary).evaluate(data, "test")
-    total = sum(vocabulary.counts) + len(vocabulary.tokens)
-    words = ["w01", "w05", "<unk>", "<eos>", "<eos>", "w02", "<eos>"]
-    logs = [math.log((vocabulary.counts[vocabulary.ids[word]] + 1) / total) for word in words]
-    assert evaluation.scores["perplexity-of-unigram"].value == pytest.approx(math.exp(-sum(logs) / 7))
-    assert "bits_per_character" not in evaluation.scores
-
-
 def test_surprisal_of_lines(vocabulary):
     network = lstm(vocabulary)
     lines = ["w01 w05 strange", "w02"]
@@ -217,26 +187,6 @@ def test_greedy_continuations_are_the_most_probable_words(build, vocabulary):
         assert answer.values == {"prediction": answer.text}
 
 
-def test_draws_depend_on_the_seed_and_the_line_alone(vocabulary):
-    sampled = Prompting(words=8, choice=Choice("sample"), seed=5, nbest=2)
-    output = teller(lstm(vocabulary), vocabulary, prompting=sampled)
-    first, second = output.predict(["w01", "w01"])
-    assert first.text.count("\n") == 1
-    assert len(set(first.values["prediction"])) == 2
-    assert first != second
-    assert next(output.predict(["w01"])) == first
-    output.prompting = replace(sampled, seed=6)
-    assert next(output.predict(["w01"])) == second
-
-
-def test_unused_entries_are_never_said(vocabulary):
-    network = lstm(vocabulary)
-    with torch.no_grad():
-        network.output.tables[0].bias[len(vocabulary.tokens) :] = 100.0
-    (answer,) = teller(network, vocabulary, prompting=Prompting(words=3)).predict(["w01"])
-    assert set(answer.text.split()) <= set(vocabulary.tokens)
-
-
 @torch.no_grad()
 @pytest.mark.parametrize("embedding", EMBEDDINGS, ids=["dense", "adaptive", "define"])
 def test_inputs_from_a_compressed_table(embedding, data, vocabulary):
@@ -251,13 +201,3 @@ def test_inputs_from_a_compressed_table(embedding, data, vocabulary):
     assert "|codebooks:24x16|" in fine.signature
     assert fine.extras["table_bytes"] == output.table.bytes == 40 * 24 * 4 // 8 + 24 * 16 * 16 * 8
     assert network.define is None or network.define.expand is not None, "the network itself is left alone"
-
-
-def test_bytes_are_those_of_utf8_and_known_words_need_no_second_perplexity(data, vocabulary):
-    data.files["accents"] = data.files["test"].with_name("accents.txt")
-    data.files["accents"].write_text("w01 w05\n", encoding="utf-8")
-    plain = teller(lstm(vocabulary), vocabulary).evaluate(data, "accents")
-    assert "perplexity-known" not in plain.scores
-    assert plain.scores["perplexity"].warnings == ()
-    data.files["accents"].write_text("w01 é\n", encoding="utf-8")
-    assert teller(lstm(vocabulary), vocabulary).evaluate(data, "accents").scores["bits_per_byte"].n == 7

@@ -14,25 +14,11 @@ def kept(**options):
     return distribution
 
 
-def test_greedy_takes_the_most_probable_word():
-    assert Choice().choose(PROBABILITIES.log(), torch.Generator()) == 1
-
-
-def test_the_whole_distribution():
-    torch.testing.assert_close(kept(), PROBABILITIES.double())
-
-
 def test_temperature_is_a_power_of_the_probabilities():
     """p^(1/T), normalised: T = ½ squares, T = 2 takes roots."""
     for temperature in (0.5, 2.0):
         expected = PROBABILITIES.double() ** (1 / temperature)
         torch.testing.assert_close(kept(temperature=temperature), expected / expected.sum())
-
-
-def test_top_k():
-    expected = torch.tensor([0, 0.4, 0, 0.25, 0], dtype=torch.float64) / 0.65
-    torch.testing.assert_close(kept(top_k=2), expected)
-    torch.testing.assert_close(kept(top_k=9), PROBABILITIES.double())
 
 
 @pytest.mark.parametrize(

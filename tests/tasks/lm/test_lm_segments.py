@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phmrun.errors import PhmrunError
 from phmrun.tasks.lm.segments import SegmentPlan, parts
 
 PLANS = st.builds(
@@ -55,13 +54,6 @@ def test_windows_and_epochs(plan):
         }
 
 
-def test_fixed_lengths():
-    plan = SegmentPlan(103, 2, 20)
-    assert plan.segments(0) == [(0, 20), (20, 20), (40, 10)]
-    assert {segment.pace for segment in islice(plan.from_step(0), 7)} == {1.0}
-    assert plan.steps_in_epochs(3) == 9
-
-
 def test_random_lengths_are_as_merity_et_al_draw_them():
     """95 % around 70, 5 % around 35, all with a standard deviation of 5; another epoch, or seed, another order."""
     plan = SegmentPlan(1_400_000, 1, 70, random=True, seed=3)
@@ -76,12 +68,6 @@ def test_random_lengths_are_as_merity_et_al_draw_them():
     assert SegmentPlan(1_400_000, 1, 70, random=True, seed=4).segments(0) != plan.segments(0)
 
 
-def test_learning_rates_follow_the_lengths():
-    plan = SegmentPlan(10_000, 2, 70, random=True, accumulate=2)
-    for first, second in zip(*[islice(plan.from_step(0), 40)] * 2, strict=True):
-        assert first.pace == second.pace == (first.length + second.length) / 140
-
-
 @given(st.integers(0, 500), st.integers(1, 40))
 def test_parts_are_equal_and_complete(tokens, streams):
     bounds = parts(tokens, streams)
@@ -91,9 +77,3 @@ def test_parts_are_equal_and_complete(tokens, streams):
     sizes = [end - begin for begin, end in bounds]
     assert max(sizes) - min(sizes) <= 1
     assert len(bounds) == max(min(streams, tokens), 1)
-
-
-def test_too_little_text():
-    with pytest.raises(PhmrunError, match="39 words of training text are too few for 20 streams"):
-        SegmentPlan(39, 20, 5).check()
-    SegmentPlan(40, 20, 5).check()

@@ -1,7 +1,6 @@
 """Running text as batches: the streams side by side, and a text to score, word by word."""
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,14 +57,6 @@ def test_it_begins_where_a_former_process_stopped(tmp_path):
         assert batch[2:] == expected[2:]
 
 
-def test_workers_change_nothing(tmp_path):
-    data = build(tmp_path, random_length=True)
-    alone = epoch(data)
-    data.workers = 2
-    for batch, expected in zip(epoch(data), alone, strict=True):
-        torch.testing.assert_close(batch.targets, expected.targets)
-
-
 def test_processes_read_streams_of_their_own(tmp_path):
     class Trainer:
         world_size = 2
@@ -106,33 +97,3 @@ def test_every_word_is_scored_once_with_what_stands_before_it(count, streams, le
                 assert batch.first == (line not in before)
             before.update(dict.fromkeys(lines, True))
     assert [actual[place] for place in range(count)] == tokens.tolist()
-
-
-def test_validation_reads_all_of_the_text(tmp_path):
-    data = build(tmp_path)
-    batches = list(data.validation_batches())
-    assert sum(batch.units for batch in batches) == len(data.prepared.stores["dev"])
-    assert batches[0].tokens.shape == (4, 5)
-    assert batches[0].tokens[0, 0] == data.vocabulary.end
-
-
-def test_steps_in_epochs_and_statistics(tmp_path):
-    data = build(tmp_path, accumulate=2)
-    assert data.steps_in_epochs(1, 1) == 3  # 102 words: 3 streams of 34, in 5 segments
-    assert data.steps_in_epochs(2, 1) == 5
-    assert data.statistics()["splits"]["train"]["tokens"] == 102
-    assert data.fingerprints() == {"train": "abc"}
-
-
-def test_first_belongs_to_the_lines_of_the_batch():
-    """A part that is a word longer than another goes on alone."""
-    batches = list(evaluation_batches(np.arange(5), before=9, streams=2, length=2))
-    assert [batch.units for batch, _ in batches] == [4, 1]
-    assert batches[1][0].places.tolist() == [1]
-
-
-@pytest.mark.parametrize("streams", [1, 50])
-def test_few_words(streams):
-    (batch, where), *rest = evaluation_batches(np.array([7, 8]), before=0, streams=streams, length=9)
-    assert sorted([*where.tolist(), *[place for _, other in rest for place in other]]) == [0, 1]
-    assert batch.first

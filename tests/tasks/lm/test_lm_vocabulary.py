@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phmrun.errors import PhmrunError
-from phmrun.tasks.lm.vocabulary import END, UNKNOWN, StreamVocabulary, chunks_of_words, count_words
+from phmrun.tasks.lm.vocabulary import END, UNKNOWN, StreamVocabulary, count_words
 
 TEXT = ["the cat saw the dog", "", " the dog saw a bird "]
 
@@ -17,25 +17,6 @@ def test_words_by_falling_frequency_then_alphabet():
     counts = [("<eos>", 3), ("the", 3), ("dog", 2), ("saw", 2), ("a", 1), ("bird", 1), ("cat", 1), ("<unk>", 0)]
     assert list(zip(vocabulary.tokens, vocabulary.counts, strict=True)) == counts
     assert vocabulary.sizes == (8,)
-
-
-def test_unknown_words_of_the_text_itself_are_the_unknown_word():
-    vocabulary = count_words(["a <unk> <unk>", "b"])
-    assert vocabulary.tokens == ["<eos>", "<unk>", "a", "b"]
-    assert vocabulary.encode("<unk> c a") == [1, 1, 2]
-
-
-def test_the_most_frequent_words_are_kept():
-    vocabulary = count_words(TEXT, size=4, multiple_of=3)
-    assert dict(zip(vocabulary.tokens, vocabulary.counts, strict=True)) == {"<unk>": 5, "<eos>": 3, "the": 3, "dog": 2}
-    assert vocabulary.tokens[0] == "<unk>"
-    assert len(vocabulary) == 6
-
-
-def test_every_line_ends_in_a_word_of_its_own():
-    (words,) = chunks_of_words(TEXT, "space")
-    assert words.count(END) == 3
-    assert words[5:7] == [END, END]
 
 
 def test_punctuation_is_split_off_where_asked_for():
@@ -73,14 +54,3 @@ def test_damage_is_noticed(tmp_path):
     (tmp_path / "vocabulary.json").write_text(json.dumps({"size": 8}))
     with pytest.raises(PhmrunError, match="missing or damaged"):
         StreamVocabulary.load(tmp_path)
-
-
-def test_no_text():
-    with pytest.raises(PhmrunError, match="no word in the training text"):
-        count_words(["", ""])
-
-
-def test_rare_words_are_unknown():
-    vocabulary = count_words(["a a b", "a c c"], min_frequency=2)
-    assert sorted(vocabulary.tokens) == sorted(["a", "c", END, UNKNOWN])
-    assert vocabulary.counts[vocabulary.unknown] == 1

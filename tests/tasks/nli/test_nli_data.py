@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from tiny_experiments import SPLITS, configured
 
-from phmrun.config import ConfigError
-from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.items import Item, LeftOut
 from phmrun.tasks.nli.data import build_data
 
@@ -22,12 +20,6 @@ def experiment(tmp_path: Path, *more, **data):
 
 def items_of(data, split):
     return [item for item in data.files[split]() if isinstance(item, Item)]
-
-
-@pytest.mark.parametrize("labels", [[{"yes": 1}, "no"], [["yes"], "no"], [None], "yes"])
-def test_labels_that_are_no_labels(tmp_path, labels):
-    with pytest.raises(ConfigError, match=r"data\.labels"):
-        experiment(tmp_path, labels=labels)
 
 
 def left_out(data, split):
@@ -79,17 +71,6 @@ def test_the_built_in_pairs(tmp_path):
     assert Counter(item.label for item in train) == dict.fromkeys(("entailment", "neutral", "contradiction"), 4_000)
 
 
-def test_labels_that_the_annotators_did_not_agree_on(tmp_path, dataset):
-    for split in ("train", "dev", "test"):
-        dataset(f"snli/snli_1.0_{split}.jsonl", [snli("neutral"), snli("-"), snli("contradiction"), snli("-")])
-    data = build_data(experiment(tmp_path, name="snli"), tmp_path / "cache")
-    assert [item.label for item in items_of(data, "test")] == ["neutral", "contradiction"]
-    assert left_out(data, "test") == [LeftOut("no gold label", 2)]
-    data.prepare()
-    assert data.statistics()["splits"]["train"]["left_out"] == {"no gold label": 2}
-    assert data.corpus.reading == {"format": "snli"}
-
-
 def test_matched_and_mismatched(tmp_path, dataset):
     for split in ("train", "dev_matched", "dev_mismatched"):
         dataset(f"mnli/multinli_1.0_{split}.jsonl", [snli("neutral", hypothesis=split)])
@@ -100,9 +81,6 @@ def test_matched_and_mismatched(tmp_path, dataset):
         ("mismatched", "dev_mismatched"),
     ]
     assert items_of(data, "dev")[0].part == ""
-
-
-DIALOGUE = '[{"sentence1": "a", "sentence2": "b", "label": "negative"}]'
 
 
 @pytest.mark.parametrize(
@@ -144,12 +122,6 @@ def test_the_reduced_setting_divides_by_premise(tmp_path, dataset):
     assert data.corpus.reading == {"format": "snli", "setting": "reduced-from-dev-90/10"}
 
 
-def test_a_dataset_that_is_not_here(tmp_path, dataset):
-    with pytest.raises(PhmrunError, match="missing:") as caught:
-        build_data(experiment(tmp_path, name="snli"), tmp_path / "cache")
-    assert caught.value.code is ExitCode.DATA
-
-
 def vectors_file(tmp_path, width=8, name="v.txt"):
     path = tmp_path / name
     path.write_text("".join(f"w{n} {' '.join(str(n + k / 10) for k in range(width))}\n" for n in range(30)))
@@ -171,30 +143,6 @@ def test_vectors_and_what_they_cover(tmp_path):
     assert coverage["types"] == pytest.approx(len(covered) / (words.entries - 4))
     assert coverage["train_tokens"] == pytest.approx(sum(token in covered for token in tokens) / len(tokens))
     assert len(data.fingerprints()["vectors"]) == 64
-
-
-def test_vectors_of_another_width_say_what_to_do(tmp_path):
-    path = vectors_file(tmp_path, 8)
-    data = build_data(experiment(tmp_path, vectors=str(path)), tmp_path / "cache")
-    with pytest.raises(PhmrunError, match="have 8 numbers, but the words of the network 48") as caught:
-        data.prepare()
-    assert caught.value.code is ExitCode.DATA
-    assert "--embedding projective --set embedding.width=8" in (caught.value.hint or "")
-    projected = {"embedding": {"structure": "projective", "width": 8}}
-    build_data(experiment(tmp_path, projected, vectors=str(path)), tmp_path / "cache").prepare()
-
-
-def test_vectors_in_the_data_directory_or_nowhere(tmp_path, dataset):
-    placed = dataset("glove/some.txt", ["a 1"])
-    assert build_data(experiment(tmp_path, vectors="glove/some.txt"), tmp_path).vectors == placed
-    with pytest.raises(PhmrunError, match="neither here nor in the data directory") as caught:
-        build_data(experiment(tmp_path, vectors="glove/none.txt"), tmp_path)
-    assert (caught.value.where, caught.value.code) == ("data.vectors", ExitCode.DATA)
-
-
-def test_vectors_need_a_table(tmp_path):
-    with pytest.raises(ConfigError, match=r"data.vectors needs embedding.structure=dense, or projective, not phm"):
-        experiment(tmp_path, {"embedding": {"structure": "phm"}}, vectors="v.txt")
 
 
 @pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="needs PHMRUN_DATA")

@@ -47,14 +47,6 @@ def test_vectors_are_placed_and_other_words_get_their_size(structure):
     assert 4 < float(others.abs().max()) < 40
 
 
-def test_vectors_that_do_not_fit():
-    actual = Found(torch.tensor([4]).numpy(), torch.ones(1, 3).numpy())
-    with pytest.raises(PhmrunError, match="vectors of 3 numbers do not fit a table of 4"):
-        place_vectors(build_embedding(9, 4), actual)
-    with pytest.raises(PhmrunError, match="a row for each word"):
-        place_vectors(build_embedding(8, 4, structure="phm", n=2), actual)
-
-
 @pytest.mark.parametrize("learnt", [None, True])
 def test_vectors_stay_unless_they_are_to_be_learnt(tmp_path, learnt):
     path = tmp_path / "v.txt"
@@ -69,12 +61,6 @@ def test_vectors_stay_unless_they_are_to_be_learnt(tmp_path, learnt):
     placed = torch.tensor([(3 * k) % 7 / 7 for k in range(48)])
     assert torch.allclose(table[number], placed, atol=1e-6) == (learnt is None)
     assert run.parameters()["data"]["vectors"]["types"] > 0
-
-
-def test_a_structured_table_is_learnt(tmp_path):
-    config = configured("nli", tmp_path / "corpus", {"embedding": {"structure": "phm", "n": 4}})
-    run = run_of(run_experiment(config, tmp_path / "runs"))
-    assert "test/accuracy" in run.metrics()
 
 
 def test_it_learns_and_answers(tmp_path):

@@ -115,26 +115,6 @@ def test_the_symmetric_arc_form_is_equation_6():
     torch.testing.assert_close(form(dependent, head)[0], torch.stack([torch.stack(row) for row in expected]))
 
 
-POOLINGS = pytest.mark.parametrize("pooling", ["last", "attention", "attention-cell"])
-
-
-@POOLINGS
-def test_padding_changes_nothing(pooling):
-    network = build(character_pooling=pooling)
-    together = network(*BATCH)
-    alone = network(WORDS[1:, :3], TAGS[1:, :3], CHARACTERS, COUNTS, SPELLINGS[1:, :3], LENGTHS[1:])
-    torch.testing.assert_close(together.arcs[1:, :3, :3], alone.arcs)
-
-
-@POOLINGS
-def test_characters_after_the_last_are_not_read(pooling):
-    network = build(character_pooling=pooling)
-    changed = CHARACTERS.clone()
-    changed[2, 3:] = 8
-    first, second = (network.read_characters(characters, COUNTS) for characters in (CHARACTERS, changed))
-    torch.testing.assert_close(first, second)
-
-
 def test_attention_over_characters_is_a_softmax_of_one_product_each():
     network = build(character_pooling="attention", cell="plain")
     states, _ = network.letter_lstm(network.letters(CHARACTERS[1:2, : COUNTS[1]]))
@@ -146,46 +126,6 @@ def test_attention_over_characters_is_a_softmax_of_one_product_each():
     network.read_characters(CHARACTERS, COUNTS).square().sum().backward()
     assert bool(network.letter_attention.structure.materialize().isfinite().all())
     assert all(bool(parameter.grad.any()) for parameter in network.letter_attention.parameters())
-
-
-def test_size_of_the_released_character_model():
-    """Beside the LSTM: 200 for the attention, 400·100 + 100 for the map."""
-    with torch.device("meta"):
-        network = built(BiaffineParser, 10, 10, 10, 37, character_width=200, character_pooling="attention")
-    assert (
-        sum(p.numel() for part in (network.letter_attention, network.letter_map) for p in part.parameters()) == 40_300
-    )
-
-
-@POOLINGS
-def test_words_of_one_spelling_share_its_vector(pooling):
-    network = build(character_pooling=pooling)
-    spelt = network.read_characters(CHARACTERS, COUNTS)
-    alone = network.read_characters(CHARACTERS[2:3], COUNTS[2:3])
-    torch.testing.assert_close(spelt[2:3], alone)
-    inputs = network._inputs(WORDS, TAGS, spelt[SPELLINGS])
-    expected = torch.cat([network.embedding(WORDS) + spelt[SPELLINGS], network.tags(TAGS)], dim=-1)
-    torch.testing.assert_close(inputs, expected)
-
-
-def test_the_vectors_of_several_tags_are_added():
-    network = build()
-    spelt = torch.zeros(2, 4, SIZES["word_width"], dtype=torch.float64)
-    inputs = network._inputs(WORDS, torch.stack([TAGS, TAGS.flip(1)], -1), spelt)
-    torch.testing.assert_close(inputs[..., 6:], network.tags(TAGS) + network.tags(TAGS.flip(1)))
-    torch.testing.assert_close(inputs[..., :6], network.embedding(WORDS))
-
-
-def test_an_unknown_tag_is_read_as_a_dropped_one():
-    network = build()
-    spelt = torch.zeros(2, 4, SIZES["word_width"], dtype=torch.float64)
-    tags = TAGS.clone()
-    tags[0, 1] = 1
-    inputs = network._inputs(WORDS, tags, spelt)
-    torch.testing.assert_close(inputs[0, 1, :6], 2 * network.embedding(WORDS)[0, 1])
-    assert not inputs[0, 1, 6:].any()
-    beside_a_known_one = network._inputs(WORDS, torch.stack([TAGS, torch.ones_like(TAGS)], -1), spelt)
-    torch.testing.assert_close(beside_a_known_one[0, 1, :6], network.embedding(WORDS)[0, 1])
 
 
 def test_dropped_embeddings_leave_the_others_scaled():
@@ -219,13 +159,6 @@ def test_released_classifiers_start_as_released_beside_parser_v2(structure):
     assert not build(start="parser-v2", output={"structure": structure}).arc_classifier.weight.any()
 
 
-def test_nothing_is_dropped_in_evaluation():
-    network = build(dropout=0.5, recurrent_dropout=0.5, embedding_dropout=0.5, word_dropout=0.5)
-    torch.testing.assert_close(network(*BATCH).arcs, network(*BATCH).arcs)
-    network.train()
-    assert not torch.equal(network(*BATCH).arcs, network(*BATCH).arcs)
-
-
 @pytest.mark.parametrize("structure", ["dense", "symmetric", "circulant"])
 @pytest.mark.parametrize("cell", ["parser-v2", "plain", "coupled"])
 def test_the_folded_parser_scores_the_same(structure, cell):
@@ -240,15 +173,6 @@ def test_the_folded_parser_scores_the_same(structure, cell):
     kinds = {type(module) for module in plain.modules()}
     assert torch.nn.LSTM in kinds
     assert LSTM not in kinds
-
-
-def test_vectors_are_uniform_and_of_unit_length_on_average():
-    network = built(BiaffineParser, 2000, 6, 9, 5)
-    vectors = network.embedding.weight
-    assert vectors.square().sum(dim=1).mean().item() == pytest.approx(1, abs=0.02)
-    assert vectors.abs().max().item() == pytest.approx((3 / 100) ** 0.5, rel=1e-3)
-    wide = built(BiaffineParser, 2000, 6, 9, 5, vector_std=1.0).embedding.weight
-    assert wide.abs().max().item() == pytest.approx(3**0.5, rel=1e-3)
 
 
 def size(module):

@@ -73,16 +73,6 @@ def test_shares_are_nested_and_what_is_held_out_stays_apart(count, hold_out, qua
     assert sorted([*more, *held]) == list(range(count))
 
 
-def test_long_sentences_are_not_learnt_from(trees, tmp_path):
-    data = build_data(own(trees, max_length=5), tmp_path)
-    assert 0 < len(data.sentences("train")) < 120
-    assert max(map(len, data.sentences("train"))) == 5
-    assert max(map(len, data.sentences("dev"))) > 5
-    with pytest.raises(PhmrunError, match="no sentence to learn from") as caught:
-        build_data(own(trees, max_length=2), tmp_path).prepare()
-    assert caught.value.code is ExitCode.DATA
-
-
 def test_the_builtin_treebank(tmp_path):
     data = build_data(config_of(), tmp_path)
     assert data.fingerprints() == {"builtin": "1-1"}
@@ -108,20 +98,6 @@ def test_a_treebank_without_a_split(tmp_path, monkeypatch):
         "dev": ["train.conllu"],
         "test": ["test.conllu"],
     }
-
-
-def test_a_missing_file_is_a_data_error(trees, tmp_path):
-    with pytest.raises(PhmrunError, match="dev file does not exist") as caught:
-        build_data(own(trees, dev=str(tmp_path / "none")), tmp_path)
-    assert (caught.value.code, caught.value.where) == (ExitCode.DATA, "data.dev")
-
-
-def test_a_malformed_test_set_is_found_before_training(trees, tmp_path):
-    path = trees / "test.conllu"
-    path.write_text(path.read_text().replace("\tDET\t", "\tDET\tx\t", 1))
-    with pytest.raises(PhmrunError, match="11 columns") as caught:
-        build_data(own(trees), tmp_path).prepare()
-    assert caught.value.where == f"{path}:3"
 
 
 def test_a_test_sentence_that_memory_cannot_score_is_found_before_training(trees, tmp_path, monkeypatch):

@@ -48,17 +48,6 @@ def test_the_loss_is_that_of_heads_plus_that_of_labels(tmp_path):
     assert not loss.hits
 
 
-def test_labels_alone_are_smoothed_and_only_in_training(tmp_path):
-    data, module = prepared(tmp_path, STILL, {"training": {"label_smoothing": 0.2}})
-    batch = next(iter(data.train_dataloader()))
-    plain, _, _ = by_hand(module, batch)
-    smooth, _, _ = by_hand(module, batch, 0.2)
-    loss = module.train().loss(batch)
-    torch.testing.assert_close(loss.total, smooth)
-    torch.testing.assert_close(loss.nll, plain)
-    torch.testing.assert_close(module.eval().loss(batch).total, plain)
-
-
 def test_the_penalty_of_fixed_vectors_is_added_for_each_word_and_only_in_training(tmp_path):
     data, module = prepared(
         tmp_path, STILL, {"model": {"fixed_width": 8}, "data": {"vocabulary": {"min_frequency": 30}}}
@@ -84,18 +73,6 @@ def test_validation_counts_right_heads_and_labels(tmp_path):
         assert {name: int(hits) for name, hits in loss.hits.items()} == {"uas": uas, "las": las}
         if number == 2:
             break
-
-
-def test_an_unknown_label_costs_its_head_only(tmp_path):
-    data, module = prepared(tmp_path, STILL)
-    batch = next(iter(data.train_dataloader()))
-    labels = batch.labels.clone()
-    labels.flatten()[batch.positions[0]] = NO_LABEL
-    batch = batch._replace(labels=labels)
-    expected, _, las = by_hand(module, batch)
-    loss = module.eval().loss(batch)
-    torch.testing.assert_close(loss.nll, expected)
-    assert int(loss.hits["las"]) == las
 
 
 @pytest.mark.parametrize("output", ["dense", "symmetric", "circulant"])

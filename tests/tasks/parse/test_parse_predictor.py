@@ -1,19 +1,15 @@
 """A parser at work: what comes in goes out with another tree, and scores are the official evaluator's."""
 
-import gzip
 import json
 import logging
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 import torch
 from tiny_experiments import configured
-from tiny_treebank import write_trees
 
-from phmrun.cli.app import main
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import PhmrunError
 from phmrun.metrics.parsing import attachment_scores
 from phmrun.tasks.parse.data import build_data
 from phmrun.tasks.parse.module import build_module, parser_graph
@@ -81,22 +77,6 @@ def test_conllu_goes_out_as_it_came_in_but_for_the_tree(trained):
     assert parsed[1].heads == (0,)
 
 
-def test_carriage_returns_stay(trained):
-    actual = answers(parser_of(trained), CONLLU.replace("\n", "\r\n"))
-    plain = answers(parser_of(trained), CONLLU)
-    assert [f"{answer.text}\n" for answer in actual] == [f"{answer.text}\n".replace("\n", "\r\n") for answer in plain]
-    assert parser_of(trained).exact
-
-
-def test_text_is_a_sentence_a_line(trained, caplog):
-    with caplog.at_level(logging.INFO):
-        actual = answers(parser_of(trained), "d1 n2 v3\n\n  v1  d1 n2 \n")
-    assert [answer.values["words"] for answer in actual] == [["d1", "n2", "v3"], ["v1", "d1", "n2"]]
-    (first,) = conllu.loads(actual[0].text + "\n")
-    assert first.forms == ("d1", "n2", "v3")
-    assert "no part-of-speech tags" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -108,21 +88,6 @@ def test_text_is_a_sentence_a_line(trained, caplog):
 )
 def test_what_the_input_is_shows_in_its_first_line_that_is_no_comment(trained, text, words):
     assert answers(parser_of(trained), text)[0].values["words"] == words
-
-
-def test_the_input_can_be_named(trained):
-    assert answers(parser_of(trained, input="text"), "1\tv\n")[0].values["words"] == ["1", "v"]
-    with pytest.raises(PhmrunError, match="1 column instead of 10") as caught:
-        answers(parser_of(trained, input="conllu"), "\nd1 n2 v3\n")
-    assert caught.value.where == "input:2"
-    assert answers(parser_of(trained), "") == []
-
-
-def test_missing_tags_are_told_of_once(trained, caplog):
-    blind = CONLLU.replace("DET", "_").replace("VERB", "_")
-    with caplog.at_level(logging.INFO):
-        assert len(answers(parser_of(trained), blind)) == 2
-    assert caplog.text.count("words without a tag in the column UPOS") == 1
 
 
 def test_both_columns_of_tags_are_read_and_named(tmp_path, caplog):
@@ -137,22 +102,6 @@ def test_both_columns_of_tags_are_read_and_named(tmp_path, caplog):
     graph = parser_graph(network)
     assert graph.inputs["tags"] == ("batch", "length", 2)
     assert graph.examples[0][1].shape == (2, 7, 2)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "line"), [("\tB=1|A=2", "", 4), ("2.1\t", "1.1\t", 6), ("3\tv3", "4\tv3", 7), ("1-2\t", "1-9\t", 3)]
-)
-def test_malformed_input_is_placed(trained, old, new, line):
-    with pytest.raises(PhmrunError) as caught:
-        answers(parser_of(trained), CONLLU.replace(old, new))
-    assert (caught.value.code, caught.value.where) == (ExitCode.DATA, f"input:{line}")
-
-
-def test_a_sentence_is_answered_before_the_next_is_read(trained):
-    lines = iter(CONLLU.split("\n")[:-1])
-    actual = parser_of(trained, batch=1).predict(lines)
-    assert next(actual).values["words"] == ["d1", "n2", "v3"]
-    assert next(lines) == ""  # the further blank line
 
 
 def test_the_size_of_a_batch_changes_nothing(trained):
@@ -232,18 +181,6 @@ def test_a_parsed_treebank_with_empty_nodes_is_valid(trained, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_parts_are_scored_apart(trained, tmp_path, monkeypatch):
-    _, data, _ = trained
-    parts = tmp_path / "test.part"
-    parts.write_text("seen\nnovel\n" * 6)
-    monkeypatch.setattr(data, "treebank", replace(data.treebank, parts={"test": parts}))
-    scores = parser_of(trained).evaluate(data, "test").scores
-    words = [scores[f"las-{part}"].n for part in ("seen", "novel")]
-    assert sum(words) == scores["las"].n
-    right = [scores[f"uas-{part}"].value * count for part, count in zip(("seen", "novel"), words, strict=True)]
-    assert sum(right) == pytest.approx(scores["uas"].value * scores["uas"].n)
-
-
 def test_options_of_the_scores(trained):
     _, data, config = trained
     network = trained[0]
@@ -262,42 +199,3 @@ def test_options_of_the_scores(trained):
     signature = predictor.evaluate(data, "dev").scores["uas"].signature
     assert "labels:full|punct:out" in signature
     assert "tree:greedy" in signature
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "line", "what"),
-    [
-        ("\t_\n", "\n", 2, "9 columns"),
-        ("\t2\tdet", "\t99\tdet", 3, "outside of the sentence"),
-        ("\t2\tdet", "\tx\tdet", 3, "not the number"),
-        ("\t2\tdet", "\t1\tdet", 3, "cycle"),
-        ("\t2\tdet", "\t0\tdet", 7, "2 roots"),
-        ("\t2\tdet", "\t2\t_", 3, "no label"),
-        ("1-2\t", "1-99\t", 2, "multi-word token"),
-    ],
-)
-def test_the_command_line_places_a_malformed_treebank(tmp_path, capfd, monkeypatch, old, new, line, what):
-    monkeypatch.setenv("PHMRUN_CACHE", str(tmp_path / "cache"))
-    folder = write_trees(tmp_path / "trees", sizes={"train": 3, "dev": 3, "test": 3})
-    path = folder / "train.conllu"
-    path.write_text(path.read_text().replace(old, new, 1))
-    files = [f"--{split}={folder / split}.conllu" for split in ("train", "dev", "test")]
-    with pytest.raises(SystemExit) as end:
-        main(["train", "parse", "--dry-run", *files])
-    assert end.value.code == 3
-    messages = "".join(capfd.readouterr().err.split())
-    assert f"train.conllu:{line}" in messages
-    assert what.replace(" ", "") in messages
-
-
-def test_the_command_line_places_a_truncated_file(tmp_path, capfd, monkeypatch):
-    monkeypatch.setenv("PHMRUN_CACHE", str(tmp_path / "cache"))
-    folder = write_trees(tmp_path / "trees", sizes={"train": 30, "dev": 3})
-    packed = folder / "train.conllu.gz"
-    packed.write_bytes(gzip.compress((folder / "train.conllu").read_bytes())[:-200])
-    with pytest.raises(SystemExit) as end:
-        main(["train", "parse", "--dry-run", f"--train={packed}", f"--dev={folder}/dev.conllu"])
-    assert end.value.code == 3
-    messages = "".join(capfd.readouterr().err.split())
-    assert "train.conllu.gz:" in messages
-    assert "endtooearly" in messages

@@ -40,26 +40,6 @@ def test_words_are_ranked_by_count_then_by_name():
     assert learn_vocabulary(TREES, longest=1).characters == ("D", "T", "c", "d", "s", "t")
 
 
-def test_both_columns_of_tags_are_read():
-    vocabulary = learn_vocabulary(TREES, column="both")
-    assert vocabulary.tags == ("NOUN", "DET", "xpos=DT", "xpos=NN", "VERB", "xpos=VBZ")
-    encoded = vocabulary.encode(TREES)
-    assert encoded.tags.tolist()[:4] == [[ROOT, ROOT], [4, 5], [3, 6], [7, 8]]
-    assert encoded.tags.tolist()[-1] == [3, UNK]  # the third sentence's word has no tag of the treebank's own
-    batch = encoded.padded(np.array([0, 2]))
-    assert batch.tags.shape == (2, 4, 2)
-    assert batch.tags[1].tolist() == [[ROOT, ROOT], [3, UNK], [PAD, PAD], [PAD, PAD]]
-    assert [vocabulary.lacks_tags(sentence) for sentence in TREES] == [False, False, True]
-    assert not any(learn_vocabulary(TREES).lacks_tags(sentence) for sentence in TREES)
-
-
-def test_characters_are_read_in_lower_case_if_configured():
-    vocabulary = learn_vocabulary(TREES, lowercase_characters=True)
-    assert set(vocabulary.characters) == set("thedogsleepscat")
-    the, small = (vocabulary.encode([sentence]).characters.tolist()[1:4] for sentence in TREES[:2])
-    assert the == small == [vocabulary.characters.index(letter) + 3 for letter in "the"]
-
-
 def test_rare_tags_labels_and_characters_are_unknown_as_in_parser_v2():
     """Characters are counted in distinct words: "dog" and "Dog" are one if words are in lower case."""
     vocabulary = learn_vocabulary(TREES, all_frequent=True, lowercase_characters=True)
@@ -75,11 +55,6 @@ def test_rare_tags_labels_and_characters_are_unknown_as_in_parser_v2():
     assert encoded.labels.tolist()[:4] == [NO_LABEL, 1, NO_LABEL, 0]
 
 
-def test_sizes_are_padded_but_for_the_labels():
-    assert learn_vocabulary(TREES).sizes == (5, 6, 3 + 13, 3)
-    assert learn_vocabulary(TREES, multiple_of=8).sizes == (8, 8, 16, 3)
-
-
 def test_the_vocabulary_comes_back(tmp_path):
     options = {"longest": 3, "multiple_of": 8, "lowercase": False, "lowercase_characters": True, "min_count": 1}
     vocabulary = learn_vocabulary(TREES, column="both", **options)
@@ -89,18 +64,6 @@ def test_the_vocabulary_comes_back(tmp_path):
     file = tmp_path / "treebank.json"  # the former name of a list
     file.write_text(file.read_text().replace('"characters"', '"letters"'))
     assert TreebankVocabulary.load(tmp_path) == vocabulary
-
-
-def test_rare_words_have_ids_after_the_table_if_they_are_told_apart(tmp_path):
-    vocabulary = learn_vocabulary(TREES, multiple_of=8, with_rare=True)
-    assert vocabulary.rare == ("cat", "sleeps")
-    assert vocabulary.sizes == (8, 8, 16, 3, 2)
-    assert vocabulary.encode(TREES).words.tolist() == [ROOT, 4, 3, 9, ROOT, 4, 8, ROOT, 3]
-    assert vocabulary.encode([conllu.sentence_of(["mouse"])]).words.tolist() == [ROOT, UNK]
-    vocabulary.save(tmp_path)
-    assert TreebankVocabulary.load(tmp_path) == vocabulary
-    learn_vocabulary(TREES).save(tmp_path)
-    assert "rare" not in (tmp_path / "treebank.json").read_text()
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", "{}", '{"words": []}'])
@@ -125,22 +88,6 @@ def test_sentences_become_numbers_with_the_root_first():
     assert encoded.spellings.tolist() == [0, 1, 2, 3, 0, 4, 5, 0, 6]
     assert encoded.heads.tolist() == [0, 2, 3, 0, 0, 2, 0, 0, 0]
     assert encoded.labels.tolist() == [NO_LABEL, 1, 2, 0, NO_LABEL, 1, 0, NO_LABEL, 0]
-
-
-def test_other_labels_count_by_their_universal_part():
-    vocabulary = learn_vocabulary(TREES, subtypes=False)
-    assert vocabulary.encode(TREES).labels.tolist()[2] == vocabulary.labels.index("nsubj")
-    unseen = [TREES[2].with_parse([0], ["det:x"]), TREES[2].with_parse([0], ["new"])]
-    assert vocabulary.encode(unseen).labels.tolist() == [NO_LABEL, vocabulary.labels.index("det"), NO_LABEL, NO_LABEL]
-
-
-def test_bare_words_have_no_tags_and_no_trees():
-    encoded = learn_vocabulary(TREES).encode([*TREES, conllu.sentence_of(["the", "?"])])
-    assert encoded.heads is None
-    assert encoded.words.tolist()[-2:] == [4, UNK]
-    assert encoded.tags.tolist()[-2:] == [UNK, UNK]
-    batch = encoded.padded(np.array([0, 3]))
-    assert batch.heads.shape == batch.labels.shape == (0, 0)
 
 
 @settings(max_examples=50)

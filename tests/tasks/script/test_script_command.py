@@ -35,20 +35,6 @@ def test_values_defaults_seed_and_run_are_filled_in():
     assert scores_path(configured(command), RUN) == RUN / "scores.json"
 
 
-def test_each_value_is_one_argument():
-    assert words("train {text} {empty|} {dflt|a b}", text="two words; rm -rf $HOME 'x'") == [
-        *("train", "two words; rm -rf $HOME 'x'", "", "a b")
-    ]
-    quoted = words("train {text}", text="a; 'b'", shell=True)
-    assert quoted == ["sh", "-c", """train 'a; '"'"'b'"'"''"""]
-
-
-def test_other_braces_and_values_of_other_types_are_kept_as_json():
-    values = {"lr": 0.1, "layer": {"structure": "phm", "n": 2}, "flags": [1, 2], "on": True}
-    filled = words("run '{\"rate\": {lr}}' {layer} {flags} {on}", **values)
-    assert filled == ["run", '{"rate": 0.1}', '{"structure": "phm", "n": 2}', "[1, 2]", "true"]
-
-
 @pytest.mark.parametrize(
     ("command", "values", "message"),
     [
@@ -64,23 +50,6 @@ def test_commands_that_do_not_fit_the_settings_are_refused(command, values, mess
     with pytest.raises(PhmrunError, match=message) as refused:
         words(command, **values)
     assert refused.value.where == "command"
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["scores.json", "{seed}.json", "/tmp/scores.json", "{run}", "{run}.json", "{run}/../scores.json", "a/{run}/s.json"],
-)
-def test_scores_outside_the_runs_folder_are_refused(path):
-    with pytest.raises(PhmrunError, match="several runs would share") as refused:
-        words("train", scores=path)
-    assert (refused.value.where, refused.value.code) == ("scores", 2)
-    words("train", scores="{run}/deep/{seed}.json")
-
-
-def test_misspelled_placeholders_name_the_nearest_key():
-    with pytest.raises(PhmrunError) as refused:
-        words("train {momentun}", momentum=0.9)
-    assert "Did you mean {momentum}?" in str(refused.value)
 
 
 def test_keys_without_a_field_are_settings_and_merge():

@@ -1,6 +1,5 @@
 """``phmrun.record``: a block of Python as a run."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -68,12 +67,6 @@ def test_errors_and_interruptions_are_the_state_of_the_run_which_goes_on(error, 
     assert only_run().status.state is State.DONE
 
 
-def test_a_killed_program_leaves_an_interrupted_run():
-    code = "import os, phmrun\nwith phmrun.record('job') as run:\n    os.kill(os.getpid(), 9)"
-    subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
-    assert only_run().status.state is State.INTERRUPTED
-
-
 def test_a_done_run_confirms_its_scores_and_refuses_others():
     for value in (1.5, 1.5):
         with phmrun.record("job") as run:
@@ -88,19 +81,6 @@ def test_a_done_run_confirms_its_scores_and_refuses_others():
     assert only_run().metrics()["test/accuracy"]["value"] == 2
 
 
-@pytest.mark.parametrize("value", ["high", float("nan"), None, True, 10**400])
-def test_values_that_are_no_finite_numbers_are_refused(value):
-    with pytest.raises(PhmrunError, match="not a finite number"), phmrun.record("job") as run:
-        run.score("test/accuracy", value)
-    assert only_run().status.state is State.FAILED
-
-
-def test_a_block_without_scores_fails():
-    with pytest.raises(PhmrunError, match="no score was recorded"), phmrun.record("job"):
-        pass
-    assert only_run().status.state is State.FAILED
-
-
 def test_inputs_and_settings_make_other_runs_and_missing_inputs_are_named():
     Path("data").write_text("1")
     ids = []
@@ -112,47 +92,6 @@ def test_inputs_and_settings_make_other_runs_and_missing_inputs_are_named():
     assert len(set(ids)) == 3
     with pytest.raises(PhmrunError, match="the input does not exist"), phmrun.record("job", inputs=["none"]):
         pass
-
-
-def test_recording_imports_no_torch():
-    code = (
-        "import sys, phmrun\n"
-        "with phmrun.record('job') as run: run.score('test/accuracy', 1)\n"
-        "assert 'torch' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-
-
-@pytest.mark.parametrize("step", [-1, 2**63, 1.5, "10", True, None])
-def test_steps_that_are_no_natural_numbers_are_refused_and_the_run_goes_on(step):
-    with pytest.raises(PhmrunError, match="is not a number of steps"), phmrun.record("job") as run:
-        run.log(step, train__loss=0.5)
-    assert only_run().status.state is State.FAILED
-    with phmrun.record("job") as run:
-        for number in range(3):
-            run.log(number, train__loss=0.5)
-        run.score("test/accuracy", 1)
-    assert (only_run().status.state, only_run().status.step) == (State.DONE, 2)
-
-
-def test_records_after_the_block_are_refused():
-    with phmrun.record("job") as run:
-        run.score("test/accuracy", 1)
-    for call in (lambda: run.log(3), lambda: run.score("test/accuracy", 2), lambda: run.parameters(3)):
-        with pytest.raises(PhmrunError, match="the block of this run has ended"):
-            call()
-    assert only_run().status.state is State.DONE
-
-
-def test_the_block_may_change_the_working_directory(tmp_path):
-    Path("elsewhere").mkdir()
-    with phmrun.record("job") as run:
-        os.chdir("elsewhere")
-        run.log(1, train__loss=0.5)
-        run.score("test/accuracy", 1)
-    os.chdir(tmp_path)
-    assert only_run().metrics()["test/accuracy"]["value"] == 1
-    assert "phmrun runs" in only_run().card_path.read_text()
 
 
 @pytest.mark.parametrize(
@@ -169,27 +108,3 @@ def test_a_fork_records_nothing(end):
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
     assert (only_run().status.state, only_run().metrics()["test/accuracy"]["value"]) == (State.DONE, 1)
     only_run().manifest.check_all()
-
-
-def test_many_scores_are_written_at_once(monkeypatch):
-    written = []
-    replaced = Run._replace
-    monkeypatch.setattr(Run, "_replace", lambda self, path, text: (written.append(path), replaced(self, path, text)))
-    for _ in range(2):
-        with phmrun.record("job") as run:
-            for number in range(800):
-                run.log(number, train__loss=0.5)
-                run.score(f"test/score_{number}", number)
-    assert len(only_run().metrics()) == 800
-    assert len(written) < 20
-
-
-def test_phmrun_runs_is_the_default_directory(monkeypatch):
-    monkeypatch.setenv("PHMRUN_RUNS", "there")
-    with phmrun.record("job") as run:
-        run.score("test/accuracy", 1)
-    assert run.run.path == Path("there").absolute() / run.id
-    assert [row["id"] for row in phmrun.runs()] == [run.id]
-    assert phmrun.open_run(run.id).state == "done"
-    assert len(phmrun.load_results()) == 1
-    assert phmrun.runs("runs") == []

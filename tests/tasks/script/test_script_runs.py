@@ -9,13 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 
-from phmrun.cli.app import main
 from phmrun.config import Source, nested, resolve
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
-from phmrun.tasks.script import process, runner
+from phmrun.tasks.script import runner
 from phmrun.tasks.script.config import ScriptExperiment
 
 WRITES = """
@@ -73,12 +71,6 @@ def test_a_run_that_is_done_is_not_run_again_and_changed_inputs_are_another_run(
     assert run(f"{WRITES}\n# changed").id != first.id
 
 
-def test_scores_in_another_file_are_named():
-    with pytest.raises(PhmrunError) as failed:
-        run("import sys, pathlib\n(pathlib.Path(sys.argv[1]) / 'score.json').write_text('{}')")
-    assert "The folder has score.json" in str(failed.value)
-
-
 @pytest.mark.parametrize(
     ("script", "message"),
     [
@@ -125,31 +117,6 @@ def test_scores_of_another_run_by_a_link_and_a_folder_in_their_place_are_refused
     assert Path("shared.json").is_file()
 
 
-def test_processes_that_the_script_leaves_behind_end_with_it():
-    done = run(f"import subprocess\nprint(subprocess.Popen(['sleep', '600']).pid, flush=True)\n{WRITES}")
-    assert gone(int((done.path / "script.log").read_text().split()[0]))
-
-
-def test_items_give_the_value_and_verdicts_over_items():
-    from phmrun.results.items import RunItems
-
-    scores = {"test/accuracy": {"items": [1, 0, 1, 1]}}
-    done = run(f"import json, sys\nopen(sys.argv[1] + '/scores.json', 'w').write(json.dumps({scores}))")
-    assert done.metrics()["test/accuracy"] == {"value": 75.0, "signature": "script", "n": 4, "unit": "items"}
-    (items,) = RunItems().of([done.path], "test/accuracy")
-    assert items.counts.tolist() == [[1, 1], [0, 1], [1, 1], [1, 1]]
-
-
-def test_missing_programs_and_inputs_are_named():
-    for command, message in (("no-such-program", "there is no program 'no-such"), ("python t.py", "script does not")):
-        with pytest.raises(PhmrunError, match=message) as failed:
-            run("", command=f"{command} {{run}}")
-        assert failed.value.code == 3
-    with pytest.raises(PhmrunError, match="the input does not exist") as failed:
-        run("", inputs=["data.npz"])
-    assert (failed.value.code, failed.value.where) == (3, str(Path("data.npz").absolute()))
-
-
 def test_a_script_that_hangs_is_interrupted_at_the_time_limit_and_resumes():
     script = """
 import sys, time, pathlib
@@ -166,32 +133,6 @@ if not (run / "half").exists():
     done = run(script, **{"training.max_time": "00:09:00"})
     assert (done.id, done.status.state) == (stopped.id, State.DONE)
     assert [segment["state"] for segment in done.environment()] == ["interrupted", "done"]
-
-
-def test_scores_of_an_interrupted_process_are_not_those_of_the_next():
-    script = """
-import sys, time, pathlib
-run = pathlib.Path(sys.argv[1])
-if (run / "second").exists(): sys.exit(0)
-(run / "second").touch()
-(run / "scores.json").write_text('{"test/accuracy": 1}')
-sys.exit(3)
-"""
-    for message in ("exit code 3", "written no scores"):
-        with pytest.raises(PhmrunError, match=message):
-            run(script)
-
-
-def test_logs_are_bounded_and_keep_beginning_and_end(monkeypatch):
-    monkeypatch.setattr(process, "LONGEST_LOG", 100_000)
-    monkeypatch.setattr(process, "KEPT", 10_000)
-    script = f"print('first line')\nfor _ in range(200): print('x' * 10_000)\nprint('last line')\n{WRITES}"
-    log = run(script).path / "script.log"
-    text = log.read_text()
-    assert log.stat().st_size < 120_000
-    assert text.startswith("first line\n")
-    assert "output left out here" in text
-    assert "last line\ntraining with 1\n" in text
 
 
 SLEEPS = """
@@ -257,41 +198,3 @@ def test_the_script_ends_with_a_killed_phmrun_and_the_same_command_goes_on():
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["run_id"] == only_run().id
     assert only_run().status.state is State.DONE
-
-
-def test_a_script_is_run_without_torch():
-    Path("job.py").write_text(WRITES)
-    code = (
-        "import sys; from phmrun.cli.app import main\n"
-        f"try: main(['train', 'script', '--set', {'command=' + COMMAND!r}])\n"
-        "except SystemExit as end: assert not end.code, end.code\n"
-        "assert 'torch' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-    assert only_run().status.state is State.DONE
-
-
-def test_another_process_cannot_run_it_at_the_same_time():
-    phmrun, _ = started()
-    try:
-        with pytest.raises(PhmrunError, match="in use by process"):
-            run(SLEEPS, inputs=[], **{"training.monitor": "loss"})
-    finally:
-        phmrun.terminate()
-        phmrun.communicate()
-
-
-@pytest.mark.parametrize(
-    ("typo", "message"),
-    [
-        ({"command": "no-such-program {seed}"}, "there is no program 'no-such-program'"),
-        ({"command": "python trian.py {seed}"}, "trian.py: the script does not exist"),
-        ({"command": "python -V {seed}", "inputs": ["trian.tsv"]}, "trian.tsv: the input does not exist"),
-    ],
-)
-def test_the_plan_of_a_sweep_names_missing_files(typo, message, capfd):
-    Path("sweep.yaml").write_text(yaml.safe_dump({"task": "script", "seeds": 2, **typo}))
-    with pytest.raises(SystemExit) as end:
-        main(["sweep", "sweep.yaml", "--plan"])
-    assert end.value.code == 3
-    assert message in capfd.readouterr().err

@@ -12,13 +12,6 @@ PAIRS = [
 ]
 
 
-def test_unchanged_sentences_by_their_words():
-    unchanged = measures(lambda: PAIRS)["unchanged"]
-    score = unchanged(["a b", "c", "d", "e"], [" a  b ", "C", "d e", "e"])
-    assert (score.value, score.n) == (50.0, 4)
-    assert score.ci[0] < 50 < score.ci[1]
-
-
 def test_the_classifier_learns_the_words_of_the_styles():
     pytest.importorskip("sklearn")
     style = measures(lambda: PAIRS)["style"]

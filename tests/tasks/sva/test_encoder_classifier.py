@@ -8,7 +8,7 @@ import torch
 from built_networks import built
 from torch import nn
 
-from phmrun.models.sentences import Sentences, batch_of
+from phmrun.models.sentences import batch_of
 from phmrun.tasks.sva.encoder_classifier import EncoderClassifier
 
 BATCH = batch_of([np.array([5, 6, 7]), np.array([8])])
@@ -44,17 +44,3 @@ def test_logits_equal_torchs(norm):
     means = torch.stack([hidden[0].mean(0), hidden[1, :2].mean(0)])
     expected = nn.functional.linear(means, network.output.maps[0].weight, network.output.maps[0].bias)
     torch.testing.assert_close(network(BATCH), expected, rtol=1e-6, atol=1e-6)
-
-
-def test_without_padding_there_is_no_mask():
-    network = build()
-    full = batch_of([np.array([5, 6, 7])])
-    assert full.mask is None
-    ones = torch.ones(1, 1, 1, 4, dtype=torch.bool)
-    torch.testing.assert_close(network(full), network(Sentences(full.tokens, full.lengths, ones)))
-
-
-def test_the_map_to_two_classes_takes_a_structure():
-    network = build(output={"structure": "phm", "n": 4})
-    assert network.output.maps[0].weight.shape == (4, 16)
-    assert network(BATCH).shape == (2, 3)

@@ -10,7 +10,7 @@ from tiny_experiments import SPLITS, configured, write_agreement
 from phmrun.config import ConfigError
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.items import Item, LeftOut
-from phmrun.tasks.sva.data import build_data, nearest_noun_baseline
+from phmrun.tasks.sva.data import build_data
 
 
 def experiment(tmp_path: Path, **data):
@@ -36,13 +36,6 @@ def test_own_prefixes_become_items_with_numbers(tmp_path):
     assert build_data(experiment(tmp_path), tmp_path / "cache").fingerprints()["train"] != before
 
 
-def test_a_missing_file_is_named(tmp_path):
-    config = experiment(tmp_path, dev=str(tmp_path / "nothing.tsv"))
-    with pytest.raises(PhmrunError, match="does not exist") as caught:
-        build_data(config, tmp_path)
-    assert (caught.value.where, caught.value.code) == ("data.dev", ExitCode.DATA)
-
-
 @pytest.mark.parametrize(
     ("data", "what"),
     [
@@ -66,14 +59,6 @@ def test_the_built_in_items_have_attractors_and_a_baseline_that_fails_with_them(
     right = Counter(item.part for item, answer in zip(test, answers, strict=True) if item.label == answer)
     assert right["0"] > 475
     assert all(right[part] < 25 for part in "1234")
-
-
-def test_the_nearest_noun(tmp_path):
-    nouns = tmp_path / "nouns.tsv"
-    nouns.write_text("VBP\tkeys\nVBZ\tdog\nVBP\tsons\n")
-    prefixes = ("the keys", "the dog of the king's sons", "she hopes that", "the keys of the dog")
-    items = [Item((prefix,), "") for prefix in prefixes]
-    assert nearest_noun_baseline(nouns, items) == ["plural", "plural", "singular", "singular"]
 
 
 @pytest.fixture
@@ -109,18 +94,6 @@ def test_the_reduced_setting(tmp_path, linzen):
     assert "test_2" not in data.files
 
 
-def test_the_natural_test_set_is_the_held_out_share_alone(tmp_path, linzen):
-    data = build_data(experiment(tmp_path, name="linzen", reduced="natural"), tmp_path / "cache")
-    splits = {split: items_of(data, split) for split in data.files}
-    every = [item.sentences for split in ("train", "dev", "test") for item in splits[split]]
-    assert sorted(every) == sorted((f"the word{n} of it",) for n in range(400))
-    for share, part in ((70, splits["train"]), (10, splits["dev"]), (20, splits["test"])):
-        assert abs(len(part) - 4 * share) < 40
-    assert {item.part for item in splits["test"]} == {""}
-    assert [item.part for item in splits["test_1"]] == ["1", "1"]
-    assert data.corpus.reading["setting"] == "reduced-from-dev-70/10/20"
-
-
 def test_the_complete_dataset(tmp_path, linzen):
     with pytest.raises(PhmrunError, match=r"numpred\.train") as caught:
         build_data(experiment(tmp_path, name="linzen"), tmp_path / "cache")
@@ -131,22 +104,6 @@ def test_the_complete_dataset(tmp_path, linzen):
     assert [item.part for item in items_of(data, "test")] == ["1", "3", ""]
     assert len(items_of(data, "test_1")) == 2
     assert data.corpus.reading == {"format": "agreement"}
-
-
-def test_the_undivided_table(tmp_path, monkeypatch):
-    monkeypatch.setenv("PHMRUN_DATA", str(tmp_path / "data"))
-    folder = tmp_path / "data" / "linzen-full"
-    folder.mkdir(parents=True)
-    rows = [f"the key{n} near doors is here\tVBZ\t5\t1\t1" for n in range(200)]
-    header = "sentence\tverb_pos\tverb_index\tn_intervening\tn_diff_intervening"
-    (folder / "agr_50_mostcommon_10K.tsv").write_text("\n".join([header, *rows]) + "\n")
-    (folder / "agr_50_mostcommon_10K.tsv").rename(folder / "agr_50_mostcommon_10K.tsv.gz")
-    data = build_data(experiment(tmp_path, name="linzen-full"), tmp_path / "cache")
-    actual = {split: items_of(data, split) for split in ("train", "dev", "test")}
-    assert {split: len(items) for split, items in actual.items()} == {"train": 18, "dev": 2, "test": 180}
-    assert len({item.sentences for items in actual.values() for item in items}) == 200
-    assert actual["test"][0].part == "1"
-    assert actual["test"][0].sentences[0].endswith("near doors")
 
 
 @pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="needs PHMRUN_DATA")

@@ -3,11 +3,8 @@
 import pytest
 from tiny_experiments import configured, everywhere, run_experiment, run_of
 
-from phmrun.config import ConfigError
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.trained_model import open_run
-from phmrun.metric import Metric
-from phmrun.registry import METRICS
 
 
 @pytest.mark.parametrize(
@@ -53,16 +50,3 @@ def test_it_learns_and_answers(tmp_path):
     rows = (run.predictions / "test.tsv").read_text().splitlines()
     right = sum(row.split("\t")[0] == row.split("\t")[2] for row in rows[1:])
     assert scores["test/accuracy"]["value"] == pytest.approx(100 * right / 12)
-
-
-def test_heads_and_monitor_that_do_not_fit_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match="3 heads do not divide the width 32"):
-        configured("sva", tmp_path, {"model": {"heads": 3}})
-    with pytest.raises(ConfigError, match="not among the validation scores of sva: loss, accuracy"):
-        configured("sva", tmp_path, {"training": {"monitor": "bleu"}})
-
-
-def test_a_metric_of_stored_predictions_is_no_monitor(tmp_path, monkeypatch):
-    monkeypatch.setitem(METRICS._registered, "second", Metric("second", tasks=("sva",)))
-    with pytest.raises(ConfigError, match="loss, accuracy; this metric is measured on stored predictions"):
-        configured("sva", tmp_path, {"training": {"monitor": "second"}})
