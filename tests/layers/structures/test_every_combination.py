@@ -1,14 +1,16 @@
-"""Structure × wrapper × precision × application × module, generated.
+"""Structure × wrapper × precision × application × module: every pair of them.
 
-Each combination has one forward and backward pass beside 64 bits, is exported, and resumes bit for bit; each structure
-and wrapper is fitted to a matrix in every type, as ``phmrun compress`` does.
+Each combination has a forward and backward pass beside 64 bits and resumes bit for bit. Each structure in each wrapper is
+folded, exported, and fitted to a matrix, as ``phmrun compress`` does.
 """
 
 import copy
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import torch
+from pairwise import pairwise
 from structure_cases import CASES, SQUARE_CASES
 
 from phmrun.layers import Embedding, Linear, convert, folded, load, options_of, save
@@ -26,46 +28,56 @@ PRECISIONS = {
     "16-mixed": (torch.float32, torch.float16, 0.02),
 }
 """Type of the parameters, that of autocast, and the largest error beside 64 bits."""
+TYPES = {"64": torch.float64, "32": torch.float32, "bf16": torch.bfloat16, "16": torch.float16}
+PARTS = ("linear-dense", "linear-factored", "embedding")
+PLAIN = {str(case.id): case.values for case in [*CASES, *SQUARE_CASES] if case.values[0] not in WRAPPERS}
 
 
-def combinations():
-    """Every structure, alone and within every wrapper that takes it."""
-    for case in [*CASES, *SQUARE_CASES]:
-        name, options = case.values
-        if name not in WRAPPERS:
-            yield pytest.param(name, options, id=str(case.id))
-            text = " ".join(f"{key}={value}" for key, value in options.items())
-            for wrapper in WRAPPERS:
-                wrapped = {"of": name, "options": text}
-                if STRUCTURES.get(wrapper).misfit(SIZE, SIZE, **wrapped) is None:
-                    yield pytest.param(wrapper, wrapped, id=f"{wrapper}-{case.id}")
+def wrapped(case: str, wrapper: str) -> tuple[str, dict[str, Any]]:
+    """Structure and its options, within a wrapper unless that is ``alone``."""
+    name, options = PLAIN[case]
+    if wrapper == "alone":
+        return name, options
+    return wrapper, {"of": name, "options": " ".join(f"{key}={value}" for key, value in options.items())}
 
 
-def linear(structure, options, application):
-    return Linear(SIZE, SIZE, structure=structure, application=application, **options), torch.randn(TOKENS, SIZE)
+def fits(case: str, wrapper: str, *_: str) -> bool:
+    name, options = wrapped(case, wrapper)
+    return STRUCTURES.get(name).misfit(SIZE, SIZE, **options) is None
 
 
-def embedding(structure, options, application):
-    return Embedding(SIZE, SIZE, structure=structure, **options), torch.randint(SIZE, (TOKENS,))
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize(
-    ("build", "application"), [(linear, "dense"), (linear, "factored"), (embedding, "rows")],
-    ids=["linear-dense", "linear-factored", "embedding"],
-)  # fmt: skip
-@pytest.mark.parametrize(("structure", "options"), list(combinations()))
-def test_forward_and_backward_in_every_combination(structure, options, build, application, precision):
+def built(case, wrapper, part):
     torch.manual_seed(0)
-    module, inputs = build(structure, options, application)
+    name, options = wrapped(case, wrapper)
+    if part == "embedding":
+        return Embedding(SIZE, SIZE, structure=name, **options), torch.randint(SIZE, (TOKENS,))
+    application = part.removeprefix("linear-")
+    return Linear(SIZE, SIZE, structure=name, application=application, **options), torch.randn(TOKENS, SIZE)
+
+
+def cast(inputs, kind):
+    return inputs.to(kind) if inputs.is_floating_point() else inputs
+
+
+def mixed(autocast):
+    return torch.autocast("cpu", autocast) if autocast else nullcontext()
+
+
+TRAINED = pairwise([list(PLAIN), ["alone", *WRAPPERS], PARTS, list(PRECISIONS)], fits)
+STORED = pairwise([list(PLAIN), ["alone", *WRAPPERS], list(TYPES)], fits)
+
+
+@pytest.mark.parametrize(("case", "wrapper", "part", "precision"), TRAINED)
+def test_forward_and_backward_equal_64_bits(case, wrapper, part, precision):
+    module, inputs = built(case, wrapper, part)
     kind, autocast, tolerance = PRECISIONS[precision]
     exact = copy.deepcopy(module).double()
-    expected = exact(inputs.double() if inputs.is_floating_point() else inputs)
+    expected = exact(cast(inputs, torch.float64))
     weights = torch.randn(TOKENS, SIZE)
     (expected * weights).sum().backward()
     module.to(kind)
-    with torch.autocast("cpu", autocast) if autocast else nullcontext():
-        outputs = module(inputs.to(kind) if inputs.is_floating_point() else inputs)
+    with mixed(autocast):
+        outputs = module(cast(inputs, kind))
         (outputs.float() * weights).sum().backward()
     scale = float(expected.detach().abs().max())
     torch.testing.assert_close(outputs.double(), expected, rtol=0, atol=tolerance * scale)
@@ -78,88 +90,60 @@ def test_forward_and_backward_in_every_combination(structure, options, build, ap
         torch.testing.assert_close(parameter.grad.double(), theirs.grad, rtol=0, atol=4 * tolerance * scale, msg=name)
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize(("structure", "options"), list(combinations()))
-def test_a_folded_and_a_reloaded_copy_compute_the_same_in_every_precision(structure, options, precision):
-    torch.manual_seed(0)
-    module, inputs = linear(structure, options, None)
-    kind, autocast, tolerance = PRECISIONS[precision]
-    module.to(kind).eval()
-    again = linear(structure, options, None)[0].to(kind).eval()
-    again.load_state_dict(module.state_dict())
-    with torch.inference_mode(), torch.autocast("cpu", autocast) if autocast else nullcontext():
-        outputs = module(inputs.to(kind))
-        assert torch.equal(again(inputs.to(kind)), outputs)
-        plain = folded(module)(inputs.to(kind))
-    atol = tolerance * float(outputs.abs().max())
-    torch.testing.assert_close(plain.double(), outputs.double(), rtol=0, atol=atol)
-
-
-def trained(module, optimizer, inputs, autocast, steps):
-    """Take optimizer steps; return all parameters."""
-    for step in steps:
-        optimizer.zero_grad()
-        with torch.autocast("cpu", autocast) if autocast else nullcontext():
-            outputs = module(inputs.to(module.weight_type) if inputs.is_floating_point() else inputs)
-        (outputs.float() - step).square().mean().backward()
-        optimizer.step()
-    return module.state_dict()
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize(
-    ("build", "application"), [(linear, "dense"), (linear, "factored"), (embedding, "rows")],
-    ids=["linear-dense", "linear-factored", "embedding"],
-)  # fmt: skip
-@pytest.mark.parametrize(("structure", "options"), list(combinations()))
-def test_resume_is_bit_identical_in_every_combination(structure, options, build, application, precision, tmp_path):
+@pytest.mark.parametrize(("case", "wrapper", "part", "precision"), TRAINED)
+def test_resume_is_bit_identical(case, wrapper, part, precision, tmp_path):
     kind, autocast, _ = PRECISIONS[precision]
 
-    def start(seed):
-        torch.manual_seed(seed)
-        module, inputs = build(structure, options, application)
-        module.to(kind).weight_type = kind
-        return module, torch.optim.Adam([p for p in module.parameters() if p.requires_grad], 0.01), inputs
+    def start():
+        module, inputs = built(case, wrapper, part)
+        module.to(kind)
+        return module, torch.optim.Adam([p for p in module.parameters() if p.requires_grad], 0.01), cast(inputs, kind)
 
-    module, optimizer, inputs = start(0)
-    trained(module, optimizer, inputs, autocast, range(2))
+    def trained(module, optimizer, inputs, steps):
+        for step in steps:
+            optimizer.zero_grad()
+            with mixed(autocast):
+                outputs = module(inputs)
+            (outputs.float() - step).square().mean().backward()
+            optimizer.step()
+        return module.state_dict()
+
+    module, optimizer, inputs = start()
+    trained(module, optimizer, inputs, range(2))
     torch.save([module.state_dict(), optimizer.state_dict()], tmp_path / "last.ckpt")
-    expected = trained(module, optimizer, inputs, autocast, range(2, 4))
-    again, optimizer, _ = start(0)
+    expected = trained(module, optimizer, inputs, range(2, 4))
+    again, optimizer, _ = start()
     with torch.no_grad():
         for parameter in again.parameters():
             parameter.add_(parameter.requires_grad)
     weights, state = torch.load(tmp_path / "last.ckpt", weights_only=True)
     again.load_state_dict(weights)
     optimizer.load_state_dict(state)
-    resumed = trained(again, optimizer, inputs, autocast, range(2, 4))
+    resumed = trained(again, optimizer, inputs, range(2, 4))
     assert all(torch.equal(resumed[name], tensor) for name, tensor in expected.items())
 
 
-DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
-
-
-@pytest.mark.parametrize("kind", DTYPES, ids=["64", "32", "bf16", "16"])
-@pytest.mark.parametrize(("structure", "options"), list(combinations()))
+@pytest.mark.parametrize(("case", "wrapper", "kind"), STORED)
 @torch.no_grad()
-def test_exported_factors_have_equal_outputs_in_every_combination(structure, options, kind, tmp_path):
+def test_folded_and_exported_copies_compute_the_same(case, wrapper, kind, tmp_path):
+    name, options = wrapped(case, wrapper)
     torch.manual_seed(0)
-    parts = torch.nn.Sequential(torch.nn.Embedding(SIZE, SIZE), torch.nn.Linear(SIZE, SIZE)).to(kind)
-    model = convert(parts, structure, **options).eval()
+    parts = torch.nn.Sequential(torch.nn.Embedding(SIZE, SIZE), torch.nn.Linear(SIZE, SIZE)).to(TYPES[kind])
+    model = convert(parts, name, **options).eval()
     loaded = load(lambda: copy.deepcopy(parts), save(model, tmp_path / "model.safetensors")).eval()
     tokens = torch.arange(SIZE)
-    assert loaded(tokens).dtype == kind
+    assert loaded(tokens).dtype == TYPES[kind]
     assert torch.equal(loaded(tokens), model(tokens))
     plain = folded(model)(tokens)
-    error = 0.05 if kind in DTYPES[2:] else 1e-4
+    error = 0.05 if kind in ("bf16", "16") else 1e-4
     torch.testing.assert_close(plain, model(tokens), rtol=error, atol=error * float(plain.abs().max()))
 
 
-@pytest.mark.parametrize("kind", DTYPES, ids=["64", "32", "bf16", "16"])
-@pytest.mark.parametrize(("structure", "options"), list(combinations()))
-def test_compression_fits_every_combination(structure, options, kind):
+@pytest.mark.parametrize(("case", "wrapper", "kind"), STORED)
+def test_compression_fits_every_structure(case, wrapper, kind):
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(SIZE, SIZE)).to(kind)
-    fitted = convert(model, structure, weights="nearest", **options)[0].structure
-    assert {parameter.dtype for parameter in fitted.parameters()} <= {kind}
+    name, options = wrapped(case, wrapper)
+    model = torch.nn.Sequential(torch.nn.Linear(SIZE, SIZE)).to(TYPES[kind])
+    fitted = convert(model, name, weights="nearest", **options)[0].structure
+    assert {parameter.dtype for parameter in fitted.parameters()} <= {TYPES[kind]}
     assert energy_kept(model[0].weight.detach().double(), fitted.eval().materialize().detach().double()) > 0
