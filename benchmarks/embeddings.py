@@ -19,7 +19,7 @@ from benchmarks.arguments import Result, parser, start
 from phmrun.bench.timing import MEASUREMENT, interleave, ratios
 from phmrun.cli import console, measuring
 from phmrun.layers import DeFINE, build_embedding, folded
-from phmrun.layers.options import checked_options
+from phmrun.layers.options import checked_options, options_of
 from phmrun.progress import progress
 from phmrun.registry import EMBEDDINGS
 
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("--tokens", type=int, default=1400, help="words looked up per call")
     args = options.parse_args(arguments)
     named = [measuring.name_and_options(text, "--embedding") for text in args.embedding or EMBEDDINGS.names()]
-    checked = [(name, checked_options(name, values, table=True)) for name, values in named]
+    checked = [(name, checked_options(name, options_of(name, table=True), values)) for name, values in named]
     facts = start(args)
     sizes = {"words": args.words, "width": args.width, "tokens": args.tokens}
     rows = list(measure(checked, **sizes, rounds=args.repeats, device=facts["device"]))

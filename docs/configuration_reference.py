@@ -70,8 +70,8 @@ def options() -> str:
     """Return the table of every structure's options."""
     lines = ["| structure | option | default | meaning |", "|---|---|---|---|"]
     for name in sorted(STRUCTURES.names()):
-        for option in options_of(name):
-            lines.append(f"| `{name}` | `{option.name}` | {_shown(option.default)} | {option.help} |")
+        for option, field in options_of(name).model_fields.items():
+            lines.append(f"| `{name}` | `{option}` | {_shown(field.default)} | {field.description} |")
     return "\n".join(lines)
 
 

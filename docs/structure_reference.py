@@ -65,9 +65,10 @@ def section(name: str) -> str:
         ("source", structure.source),
     ]
     table = "\n".join(["| | value |", "|---|---|", *(f"| {label} | {text} |" for label, text in rows)])
+    fields = options_of(name).model_fields.items()
     options = "\n".join(
         ["| option | default | meaning |", "|---|---|---|"]
-        + [f"| `{option.name}` | `{option.default}` | {option.help} |" for option in options_of(name)]
+        + [f"| `{key}` | `{field.default}` | {field.description} |" for key, field in fields]
     )
     return f"## {name}\n\n{summary}\n\n{picture(name)}\n\n{table}\n\n{options}"
 

@@ -343,16 +343,7 @@ def plugin_marks(plugins: Mapping[Path, str]) -> dict[str, str]:
     return {f"plugin {path.name}": digest for path, digest in plugins.items()}
 
 
-class Option(NamedTuple):
-    """Option of a structure or embedding: a keyword-only parameter of its constructor."""
-
-    name: str
-    annotation: Any
-    default: Any
-    help: str
-
-
-FREEZE = Option("freeze", str, "none", "Parameters that are not trained, by name, as in a or u,v")
+FREEZE = "freeze"
 """Option of all structures, in addition to those of the constructor; a configuration contains it only if set."""
 
 

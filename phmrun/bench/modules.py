@@ -166,8 +166,8 @@ def cases(
     fitting, left_out = [], []
     for shape in shapes or kind.shapes:
         for name, options in structures:
-            checked = checked_options(name, options)
-            ordered = any(option.name == "n" for option in options_of(name)) and "n" not in checked
+            checked = checked_options(f"layer {name!r}", options_of(name), options)
+            ordered = "n" in options_of(name).model_fields and "n" not in checked
             for extra in [{"n": n} for n in orders or ORDERS] if ordered else [{}]:
                 case, structure = Case(kind, name, {**extra, **checked}, shape), STRUCTURES.get(name)
                 misfits = (structure.misfit(*sizes, **case.options) for sizes in kind.maps(shape))

@@ -231,6 +231,6 @@ def _label(layer: Mapping[str, Any]) -> str:
     from phmrun.layers import options_of
     from phmrun.ledger.recorded_config import layer_label
 
-    usual = {option.name: option.default for option in options_of(layer["structure"])}
+    usual = options_of(layer["structure"]).defaults()
     options = {key: value for key, value in layer.items() if key in ORDERS or key not in usual or value != usual[key]}
     return str(layer_label(options, words=True))

@@ -65,8 +65,8 @@ def show_layer(
 
         facts = _facts(name)
     options = [
-        {"name": option.name, "type": _type(option.annotation), "default": option.default, "help": option.help}
-        for option in options_of(name, table=True)
+        {"name": option, "type": _type(field.annotation), "default": field.default, "help": field.description}
+        for option, field in options_of(name, table=True).model_fields.items()
     ]
     description = " ".join((_registered(name).__doc__ or "").partition("Args:")[0].split())
     if as_json:

@@ -12,8 +12,8 @@ from phmrun.cli.options import FLAGS
 from phmrun.config import Section
 from phmrun.config.layering import foreign_options
 from phmrun.config.names import Registered
-from phmrun.config.section import is_section
 from phmrun.registry import DATASETS, FREEZE, STRUCTURES, TASKS, Registry, load_plugins
+from phmrun.section import is_section
 
 Row = tuple[str, str, str]
 """Option, its value, and help."""
@@ -72,7 +72,7 @@ def _rows(task: str) -> Iterator[Row]:
 
     schema = TASKS.get(task).load("schema")
     model: Any = schema.model_fields["model"].annotation
-    networks, usual = dict(foreign_options(schema)), {FREEZE.name, *model.model_fields}
+    networks, usual = dict(foreign_options(schema)), {FREEZE, *model.model_fields}
     flags = {flag.key: flag.option for flag in FLAGS}
     for key, registry in dict(_registered_keys(schema)).items():
         section = key.rpartition(".")[0]
@@ -83,13 +83,11 @@ def _rows(task: str) -> Iterator[Row]:
             about = value["summary"] if registry is DATASETS else (value.__doc__ or "").strip().partition("\n")[0]
             named = (flags[key], name) if key in flags else ("--set", f"{key}={name}")
             yield *named, f"{registry.kind.capitalize()}: {about}"
-            typed = options_of(name) if registry is STRUCTURES else ()
-            options: dict[str, tuple[Any, Any]] = {item.name: (item.help, item.default) for item in typed}
-            fields = networks[name].model_fields if key == "model.network" and name in networks else {}
-            options |= {field: (info.description, info.get_default()) for field, info in fields.items()}
-            for option in [option for option in options if option not in usual]:
-                text, default = options[option]
-                yield "--set", f"{section}.{option}=VALUE", f"{name}: {text} (default: {default})"
+            own = options_of(name) if registry is STRUCTURES else networks.get(name) if key == "model.network" else None
+            for option, field in own.model_fields.items() if own else ():
+                if option not in usual:
+                    text = f"{name}: {field.description} (default: {field.get_default()})"
+                    yield "--set", f"{section}.{option}=VALUE", text
 
 
 def _registered_keys(section: type[Section], prefix: str = "") -> Iterator[tuple[str, Registry]]:

@@ -15,13 +15,11 @@ from phmrun.config.identity import run_id, semantic_values
 from phmrun.config.json_schema import json_schema
 from phmrun.config.keys import FilePath
 from phmrun.config.layering import (
-    Option,
     Resolved,
     load_run_config,
     resolve,
 )
 from phmrun.config.problems import ConfigError, Problem
-from phmrun.config.section import Formerly, OpenSection, Section, Unhashed
 from phmrun.config.sections import (
     DataConfig,
     EmbeddingConfig,
@@ -41,6 +39,7 @@ from phmrun.config.sources import (
     task_defaults,
 )
 from phmrun.config.training import BatchConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
+from phmrun.section import Formerly, OpenSection, Section, Unhashed
 from phmrun.task import Task
 
 __all__ = [
@@ -57,7 +56,6 @@ __all__ = [
     "ModelConfig",
     "OpenSection",
     "OptimizerConfig",
-    "Option",
     "Problem",
     "Resolved",
     "ScheduleConfig",

@@ -9,7 +9,6 @@ import yaml
 from pydantic import Field, ValidationError
 
 from phmrun.config.problems import ConfigError, from_validation, unknown_key
-from phmrun.config.section import Formerly, OpenSection, Section, Unhashed, is_hashed
 from phmrun.config.sections import (
     DataConfig,
     EmbeddingConfig,
@@ -24,6 +23,7 @@ from phmrun.documents import Dumper
 from phmrun.errors import PhmrunError
 from phmrun.escaping import printable
 from phmrun.files import data_dir
+from phmrun.section import Formerly, OpenSection, Section, Unhashed, is_hashed
 
 
 class Experiment(Section):

@@ -35,9 +35,9 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from phmrun.config.experiment import Experiment
-from phmrun.config.section import OpenSection, Section, former_name, is_hashed
 from phmrun.config.sections import SHARED_VERSION, LayerConfig
 from phmrun.registry import TASKS
+from phmrun.section import OpenSection, Section, former_name, is_hashed
 
 LAYER_VERSIONS = {
     **{"define": 2, "hgt": 2, "glt": 2, "glt-shuffle": 2, "linear": 2, "kronecker": 2, "guided": 2},

@@ -1,21 +1,19 @@
 """JSON Schema of a task's configuration, for editors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
-
-from pydantic import PydanticUserError, TypeAdapter
 
 from phmrun.config.experiment import Experiment
 from phmrun.config.layering import foreign_options
 from phmrun.config.sections import EmbeddingConfig, LayerConfig
-from phmrun.registry import Option
+from phmrun.section import Section
 
 
 def json_schema(
     schema: type[Experiment],
-    structures: Mapping[str, Sequence[Option]],
-    embeddings: Mapping[str, Sequence[Option]] = MappingProxyType({}),
+    structures: Mapping[str, type[Section]],
+    embeddings: Mapping[str, type[Section]] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return the JSON Schema of a task's configuration file.
 
@@ -61,41 +59,31 @@ def _add_foreign_options(schema: type[Experiment], document: dict[str, Any]) -> 
             properties.setdefault(key, {**value, "description": f"{network}: {value.get('description', '')}"})
 
 
-def _layer(section: dict[str, Any], structures: Mapping[str, Sequence[Option]]) -> dict[str, Any]:
+def _layer(section: dict[str, Any], structures: Mapping[str, type[Section]]) -> dict[str, Any]:
     """Return the schema of a layer: a name, or a mapping with options.
 
     Names of ``structures`` are listed; other names are valid, too. Options named as a field of the section, which are
-    nested sections, keep its schema.
+    nested sections, keep its schema. The type of an option is that of any structure that has it; the description has a
+    line for each.
     """
     names = {"examples": sorted(structures), "anyOf": [{"enum": sorted(structures)}, {"type": "string"}]}
     properties = dict(section["properties"])
     properties["structure"] = {**properties["structure"], **names}
     properties["structure"].pop("type", None)
-    for structure in sorted(structures):
-        for option in structures[structure]:
-            if option.name not in section["properties"]:  # else it is a nested section
-                properties[option.name] = _merged(properties.get(option.name), structure, option)
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    lines: dict[str, list[str]] = {}
+    for structure, options in sorted(structures.items()):
+        for option, kind in options.model_json_schema()["properties"].items():
+            default = options.model_fields[option].get_default()
+            lines.setdefault(option, []).append(f"{structure}: {kind.pop('description', '')} (default {default})")
+            kind = {key: value for key, value in kind.items() if key not in ("title", "default")}
+            kinds.setdefault(option, []).extend(each for each in kind.get("anyOf", [kind]))
+    for option in [option for option in kinds if option not in section["properties"]]:
+        distinct = [kind for place, kind in enumerate(kinds[option]) if kind not in kinds[option][:place]]
+        kind = distinct[0] if len(distinct) == 1 else {"anyOf": distinct}
+        properties[option] = {**kind, "description": "\n".join(lines[option])}
     return {
         "title": section.get("title", "Layer"),
         "description": section.get("description", ""),
         "anyOf": [{"type": "object", "properties": properties}, {"type": "string", **names}],
     }
-
-
-def _merged(former: dict[str, Any] | None, structure: str, option: Option) -> dict[str, Any]:
-    """Return the schema of an option, added to that of other structures.
-
-    ``former`` is the schema of the option of the same name so far, or None. Each of the structures' types is valid.
-    Custom types accept anything. The description has a line for each structure, with help and default.
-    """
-    try:
-        kind = TypeAdapter(option.annotation).json_schema()
-    except PydanticUserError:
-        kind = {}
-    description = f"{structure}: {option.help} (default {option.default})"
-    if former is None:
-        return {**kind, "description": description}
-    types = former.get("anyOf", [{key: value for key, value in former.items() if key != "description"}])
-    kinds = types if kind in types else [*types, kind]
-    joined = f"{former['description']}\n{description}"
-    return {**kinds[0], "description": joined} if len(kinds) == 1 else {"anyOf": kinds, "description": joined}

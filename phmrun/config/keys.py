@@ -8,7 +8,7 @@ from pydantic import (
     BeforeValidator,
 )
 
-from phmrun.config.section import (
+from phmrun.section import (
     Unhashed,
 )
 

@@ -4,25 +4,24 @@ Sources are packaged files, user files and options of the command line: see :mod
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from inspect import Parameter
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from pydantic import Field, PydanticUserError, TypeAdapter, ValidationError, create_model
+from pydantic import Field, ValidationError, create_model
 
 from phmrun.config.experiment import Experiment, leaves
 from phmrun.config.identity import semantic_values
 from phmrun.config.names import Registered
-from phmrun.config.problems import ConfigError, Problem, advise, choices, from_validation, unknown_key
+from phmrun.config.problems import ConfigError, Problem, advise, from_validation, unknown_key
 from phmrun.config.provenance import spread
-from phmrun.config.section import LARGEST_NUMBER, OpenSection, Section, former_name, is_section
 from phmrun.config.sections import EmbeddingConfig, LayerConfig
 from phmrun.config.sources import Source, nested, read_source
 from phmrun.errors import ExitCode, PhmrunError, nearest
-from phmrun.registry import FREEZE, TASKS, Option
+from phmrun.registry import FREEZE, TASKS
+from phmrun.section import OpenSection, Section, former_name, is_section
 
 E = TypeVar("E", bound=Experiment)
 _LOG = logging.getLogger(__name__)
@@ -33,7 +32,7 @@ PROVENANCE = "provenance"
 class OptionsOf(Protocol):
     """Function that returns the options of a structure."""
 
-    def __call__(self, name: str, *, table: bool = False) -> Sequence[Option]:
+    def __call__(self, name: str, *, table: bool = False) -> type[Section]:
         """Return the options of a structure.
 
         With ``table``, ``name`` may also be an embedding of several matrices.
@@ -90,7 +89,7 @@ def resolve(
     if options_of and schema.checks_layers:
         for name, field in schema.model_fields.items():
             if is_section(field.annotation) and issubclass(field.annotation, LayerConfig):
-                checked = _check_layer(merged, name, field.get_default(call_default_factory=True), options_of)
+                checked = _layer(merged, name, field.get_default(call_default_factory=True), options_of)
                 layers |= {name: checked} if checked else {}
     values = {key: value for key, value in merged.values.items() if key.partition(".")[0] not in layers}
     try:
@@ -285,14 +284,11 @@ class _Merged:
         self.put.add(key)
 
 
-def _check_layer(merged: _Merged, name: str, default: LayerConfig, options_of: OptionsOf) -> LayerConfig | None:
-    """Return a layer's section with all options, defaults included.
+def _layer(merged: _Merged, name: str, default: LayerConfig, options_of: OptionsOf) -> LayerConfig | None:
+    """Return a layer's section with all options, defaults included; None if it has errors.
 
-    Sections inside it are checked, too. The option ``freeze`` is left out at its default. Unknown options are left out;
-    values of a wrong type stay.
-
-    None if its structure is unknown or no text. Each error is added to ``merged.problems``, unless the schema reports
-    it.
+    Sections inside it are validated, too. The option ``freeze`` is left out at its default. Each error is added to
+    ``merged.problems``, unless the schema reports it.
 
     Args:
         merged: Values of all sources.
@@ -300,73 +296,44 @@ def _check_layer(merged: _Merged, name: str, default: LayerConfig, options_of: O
         default: Section if no source sets it.
         options_of: Options of a structure by name.
     """
-    section = type(default)
     values = {key.removeprefix(f"{name}."): value for key, value in merged.values.items() if key.startswith(f"{name}.")}
     structure = values.pop("structure", default.structure)
     if not isinstance(structure, str):
         return None  # the schema reports it
     try:
-        options = {option.name: option for option in options_of(structure, table=issubclass(section, EmbeddingConfig))}
+        options = options_of(structure, table=isinstance(default, EmbeddingConfig))
     except PhmrunError as error:
-        origin_label = merged.origin.get(f"{name}.structure")
         # An error without valid names has its own advice.
         advice = advise(name, structure) or (error.hint if not error.valid else None)
-        what = f"{error.what}; {advice}" if advice else f"{error.what}; one of your own needs --plugin FILE"
+        what = f"{error.what}; {advice or 'one of your own needs --plugin FILE'}"
         close = [] if advice else nearest(structure, error.valid)
+        origin_label = merged.origin.get(f"{name}.structure")
         merged.problems.append(Problem(f"{name}.structure", what, origin_label, error.valid, close))
         return None
-    within: dict[str, LayerConfig] = {}
-    for part in section.model_fields.keys() - {"structure"}:
-        keys = [key for key in values if key.partition(".")[0] == part]
-        usual = {f"{part}.structure": getattr(default, part).structure}
-        if part not in options and any(values[key] != usual.get(key) for key in keys):
+    sections = {part: getattr(default, part) for part in type(default).model_fields.keys() - {"structure"}}
+    names = [option for option in options.model_fields if option not in sections]
+    problems = []
+    for key in [key for key in values if key.partition(".")[0] in sections]:
+        part, value = key.partition(".")[0], values.pop(key)
+        if part not in options.model_fields and value != {f"{part}.structure": sections[part].structure}.get(key):
             what = f"the layer {structure!r} is one matrix, with none inside"
-            merged.problems.append(Problem(f"{name}.{part}", what, merged.origin.get(f"{name}.{keys[0]}")))
-        elif part in options:
-            inner = _check_layer(merged, f"{name}.{part}", getattr(default, part), options_of)
-            within |= {} if inner is None else {part: inner}
-        values = {key: value for key, value in values.items() if key not in keys}
-        options.pop(part, None)
-    checked = {}
-    for option, value in values.items():
-        key = f"{name}.{option}"
-        origin_label = merged.origin.get(key)
-        if option not in options:
-            what = f"the layer {structure!r} has no option {option!r}"
-            valid = list(options) or ["no options"]
-            merged.problems.append(Problem(key, what, origin_label, valid, nearest(option, options)))
-        else:
-            checked[option] = _option_value(key, options[option], value, origin_label, merged.problems)
-    if FREEZE.name in checked and checked[FREEZE.name] == options[FREEZE.name].default:  # a structure may redefine it
-        del checked[FREEZE.name]
-    defaults = {option.name: option.default for option in options.values() if option.default is not Parameter.empty}
-    for option in options.keys() - defaults.keys() - values.keys():
-        what = f"the layer {structure!r} needs its option {option!r}"
-        merged.problems.append(Problem(f"{name}.{option}", what, merged.origin.get(f"{name}.structure")))
-    defaults.pop(FREEZE.name, None)
-    return section(structure=structure, **within, **checked).with_defaults(defaults)
-
-
-def _option_value(key: str, option: Option, value: Any, origin_label: str | None, problems: list[Problem]) -> Any:
-    """Return a value converted to its option's type.
-
-    A value that does not fit is returned unchanged, and a problem is added to ``problems``. Truth values do not fit
-    numbers, and integers must not exceed 2³² − 1 in absolute value. ``origin_label`` is its origin. Options of custom
-    types are not checked.
-    """
-    problem = Problem(key, f"must be a number, not {str(value).lower()}", origin_label)
-    if option.annotation not in (int, float) or not isinstance(value, bool):
-        try:
-            taken = TypeAdapter(option.annotation).validate_python(value)
-            if type(taken) is not int or abs(taken) <= LARGEST_NUMBER:
-                return taken
-            problem = Problem(key, f"must be no larger than {LARGEST_NUMBER:,}", origin_label)
-        except PydanticUserError:
-            return value  # a custom type, which the structure's constructor checks
-        except ValidationError as error:
-            valid = choices(option.annotation)
-            close = nearest(value, valid) if isinstance(value, str) else []
-            whats = dict.fromkeys(fault.what for fault in from_validation(error, Section, {}))
-            problem = Problem(key, " or ".join(whats), origin_label, valid, close)
-    problems.append(problem)
-    return value
+            problems.append(Problem(f"{name}.{part}", what, merged.origin.get(f"{name}.{key}")))
+    for option in values.keys() - set(names):
+        what, valid = f"the layer {structure!r} has no option {option!r}", names or ["no options"]
+        origin_label = merged.origin.get(f"{name}.{option}")
+        problems.append(Problem(f"{name}.{option}", what, origin_label, valid, nearest(option, names)))
+    try:
+        checked = options.model_validate({option: value for option, value in values.items() if option in names})
+    except ValidationError as error:
+        problems += from_validation(error, options, merged.origin, f"{name}.")
+    used = {part: usual for part, usual in sections.items() if part in options.model_fields}
+    within = {part: _layer(merged, f"{name}.{part}", usual, options_of) for part, usual in used.items()}
+    merged.problems += problems
+    if problems or None in within.values():
+        return None
+    changed = {option: getattr(checked, option) for option in names if option in checked.model_fields_set}
+    defaults = {option: value for option, value in options.defaults().items() if option in names}
+    if FREEZE in changed and changed[FREEZE] == defaults[FREEZE]:
+        del changed[FREEZE]
+    defaults.pop(FREEZE, None)
+    return type(default)(structure=structure, **within, **changed).with_defaults(defaults)

@@ -8,9 +8,9 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import ValidationError
 
 from phmrun.config.names import UNREGISTERED, registered_names
-from phmrun.config.section import Section, is_section
 from phmrun.documents import cut
 from phmrun.errors import PhmrunError, nearest
+from phmrun.section import Section, is_section
 
 
 @dataclass(frozen=True)
@@ -95,29 +95,37 @@ def advise(scope: str, name: str) -> str:
     return f"use {flag}{sign}{_PAPERS_NAMES[plain]}" if plain in _PAPERS_NAMES else ""
 
 
-def from_validation(error: ValidationError, schema: type[Section], origin: Mapping[str, str]) -> list[Problem]:
+def from_validation(
+    error: ValidationError, schema: type[Section], origin: Mapping[str, str], prefix: str = ""
+) -> list[Problem]:
     """Return pydantic's errors as problems, with valid values or ranges.
 
     Names similar to an invalid one are suggested. The origin of an error is that of its key, else of the key's section.
-    Otherwise it is all those of the keys inside, joined by commas, or None.
+    Otherwise it is all those of the keys inside, joined by commas, or None. A key has one problem.
 
     Args:
         error: Error of pydantic.
         schema: Section that was validated.
         origin: Origin of each dotted key.
+        prefix: Dotted key of the section, with a final dot.
     """
-    problems = []
+    problems: dict[str, Problem] = {}
     for detail in error.errors(include_url=False):
         path, kind, value = detail["loc"], detail["type"], detail["input"]
-        key = ".".join(str(part) for part in path) or "configuration"
+        field = schema.model_fields.get(str(path[0])) if len(path) == 2 else None
+        if field and get_origin(field.annotation) in (Union, types.UnionType):
+            path = path[:1]  # the second part is a type of the union
+        key = prefix + ".".join(str(part) for part in path) or "configuration"
         expected = _valid_values(schema, path)
         close = nearest(value, expected) if isinstance(value, str) and kind in ("literal_error", UNREGISTERED) else []
         # An error of a whole section comes from the origins of its keys.
         labels = [origin[name] for name in (key, key.rpartition(".")[0]) if name in origin]
         members = dict.fromkeys(label for name, label in origin.items() if name.startswith(f"{key}."))
         origin_label = labels[0] if labels else ", ".join(members) or None
-        problems.append(Problem(key, _wording(kind, detail["msg"], value), origin_label, expected, close))
-    return problems
+        what = _wording(kind, detail["msg"], value)
+        what = f"{problems[key].what} or {what}" if key in problems else what
+        problems[key] = Problem(key, what, origin_label, expected, close)
+    return list(problems.values())
 
 
 def _valid_values(section: type[Section], path: tuple[int | str, ...]) -> list[str]:

@@ -13,7 +13,7 @@ from pydantic import (
 )
 
 from phmrun.config.keys import FilePath
-from phmrun.config.section import (
+from phmrun.section import (
     OpenSection,
     Section,
 )

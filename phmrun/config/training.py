@@ -11,8 +11,8 @@ from pydantic import (
 
 from phmrun.config.keys import Clock, seconds_of
 from phmrun.config.names import Registered
-from phmrun.config.section import Section, Unhashed
 from phmrun.registry import LOSSES, METRICS, OPTIMIZERS, SCHEDULES
+from phmrun.section import Section, Unhashed
 
 
 class BatchConfig(Section):

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from phmrun.config import Experiment, decoding_section
-from phmrun.config.section import is_hashed
 from phmrun.config.sections import NO_DATA
 from phmrun.engine.data import DataModule
 from phmrun.engine.trained_model import TrainedModel, choose_device
@@ -23,6 +22,7 @@ from phmrun.metric import metrics_of
 from phmrun.metrics import Score
 from phmrun.progress import note
 from phmrun.registry import TASKS
+from phmrun.section import is_hashed
 from phmrun.text.coverage import note_coverage
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from phmrun.config import Experiment, load_run_config
-from phmrun.config.section import is_hashed
 from phmrun.documents import yaml_text
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.layers import options_of
 from phmrun.ledger import Run
 from phmrun.ledger.environment import DataRecord, Source, Split
 from phmrun.ledger.recorded_config import config_values
+from phmrun.section import is_hashed
 
 
 def with_files_below(config: Experiment, record: DataRecord | None, roots: Sequence[Path]) -> Experiment:

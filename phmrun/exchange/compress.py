@@ -19,10 +19,11 @@ from phmrun.engine.derivation import Derivation
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.preparation import build_data
 from phmrun.engine.trained_model import TrainedModel
-from phmrun.errors import PhmrunError, unknown
+from phmrun.errors import PhmrunError
 from phmrun.exchange.maps import FittedMap, fitted_map, spread
 from phmrun.layers import options_of
 from phmrun.layers.network import made_for, scope_of, set_structure, structures_of
+from phmrun.layers.options import checked_options
 from phmrun.layers.structure import Structure
 from phmrun.progress import progress
 from phmrun.registry import EMBEDDINGS, STRUCTURES
@@ -96,11 +97,9 @@ def layer_of(name: str, options: Mapping[str, Any], scope: str = "layer") -> Lay
         what = f"{name!r} has no weight matrix that trained vectors could be fitted to"
         valid = [structure for structure in STRUCTURES.names() if not STRUCTURES.get(structure).adapter]
         raise PhmrunError(what, where=f"--{scope}", valid=valid)
-    defaults = {option.name: option.default for option in options_of(name)}
-    for option in options:
-        if option not in defaults:
-            raise unknown("option", option, defaults, what=f"the layer {name!r} has no option {option!r}")
-    return LayerConfig(structure=name, **options).with_defaults(defaults)
+    section = options_of(name)
+    checked = checked_options(f"layer {name!r}", section, options)
+    return LayerConfig(structure=name, **checked).with_defaults(section.defaults())
 
 
 def make_plan(

@@ -16,7 +16,6 @@ from phmrun.layers.network import share_parameters, tied_output
 from phmrun.layers.options import options_of
 from phmrun.layers.report import ConversionReport, conversion_report
 from phmrun.layers.structure import Structure, build_structure, register
-from phmrun.registry import Option
 
 __all__ = [
     "HGT",
@@ -31,7 +30,6 @@ __all__ = [
     "FeedForward",
     "Linear",
     "MultiheadAttention",
-    "Option",
     "Structure",
     "build_embedding",
     "build_structure",

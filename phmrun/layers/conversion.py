@@ -127,7 +127,7 @@ def convert_layers(
     layers: dict[nn.Module, nn.Module] = {}
     records = []
     problems = []
-    settings = {**{option.name: option.default for option in options_of(structure)}, **options}
+    settings = {**options_of(structure).defaults(), **options}
     if settings.get("freeze") == "none" and "freeze" not in STRUCTURES.get(structure).defaults():
         del settings["freeze"]
     updates = STRUCTURES.get(structure).updates(**options)

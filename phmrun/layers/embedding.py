@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from phmrun.errors import PhmrunError
 from phmrun.layers.linear import on_device
-from phmrun.layers.options import check_options, options_of_function
+from phmrun.layers.options import checked_options, section_of
 from phmrun.layers.structure import Structure, build_structure, build_weight, full_precision
-from phmrun.registry import EMBEDDINGS, Option
+from phmrun.registry import EMBEDDINGS
+from phmrun.section import Section
 
 
 class Embedding(nn.Module):
@@ -132,9 +133,9 @@ class EmbeddingKind:
         self.__qualname__ = self.build.__qualname__
 
     @property
-    def options(self) -> tuple[Option, ...]:
+    def options(self) -> type[Section]:
         """Options that users can set: the keyword-only parameters of ``build`` without ``fixed``."""
-        return tuple(option for option in options_of_function(self.build) if option.name not in self.fixed)
+        return section_of(self.build, fixed=frozenset(self.fixed))
 
     def __call__(self, num_embeddings: int, embedding_dim: int, **options: Any) -> nn.Module:
         """Build the module with the fixed and these options; missing ones have their defaults.
@@ -142,7 +143,7 @@ class EmbeddingKind:
         Raises:
             PhmrunError: Unknown or fixed options, invalid choices, or sizes that do not fit.
         """
-        check_options(f"embedding {self.name!r}", self.options, options)
+        options = checked_options(f"embedding {self.name!r}", self.options, options)
         return self.build(num_embeddings, embedding_dim, **self.fixed, **options)
 
 

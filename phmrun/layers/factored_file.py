@@ -30,7 +30,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import disk_errors, replacing
 from phmrun.layers.conversion import attach_report, convert_layers, is_replaceable
 from phmrun.layers.gate_maps import GateMapping
-from phmrun.layers.options import checked_options
+from phmrun.layers.options import checked_options, options_of
 from phmrun.layers.recipe import FORMAT, KEY, Recipe, fault, read_recipe, steps_of
 from phmrun.layers.recurrence import StartedLSTM
 from phmrun.layers.report import conversions, parameter_count
@@ -272,7 +272,8 @@ def step_options(structure: str, options: Mapping[str, Any]) -> dict[str, Any]:
         PhmrunError: The structure or an option is unknown, or a value is invalid.
     """
     chosen = {name: options[name] for name, valid in ARGUMENTS.items() if options.get(name) in valid}
-    return checked_options(structure, {name: options[name] for name in options if name not in chosen}) | chosen
+    others = {name: options[name] for name in options if name not in chosen}
+    return checked_options(f"layer {structure!r}", options_of(structure), others) | chosen
 
 
 def _aliases(path: Path, recipe: Recipe, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:

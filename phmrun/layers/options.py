@@ -1,19 +1,24 @@
-"""Options of structures and embeddings: those of a constructor, and checks of their values."""
+"""Options of structures and embeddings: a section with the keyword arguments of a constructor."""
 
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, ValidationError, create_model
 
 from phmrun.errors import PhmrunError, unknown
-from phmrun.registry import EMBEDDINGS, FREEZE, STRUCTURES, Option
+from phmrun.registry import EMBEDDINGS, FREEZE, STRUCTURES
+from phmrun.section import Section
 
-LARGEST_NUMBER = 2**32 - 1  # bound of all integers
+
+class _Options(Section):
+    """Base of all options; a custom type accepts its instances."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
 
 
-def options_of(name: str, *, table: bool = False) -> tuple[Option, ...]:
+def options_of(name: str, *, table: bool = False) -> type[Section]:
     """Return the options of a structure or embedding, in the constructor's order.
 
     For a structure ``freeze`` follows, unless its constructor has it. Fixed options of an embedding are left out.
@@ -26,11 +31,10 @@ def options_of(name: str, *, table: bool = False) -> tuple[Option, ...]:
         PhmrunError: There is no such structure, or ``name`` is an embedding and ``table`` is False.
     """
     if table and name in EMBEDDINGS:
-        options: tuple[Option, ...] = EMBEDDINGS.get(name).options
+        options: type[Section] = EMBEDDINGS.get(name).options
         return options
     if name in STRUCTURES:
-        options = options_of_function(STRUCTURES.get(name).__init__)
-        return options if any(option.name == FREEZE.name for option in options) else (*options, FREEZE)
+        return section_of(STRUCTURES.get(name).__init__, freezes=True)
     if name in EMBEDDINGS:
         raise PhmrunError(
             f"{name!r} makes the vectors of an embedding, not a weight matrix",
@@ -41,65 +45,52 @@ def options_of(name: str, *, table: bool = False) -> tuple[Option, ...]:
     raise unknown("layer", name, STRUCTURES.names())
 
 
-@functools.lru_cache(maxsize=256)
-def options_of_function(function: Callable[..., Any]) -> tuple[Option, ...]:
-    """Return the keyword-only parameters of a function as options.
+@functools.lru_cache(maxsize=512)
+def section_of(
+    function: Callable[..., Any], *, freezes: bool = False, fixed: frozenset[str] = frozenset()
+) -> type[Section]:
+    """Return a section whose keys are the keyword-only parameters of a function; cached.
 
-    Annotations ``Annotated[type, text]`` give type and help text; the help of others is "". Without annotation the type
-    is Any, without default the default is ``inspect.Parameter.empty``. Options keep the order of the signature. Results
-    are cached.
-    """
-    hints = get_type_hints(function, include_extras=True)
-    options = []
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
-            continue
-        annotation, text = hints.get(parameter.name, Any), ""
-        if get_origin(annotation) is Annotated:
-            annotation, text = get_args(annotation)[:2]
-        options.append(Option(parameter.name, annotation, parameter.default, text))
-    return tuple(options)
-
-
-def checked_options(structure: str, options: Mapping[str, Any], *, table: bool = False) -> dict[str, Any]:
-    """Return options converted to the types that the structure declares.
-
-    They are those in ``options``, in its order, without defaults of others. Text is converted too: "8" to 8. With
-    ``table``, ``structure`` may also name an embedding.
-
-    Raises:
-        PhmrunError: The structure or option is unknown, a value cannot be converted, or an integer is too large.
-    """
-    valid = {option.name: option for option in options_of(structure, table=table)}
-    checked = {}
-    for name, value in options.items():
-        if name not in valid:
-            raise unknown("option", name, valid, what=f"the layer {structure!r} has no option {name!r}")
-        try:
-            checked[name] = TypeAdapter(valid[name].annotation).validate_python(value)
-        except ValidationError as error:
-            raise PhmrunError(f"{value!r}: {error.errors()[0]['msg']}", where=f"{structure}.{name}") from error
-        if isinstance(checked[name], int) and abs(checked[name]) > LARGEST_NUMBER:
-            raise PhmrunError(f"must be no larger than {LARGEST_NUMBER:,}", where=f"{structure}.{name}")
-    return checked
-
-
-def check_options(what: str, known: tuple[Option, ...], given: Mapping[str, Any]) -> None:
-    """Check that all options exist and that literal values are valid choices.
-
-    Values of other than ``Literal`` options are not checked.
+    ``Annotated[type, text]`` gives a key's type and description. A key without default is required.
 
     Args:
-        what: Owner of the options in messages.
-        known: Valid options.
-        given: Values by name.
+        function: Constructor, or function that builds an embedding.
+        freezes: Add the option ``freeze``, unless the function has it.
+        fixed: Names of parameters to leave out.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and name not in fixed:
+            kind = hints.get(name, Any)
+            text = next((mark for mark in getattr(kind, "__metadata__", ()) if isinstance(mark, str)), "")
+            default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+            fields[name] = (kind, Field(default, description=text))
+    if freezes and FREEZE not in fields:
+        fields[FREEZE] = (str, Field("none", description="Parameters that are not trained, by name, as in a or u,v"))
+    return create_model("Options", __base__=_Options, **fields)
+
+
+def checked_options(what: str, section: type[Section], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with their values converted to the options' types; missing ones stay missing.
+
+    Args:
+        what: Owner of the options in errors: "layer 'phm'".
+        section: Its options.
+        options: Values by name, also as texts.
 
     Raises:
-        PhmrunError: The first unknown option or invalid choice.
+        PhmrunError: An option is unknown or its value invalid.
     """
-    annotations = {option.name: option.annotation for option in known}
-    for name, value in given.items():
-        if name not in annotations:
-            raise unknown("option", name, annotations, what=f"{what} has no option {name!r}")
-        if get_origin(annotations[name]) is Literal and value not in get_args(annotations[name]):
-            raise unknown(f"{name} of {what}", str(value), get_args(annotations[name]))
+    try:
+        checked = section.model_validate(dict(options))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name, value = str(first["loc"][0]), first["input"]
+        if first["type"] == "extra_forbidden":
+            raise unknown("option", name, section.model_fields, what=f"{what} has no option {name!r}") from error
+        if first["type"] == "literal_error":
+            choices = get_args(section.model_fields[name].annotation)
+            raise unknown(f"{name} of {what}", str(value), choices) from error
+        raise PhmrunError(f"{value!r}: {first['msg']}", where=f"{name} of {what}") from error
+    return {name: getattr(checked, name) for name in options}

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from phmrun.errors import PhmrunError, unknown
 from phmrun.layers import conformance
 from phmrun.layers.fitting import fit_by_gradient
-from phmrun.layers.options import check_options, options_of, options_of_function
+from phmrun.layers.options import checked_options, options_of, section_of
 from phmrun.registry import FREEZE, STRUCTURES
 
 Application = Literal["dense", "factored"]
@@ -145,7 +145,7 @@ class Structure(nn.Module):
         A ``square`` structure first needs equal sizes. Then :meth:`check` is called, with defaults for missing options.
         ``freeze`` is left out unless it is an option of the class.
         """
-        options = {name: value for name, value in options.items() if name != FREEZE.name or name in cls.defaults()}
+        options = {name: value for name, value in options.items() if name != FREEZE or name in cls.defaults()}
         if cls.square and out_features != in_features:
             return f"a {cls.name} matrix is square; valid: equal sizes"
         return cls.check(out_features, in_features, **{**cls.defaults(), **options})
@@ -156,7 +156,7 @@ class Structure(nn.Module):
 
         They are its keyword-only parameters; ``freeze``, which every structure accepts, is missing unless it is one.
         """
-        return {option.name: option.default for option in options_of_function(cls.__init__)}
+        return section_of(cls.__init__).defaults()
 
     @classmethod
     def count(cls, out_features: int, in_features: int, **options: Any) -> int:
@@ -309,7 +309,7 @@ class Structure(nn.Module):
                 raise unknown(f"parameter of layer {self.name!r} to freeze", name, [*parameters, "none"])
             parameters[name].requires_grad_(False)
         if chosen:
-            self.options = {**self.options, FREEZE.name: ",".join(chosen)}
+            self.options = {**self.options, FREEZE: ",".join(chosen)}
 
     @classmethod
     def updates(cls, **options: Any) -> bool:
@@ -384,9 +384,9 @@ def build_structure(structure: "str | Structure", out_features: int, in_features
                 f"{out_features}×{in_features}"
             )
         return structure
-    check_options(f"layer {structure!r}", options_of(structure), options)
+    options = checked_options(f"layer {structure!r}", options_of(structure), options)
     cls = STRUCTURES.get(structure)
-    frozen = "none" if FREEZE.name in cls.defaults() else str(options.pop(FREEZE.name, "none"))
+    frozen = "none" if FREEZE in cls.defaults() else options.pop(FREEZE, "none")
     build = cls if _ships(cls) else functools.partial(conformance.built, cls)  # a trial on meta imports a compiler
     built: Structure = build(out_features, in_features, **options)
     if frozen != "none":

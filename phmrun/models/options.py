@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from phmrun.config.names import Registered
-from phmrun.config.section import Unhashed
 from phmrun.config.sections import MOST_LAYERS, ModelConfig
 from phmrun.registry import networks
+from phmrun.section import Unhashed
 
 _BASE: dict[str, Any] = {"width": 512, "feedforward": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6}
 _FAIRSEQ: dict[str, Any] = {

@@ -266,7 +266,7 @@ def _foreign_options(
                 options = options_of(str(structure), table=key == "embedding")
             except PhmrunError:
                 continue  # no such layer; its cell reports it
-            of_layer.append((value, {f"{key}.{option.name}" for option in options}))
+            of_layer.append((value, {f"{key}.{option}" for option in options.model_fields}))
         somewhere = set[str]().union(*(names for _, names in of_layer)) & grid.keys()
         for value, names in of_layer:
             yield key, value, sorted(somewhere - names)

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from phmrun.config import Experiment, Option, Task
+from phmrun.config import Experiment, Section, Task
 from phmrun.config.identity import canonical_identity, changed_versions, digits_of, earlier_identities
 from phmrun.config.layering import OptionsOf
 from phmrun.ledger.directory import directory_of
@@ -102,7 +102,7 @@ def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, Options
     return inspect, structure_options
 
 
-def structure_options(name: str, *, table: bool = False) -> Sequence[Option]:
+def structure_options(name: str, *, table: bool = False) -> type[Section]:
     """Return the options of a structure.
 
     The first call imports torch. ``table``: as a structure of embedding tables.

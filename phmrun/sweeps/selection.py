@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from phmrun.config import Experiment, LayerConfig
-from phmrun.config.section import Section
 from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError
 from phmrun.ledger.recorded_config import layer_label
+from phmrun.section import Section
 
 SEED = "seed"
 Selection = Mapping[str, Sequence[Any]]  # values by key, one of which a cell must have

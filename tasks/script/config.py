@@ -18,10 +18,10 @@ from phmrun.config import (
     Unhashed,
 )
 from phmrun.config.keys import Clock, seconds_of
-from phmrun.config.section import is_section
 from phmrun.config.sections import MapConfig
 from phmrun.config.training import DistillationConfig
 from phmrun.documents import flat
+from phmrun.section import is_section
 
 SCRIPTS = (".py", ".sh", ".R", ".jl", ".pl", ".rb", ".js", ".ipynb")
 """Endings of file names that name an experiment."""

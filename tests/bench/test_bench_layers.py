@@ -25,7 +25,11 @@ def test_structures_with_an_order_are_taken_at_every_order():
 
 @pytest.mark.parametrize(
     ("structure", "text"),
-    [(("phn", {}), "phm"), (("phm", {"m": 2}), "layer 'phm' has no option 'm'"), (("phm", {"n": "two"}), "phm.n")],
+    [
+        (("phn", {}), "phm"),
+        (("phm", {"m": 2}), "layer 'phm' has no option 'm'"),
+        (("phm", {"n": "two"}), "n of layer 'phm'"),
+    ],
 )
 def test_unknown_names_and_values(structure, text):
     with pytest.raises(PhmrunError) as error:

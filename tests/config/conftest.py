@@ -1,32 +1,31 @@
 """A small schema and structures of our own, so that these tests need neither torch nor a task."""
 
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
-from pydantic import Field
+from pydantic import Field, create_model
 
-from phmrun.config import DataConfig, EmbeddingConfig, Experiment, ModelConfig, Unhashed
+from phmrun.config import DataConfig, EmbeddingConfig, Experiment, ModelConfig, Section, Unhashed
 from phmrun.config.layering import OptionsOf
 from phmrun.errors import unknown
 
 
-@dataclass(frozen=True)
-class Option:
-    name: str
-    annotation: Any
-    default: Any
-    help: str = ""
+def options(**fields: Any) -> type[Section]:
+    """Options by name: type, default and description."""
+    keys: dict[str, Any] = {
+        name: (kind, Field(value, description=text)) for name, (kind, value, text) in fields.items()
+    }
+    return create_model("Options", __base__=Section, **keys)
 
 
 STRUCTURES = {
-    "dense": (),
-    "phm": (Option("n", int, 4, "Order."), Option("variant", Literal["paper", "released"], "paper", "Which formula.")),
-    "rank": (Option("rank", int, 8, "Rank."), Option("scale", float | None, None, "Factor.")),
+    "dense": options(),
+    "phm": options(n=(int, 4, "Order."), variant=(Literal["paper", "released"], "paper", "Which formula.")),
+    "rank": options(rank=(int, 8, "Rank."), scale=(float | None, None, "Factor.")),
 }
 
 
-EMBEDDINGS = {"deep": (Option("depth", int, 3, "Layers."), Option("inside", dict | None, None, "Structure within."))}
+EMBEDDINGS = {"deep": options(depth=(int, 3, "Layers."), inside=(dict | None, None, "Structure within."))}
 
 
 class ToyModel(ModelConfig):
@@ -50,7 +49,7 @@ def schema() -> type[ToyExperiment]:
 
 @pytest.fixture(scope="session")
 def options_of() -> OptionsOf:
-    def options(name: str, *, table: bool = False) -> tuple[Option, ...]:
+    def options(name: str, *, table: bool = False) -> type[Section]:
         reference = {**STRUCTURES, **EMBEDDINGS} if table else STRUCTURES
         if name not in reference:
             raise unknown("layer", name, reference)
@@ -60,10 +59,10 @@ def options_of() -> OptionsOf:
 
 
 @pytest.fixture(scope="session")
-def embeddings() -> dict[str, tuple[Option, ...]]:
+def embeddings() -> dict[str, type[Section]]:
     return dict(EMBEDDINGS)
 
 
 @pytest.fixture(scope="session")
-def structures() -> dict[str, tuple[Option, ...]]:
+def structures() -> dict[str, type[Section]]:
     return dict(STRUCTURES)

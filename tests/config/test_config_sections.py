@@ -2,7 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from phmrun.config import Experiment, Section, TrainingConfig
-from phmrun.config.section import is_section
+from phmrun.section import is_section
 
 
 @pytest.mark.parametrize(

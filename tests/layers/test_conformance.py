@@ -156,7 +156,7 @@ def test_a_square_structure_says_so_wherever_it_does_not_fit():
     assert "valid: equal sizes" in STRUCTURES.get(name).misfit(4, 5)
     with pytest.raises(PhmrunError, match="square"):
         Linear(4, 5, structure=name)
-    assert options_of(name)[0].default == 1
+    assert options_of(name).defaults()["power"] == 1
 
 
 @pytest.mark.parametrize("name", [name for name in STRUCTURES.names() if not name.startswith(PREFIX)])

@@ -18,7 +18,6 @@ from phmrun.layers import (
     FeedForward,
     Linear,
     MultiheadAttention,
-    Option,
     Structure,
     build_structure,
     folded,
@@ -35,9 +34,9 @@ def test_a_structure_says_what_it_is(name, options):
     assert structure.name == name
     assert structure.__doc__
     assert all((structure.formula, structure.count_formula, structure.constraint, structure.source))
-    for option in options_of(name):
-        assert option.help, f"{name}: the option {option.name} has no help"
-    assert options.keys() <= {option.name for option in options_of(name)}
+    fields = options_of(name).model_fields
+    assert all(field.description for field in fields.values())
+    assert options.keys() <= fields.keys()
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
@@ -142,7 +141,7 @@ def rank_one():
 def test_a_structure_of_the_users_own_works_everywhere(rank_one):
     torch.manual_seed(0)
     assert "test-rank-one" in STRUCTURES.names()
-    assert options_of("test-rank-one")[0] == Option("scale", float, 1.0, "Factor α of W.")
+    assert options_of("test-rank-one").model_fields["scale"].description == "Factor α of W."
     linear = Linear(6, 4, structure="test-rank-one", scale=2.0)
     inputs = torch.randn(3, 6)
     weight = 2.0 * torch.outer(linear.structure.u, linear.structure.v)

@@ -5,9 +5,9 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from phmrun.config.experiment import Experiment
-from phmrun.config.section import Section
 from phmrun.config.sections import SplitFilesConfig
 from phmrun.config.training import ClassTrainingConfig
+from phmrun.section import Section
 
 
 class WordsConfig(Section):

@@ -9,10 +9,10 @@ from pydantic import Field, model_validator
 
 from phmrun.config.experiment import Experiment
 from phmrun.config.keys import FilePath
-from phmrun.config.section import Section, Unhashed
 from phmrun.config.sections import DataConfig
 from phmrun.config.training import ClassTrainingConfig
 from phmrun.models.options import TransformerOptions
+from phmrun.section import Section, Unhashed
 
 _FILES = tuple(f"{split}_{side}" for split in ("train", "dev", "test") for side in ("source", "target"))
 

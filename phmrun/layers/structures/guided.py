@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers.options import checked_options
+from phmrun.layers.options import checked_options, options_of
 from phmrun.layers.structure import Structure, build_structure, build_weight, full_precision, register
 from phmrun.registry import STRUCTURES
 
@@ -149,4 +149,4 @@ def parse_options(of: str, text: str) -> dict[str, Any]:
         PhmrunError: The structure or option is unknown, or a value is invalid or missing.
     """
     parts = (part.partition("=") for part in text.replace(",", " ").split())
-    return checked_options(of, {name: value for name, _, value in parts})
+    return checked_options(f"layer {of!r}", options_of(of), {name: value for name, _, value in parts})

@@ -18,9 +18,9 @@ VALUES = {int: st.integers(-1, 9), float: st.sampled_from([0.0, 0.03, 0.5, 1.0])
 """Values of an option by its type, valid or not."""
 
 
-def values(option, examples):
+def values(name, option, examples):
     """Values of one option: of its type, its default, and those of the examples."""
-    shown = st.sampled_from([option.default, *(example[option.name] for example in examples if option.name in example)])
+    shown = st.sampled_from([option.default, *(example[name] for example in examples if name in example)])
     if get_origin(option.annotation) is Literal:
         return st.sampled_from(get_args(option.annotation))
     if option.annotation == float | str:
@@ -31,8 +31,9 @@ def values(option, examples):
 def any_options(name):
     """Options of a structure: an example on its class, or its defaults, with any values of options that are no text."""
     examples = STRUCTURES.get(name).examples
-    ours = [option for option in options_of(name) if option.name != FREEZE.name and option.annotation is not str]
-    changes = st.fixed_dictionaries({}, optional={option.name: values(option, examples) for option in ours})
+    fields = options_of(name).model_fields
+    ours = {key: field for key, field in fields.items() if key != FREEZE and field.annotation is not str}
+    changes = st.fixed_dictionaries({}, optional={key: values(key, field, examples) for key, field in ours.items()})
     return st.builds(lambda example, changed: {**example, **changed}, st.sampled_from([{}, *examples]), changes)
 
 

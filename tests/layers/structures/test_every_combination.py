@@ -1,7 +1,7 @@
 """Structure × wrapper × precision × application × module: every pair of them.
 
-Each combination has a forward and backward pass beside 64 bits and resumes bit for bit. Each structure in each wrapper is
-folded, exported, and fitted to a matrix, as ``phmrun compress`` does.
+Each combination has a forward and backward pass beside 64 bits and resumes bit for bit. Each structure in each wrapper
+is folded, exported, and fitted to a matrix, as ``phmrun compress`` does.
 """
 
 import copy
@@ -18,7 +18,7 @@ from phmrun.layers.fitting import energy_kept
 from phmrun.registry import STRUCTURES
 
 SIZE, TOKENS = 16, 5
-WRAPPERS = [name for name in STRUCTURES.names() if {"of", "options"} <= {option.name for option in options_of(name)}]
+WRAPPERS = [name for name in STRUCTURES.names() if {"of", "options"} <= options_of(name).model_fields.keys()]
 """Structures that are made of another one, which their options name."""
 
 PRECISIONS = {

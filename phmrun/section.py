@@ -1,4 +1,7 @@
-"""Base class of all sections of a configuration, and marks of their keys."""
+"""Base class of all sections of a configuration and of options of layers, and marks of their keys.
+
+Imports pydantic only.
+"""
 
 import types
 from collections.abc import Mapping
@@ -62,6 +65,11 @@ class Section(BaseModel):
                 if "description" in key:
                     key["description"] = " ".join(key["description"].split())
         return document
+
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """Return the defaults of the keys that have one, in the order of the schema."""
+        return {name: field.default for name, field in cls.model_fields.items() if not field.is_required()}
 
     @classmethod
     def all_versions(cls) -> dict[str, int]:
