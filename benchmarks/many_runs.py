@@ -1,7 +1,7 @@
 """CPU time and memory of ``runs list`` and ``table`` over thousands of runs with counts of test items.
 
 The runs are those of a folder of small results, each with many seeds: ids, manifests and items are as ``results
-restore`` writes them. Each command runs in a process of its own, twice: without and with the index of the runs.
+restore`` writes them. Each command runs in a process of its own.
 
 ``python -m benchmarks.many_runs [--results results/inference-phm …] [--runs 3000] [--dir DIR]``
 """
@@ -23,7 +23,6 @@ import yaml
 from phmrun.config import load_run_config, run_id
 from phmrun.config.identity import canonical_identity
 from phmrun.ledger.record import restore, write_record
-from phmrun.results.index import INDEX
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = (["runs", "list"], ["table"], ["table", "--no-significance"])
@@ -87,11 +86,9 @@ def main() -> None:
             )
             process.start()
             process.join()
-        (runs_dir / INDEX).unlink(missing_ok=True)
         for command in COMMANDS:
-            for turn in ("first", "again"):
-                seconds, memory = measure([*command, "--runs-dir", str(runs_dir)])
-                print(f"{' '.join(command):30} {turn:6} {seconds:6.1f} CPU s {memory:6.0f} MB", flush=True)
+            seconds, memory = measure([*command, "--runs-dir", str(runs_dir)])
+            print(f"{' '.join(command):30} {seconds:6.1f} CPU s {memory:6.0f} MB", flush=True)
 
 
 if __name__ == "__main__":

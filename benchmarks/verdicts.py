@@ -20,16 +20,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from phmrun.statistics.collapse import FALSE_FLAGS
 from phmrun.statistics.student import t_quantile
-from phmrun.statistics.welch import CAUTION, NOT_FLAGGED, POWER, Design
+from phmrun.statistics.verdict import FALSE_FLAGS
+from phmrun.statistics.welch import CAUTION, NOT_FLAGGED, POWER, row_level
 
 Array = NDArray[np.float64]
 KINDS = ("normal", "spread", "skewed", "collapse", "tuned")
 ROWS = (1, 3, 8)
 PAIRED = (3, 4, 8)  # rows that are compared with one another
 FIXED = 6
-LOOKS = (5, 7, 9, 10)
 ITEMS = 200
 DEPTH = 20.0  # of a collapse, in deviations
 CURVE = np.array([-4.0, 0.0, -1.5, -5.0, -8.0]) / 1.4  # true scores of five rates
@@ -119,42 +118,31 @@ def has_collapsed(scores: Array) -> NDArray[np.bool_]:
 
 
 def judged(
-    scores: Array, looks: tuple[int, ...], truth: Array | float = 0.0, items: list[tuple[Array, Array]] | None = None
+    scores: Array, truth: Array | float = 0.0, items: tuple[Array, Array] | None = None
 ) -> dict[str, NDArray[np.bool_]]:
-    """Rows called different, rows whose interval misses the truth at any look, and rows without a verdict."""
-    rows = scores.shape[1] - 1
-    design = Design(rows, looks if len(looks) > 1 else ())
-    different = np.zeros((len(scores), rows), dtype=bool)
-    missed, silent = different.copy(), different.copy()
-    for place, look in enumerate(looks):
-        seen = scores[:, :, :look]
-        level = design.nominal(look if len(looks) > 1 else None)
-        gap, half = intervals(seen, level, items=items[place] if items else None)
-        lost = has_collapsed(seen)
-        silent = lost[:, 1:] | lost[:, :1]
-        different |= (np.abs(gap) > half) & ~silent
-        missed |= (np.abs(gap - truth) > half) & ~silent
-    return {"different": different, "missed": missed, "silent": silent & ~different}
+    """Rows called different, rows whose interval misses the truth, and rows without a verdict."""
+    gap, half = intervals(scores, row_level(scores.shape[1] - 1), items=items)
+    lost = has_collapsed(scores)
+    silent = lost[:, 1:] | lost[:, :1]
+    missed = (np.abs(gap - truth) > half) & ~silent
+    return {"different": (np.abs(gap) > half) & ~silent, "missed": missed, "silent": silent}
 
 
-def with_items(
-    stream: np.random.Generator, kind: str, trials: int, rows: int, looks: tuple[int, ...]
-) -> tuple[Array, list[tuple[Array, Array]]]:
-    """Accuracies over shared items, and the variance of the items at each look; no system differs in the population."""
+def with_items(stream: np.random.Generator, kind: str, trials: int, rows: int) -> tuple[Array, tuple[Array, Array]]:
+    """Accuracies over shared items, and the variance of the items; no system differs in the population."""
     scores, parts = [], []
     for _ in range(0, trials, CHUNK):
-        shape = (CHUNK, rows + 1, looks[-1])
+        shape = (CHUNK, rows + 1, FIXED)
         effect = 0.02 * draw(stream, kind, shape)
         easy = stream.uniform(0.55, 0.85, (CHUNK, 1, ITEMS)) + stream.uniform(-0.1, 0.1, (CHUNK, rows + 1, ITEMS))
         chance = easy[:, :, None, :] + effect[..., None]
         right = (stream.random(chance.shape, dtype=np.float32) < chance).astype(np.float32)
         scores.append(right.mean(axis=3).astype(np.float64))
-        parts.append([_item_variance(right[:, :, :look]) for look in looks])
-    joined = [
-        (np.concatenate([part[place][0] for part in parts]), np.concatenate([part[place][1] for part in parts]))
-        for place in range(len(looks))
-    ]
-    return np.concatenate(scores), joined
+        parts.append(_item_variance(right))
+    return np.concatenate(scores), (
+        np.concatenate([of for of, _ in parts]),
+        np.concatenate([both for _, both in parts]),
+    )
 
 
 def _item_variance(right: NDArray[np.float32]) -> tuple[Array, Array]:
@@ -189,24 +177,24 @@ def grid(trials: int, seed: int = 1) -> Iterator[dict[str, Any]]:
     """False alarms and coverage of the method in use, setting by setting."""
     for rows in ROWS:
         for kind in KINDS:
-            for looks in ((FIXED,), LOOKS):
-                stream = np.random.default_rng([seed, rows, KINDS.index(kind), len(looks)])
-                facts = {"rows": rows, "kind": kind, "design": "sequential" if len(looks) > 1 else "fixed"}
-                scores = draw(stream, kind, (trials, rows + 1, looks[-1]))
-                yield facts | {"over": "seeds"} | _facts(judged(scores, looks), trials)
-                scores, items = with_items(stream, kind, trials, rows, looks)
-                yield facts | {"over": "seeds and items"} | _facts(judged(scores, looks, items=items), len(scores))
+            stream = np.random.default_rng([seed, rows, KINDS.index(kind), 1])
+            scores = draw(stream, kind, (trials, rows + 1, FIXED))
+            yield {"rows": rows, "kind": kind, "over": "seeds"} | _facts(judged(scores), trials)
+            scores, items = with_items(stream, kind, trials, rows)
+            yield {"rows": rows, "kind": kind, "over": "seeds and items"} | _facts(
+                judged(scores, 0.0, items), len(scores)
+            )
 
 
 def power(trials: int, seed: int = 2) -> Iterator[dict[str, Any]]:
     """Power at effects of 1, 2 and 3 deviations, normal scores."""
     for rows in ROWS:
-        for looks in ((FIXED,), (10,), LOOKS):
-            stream = np.random.default_rng([seed, rows, len(looks), looks[0]])
-            facts: dict[str, Any] = {"rows": rows, "seeds": ", ".join(map(str, looks))}
+        for seeds in (FIXED, 10):
+            stream = np.random.default_rng([seed, rows, 1, seeds])
+            facts: dict[str, Any] = {"rows": rows, "seeds": seeds}
             for effect in (1, 2, 3):
-                scores = draw(stream, "normal", (trials, rows + 1, looks[-1]), effect)
-                facts[f"power_{effect}"] = float(judged(scores, looks, effect)["different"].mean())
+                scores = draw(stream, "normal", (trials, rows + 1, seeds), effect)
+                facts[f"power_{effect}"] = float(judged(scores, effect)["different"].mean())
             yield facts
 
 
@@ -215,10 +203,10 @@ def detectable(trials: int, seed: int = 3) -> Iterator[dict[str, Any]]:
     for rows in ROWS:
         for kind in ("normal", "spread"):
             for seeds in (2, 3, 4, 5, FIXED, 10):
-                stream, design = np.random.default_rng([seed, rows, seeds]), Design(rows)
+                stream = np.random.default_rng([seed, rows, seeds])
                 shape = (trials, rows + 1, seeds)
-                effect = float(np.median(reported(draw(stream, kind, shape), design.row_level)))
-                share = float(judged(draw(stream, kind, shape, effect), (seeds,), effect)["different"].mean())
+                effect = float(np.median(reported(draw(stream, kind, shape), row_level(rows))))
+                share = float(judged(draw(stream, kind, shape, effect), effect)["different"].mean())
                 yield {"rows": rows, "kind": kind, "seeds": seeds, "detectable": effect, "power": share}
 
 
@@ -226,7 +214,7 @@ def pairs(trials: int, seed: int = 5) -> Iterator[dict[str, Any]]:
     """False alarms over all pairs of rows, six seeds; no row differs from another."""
     for rows in PAIRED:
         for kind in KINDS:
-            stream, level = np.random.default_rng([seed, rows, len(kind)]), Design(math.comb(rows, 2)).row_level
+            stream, level = np.random.default_rng([seed, rows, len(kind)]), row_level(math.comb(rows, 2))
             scores = draw(stream, kind, (trials, rows, FIXED))
             lost, alarms = has_collapsed(scores), np.zeros(trials, dtype=bool)
             for row in range(rows - 1):
@@ -244,14 +232,14 @@ def methods(trials: int, seed: int = 4) -> Iterator[dict[str, Any]]:
             stream = np.random.default_rng([seed, rows, len(kind)])
             shape = (trials, rows + 1, FIXED)
             scores = search_outside(stream, shape) if kind == "search outside" else draw(stream, kind, shape)
-            level = Design(rows).row_level
+            level = row_level(rows)
             facts: dict[str, Any] = {"rows": rows, "kind": kind}
             for name, caution in (("Welch", 0.0), ("in use, without detection", CAUTION), ("smaller group", 1.0)):
                 gap, half = intervals(scores, level, caution)
                 facts[name] = float((np.abs(gap) > half).any(axis=1).mean())
             facts["pooled variance"] = float(_pooled(scores, level).any(axis=1).mean())
             facts["max-t permutation"] = float(_permuted(stream, scores[: trials // 5]).mean())
-            facts["in use"] = float(judged(scores, (FIXED,))["different"].any(axis=1).mean())
+            facts["in use"] = float(judged(scores)["different"].any(axis=1).mean())
             yield facts
 
 

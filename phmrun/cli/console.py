@@ -14,7 +14,6 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from phmrun.cli.columns import Columns
 from phmrun.errors import PhmrunError
 from phmrun.escaping import printable
 from phmrun.progress import waiting
@@ -22,6 +21,10 @@ from phmrun.progress import waiting
 _WIDTH_OF_A_FILE = 160
 _LONG_TABLE = 500
 """Number of rows from which tables are printed without rich, which takes about 2 ms per row."""
+
+
+_FOLDED, _NAME, _LABEL = 24, 60, 16
+"""Characters below which columns, names in the first column, and labels are not folded on a terminal."""
 
 
 class Verbosity(IntEnum):
@@ -112,9 +115,9 @@ def print_table(
     """Print a table on standard output.
 
     Columns with a number are right-aligned. None is –, truth values are yes and no. Tables of 500 rows or more are
-    printed without folding, with all columns. On a terminal, columns are left out and folded until they fit, see
-    :meth:`phmrun.cli.columns.Columns.fit` with its ``drop`` and ``labels``; a note on standard error names those that
-    are left out. Elsewhere the table has all columns.
+    printed without folding, with all columns. On a terminal, columns are folded to 16 characters if they are in
+    ``labels``, the first to 60 and others to 24. If that is not enough, those of ``drop`` are left out, in its order,
+    then others from the right; a note on standard error names them. Elsewhere the table has all columns.
     """
     heads = list(columns)
     filled = [[_cell(value) for value in row] for row in rows]
@@ -123,18 +126,22 @@ def print_table(
         _print_long_table(heads, [[text for text, _ in row] for row in filled], right, title)
         return
     console = stdout()
-    shown = Columns(heads, [[row[place][0] for row in filled] for place in range(len(heads))])
-    if console.is_terminal:
-        shown.fit(console.width, drop, labels)
+    widths = [max(map(cell_len, [head, *(row[place][0] for row in filled)])) for place, head in enumerate(heads)]
+    limits = [_LABEL if head in labels else _FOLDED if place else _NAME for place, head in enumerate(heads)]
+    least = [min(pair) for pair in zip(widths, limits, strict=True)]
+    kept = list(range(len(heads)))
+    candidates = [heads.index(name) for name in drop if name in heads] + list(reversed(kept[1:]))
+    while console.is_terminal and sum(least[place] + 2 for place in kept) - 2 > console.width and len(kept) > 1:
+        kept.remove(next(place for place in candidates if place in kept))
     table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
-    for place in shown.kept:
-        width = shown.widths[place] if console.is_terminal else None
+    for place in kept:
         aligned: JustifyMethod = "right" if right[place] else "left"
-        table.add_column(Text(shown.heads[place]), justify=aligned, overflow="fold", width=width)
+        fixed = widths[place] if console.is_terminal and least[place] == widths[place] else None
+        table.add_column(Text(heads[place]), justify=aligned, overflow="fold", width=fixed)
     for row in filled:
-        table.add_row(*(Text(row[place][0]) for place in shown.kept))
+        table.add_row(*(Text(row[place][0]) for place in kept))
     console.print(table)
-    if missing := [head for place, head in enumerate(heads) if head and place not in shown.kept]:
+    if missing := [head for place, head in enumerate(heads) if head and place not in kept]:
         text = f"too narrow for: {', '.join(missing)} (widen the terminal, or redirect the output)"
         stderr().print(text, style="dim", markup=False, soft_wrap=True)
 

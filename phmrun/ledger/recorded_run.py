@@ -82,14 +82,12 @@ class RecordedRun:
         run: Run that is read; nothing is written.
         id: Name of its directory.
         path: Run directory.
-        checked: True if :meth:`require_unbroken` need not read the files again.
     """
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self.path = run.path
         self.id = run.id if run.path.name in ("", "..") else run.path.name
-        self.checked = False
         self._errors: dict[str, Exception] = {}
 
     def _readable(self, name: str, read: Callable[[], Any], otherwise: Any) -> Any:
@@ -216,16 +214,14 @@ class RecordedRun:
     def require_unbroken(self) -> None:
         """Check the run's identity and the checksums of its files.
 
-        Checkpoints, predictions, vocabulary and history are left out: tables do not read them. If ``checked`` is True,
-        only status and scores are checked.
+        Checkpoints, predictions, vocabulary and history are left out: tables do not read them.
 
         Raises:
             PhmrunError: (exit 3) A checksum or the identity differs, or a file is missing; names the file.
         """
         if self.broken is not None:
             raise self.broken
-        if not self.checked:
-            self.run.manifest.check_all(without=("checkpoints", "predictions", "vocabulary", HISTORY))
+        self.run.manifest.check_all(without=("checkpoints", "predictions", "vocabulary", HISTORY))
 
     @property
     def state(self) -> str:

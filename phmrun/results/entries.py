@@ -42,7 +42,6 @@ class Entry:
     chose_settings: bool = False  # True if the row's tuned values were chosen with this seed
     choices: int = 0  # number of values among which its seed chose by itself; 0 unless it is a replicate
     baseline: bool | None = None  # True for the baseline that its sweep names; ``None`` if it names none
-    indexed_dense: bool | None = None  # value of `dense` in the index of the runs; ``None`` if it is not from there
     diverged: bool = False  # True if training stopped at a loss or weight that is NaN or infinite
 
     def label(self, key: str) -> str:
@@ -114,12 +113,7 @@ class Entry:
 
     @cached_property
     def dense(self) -> bool:
-        """True if no section of its configuration, and no single map, has another structure than dense.
-
-        For an entry of an index, the recorded answer is returned.
-        """
-        if self.indexed_dense is not None:
-            return self.indexed_dense
+        """True if no section of its configuration, and no single map, has another structure than dense."""
         sections = [section for section in self.config.values() if isinstance(section, Mapping)]
         return all(map(_dense, [*sections, *(single["layer"] for single in self.config.get("maps") or ())]))
 

@@ -20,7 +20,7 @@ from phmrun.results.table import Figure, Numbers, ResultTable, rounded
 from phmrun.results.validations import validation_curve
 from phmrun.results.verdicts import COLLAPSED, HEADINGS, MARKS, Comparisons, collapsed_cell, facts, verdict_cells
 from phmrun.results.verdicts import notes as verdict_notes
-from phmrun.statistics.student import interval_of_mean, interval_of_one_run
+from phmrun.statistics.student import interval_of_mean
 
 REDUCED, UNFINISHED, EDGE = "‡", "†", "(edge)"
 Differences = Comparisons
@@ -172,7 +172,7 @@ def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, A
                         "std": numbers.deviation,
                         "values": list(numbers.values),
                         "interval_of_mean": metric_of(score).bounded(interval_of_mean(numbers.values)),
-                        "interval_of_one_run": metric_of(score).bounded(interval_of_one_run(numbers.values)),
+                        "interval_of_one_run": metric_of(score).bounded(interval_of_mean(numbers.values, runs=1)),
                         "seeds": len(numbers.values),
                         "planned": len(figure.entries),
                         "parameters": table.parameters[number][0] if table.parameters[number] else None,

@@ -7,11 +7,9 @@ Imports no torch.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from phmrun.config.layering import OptionsOf
 from phmrun.documents import plain, to_line
@@ -24,10 +22,12 @@ from phmrun.ledger.status import State
 from phmrun.results import render
 from phmrun.results.comparison import differences
 from phmrun.results.entries import SEED, Entry, entry_of_run, telling_keys
-from phmrun.results.index import RunIndex
 from phmrun.results.layout import lay_out, plain_rows
 from phmrun.results.row_comparison import RowComparison
 from phmrun.results.table import Heading, ResultTable, score_headings, tabulate
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Keys = Sequence[str]
 COLUMN_KEYS = ("task", "data", "data.name")
@@ -56,22 +56,15 @@ class Results:
     restored: "TemporaryDirectory[str] | None" = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def load(
-        cls,
-        source: "Path | str | Iterable[RecordedRun]",
-        options_of: OptionsOf | None = None,
-        index: RunIndex | None = None,
-    ) -> "Results":
+    def load(cls, source: "Path | str | Iterable[RecordedRun]", options_of: OptionsOf | None = None) -> "Results":
         """Load the results of a folder, or of runs.
 
         The folder has runs, of any state, or small results. A folder without runs is read as small results, which are
         restored into a temporary directory. Keys are "layer", and "task" and "data" if they differ between runs.
-        Without ``options_of``, options of a structure that are at their defaults count as settings. An index is read
-        and updated.
+        Without ``options_of``, options of a structure that are at their defaults count as settings.
 
         Raises:
-            PhmrunError: (exit 3) There is no such folder, or a small result is damaged. With an index, a run that it
-                lacks differs from its manifest.
+            PhmrunError: (exit 3) There is no such folder, or a small result is damaged.
         """
         place = None
         if isinstance(source, Path | str):
@@ -83,8 +76,7 @@ class Results:
                 runs = list_runs(Path(place.name))
         else:
             runs = list(source)
-        make = partial(entry_of_run, options_of=options_of)
-        entries = index.entries(runs, make) if index else tuple(map(make, runs))
+        entries = tuple(entry_of_run(run, options_of) for run in runs)
         varied = [key for key in ("task", "data") if len({entry.label(key) for entry in entries}) > 1]
         return cls(entries, ("layer", *varied), restored=place)
 
@@ -205,18 +197,11 @@ class Results:
         """Return the table as HTML for a notebook, without comparisons."""
         return self.render("html", significance=False)
 
-    def to_pandas(self) -> Any:
-        """Return the rows (run × score) as a pandas data frame.
+    def to_pandas(self) -> "DataFrame":
+        """Return the rows (run × score) as a pandas data frame."""
+        from pandas import DataFrame
 
-        Raises:
-            PhmrunError: (exit 2) pandas is not installed.
-        """
-        try:
-            pandas = import_module("pandas")
-        except ImportError as error:
-            hint = "pip install pandas; list(results) has the same rows as dictionaries"
-            raise PhmrunError("pandas is not installed", hint=hint) from error
-        return pandas.DataFrame(list(self))
+        return DataFrame(list(self))
 
 
 def done(runs: Iterable[RecordedRun]) -> list[RecordedRun]:

@@ -18,6 +18,7 @@ from phmrun.results.layout import Laid
 from phmrun.results.row_comparison import Place, RowComparison
 from phmrun.results.table import Figure, ResultTable
 from phmrun.results.verdicts import HEADINGS, facts, reason_sentence, verdict_cells
+from phmrun.statistics.welch import LEVEL
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,8 @@ def pair_table(table: ResultTable, pairs: Sequence[Pair]) -> tuple[list[str], li
     settings = dict.fromkeys(pair.comparison.settings for pair in pairs)
     sizes = dict.fromkeys(counted(pair.comparison.rows, "pair") for pair in pairs)
     notes = [f"estimand: difference of mean scores over training seeds, test set fixed; {text}" for text in settings]
-    level = pairs[0].comparison.question.level
     notes.append(
-        f"intervals and p are simultaneous over {' or '.join(sizes)}, level {level:g}; detectable: with a power of 80 %"
+        f"intervals and p are simultaneous over {' or '.join(sizes)}, level {LEVEL:g}; detectable: with a power of 80 %"
     )
     return columns, lines, notes + further
 

@@ -10,6 +10,7 @@ from phmrun.errors import counted
 from phmrun.results.row_comparison import RowComparison
 from phmrun.results.table import ResultTable
 from phmrun.statistics.verdict import Verdict
+from phmrun.statistics.welch import LEVEL
 
 MARKS = {
     Verdict.DIFFERENT: "*",
@@ -94,7 +95,6 @@ def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) ->
     """
     if not comparisons:
         return []
-    first = next(iter(comparisons.values()))
     entries = (entry for line in table.figures for figure in line for entry in figure.entries)
     baseline = "the dense cell" if all(entry.baseline is None for entry in entries) else "the baseline of the sweep"
     lines = [
@@ -104,7 +104,7 @@ def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) ->
     rows = sorted({comparison.rows for comparison in comparisons.values()})
     lines.append(
         f"intervals and p are simultaneous over {' or '.join([*map(str, rows[:-1]), counted(rows[-1], 'row')])}"
-        + f", level {first.question.level:g}; detectable: with a power of 80 %"
+        + f", level {LEVEL:g}; detectable: with a power of 80 %"
     )
     meanings = {
         "*": f"different from {baseline}",

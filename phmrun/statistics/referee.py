@@ -14,11 +14,19 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean, stdev
 from typing import Any
 
+import numpy as np
+from pandas import DataFrame
+
 from phmrun.errors import ExitCode, PhmrunError, unknown
+from phmrun.metric import PERCENT, find_direction, known_metric
 from phmrun.statistics.items import ItemVariance, variance_of_means
-from phmrun.statistics.long_form import Row, choose_metric, rows_of_table
-from phmrun.statistics.units import direction_of, direction_of_choice, require_units
+from phmrun.statistics.long_form import bad, choose_metric, long_form
 from phmrun.statistics.verdict import Judgement, Population, Question, Verdict, beats_floors, judge
+from phmrun.statistics.welch import LEVEL
+
+ROUNDING = 1e-6  # of values at their bounds
+LEAST_POINTS = 0.1
+"""Margin from which on it is taken for percentage points, if all scores are between 0 and 1."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +37,22 @@ class System:
         name: Its name.
         scores: Score of each seed, in the order of the seeds.
         items: Values of each seed by item; empty if the file has no items.
-        trials: Largest number of trials of a seed.
     """
 
     name: str
     scores: tuple[float, ...]
     items: tuple[dict[str, float], ...]
-    trials: int
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """Mean, standard deviation and number of seeds, by the keys mean, std, seeds.
+
+        Only finite scores count for the first two. The mean is ``None`` without finite scores, the deviation for fewer
+        than two.
+        """
+        finite = [score for score in self.scores if math.isfinite(score)]
+        deviation = stdev(finite) if len(finite) > 1 else None
+        return {"mean": fmean(finite) if finite else None, "std": deviation, "seeds": len(self.scores)}
 
 
 @dataclass(frozen=True)
@@ -44,7 +61,7 @@ class Decision:
 
     Attributes:
         metric: Name of the score.
-        question: Margin, direction, level and looks.
+        question: Margin, direction and population.
         reference: System that the others are compared with.
         systems: The others, by name.
         trivial: Trivial system that a trained one must beat; ``None`` without one.
@@ -67,30 +84,31 @@ class Decision:
     def as_dict(self) -> dict[str, Any]:
         """Return all numbers for JSON.
 
-        Keys: metric, estimand, the fields of the question (margin, lower_is_better, level, looks, over), reference,
-        trivial (``None`` without one), and systems, by name. Reference and trivial have name, mean, std and seeds; the
+        Keys: metric, estimand, the fields of the question (margin, lower_is_better, over), level, reference, trivial
+        (``None`` without one), and systems, by name. Reference and trivial have name, mean, std and seeds; the
         reference also has trained and costs. See :meth:`_of` for the others.
         """
-        reference = _numbers(self.reference) | {"trained": self.trained, "costs": self._costs(self.reference.name)}
+        facts = {"trained": self.trained, "costs": self._costs(self.reference.name)}
         return {
             "metric": self.metric,
             "estimand": self.estimand,
             **asdict(self.question),
-            "reference": {"name": self.reference.name} | reference,
-            "trivial": {"name": self.trivial.name} | _numbers(self.trivial) if self.trivial else None,
+            "level": LEVEL,
+            "reference": {"name": self.reference.name, **self.reference.numbers, **facts},
+            "trivial": {"name": self.trivial.name, **self.trivial.numbers} if self.trivial else None,
             "systems": {name: self._of(name) for name in self.systems},
         }
 
     def _of(self, name: str) -> dict[str, Any]:
         """Return the numbers of one system for JSON.
 
-        Keys: verdict, better, difference, interval (low, high), p, detectable, look, interval_over_items, more_seeds,
+        Keys: verdict, better, difference, interval (low, high), p, detectable, interval_over_items, more_seeds,
         collapsed, p_collapsed, trained, reason, mean, std, seeds, costs. Missing ones are ``None``. ``more_seeds`` is
         the number of further seeds likely to decide, at least 1.
         """
-        judgement, numbers = self.judgements[name], _numbers(self.systems[name])
-        shown = judgement.difference
+        judgement, numbers = self.judgements[name], self.systems[name].numbers
         needed, count = judgement.needed, min(numbers["seeds"], len(self.reference.scores))
+        shown = judgement.difference
         return {
             "verdict": str(judgement.verdict),
             "better": judgement.better,
@@ -98,7 +116,6 @@ class Decision:
             "interval": [shown.low, shown.high] if shown else None,
             "p": shown.p if shown else None,
             "detectable": shown.detectable if shown else None,
-            "look": shown.look if shown else None,
             "interval_over_items": list(judgement.over_items) if judgement.over_items else None,
             "more_seeds": max(needed - count, 1) if needed is not None else None,
             "collapsed": list(judgement.collapsed),
@@ -110,10 +127,7 @@ class Decision:
         }
 
     def _costs(self, system: str) -> dict[str, float | None]:
-        """Return a system's costs by name.
-
-        A cost that the file lacks is ``None``.
-        """
+        """Return a system's costs by name; ``None`` for one that the file lacks."""
         return {name: means.get(system) for name, means in self.costs.items()}
 
 
@@ -125,10 +139,8 @@ def decide(
     trivial: str | None = None,
     margin: float | None = None,
     lower_is_better: bool | None = None,
-    looks: Sequence[int] = (),
     over: str | None = None,
     choose_by: str | None = None,
-    level: float = Question.level,
     costs: Sequence[str] = (),
     family: int = 0,
 ) -> Decision:
@@ -138,7 +150,7 @@ def decide(
 
     Args:
         rows: A pandas data frame or mappings with ``system``, ``metric``, ``value`` and optionally ``seed``, ``item``,
-            ``trial``; or rows read by :func:`phmrun.statistics.long_form.read_rows`.
+            ``trial``.
         reference: System that all others are compared with.
         metric: The metric that decides.
         trivial: A trivial system that a trained one must beat, such as the majority class.
@@ -146,10 +158,8 @@ def decide(
             only.
         lower_is_better: Direction of the metric, and of a ``choose_by`` whose name says no other. None: that of the
             registered metric; of others, higher is better unless the name speaks against it.
-        looks: Seeds at each planned look, fixed before the first; empty: a single look.
         over: "seeds", "items" or "both"; by default seeds, or items if the rows have items but no seeds.
         choose_by: Validation metric by which each seed chooses among its trials.
-        level: Probability of any false statement.
         costs: Metrics to show beside the verdicts, such as parameters or seconds; they decide nothing.
         family: Comparisons that share the level, if more than the systems beside the reference.
 
@@ -159,49 +169,50 @@ def decide(
             bounds, or the rows contradict each other.
         ValueError: ``over`` is unknown.
     """
-    table = _rows(rows)
-    if not table:
-        raise PhmrunError("there are no scores", code=ExitCode.DATA)
+    table = long_form(rows)
+    if table.empty:
+        raise bad("there are no scores", "")
     if margin is not None and not 0 <= margin < math.inf:
         raise PhmrunError(f"a margin is a number from 0 on, not {margin}", where="--margin")
-    lower = direction_of(choose_metric(table, metric)[0].metric, lower_is_better)
-    chosen, counts = _chosen(table, metric, choose_by, lower, lower_is_better)
-    require_units(chosen, margin, lower_is_better=lower)
-    names = list(dict.fromkeys(row.system for row in chosen))
-    for name, option in ((reference, "--reference"), (trivial, "--trivial")):
-        if name is not None and name not in names:
-            raise unknown("system", name, names, where=option)
-    systems = {name: _system([row for row in chosen if row.system == name], counts[name]) for name in names}
-    seedless = not any(row.seed for row in chosen)
-    items_known = all(system.items for name, system in systems.items() if name != trivial)
+    scored = choose_metric(table, metric)
+    name = str(scored["metric"].iloc[0])
+    lower = find_direction(name) if lower_is_better is None else lower_is_better
+    if lower is None:
+        options = ("--lower-is-better", "--higher-is-better")
+        what = f"it is not known whether lower or higher values of {name!r} are better"
+        hint = f"`phmrun decide FILE --metric {name} {options[0]}`; in Python, lower_is_better=True."
+        raise PhmrunError(what, where="--metric", valid=options, hint=hint)
+    chosen, trials = _chosen(table, scored, choose_by, lower, lower_is_better)
+    _require_units(chosen, margin, lower_is_better=lower)
+    systems = {str(key): _system(part) for key, part in chosen.groupby("system", sort=False)}
+    for wanted, option in ((reference, "--reference"), (trivial, "--trivial")):
+        if wanted is not None and wanted not in systems:
+            raise unknown("system", wanted, list(systems), where=option)
+    seedless = not chosen["seed"].any()
+    items_known = all(system.items for system in systems.values() if system.name != trivial)
     population = Population(over) if over else Population.ITEMS if seedless and items_known else Population.SEEDS
-    question = Question(margin or None, lower, level, tuple(looks), population)
+    question = Question(margin or None, lower, population)
     dense, floor = systems.pop(reference), systems.pop(trivial, None) if trivial is not None else None
     if not systems:
-        scored = f" with {chosen[0].metric}" if any(row.system != reference for row in table) else ""
-        raise PhmrunError(f"there is no system beside {reference}{scored}", where=chosen[0].where, code=ExitCode.DATA)
+        with_metric = f" with {name}" if (table["system"] != reference).any() else ""
+        raise bad(f"there is no system beside {reference}{with_metric}", chosen["where"].iloc[0])
     floors = [floor.scores] if floor else []
-    variances = {name: shared for name, system in systems.items() if (shared := _shared_items(system, dense))}
-    judged = judge(
-        {name: system.scores for name, system in systems.items()},
-        dense.scores,
-        question,
-        floors=floors,
-        items=variances,
-        rows=family,
-    )
+    variances = {key: shared for key, system in systems.items() if (shared := _shared_items(system, dense))}
+    scores = {key: system.scores for key, system in systems.items()}
+    judged = judge(scores, dense.scores, question, floors=floors, items=variances, rows=family)
     trained = beats_floors(dense.scores, floors, lower_is_better=lower)
-    trials = max([dense.trials, *(system.trials for system in systems.values())])
+    most = max(trials.get(key, 0) for key in (reference, *systems))
+    means = {key: choose_metric(table, key, "--cost").groupby("system")["value"].agg(fmean) for key in costs}
     return Decision(
-        chosen[0].metric,
+        name,
         question,
         dense,
         systems,
         floor,
         trained,
         judged,
-        _estimand(question, trials, choose_by),
-        {name: _means(choose_metric(table, name, "--cost")) for name in costs},
+        _estimand(question, most, choose_by),
+        {key: {str(system): float(mean) for system, mean in values.items()} for key, values in means.items()},
     )
 
 
@@ -222,113 +233,132 @@ def decide_pairs(rows: Any, *, metric: str, trivial: str | None = None, **terms:
     Raises:
         PhmrunError: As :func:`decide`; (exit 3) there are fewer than two systems.
     """
-    table = _rows(rows)
-    scored = choose_metric(table, metric) if table else []
-    names = [name for name in dict.fromkeys(row.system for row in scored) if name != trivial]
+    table = long_form(rows)
+    names = [] if table.empty else list(choose_metric(table, metric)["system"].unique())
+    names = [name for name in names if name != trivial]
     if len(names) < 2:
-        raise PhmrunError(f"all pairs need two systems with {metric}, not {len(names)}", code=ExitCode.DATA)
+        raise bad(f"all pairs need two systems with {metric}, not {len(names)}", "")
     terms |= {"metric": metric, "trivial": trivial, "family": math.comb(len(names), 2)}
-    first = decide(table, reference=names[0], **terms)
-    terms["over"] = first.question.over  # of all systems, also where later ones alone would have another default
-    later = [(name, {trivial, *names[place:]}) for place, name in enumerate(names[:-1])][1:]
-    return [first] + [
-        decide([row for row in table if row.system in kept], reference=name, **terms) for name, kept in later
-    ]
-
-
-def _rows(rows: Any) -> list[Row]:
-    """Return rows in long form: unchanged if they were read as such, else of a data frame or mappings."""
-    return list(rows) if isinstance(rows, list) and rows and isinstance(rows[0], Row) else rows_of_table(rows)
-
-
-def _means(rows: Sequence[Row]) -> dict[str, float]:
-    """Return the mean of all values by system, over seeds, items and trials."""
-    values: dict[str, list[float]] = {}
-    for row in rows:
-        values.setdefault(row.system, []).append(row.value)
-    return {name: fmean(numbers) for name, numbers in values.items()}
+    decisions: list[Decision] = []
+    for place, name in enumerate(names[:-1]):
+        left = table if not place else table[table["system"].isin([trivial, *names[place:]])]
+        decisions.append(decide(left, reference=name, **terms))
+        terms["over"] = decisions[0].question.over  # of all systems, also where later ones alone have another default
+    return decisions
 
 
 def _chosen(
-    rows: Sequence[Row], metric: str, choose_by: str | None, lower: bool, stated: bool | None
-) -> tuple[list[Row], dict[str, int]]:
-    """Return the rows of the metric, of each seed's best trial, and the most trials of a seed by system.
+    table: DataFrame, scored: DataFrame, choose_by: str | None, lower: bool, stated: bool | None
+) -> tuple[DataFrame, dict[str, int]]:
+    """Return the scores of each seed's best trial, and the most trials of a seed by system.
 
-    The best trial has the best mean of ``choose_by``, the first of equal ones; trials that are not finite come last.
-    ``lower`` is the direction of the metric; that of ``choose_by`` is :func:`direction_of_choice`. A seed with a single
-    trial, such as that of a trivial system, needs no validation.
+    The best trial has the best mean of ``choose_by``, the first of equal ones; trials that are not finite come last. A
+    seed with a single trial, such as that of a trivial system, needs no validation.
 
     Raises:
         PhmrunError: (exit 3) A seed has several trials without ``choose_by``, or one of several has no validation
             score. (exit 2) A metric is unknown.
     """
-    kept = choose_metric(rows, metric)
-    trials: dict[tuple[str, str], dict[str, Row]] = {}
-    for row in kept:
-        trials.setdefault((row.system, row.seed), {}).setdefault(row.trial, row)
-    counts: dict[str, int] = {}
-    for (system, _), by_trial in trials.items():
-        counts[system] = max(counts.get(system, 0), len(by_trial))
-    if max(counts.values(), default=1) == 1:
-        return kept, counts
+    seed = ["system", "seed"]
+    counts = scored.groupby(seed, sort=False)["trial"].nunique()
+    trials = counts.groupby("system").max().to_dict()
+    if counts.max() == 1:
+        return scored, trials
+    several = scored[scored.groupby(seed)["trial"].transform("nunique") > 1]
     if choose_by is None:
-        first = next(row for by_trial in trials.values() if len(by_trial) > 1 for row in list(by_trial.values())[1:])
-        raise PhmrunError(
-            f"the seed {first.seed} of {first.system} has several trials",
-            where=first.where,
-            hint="--choose-by METRIC names the validation metric by which each seed keeps one.",
-            code=ExitCode.DATA,
-        )
-    validation: dict[tuple[str, str], dict[str, list[float]]] = {}
-    validated = choose_metric(rows, choose_by, "--choose-by")
-    sign = -1.0 if direction_of_choice(validated[0].metric, kept[0].metric, lower, stated) else 1.0
-    for row in validated:
-        validation.setdefault((row.system, row.seed), {}).setdefault(row.trial, []).append(row.value)
-    best: dict[tuple[str, str], str] = {}
-    for key, by_trial in trials.items():
-        if len(by_trial) == 1:
-            best[key] = next(iter(by_trial))
-            continue
-        if missing := [trial for trial in by_trial if trial not in validation.get(key, {})]:
-            row = by_trial[missing[0]]
-            raise PhmrunError(f"the trial {row.trial} has no {choose_by}", where=row.where, code=ExitCode.DATA)
-        means = {trial: sign * fmean(values) for trial, values in validation[key].items() if trial in by_trial}
-        best[key] = max(means, key=lambda trial: means[trial] if math.isfinite(means[trial]) else -math.inf)
-    return [row for row in kept if row.trial == best[row.system, row.seed]], counts
+        first = several[several.groupby(seed)["trial"].transform("first") != several["trial"]].iloc[0]
+        hint = "--choose-by METRIC names the validation metric by which each seed keeps one."
+        raise bad(f"the seed {first['seed']} of {first['system']} has several trials", first["where"], hint=hint)
+    validated = choose_metric(table, choose_by, "--choose-by")
+    names = str(validated["metric"].iloc[0]), str(scored["metric"].iloc[0])
+    sign = -1.0 if _choice_direction(*names, lower, stated) else 1.0
+    means = sign * validated.groupby([*seed, "trial"])["value"].agg(fmean)
+    of_trial = several.drop_duplicates([*seed, "trial"]).set_index([*seed, "trial"], drop=False)
+    missing = of_trial[~of_trial.index.isin(means.index)]
+    if not missing.empty:
+        raise bad(f"the trial {missing['trial'].iloc[0]} has no {choose_by}", missing["where"].iloc[0])
+    ranks = means.reindex(of_trial.index).where(np.isfinite, -math.inf).to_numpy()
+    best = of_trial.assign(rank=ranks).reset_index(drop=True)
+    lost = best.loc[best.groupby(seed)["rank"].idxmax(), [*seed, "trial"]]
+    kept = scored.merge(lost.rename(columns={"trial": "best"}), on=seed, how="left")
+    return kept[kept["best"].isna() | (kept["best"] == kept["trial"])], trials
 
 
-def _system(rows: Sequence[Row], trials: int) -> System:
-    """Return the scores of one system by seed, each of which has chosen among at most ``trials`` trials.
+def _choice_direction(name: str, metric: str, lower: bool, stated: bool | None) -> bool:
+    """Return True if lower values of a validation metric are better; ``lower`` is the direction of ``metric``.
 
-    Seeds are sorted by length, then as text. With items, a score is the mean over them.
+    A registered metric has its own direction. One of the judged metric's name, behind a slash, has that metric's. So
+    has any other if a direction is stated, and both names say the same of it.
+
+    Raises:
+        PhmrunError: (exit 2) The direction is not known.
+    """
+    if registered := known_metric(name):
+        return registered.lower_is_better
+    if name.rpartition("/")[2] == metric.rpartition("/")[2]:
+        return lower
+    direction = find_direction(name)
+    if stated is not None and direction == find_direction(metric):
+        return stated
+    if direction is None or lower:
+        what = f"it is not known whether lower or higher values of {name!r} are better"
+        raise PhmrunError(what, where="--choose-by", hint="Write a known name into the file, such as loss or accuracy.")
+    return direction
+
+
+def _require_units(rows: DataFrame, margin: float | None, *, lower_is_better: bool) -> None:
+    """Check the values of one metric against its bounds, and their unit against the margin's.
+
+    Values that are not finite are not checked. Fractions of 1 with a margin in percentage points would all be
+    equivalent: values between 0 and 1 need a margin below 0.1, or below the largest value if lower is better. That
+    holds for metrics in percent and for unknown ones.
+
+    Raises:
+        PhmrunError: (exit 3) A value is out of bounds. (exit 2) The margin is in another unit.
+    """
+    name = str(rows["metric"].iloc[0])
+    metric = known_metric(name)
+    low, high = metric.bounds if metric else (-math.inf, math.inf)
+    finite = rows[np.isfinite(rows["value"])]
+    outside = finite[~finite["value"].between(low - ROUNDING, high + ROUNDING)]
+    for value, where in zip(outside["value"], outside["where"], strict=True):
+        between = f"at least {low:g}" if math.isinf(high) else f"between {low:g} and {high:g}"
+        hint = "A metric of another kind needs another name."
+        raise bad(f"{name} is {value:g}, and its values are {between}", where, hint=hint)
+    largest = max(finite["value"], default=0.0)
+    fractions = 0 < largest <= 1 and (finite["value"] >= 0).all()
+    limit = largest if lower_is_better and metric is None else LEAST_POINTS
+    if fractions and margin and margin >= limit and (metric is None or metric.bounds == PERCENT):
+        what = f"all values of {name} are between 0 and 1, and the margin {margin:g} is for percentages"
+        hint = f"Multiply the values by 100, or state the margin in their unit: --margin {margin / 100:g}."
+        raise PhmrunError(what, where="--margin", hint=hint)
+
+
+def _system(rows: DataFrame) -> System:
+    """Return the scores of one system by seed. With items, a score is the mean over them.
+
+    Seeds are sorted by length, then as text.
 
     Raises:
         PhmrunError: (exit 3) A score occurs twice, or only some scores of a seed have an item.
     """
-    name, by_seed = rows[0].system, dict[str, dict[str, Row]]()
-    for row in rows:
-        earlier = by_seed.setdefault(row.seed, {}).setdefault(row.item, row)
-        if earlier is not row:
-            what = f"{name} has two scores of seed {row.seed or '(none)'}"
-            what += f", item {row.item}" if row.item else ""
-            raise PhmrunError(what, where=row.where, hint=f"The other is at {earlier.where}.", code=ExitCode.DATA)
-        if len(by_seed[row.seed]) > 1 and "" in by_seed[row.seed]:
-            raise PhmrunError(
-                f"some scores of {name}, seed {row.seed}, have an item and some not",
-                where=row.where,
-                code=ExitCode.DATA,
-            )
-    ordered = sorted(by_seed.items(), key=lambda pair: (len(pair[0]), pair[0]))
-    scores = tuple(fmean(row.value for row in by_item.values()) for _, by_item in ordered)
-    has_items = all("" not in by_item for by_item in by_seed.values())
-    items = tuple({item: row.value for item, row in by_item.items()} for _, by_item in ordered) if has_items else ()
-    return System(name, scores, items, trials)
+    name, by_seed = str(rows["system"].iloc[0]), dict[str, dict[str, float]]()
+    for row in rows[rows.duplicated(["seed", "item"])].to_dict("records"):
+        same = rows[(rows["seed"] == row["seed"]) & (rows["item"] == row["item"])]
+        what = f"{name} has two scores of seed {row['seed'] or '(none)'}"
+        what += f", item {row['item']}" if row["item"] else ""
+        raise bad(what, row["where"], hint=f"The other is at {same['where'].iloc[0]}.")
+    for seed, part in rows.groupby("seed"):
+        by_seed[str(seed)] = dict(zip(part["item"], part["value"], strict=True))
+        if len(part) > 1 and "" in by_seed[str(seed)]:
+            raise bad(f"some scores of {name}, seed {seed}, have an item and some not", part["where"].iloc[1])
+    ordered = [by_seed[seed] for seed in sorted(by_seed, key=lambda seed: (len(seed), seed))]
+    has_items = all("" not in by_item for by_item in ordered)
+    return System(name, tuple(fmean(by_item.values()) for by_item in ordered), tuple(ordered) if has_items else ())
 
 
 def _shared_items(system: System, reference: System) -> ItemVariance | None:
-    """Return the variance over the items of both systems.
-
-    The result is ``None`` if either has no items.
+    """Return the variance over the items of both systems; ``None`` if either has no items.
 
     Raises:
         PhmrunError: (exit 3) The runs have different items.
@@ -339,12 +369,8 @@ def _shared_items(system: System, reference: System) -> ItemVariance | None:
     for run in (*system.items, *reference.items):
         if run.keys() != set(keys):
             odd = sorted(set(keys) ^ run.keys())[0]
-            raise PhmrunError(
-                f"{system.name} and {reference.name} were not scored on the same items, such as {odd}",
-                code=ExitCode.DATA,
-            )
-    import numpy as np
-
+            what = f"{system.name} and {reference.name} were not scored on the same items, such as {odd}"
+            raise PhmrunError(what, code=ExitCode.DATA)
     sides = [[np.array([run[key] for key in keys]) for run in side.items] for side in (system, reference)]
     return variance_of_means(sides[0], sides[1])
 
@@ -365,26 +391,10 @@ def _estimand(question: Question, trials: int, choose_by: str | None) -> str:
     return f"difference of the mean scores over {over}; {settings}"
 
 
-def _numbers(system: System) -> dict[str, Any]:
-    """Return mean, standard deviation and number of seeds.
-
-    Keys: mean, std, seeds. Only finite scores count for the first two. The mean is ``None`` without finite scores, the
-    deviation for fewer than two.
-    """
-    finite = [score for score in system.scores if math.isfinite(score)]
-    return {
-        "mean": fmean(finite) if finite else None,
-        "std": stdev(finite) if len(finite) > 1 else None,
-        "seeds": len(system.scores),
-    }
-
-
 def meets(judgement: Judgement, requirement: str) -> bool:
     """True if a verdict shows that a system is "better", or "not-worse".
 
-    A better or equivalent system is not worse, too. Any other requirement counts as "not-worse".
+    A better or equivalent system is not worse, too.
     """
     better = judgement.verdict is Verdict.DIFFERENT and bool(judgement.better)
-    if requirement == "better":
-        return better
-    return better or judgement.verdict in (Verdict.EQUIVALENT, Verdict.NOT_WORSE)
+    return better or (requirement != "better" and judgement.verdict in (Verdict.EQUIVALENT, Verdict.NOT_WORSE))

@@ -7,9 +7,19 @@
 5. untrained: the system itself does not beat its best floor.
 6. undecided: none of these; a reason says why if it is not the interval.
 
-The first that holds is the verdict. All statements of one table hold together with probability 1 - level, since each is
-a property of a simultaneous interval. A floor is passed if the 95 % interval of the difference from it lies above 0. No
+The first that holds is the verdict. All statements of one table hold together with probability 95 %, since each is a
+property of a simultaneous interval. A floor is passed if the 95 % interval of the difference from it lies above 0. No
 correction is needed, since a verdict that depends on it needs both (Berger 1982, intersection-union).
+
+If one of six seeds stayed at chance, no method for the mean's interval holds its level. Such *collapsed* seeds are
+therefore detected, counted, and compared by Fisher's exact test (1935); the means of that row get no verdict. The j
+worst of n seeds have collapsed if every one of them lies further below the mean of the others than
+
+    t(1 - 0.01 / C(n, j), n - j - 1) · s · √(1 + 1 / (n - j))
+
+with s the standard deviation of the others (Grubbs 1969, with the studentized distance of a new observation). At most
+half of the seeds can collapse, and at least three must remain. At most 1 % of the rows of normal scores are flagged for
+each j. A seed with a score that is not finite has diverged, and counts as collapsed.
 """
 
 import math
@@ -18,9 +28,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import fmean, variance
 
-from phmrun.statistics.collapse import collapsed, fisher_exact
+from scipy.special import stdtr
+
 from phmrun.statistics.items import ItemVariance
-from phmrun.statistics.welch import LEVEL, Design, Difference, difference, error_and_freedom, seeds_needed, studentised
+from phmrun.statistics.welch import Difference, difference, error_and_freedom, seeds_needed, studentised
+
+FALSE_FLAGS = 0.01  # share of rows of normal scores in which seeds are flagged
+_LEAST = 1e-300
+"""Least probability of a tail; those of thousands of seeds are smaller than any float."""
 
 
 class Verdict(StrEnum):
@@ -52,23 +67,12 @@ class Question:
     Attributes:
         margin: Difference that counts as none, in units of the score; ``None``: only differences are sought.
         lower_is_better: Direction of the score.
-        level: Probability of any false statement, over all systems and looks.
-        looks: Seeds at each planned look; empty: one look.
         over: Population.
     """
 
     margin: float | None = None
     lower_is_better: bool = False
-    level: float = LEVEL
-    looks: tuple[int, ...] = ()
     over: Population = Population.SEEDS
-
-    def design(self, rows: int) -> Design:
-        """Return the design for a number of systems.
-
-        The reference is not counted. The design has the looks and the level, whatever the population.
-        """
-        return Design(rows, self.looks, self.level)
 
 
 @dataclass(frozen=True)
@@ -111,47 +115,21 @@ def judge(
 ) -> dict[str, Judgement]:
     """Judge every system by the scores of its seeds.
 
-    Scores are in the order of the seeds. Each verdict is the one at the first deciding look, else at the last one that
-    both sides have enough seeds for; later seeds wait for the next look. Without a look it is that of all scores. The
-    level is shared by all systems. The judgements are by name, in the order of ``systems``.
+    The level is shared by all systems. The judgements are by name, in the order of ``systems``.
 
     Args:
         systems: Scores by system; NaN marks a diverged seed.
         reference: Scores of the reference.
-        question: Margin, direction, level, looks and population.
+        question: Margin, direction and population.
         floors: Scores of the trivial systems that a trained one must beat; a single value is a constant.
         items: Variance over test items by system, if the items are known.
         rows: Systems that share the level, if more than ``systems``.
     """
-    design = question.design(max(len(systems), rows, 1))
-    judged = {}
-    for name, scores in systems.items():
-        shared = (items or {}).get(name)
-        judged[name] = _first_decided(scores, reference, question, design, floors, shared)
-    return judged
-
-
-def _first_decided(
-    scores: Sequence[float],
-    reference: Sequence[float],
-    question: Question,
-    design: Design,
-    floors: Sequence[Sequence[float]],
-    items: ItemVariance | None,
-) -> Judgement:
-    """Return the judgement at the first deciding look, else at the last one reached.
-
-    DIFFERENT, EQUIVALENT and NOT_WORSE decide; UNTRAINED does not. A look takes the first scores of both sides, so that
-    later seeds of the reference, trained for other systems, change nothing; only the last one takes the items. Before
-    the first look, and without looks, all scores are judged. Repeated confidence intervals allow any stopping rule.
-    """
-    looks = [look for look in question.looks if look <= min(len(scores), len(reference))]
-    for look in looks[:-1]:
-        at_look = _judge_one(scores[:look], reference[:look], question, design, floors, None)
-        if at_look.verdict in DECIDED:
-            return at_look
-    last = looks[-1] if looks else None
-    return _judge_one(scores[:last], reference[:last], question, design, floors, items)
+    shared, items = max(len(systems), rows, 1), items or {}
+    return {
+        name: _judge_one(scores, reference, question, shared, floors, items.get(name))
+        for name, scores in systems.items()
+    }
 
 
 def beats_floors(scores: Sequence[float], floors: Sequence[Sequence[float]], *, lower_is_better: bool) -> bool | None:
@@ -170,50 +148,45 @@ def _beats(scores: Sequence[float], floor: Sequence[float], *, lower_is_better: 
     """True if the 95 % interval of the gain over a floor lies above 0.
 
     With a single score, its gain alone decides. A floor with several values adds their variance; a single value is a
-    constant. The interval is that of one system at one look.
+    constant.
     """
     gain = fmean(scores) - fmean(floor)
     gain = -gain if lower_is_better else gain
     if len(scores) < 2 or gain <= 0:
         return gain > 0
-    parts, smallest = [(variance(scores) / len(scores), len(scores) - 1.0)], len(scores) - 1.0
-    if len(floor) > 1:
-        parts.append((variance(floor) / len(floor), len(floor) - 1.0))
-        smallest = min(smallest, len(floor) - 1.0)
-    error, freedom = error_and_freedom(parts, smallest)
-    shown = studentised(gain, error, freedom, (len(scores), len(floor)), Design())
-    return shown.low > 0
+    parts = [(variance(side) / len(side), len(side) - 1.0) for side in (scores, floor) if len(side) > 1]
+    error, freedom = error_and_freedom(parts, min(count for _, count in parts))
+    return studentised(gain, error, freedom, (len(scores), len(floor))).low > 0
 
 
 def _judge_one(
     scores: Sequence[float],
     reference: Sequence[float],
     question: Question,
-    design: Design,
+    rows: int,
     floors: Sequence[Sequence[float]],
     items: ItemVariance | None,
 ) -> Judgement:
-    """Return the judgement of one system at one look.
+    """Return the judgement of one system.
 
     Over items, seeds are not checked for collapse. Over seeds, collapsed ones on either side give no difference:
     UNTRAINED if all of a side collapsed or an uncollapsed reference does not beat its floors, else UNDECIDED; their
-    numbers and Fisher's p-value are kept. Without an interval or spread, UNTRAINED if a floor is not beaten and no
-    looks are planned, else UNDECIDED with a reason.
-    Otherwise the verdict is that of :func:`_verdict`; an undecided one over seeds has the seeds needed.
+    numbers and Fisher's p-value are kept. Without an interval or spread, UNTRAINED if a floor is not beaten, else
+    UNDECIDED with a reason. Otherwise the verdict is that of :func:`_verdict`; an undecided one over seeds has the
+    seeds needed.
     """
     lower = question.lower_is_better
     trained = beats_floors(scores, floors, lower_is_better=lower)
     passed = beats_floors(reference, floors, lower_is_better=lower)
     judgement = Judgement(Verdict.UNDECIDED, trained=trained, seeds=(len(scores), len(reference)))
     if items is not None:
-        fixed = _over_items(items, question.design(1))
+        fixed = _over_items(items, 1)
         judgement = replace(judgement, over_items=(fixed.low, fixed.high))
     if question.over is Population.ITEMS:
-        shown = _over_items(items, design) if items is not None else None
+        shown = _over_items(items, rows) if items is not None else None
         reason = "" if shown else "the items of both are not known"
     else:
-        lost = collapsed(scores, lower_is_better=lower), collapsed(reference, lower_is_better=lower)
-        counts = len(lost[0]), len(lost[1])
+        counts = len(collapsed(scores, lower_is_better=lower)), len(collapsed(reference, lower_is_better=lower))
         if any(counts):
             p = fisher_exact((counts[0], len(scores)), (counts[1], len(reference)))
             reason = f"collapsed seeds: {counts[0]} of {len(scores)}, reference {counts[1]} of {len(reference)}"
@@ -222,57 +195,50 @@ def _judge_one(
             lost_all = counts[0] == len(scores) or counts[1] == len(reference)
             verdict = Verdict.UNTRAINED if lost_all or untrained else Verdict.UNDECIDED
             return replace(judgement, verdict=verdict, reason=reason, collapsed=counts, p_collapsed=p)
-        shown, reason = _over_seeds(scores, reference, question, design, items)
+        shown, reason = _over_seeds(scores, reference, question, rows, items)
     verdict, why = _verdict(shown, question, (trained, passed))
-    if reason and (verdict is not Verdict.UNTRAINED or question.looks):
+    if reason and verdict is not Verdict.UNTRAINED:
         verdict, why = Verdict.UNDECIDED, reason
     judgement = replace(judgement, verdict=verdict, reason=why)
     if shown is None:
         return judgement
-    needed = None
+    gain, needed = -shown.value if lower else shown.value, None
     if verdict is Verdict.UNDECIDED and question.over is Population.SEEDS and not reason:
-        needed = _needed(scores, reference, shown, question, design)
-    return replace(judgement, difference=shown, better=shown.value < 0 if lower else shown.value > 0, needed=needed)
+        # The fewest seeds that show the measured difference or, with a margin, that the system is not worse by it.
+        targets = [abs(gain), *([gain + question.margin] if question.margin else [])]
+        enough = [seeds_needed(scores, reference, target, rows) for target in targets]
+        needed = min((count for count in enough if count is not None), default=None)
+    return replace(judgement, difference=shown, better=gain > 0, needed=needed)
 
 
 def _over_seeds(
-    scores: Sequence[float],
-    reference: Sequence[float],
-    question: Question,
-    design: Design,
-    items: ItemVariance | None,
+    scores: Sequence[float], reference: Sequence[float], question: Question, rows: int, items: ItemVariance | None
 ) -> tuple[Difference | None, str]:
-    """Return the difference over seeds.
+    """Return the difference over seeds, and the reason if there is none or it has no spread; else an empty text.
 
-    An empty reason follows it; without a difference, ``None`` and the reason. A difference without any spread has a
-    reason, too. If the population is both, items are included.
+    If the population is both, items are included.
     """
-    least = min(len(scores), len(reference))
-    if least < 2:
+    if min(len(scores), len(reference)) < 2:
         return None, "a single seed has no spread over training"
-    if question.looks and least < question.looks[0]:
-        return None, f"the first look is at {question.looks[0]} seeds"
     added = None
     if question.over is Population.BOTH:
         if items is None:
             return None, "the items of both are not known"
         of_seeds = variance(scores) / len(scores) + variance(reference) / len(reference)
         added = (items.beside_seeds(of_seeds), items.freedom)
-    shown = difference(scores, reference, design, added)
-    if shown is not None and not shown.error:
-        return shown, "all seeds of both have the same score: no spread to judge by"
-    return shown, ""
+    shown = difference(scores, reference, rows, added)
+    spread = shown is None or shown.error
+    return shown, "" if spread else "all seeds of both have the same score: no spread to judge by"
 
 
-def _over_items(items: ItemVariance, design: Design) -> Difference:
+def _over_items(items: ItemVariance, rows: int) -> Difference:
     """Return the difference of mean scores over test items.
 
-    The runs at hand are fixed. The interval is Student's, with the items' degrees of freedom, for a single look.
+    The runs at hand are fixed. The interval is Student's, with the items' degrees of freedom.
     """
-    value = fmean(items.scores[0]) - fmean(items.scores[1])
     error, freedom = error_and_freedom([(items.of_items, items.freedom)], items.freedom)
-    seeds = len(items.scores[0]), len(items.scores[1])
-    return studentised(value, error, freedom, seeds, Design(design.rows, (), design.level))
+    first, second = items.scores
+    return studentised(fmean(first) - fmean(second), error, freedom, (len(first), len(second)), rows)
 
 
 def _verdict(
@@ -299,17 +265,41 @@ def _verdict(
     return Verdict.UNDECIDED, ""
 
 
-def _needed(
-    scores: Sequence[float], reference: Sequence[float], shown: Difference, question: Question, design: Design
-) -> int | None:
-    """Return the fewest seeds likely to decide.
+def collapsed(scores: Sequence[float], *, lower_is_better: bool = False) -> list[int]:
+    """Return the indices of the collapsed seeds, ascending.
 
-    They show the measured difference or, with a margin, that the system is not worse by the margin: the smaller of the
-    two numbers. The result is ``None`` if neither is known, see :func:`phmrun.statistics.welch.seeds_needed`.
+    They are the most seeds that the module's rule flags. Scores that are not finite always count, and are not among the
+    rule's n.
     """
-    gain = -shown.value if question.lower_is_better else shown.value
-    targets = [abs(shown.value)]
-    if question.margin:
-        targets.append(gain + question.margin)
-    counts = [seeds_needed(scores, reference, target, design) for target in targets]
-    return min((count for count in counts if count is not None), default=None)
+    broken = [place for place, score in enumerate(scores) if not math.isfinite(score)]
+    gains = [(-score if lower_is_better else score, place) for place, score in enumerate(scores) if place not in broken]
+    gains.sort()
+    count, flagged = len(gains), 0
+    mean = squares = 0.0  # of the others: mean and sum of squared deviations from it (Welford 1962)
+    for worst in range(count - 1, 0, -1):
+        others, gain = count - worst, gains[worst][0]
+        step = (gain - mean) / others
+        squares += (gain - mean) * (gain - mean - step)
+        mean += step
+        distance = mean - gains[worst - 1][0]
+        if worst > count // 2 or others < 3 or distance <= 0:
+            continue
+        spread = math.sqrt(squares / (others - 1) * (1 + 1 / others))
+        # The tail's probability is compared, since no float is that close to 1 for more than about 50 seeds.
+        rare = max(math.exp(math.log(FALSE_FLAGS) - math.log(math.comb(count, worst))), _LEAST)
+        if not spread or stdtr(others - 1, -distance / spread) < rare:
+            flagged = max(flagged, worst)
+    return sorted([*broken, *(place for _, place in gains[:flagged])])
+
+
+def fisher_exact(first: tuple[int, int], second: tuple[int, int]) -> float:
+    """Return the two-sided p-value that two shares are equal.
+
+    It sums the tables with these totals that are at most as likely as the observed one. Each share is ``(cases,
+    total)``.
+    """
+    cases, total = first[0] + second[0], first[1] + second[1]
+    possible = range(max(0, cases - second[1]), min(cases, first[1]) + 1)
+    # Integers, so that ties are exact.
+    ways = {count: math.comb(first[1], count) * math.comb(second[1], cases - count) for count in possible}
+    return sum(way for way in ways.values() if way <= ways[first[0]]) / math.comb(total, cases)

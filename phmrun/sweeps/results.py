@@ -14,7 +14,6 @@ from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.ledger.status import State
 from phmrun.results.comparison import differences
 from phmrun.results.entries import Entry, recorded_marks, settings_of
-from phmrun.results.index import RunIndex
 from phmrun.results.layout import Differences
 from phmrun.results.long_table import PaperShape, Results, done
 from phmrun.results.printed import PrintedColumn
@@ -103,7 +102,7 @@ def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> Vi
             f"no run in {runs_dir} is done",
             hint="`phmrun train TASK` makes one; --runs-dir names another directory of runs.",
         )
-    results = Results.load(runs, structure_options, None if names else RunIndex(runs_dir))
+    results = Results.load(runs, structure_options)
     return View(results, results.pivot(asked.rows, asked.columns, asked.scores))
 
 

@@ -5,7 +5,6 @@ import pytest
 
 from benchmarks.verdicts import (
     KINDS,
-    LOOKS,
     detectable,
     draw,
     grid,
@@ -16,28 +15,26 @@ from benchmarks.verdicts import (
     power,
     reported,
 )
-from phmrun.statistics.collapse import collapsed
-from phmrun.statistics.verdict import Question, Verdict, judge
-from phmrun.statistics.welch import Design, difference
+from phmrun.statistics.verdict import Question, Verdict, collapsed, judge
+from phmrun.statistics.welch import difference, row_level
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_simulated_method_is_the_one_in_use(kind: str) -> None:
     scores = draw(np.random.default_rng(1), kind, (12, 4, 10), 1.5)
-    design = Design(3)
-    gap, half = intervals(scores, design.row_level)
-    sizes = reported(scores, design.row_level)
-    flagged, outcome = has_collapsed(scores), judged(scores, LOOKS)["different"]
+    gap, half = intervals(scores, row_level(3))
+    sizes = reported(scores, row_level(3))
+    flagged, outcome = has_collapsed(scores), judged(scores)["different"]
     for trial, (dense, *rows) in enumerate(scores.tolist()):
         assert [bool(collapsed(system)) for system in (dense, *rows)] == flagged[trial].tolist()
         for place, row in enumerate(rows):
-            shown = difference(row, dense, design)
+            shown = difference(row, dense, 3)
             assert shown is not None
             expected = (gap[trial, place] - half[trial, place], gap[trial, place] + half[trial, place])
             assert (shown.low, shown.high) == pytest.approx(expected, rel=1e-3, abs=1e-3)
             assert shown.detectable == pytest.approx(sizes[trial, place], rel=1e-3)
         named = {str(place): row for place, row in enumerate(rows)}
-        verdicts = judge(named, dense, Question(looks=LOOKS)).values()
+        verdicts = judge(named, dense, Question()).values()
         assert [verdict.verdict is Verdict.DIFFERENT for verdict in verdicts] == outcome[trial].tolist()
 
 

@@ -1,26 +1,36 @@
-"""Columns that fit a terminal: what is left out, what is folded, and that nothing is cut."""
+"""Tables on a narrow terminal: what is left out, what is folded, and that nothing is cut."""
 
-from hypothesis import given
-from hypothesis import strategies as some
+import io
 
-from phmrun.cli.columns import Columns
+import pytest
+from rich.console import Console
 
-TEXTS = some.text("abc de.", min_size=1, max_size=40)
+from phmrun.cli import console
 
 
-@given(data=some.data(), count=some.integers(1, 7), width=some.integers(10, 120))
-def test_what_is_shown_fits_unless_it_is_the_first_column_alone(data, count, width):
-    heads = data.draw(some.lists(TEXTS, min_size=count, max_size=count, unique=True))
-    cells = [data.draw(some.lists(TEXTS, min_size=2, max_size=2)) for _ in heads]
-    drop, labels = (data.draw(some.lists(some.sampled_from(heads), unique=True)) for _ in range(2))
-    columns = Columns(heads, cells)
-    columns.fit(width, drop, labels)
-    total = sum(columns.widths[place] for place in columns.kept) + 2 * (len(columns.kept) - 1)
-    assert total <= width or columns.kept == [0]
-    assert columns.kept == sorted(columns.kept)
-    assert columns.kept[0] == 0
-    for place in columns.kept:
-        longest = max(map(len, [columns.heads[place], *cells[place]]))
-        assert min(longest, 16) <= columns.widths[place] <= longest
-        if heads[place] not in labels:
-            assert columns.widths[place] >= min(longest, 60 if place == 0 else 24)
+@pytest.fixture
+def screen(monkeypatch, capsys):
+    """Print a table on a terminal of a width, and return its lines."""
+
+    def show(width, columns, rows, **more):
+        text = io.StringIO()
+        terminal = Console(file=text, force_terminal=True, width=width, color_system=None)
+        monkeypatch.setattr(console, "stdout", lambda: terminal)
+        console.print_table(columns, rows, **more)
+        return text.getvalue().splitlines()
+
+    return show
+
+
+def test_the_longest_verdict_of_a_pair_stays_in_80_columns(screen):
+    heads = ("row", "beside", "Δ", "95 % interval", "p", "detectable", "seeds", "verdict")
+    name = "guided of=low-rank options=budget=1/4, lr 0.006"
+    row = (name, name, "-2.79", "-6.51 to +0.92", "0.067", "4.58", "3", "not worse by more than 0.5")
+    first, *_ = screen(80, heads, [row], drop=("detectable", "seeds", "p"), labels=("row", "beside", "verdict"))
+    assert all(name in first for name in ("row", "beside", "95 % interval", "verdict"))
+
+
+def test_a_table_that_fits_exactly_is_not_cut(screen):
+    for width in (34, 35, 38, 40):
+        lines = screen(width, ("row", "verdict"), [("a long name of a row", "different, worse")], labels=("row",))
+        assert "".join(lines).count("different, worse") == 1

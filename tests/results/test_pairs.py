@@ -14,7 +14,7 @@ from phmrun.results.layout import lay_out
 from phmrun.results.pairs import all_pairs, pair_facts, with_pairs
 from phmrun.results.table import Heading, tabulate
 from phmrun.statistics.verdict import Verdict
-from phmrun.statistics.welch import Design, difference
+from phmrun.statistics.welch import difference
 
 ROWS = {"dense": (30.0, 30.2, 29.9), "phm": (29.0, 29.4, 28.9), "monarch": (20.0, 20.3, 19.8), "blast": (29.1, 29.3)}
 
@@ -53,7 +53,7 @@ def test_every_row_is_compared_with_every_earlier_one_at_a_level_that_all_share(
     expected = [(b, a) for place, a in enumerate(ROWS) for b in list(ROWS)[place + 1 :]]
     assert named(created, pairs) == expected
     for pair, (row, beside) in zip(pairs, expected, strict=True):
-        alone = difference(ROWS[row], ROWS[beside], Design(rows=6))
+        alone = difference(ROWS[row], ROWS[beside], 6)
         shown = pair.comparison.judgement.difference
         assert pair.comparison.rows == 6
         assert (shown.value, shown.low, shown.high) == (alone.value, alone.low, alone.high)
@@ -70,10 +70,10 @@ def test_intervals_hold_those_of_games_and_howell(seed, rows, seeds):
     stream = np.random.default_rng(seed)
     groups = [stream.normal(0, 1 + row % 3, seeds) for row in range(rows)]
     theirs = stats.tukey_hsd(*groups, equal_var=False).confidence_interval(0.95)
-    design = Design(rows=rows * (rows - 1) // 2)
+    pairs = rows * (rows - 1) // 2
     for row in range(rows):
         for beside in range(row):
-            ours = difference(groups[row].tolist(), groups[beside].tolist(), design)
+            ours = difference(groups[row].tolist(), groups[beside].tolist(), pairs)
             assert ours.low <= theirs.low[row, beside] + 1e-6
             assert ours.high >= theirs.high[row, beside] - 1e-6
             assert math.isclose(ours.low + ours.high, theirs.low[row, beside] + theirs.high[row, beside], abs_tol=1e-5)

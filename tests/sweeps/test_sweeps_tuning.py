@@ -5,7 +5,7 @@ import pytest
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.results.comparison import differences
-from phmrun.statistics.expected_best import expected_best
+from phmrun.results.plots.sweeps import expected_best
 from phmrun.sweeps import load_sweep
 from phmrun.sweeps.cell_status import CellState, survey
 from phmrun.sweeps.plan import varied

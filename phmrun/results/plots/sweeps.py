@@ -15,7 +15,6 @@ from phmrun.metric import metric_of
 from phmrun.results.costs import Point, frontier
 from phmrun.results.plots.canvas import PALETTE, new_figure, words
 from phmrun.results.table import Effect
-from phmrun.statistics.expected_best import expected_best
 
 WIDE = 3.0
 """Ratio of the largest to the smallest cost from which on its axis is logarithmic."""
@@ -179,7 +178,7 @@ class Effort(NamedTuple):
 def draw_tuning(efforts: Sequence[Effort], score: str, heading: str = "") -> Figure:
     """Return a figure of the expected best score by trials.
 
-    It has a line for each effort, by :func:`~phmrun.statistics.expected_best.expected_best`; see Dodge et al. 2019.
+    It has a line for each effort, by :func:`expected_best`.
     """
     figure = new_figure(7.0, 4.2)
     axes = figure.subplots()
@@ -194,3 +193,20 @@ def draw_tuning(efforts: Sequence[Effort], score: str, heading: str = "") -> Fig
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     return figure
+
+
+def expected_best(scores: Sequence[float], *, lower_is_better: bool = False) -> list[float]:
+    """Return the expected best score for 1, 2, … N trials; empty without scores.
+
+    The best of k trials, drawn with replacement from N trials with scores v_1 … v_N from the worst to the best, has
+    the expectation Σ_i v_i · ((i / N)^k - ((i - 1) / N)^k). It compares methods at equal effort; the best trial alone
+    favors the method with most trials.
+
+    Source: Dodge et al. 2019, "Show your work: improved reporting of experimental results", equation 4.
+    """
+    ordered = sorted(scores, reverse=lower_is_better)
+    count = len(ordered)
+    return [
+        sum(value * ((rank / count) ** tries - ((rank - 1) / count) ** tries) for rank, value in enumerate(ordered, 1))
+        for tries in range(1, count + 1)
+    ]
