@@ -6,11 +6,17 @@ Properties are tried at any speed: a machine that other work shares is slow, whi
 
 import logging
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from phmrun.ledger import Run
 
 # Before anything imports torch. The models are tiny and the machine is shared. What is expected is a CPU's arithmetic,
 # so that a GPU is hidden unless CUDA_VISIBLE_DEVICES names one: CUDA_VISIBLE_DEVICES=0 pytest -m gpu
@@ -40,6 +46,49 @@ def surroundings(prepared_corpora) -> Iterator[None]:
         patch.setenv("WANDB_MODE", "disabled")
         patch.setattr("phmrun.files.os.fsync", lambda descriptor: None)
         yield
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder that all processes of a test session share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def shared_run(shared_folder: Path) -> Callable[..., "Run"]:
+    """Finished tiny run of a task, trained once for all processes, with its ``corpus`` beside ``runs``; never changed.
+
+    ``shared_run(task)`` has PHM with n = 2 in all places, ``shared_run(task, "dense")`` plain matrices.
+    """
+    from tiny_experiments import configured, everywhere, run_experiment
+
+    from phmrun.ledger import Run
+
+    def run(task: str, layer: str = "phm") -> Run:
+        folder = shared_folder / f"tiny-{task}-{layer}"
+        with FileLock(f"{folder}.lock"):
+            if not (folder / "done").exists():
+                layers = everywhere("phm", n=2) if layer == "phm" else {}
+                run_experiment(configured(task, folder / "corpus", layers), folder / "runs")
+                (folder / "done").touch()
+        (path,) = (folder / "runs").glob(f"{task}-*")
+        return Run(path)
+
+    return run
+
+
+@pytest.fixture
+def tiny_run(shared_run: Callable[..., "Run"], tmp_path: Path) -> Callable[..., "Run"]:
+    """Copy of :func:`shared_run` in ``tmp_path / "runs"``, for tests that change it or train beside it."""
+    from phmrun.ledger import Run
+
+    def run(task: str, layer: str = "phm") -> Run:
+        original = shared_run(task, layer)
+        shutil.copytree(original.path, tmp_path / "runs" / original.id)
+        return Run(tmp_path / "runs" / original.id)
+
+    return run
 
 
 @pytest.fixture(autouse=True)

@@ -45,14 +45,15 @@ def measures(train: Pairs) -> Mapping[str, OutputMeasure]:
 def read_items(run: Run, split: str, part: str, name: str) -> Items | None:
     """Return 1 for each output of a run that counts for a measure, else 0, and 1: ``[items, 2]``.
 
-    Outputs come from the run, sources and training pairs from its data. ``None`` for a part.
+    Outputs come from the run, sources and training pairs from its data. ``None`` for a part, and for files
+    that are none of the run's splits.
 
     Raises:
         ModuleNotFoundError: scikit-learn, which "style" needs, is not installed.
     """
-    if part:
-        return None
     files = build_data(load_run_config(run.config_path)).files
+    if part or split not in files:
+        return None
     sources, references = zip(*read_parallel(*files[split]), strict=True)
     # The classifier leaves out pairs with equal sides, so that added copies do not count.
     counted = hits(partial(read_parallel, *files["train"]))[name](sources, read_outputs(run, split))

@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from tiny_experiments import configured, run_experiment, write_corpus
+from tiny_experiments import write_corpus
 
 
-def test_a_run_is_compressed(phmrun, tmp_path):
+def test_a_run_is_compressed(phmrun, tiny_run, tmp_path):
     pytest.importorskip("ctranslate2")
-    run_experiment(configured("nmt", tmp_path / "corpus", {"training": {"max_steps": 3}}), tmp_path / "runs")
+    tiny_run("nmt", "dense")
     where = ("--runs-dir", str(tmp_path / "runs"))
     shown = phmrun("compress", "latest", "--layer", "phm", "--n", "4", "--dry-run", *where)
     assert shown.code == 0, shown.err

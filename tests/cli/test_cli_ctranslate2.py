@@ -6,17 +6,14 @@ import sys
 import types
 
 import pytest
-from tiny_experiments import configured, run_experiment
 
 pytest.importorskip("ctranslate2")
 
 
 @pytest.fixture
-def runs(tmp_path):
+def runs(tiny_run):
     """A directory with one short translation run."""
-    settings = {"training": {"max_steps": 4}}
-    run_experiment(configured("nmt", tmp_path / "corpus", settings), tmp_path / "runs")
-    return "--runs-dir", str(tmp_path / "runs")
+    return "--runs-dir", str(tiny_run("nmt").path.parent)
 
 
 def test_a_run_is_exported_scored_by_both_engines_and_used(phmrun, runs, tmp_path, monkeypatch):
@@ -33,7 +30,7 @@ def test_a_run_is_exported_scored_by_both_engines_and_used(phmrun, runs, tmp_pat
     assert (tmp_path / "m" / "model.bin").is_file()
     assert "BLEU CTranslate2" in says("export", "latest", "--format", "ctranslate2", "--split", "dev")
 
-    # A model of four steps does not end its outputs, and at their limit the two engines differ.
+    # A model of ten steps does not end its outputs, and at their limit the two engines differ.
     ours = says("predict", "latest", "--set", "decoding.penalty=power", text="w1 w2 w3\n\n")
     theirs = says("predict", "latest", "--engine", "ctranslate2", text="w1 w2 w3\n\n")
     assert ours.count("\n") == theirs.count("\n") == 2
@@ -56,8 +53,8 @@ def test_a_run_is_exported_scored_by_both_engines_and_used(phmrun, runs, tmp_pat
     assert "engine=ctranslate2" in alone.err
 
 
-def test_other_tasks_are_referred_to_onnx(phmrun, tmp_path):
-    run_experiment(configured("sva", tmp_path / "corpus", {"training": {"max_steps": 2}}), tmp_path / "runs")
+def test_other_tasks_are_referred_to_onnx(phmrun, tiny_run, tmp_path):
+    tiny_run("sva")
     result = phmrun("export", "latest", "--format", "ctranslate2", "--runs-dir", str(tmp_path / "runs"))
     assert result.code == 2
     assert "--format onnx" in result.err

@@ -1,17 +1,13 @@
 """``phmrun plot`` on a run directory made by hand, and on one that was trained."""
 
 import pytest
-from tiny_experiments import configured, run_experiment
 
 from phmrun.ledger import Run
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("plots")
-    config = configured("lm", directory / "corpus", {"embedding": {"structure": "phm", "n": 2}})
-    run_experiment(config, directory / "runs")
-    return directory / "runs"
+@pytest.fixture
+def runs(shared_run):
+    return shared_run("lm").path.parent
 
 
 def test_history(phmrun, runs, tmp_path):

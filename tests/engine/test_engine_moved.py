@@ -70,10 +70,10 @@ def _fails(*_, **__):
 
 
 @pytest.mark.parametrize("task", [task for task in SETTINGS if task != "sva"])
-def test_every_task_scores_another_file(task, tmp_path):
-    result = run_experiment(configured(task, tmp_path / "corpus", SHORT), tmp_path / "runs")
-    run, before = run_of(result), result.metrics
-    corpus, other = tmp_path / "corpus", tmp_path / "other"
+def test_every_task_scores_another_file(task, tiny_run, shared_run, tmp_path):
+    run = tiny_run(task)
+    before = run.metrics()
+    corpus, other = shared_run(task).path.parents[1] / "corpus", tmp_path / "other"
     other.mkdir()
     files = []
     for source in sorted(corpus.glob("dev.*")) if task in ("nmt", "style") else [corpus / f"dev{_ending(task)}"]:
@@ -82,7 +82,6 @@ def test_every_task_scores_another_file(task, tmp_path):
         end = "\n\n" if task == "parse" else "\n"
         files.append(other / source.name)
         files[-1].write_text(end.join(text.split(end)[:count]) + end)
-    shutil.rmtree(corpus)
     options, other_number = ("--test-src FILE --test-tgt FILE", 1) if len(files) == 2 else ("--test FILE", 2)
     with pytest.raises(PhmrunError, match=rf"phmrun eval {run.reference} {options}$") as refused:
         evaluate_run(open_run(run), files=(files * 2)[:other_number])

@@ -5,18 +5,15 @@ import shutil
 
 import pytest
 import torch
-from tiny_experiments import configured, everywhere, run_experiment, run_of
 
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("trained")
-    config = configured("nmt", directory / "corpus", everywhere("phm", n=2))
-    return run_of(run_experiment(config, directory / "runs"))
+@pytest.fixture
+def run(shared_run):
+    return shared_run("nmt")
 
 
 def weights_of(path):

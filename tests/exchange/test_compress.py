@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from tiny_experiments import configured, run_experiment, run_of
+from tiny_experiments import run_of
 
 from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.experiment import train
@@ -15,11 +15,9 @@ from phmrun.exchange.further_training import further_training
 from phmrun.layers.network import scope_of, structures_of
 
 
-@pytest.fixture(scope="module", params=["nmt", "lm"])
-def run(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("parent")
-    config = configured(request.param, folder / "corpus", {"training": {"max_steps": 6}})
-    return run_of(run_experiment(config, folder / "runs"))
+@pytest.fixture(params=["nmt", "lm"])
+def run(request, tiny_run):
+    return tiny_run(request.param, "dense")
 
 
 @pytest.fixture

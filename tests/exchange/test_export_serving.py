@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 from random_transformers import network
-from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.decoding.search import translate
 from phmrun.exchange.formats import Format, _export_file
@@ -19,12 +18,10 @@ from phmrun.sweeps.serving import serve_all
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
+@pytest.fixture
+def run(tiny_run):
     """Run of a tiny translator with structured maps."""
-    folder = tmp_path_factory.mktemp("served")
-    settings = {"training": {"max_steps": 4}, "layer": {"structure": "phm", "n": 2}}
-    return run_of(run_experiment(configured("nmt", folder / "corpus", settings), folder / "runs"))
+    return tiny_run("nmt")
 
 
 def test_a_factored_file_serves_the_same_outputs_from_fewer_bytes(run):

@@ -29,10 +29,9 @@ def test_damaged_columns_are_refused(text):
         unpacked({"items": 3, "mark": "", "file": "", "columns": [text]})
 
 
-def test_parts_of_translations_have_items_too(tmp_path):
-    config = configured("nmt", tmp_path / "corpus")
-    run = run_of(run_experiment(config, tmp_path / "runs"))
-    references = (tmp_path / "corpus/test.bb").read_text().splitlines()
+def test_parts_of_translations_have_items_too(shared_run):
+    run = shared_run("nmt")
+    references = (run.path.parents[1] / "corpus/test.bb").read_text().splitlines()
     outputs = (run.predictions / "test.txt").read_text().splitlines()
     (items,) = RunItems().of([run.path], "test/bleu")
     assert len(items.counts) == len(references)
@@ -66,8 +65,8 @@ def test_every_score_is_computed_again_from_few_bytes(task, changes, tmp_path):
     )
 
 
-def test_equal_counts_are_kept_once_and_found_by_each_name(tmp_path):
-    run = run_of(run_experiment(configured("parse", tmp_path / "corpus"), tmp_path / "runs"))
+def test_equal_counts_are_kept_once_and_found_by_each_name(tiny_run):
+    run = tiny_run("parse")
     items = items_of(run)
     assert items["test/las"] == {"same": "test/uas"}
     whole = RunItems().of([run.path], "test/las")[0].counts

@@ -28,16 +28,6 @@ GUIDED = [pytest.param("guided", {"of": "phm", "options": "n=2"}, id="guided-phm
 ADDED = [pytest.param("added", {"of": "block-circulant", "options": "size=4", "base": "random"}, id="added")]
 """One whose W has a part that state dicts leave out."""
 
-IN_TASKS = {
-    "added": ("lm", "parse", "sva"),
-    "blast": ("lm", "nmt", "parse"),
-    "block-circulant": ("nli", "nmt"),
-    "guided": ("nmt", "sva"),
-    "monarch": ("lm", "nmt", "sva"),
-    "sparse-low-rank": ("nmt", "style"),
-}
-"""Structures that are not trained in every task of the tests, but in these."""
-
 CASES = _cases(name for name in STRUCTURES.names() if name not in (*SQUARE, "guided", "added"))
 """``(structure, options)``, the examples on each class; they fit sizes that are multiples of 16."""
 
