@@ -3,7 +3,7 @@
 import logging
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,9 @@ import torch
 
 from phmrun.config import Experiment, TrainingConfig
 from phmrun.engine.data import DataModule
-from phmrun.errors import PhmrunError
+from phmrun.engine.records import segment_of
 from phmrun.kernels import Choice, float32_precision
-from phmrun.ledger import Run, State
+from phmrun.ledger import Run
 from phmrun.ledger.environment import DataRecord, Split
 from phmrun.ledger.history import BEST, best_validation, is_share, shown
 from phmrun.ledger.segment import Segment, facts
@@ -66,7 +66,7 @@ def scores_of_training(run: Run, fitted: "Fitted", training: TrainingConfig) -> 
                     "signature": f"unit:nats|label-smoothing:{smoothing:g}|dropout:off",
                 }
         if "train/loss" in row:
-            signature = f"unit:nats|label-smoothing:{training.label_smoothing:g}|dropout:on|mean-of-the-last-steps"
+            signature = "unit:nats|label-smoothing:0|dropout:on|mean-of-the-last-steps"  # the meter sums the plain loss
             scores["train/loss"] = {"value": row["train/loss"], "step": row["step"], "signature": signature}
     return scores
 
@@ -139,15 +139,7 @@ def recording(run: Run, config: Experiment, kernels: Choice, leader: bool) -> It
     if not leader:
         yield None
         return
-    environment = {**facts(run), **torch_facts(config, kernels)}
-    segment = Segment(run, environment)
-    try:
+    with segment_of(run, {**facts(run), **torch_facts(config, kernels)}) as segment:
         yield segment
-    except BaseException as error:
-        stopped = isinstance(error, KeyboardInterrupt | SystemExit) or run.status.state is State.INTERRUPTED
-        with suppress(OSError, PhmrunError):  # a full disk may be the cause
-            segment.end("interrupted" if stopped else "failed")
-        raise
-    if torch.cuda.is_available():
-        segment.entry["peak_accelerator_memory_bytes"] = torch.cuda.max_memory_allocated()
-    segment.end(run.status.state.value)
+        if torch.cuda.is_available():
+            segment.entry["peak_accelerator_memory_bytes"] = torch.cuda.max_memory_allocated()

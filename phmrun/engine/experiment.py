@@ -23,13 +23,13 @@ from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.module import Teacher, TrainingModule, build_module, seed_everything
 from phmrun.engine.preparation import build_data, prepare
 from phmrun.engine.processes import ending_with, leader_died
+from phmrun.engine.records import close_run, open_mirror
 from phmrun.engine.trained_model import open_run, take_over_base
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.escaping import one_line
 from phmrun.files import disk_errors, remove_unfinished, write_text
 from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
-from phmrun.ledger.mirrors import write_mirror
 from phmrun.ledger.outcome import clear, has_begun, is_leader, log_file, outcome_kept, set_outcome
 from phmrun.ledger.segment import Segment
 from phmrun.ledger.twins import find_twin
@@ -287,16 +287,8 @@ def _begin(
     values = semantic_values(config)
     mirrored = wandb_mode(config.logging.wandb) != "disabled"
     with waiting("opening the W&B mirror") if mirrored else nullcontext():
-        mirror = Mirror(
-            run,
-            config.logging.wandb,
-            project=config.logging.project,
-            entity=config.logging.entity,
-            config=config.model_dump(mode="json"),
-            tags=[config.layer.structure, *(f"{key}={value}" for key, value in config.layer.options.items())],
-            group=f"{config.task}-{config.data.name}",
-            job_type=config.task,
-        )
+        layer = config.layer
+        mirror = open_mirror(run, config, [layer.structure, *(f"{k}={value}" for k, value in layer.options.items())])
     mirror.summary(
         {
             "parameters": counts["total"],
@@ -340,13 +332,7 @@ def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mi
     if samples:
         mirror.table("samples", samples["columns"], samples["rows"])
     mirror.summary({name: score.get("value") for name, score in metrics.items() if isinstance(score, Mapping)})
-    mirror.finish()
-    write_card(run)
-    for name in config.logging.mirrors:
-        try:
-            LOG.info("mirrored in %s", write_mirror(run, name))
-        except PhmrunError as error:
-            LOG.warning("not mirrored: %s", error)
+    close_run(run, config, mirror)
     return TrainResult(run.id, run.path, metrics, State.DONE)
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from phmrun.errors import ExitCode, PhmrunError, nearest
-from phmrun.files import no_file
 from phmrun.tasks.script.config import SCRIPTS, ScriptExperiment
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.-]*)(?:\|([^{}]*))?\}")
@@ -31,12 +30,20 @@ def words_of(config: ScriptExperiment, run: Path) -> list[str]:
         run: Folder of the script's files.
 
     Raises:
-        PhmrunError: (exit 2) A placeholder has no value, or a quote is not closed.
+        PhmrunError: (exit 2) There is no command, a placeholder has no value, or a quote is not closed.
     """
+    if not config.command.strip():
+        raise PhmrunError("there is no command", where="command", hint="command: python train.py --seed {seed}")
     values = _values(config, run)
     if config.shell:
         return ["sh", "-c", _filled(config.command, values, shlex.quote)]
-    program, *arguments = (_filled(word, values) for word in _words(config.command))
+    try:
+        # A default may hold spaces, so placeholders are kept whole.
+        kept = PLACEHOLDER.sub(lambda match: match[0].replace(" ", "\0"), config.command)
+        words = [word.replace("\0", " ") for word in shlex.split(kept)]
+    except ValueError as error:
+        raise PhmrunError(f"the command cannot be split into words: {error}", where="command") from error
+    program, *arguments = (_filled(word, values) for word in words or [""])
     return [sys.executable if program in PYTHON else program, *arguments]
 
 
@@ -61,30 +68,15 @@ def check(config: ScriptExperiment) -> None:
             a setting has no placeholder, or the file of scores is not in the run's folder. Seed, run folder and dense
             layers need none.
     """
-    if not config.command.strip():
-        raise PhmrunError("there is no command", where="command", hint="command: python train.py --seed {seed}")
-    words = _words(config.command)
+    words_of(config, Path("run"))
     values = _values(config, Path("run"))
-    used = [match[1] for word in (*words, config.scores) for match in PLACEHOLDER.finditer(word)]
-    missing = [
-        match[1]
-        for word in (*words, config.scores)
-        for match in PLACEHOLDER.finditer(word)
-        if match[2] is None and _value(values, match[1]) is None
+    used = [match[1] for match in PLACEHOLDER.finditer(f"{config.command} {config.scores}")]
+    optional = {"seed", "run", *(f"{key}.structure" for key in LAYERS if values[key] == {"structure": "dense"})}
+    unused = [
+        key
+        for key, value in values.items()
+        if not (isinstance(value, Mapping) or key in optional or any(f"{key}.".startswith(f"{name}.") for name in used))
     ]
-    if missing:
-        names = sorted(_leaves(values))
-        close = nearest(missing[0], names)
-        advice = f"Did you mean {{{close[0]}}}? " if close else ""
-        raise PhmrunError(
-            f"no value for {', '.join(f'{{{name}}}' for name in dict.fromkeys(missing))} in this cell",
-            where="command",
-            valid=names,
-            hint=f"{advice}{{{missing[0]}|0}} has the default 0.",
-        )
-    set_here = _leaves({key: value for key, value in values.items() if key not in ("seed", "run", *LAYERS)})
-    set_here |= _leaves({key: values[key] for key in LAYERS if values[key] != {"structure": "dense"}})
-    unused = [key for key in set_here if not any(f"{key}.".startswith(f"{name}.") for name in used)]
     if unused:
         raise PhmrunError(
             f"the command has no placeholder for {', '.join(unused)}, so the setting would have no effect",
@@ -113,65 +105,37 @@ def require_program(config: ScriptExperiment) -> None:
     if config.shell:
         return
     program, *arguments = words_of(config, Path("run"))
-    path = config.folder / program
-    if not (path.is_file() if "/" in program else shutil.which(program)):
+    if not ((config.folder / program).is_file() if "/" in program else shutil.which(program)):
         raise PhmrunError(f"there is no program {program!r}", where="command", code=ExitCode.DATA)
-    for script in arguments[:1]:
-        if script.endswith(SCRIPTS) and not (path := config.folder / script).is_file():
-            hint = f"Paths are below {config.folder}."
-            raise PhmrunError(f"the script {no_file(path)}", where=str(path), hint=hint, code=ExitCode.DATA)
-
-
-def _words(command: str) -> list[str]:
-    """Split a command into words by the shell's rules of quoting.
-
-    Placeholders stay whole. An empty command is one empty word.
-
-    Raises:
-        PhmrunError: (exit 2) A quote is not closed.
-    """
-    try:
-        # A default may hold spaces, so placeholders are kept whole.
-        kept = PLACEHOLDER.sub(lambda match: match[0].replace(" ", "\0"), command)
-        return [word.replace("\0", " ") for word in shlex.split(kept)] or [""]
-    except ValueError as error:
-        raise PhmrunError(f"the command cannot be split into words: {error}", where="command") from error
+    if arguments and arguments[0].endswith(SCRIPTS):
+        config.require_file("script", arguments[0])
 
 
 def _values(config: ScriptExperiment, run: Path) -> dict[str, Any]:
-    """Return the nested values of placeholders.
+    """Return the values of placeholders by dotted key; those of sections are mappings.
 
     These are the settings, the seed, the absolute path of the run's folder, and layer, embedding and output with their
-    options.
+    options. Keys without a value are left out.
     """
     layers = {key: getattr(config, key).arguments for key in LAYERS}
-    extras = config.settings.__pydantic_extra__ or {}
-    return {**layers, **extras, "seed": config.seed, "run": str(run.absolute())}
+    settings = config.settings.__pydantic_extra__ or {}
+    return _by_key({**layers, **settings, "seed": config.seed, "run": str(run.absolute())})
 
 
-def _value(values: Mapping[str, Any], key: str) -> Any:
-    """Return the value at a dotted key; None if there is none."""
-    value: Any = values
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
-
-
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the values that are no mappings and not None, by dotted key."""
-    leaves: dict[str, Any] = {}
+def _by_key(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return values and nested values other than None, by dotted key."""
+    table: dict[str, Any] = {}
     for key, value in values.items():
-        if isinstance(value, Mapping):
-            leaves |= _leaves(value, f"{prefix}{key}.")
-        elif value is not None:
-            leaves[f"{prefix}{key}"] = value
-    return leaves
+        table |= {} if value is None else {f"{prefix}{key}": value}
+        table |= _by_key(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {}
+    return table
 
 
 def _filled(template: str, values: Mapping[str, Any], quote: Callable[[str], str] = str) -> str:
     """Return a template with its placeholders replaced.
 
-    ``quote`` is applied to each value.
+    A text is unchanged; a structure without options is its name; anything else is JSON (true, 0.1, [1, 2]). ``quote``
+    is applied to each value.
 
     Raises:
         PhmrunError: (exit 2) A placeholder has neither a value nor a default.
@@ -179,19 +143,15 @@ def _filled(template: str, values: Mapping[str, Any], quote: Callable[[str], str
 
     def replace(match: re.Match[str]) -> str:
         """Return the quoted value of a placeholder, or its default."""
-        value = _value(values, match[1])
-        if value is None and match[2] is None:
-            raise PhmrunError(f"no value for {match[0]}", where="command", valid=sorted(_leaves(values)))
-        return quote(match[2] if value is None else _text(value))
+        value = values.get(match[1], match[2])
+        if value is None:
+            names = sorted(key for key in values if not isinstance(values[key], Mapping))
+            close = nearest(match[1], names)
+            advice = f"Did you mean {{{close[0]}}}? " if close else ""
+            hint = f"{advice}{{{match[1]}|0}} has the default 0."
+            raise PhmrunError(f"no value for {match[0]} in this cell", where="command", valid=names, hint=hint)
+        if isinstance(value, Mapping) and value.keys() == {"structure"}:
+            value = value["structure"]
+        return quote(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
     return PLACEHOLDER.sub(replace, template)
-
-
-def _text(value: Any) -> str:
-    """Return a value as an argument of the command.
-
-    A text is unchanged; a structure without options is its name; anything else is JSON (true, 0.1, [1, 2]).
-    """
-    if isinstance(value, Mapping) and value.keys() == {"structure"}:
-        return str(value["structure"])
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

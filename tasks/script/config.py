@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -21,6 +22,8 @@ from phmrun.config.keys import Clock, seconds_of
 from phmrun.config.sections import MapConfig
 from phmrun.config.training import DistillationConfig
 from phmrun.documents import flat
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import no_file
 from phmrun.section import is_section
 
 SCRIPTS = (".py", ".sh", ".R", ".jl", ".pl", ".rb", ".js", ".ipynb")
@@ -105,14 +108,21 @@ class ScriptExperiment(Experiment):
     """Settings of the script, by any key."""
 
     @property
-    def sizes(self) -> tuple[int, ...]:
-        """Empty: a script has no vocabulary sizes for phmrun."""
-        return ()
-
-    @property
     def folder(self) -> Path:
         """Absolute working directory of the script; by default the current one."""
         return (self.directory or Path()).absolute()
+
+    def require_file(self, kind: str, name: str) -> Path:
+        """Return the path of a file below the working directory.
+
+        Raises:
+            PhmrunError: (exit 3) It is missing or no regular file; the error calls it by ``kind``.
+        """
+        path = self.folder / name
+        if not path.is_file():
+            hint = f"Paths are below {self.folder}."
+            raise PhmrunError(f"the {kind} {no_file(path)}", where=str(path), hint=hint, code=ExitCode.DATA)
+        return path
 
     @classmethod
     def placed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -126,21 +136,17 @@ class ScriptExperiment(Experiment):
         for key, value in values.items():
             field = cls.model_fields.get(key)
             kind = field.annotation if field else None
+            layer = is_section(kind) and issubclass(kind, LayerConfig) and isinstance(value, str | Mapping)
             if field is None or field.exclude:
                 free[key] = value
-            elif (
-                not is_section(kind)
-                or value is None
-                or kind is Settings
-                or (issubclass(kind, LayerConfig) and isinstance(value, str | Mapping))
-            ):
+            elif layer or value is None or kind is Settings or not is_section(kind):
                 fields[key] = value
-            elif isinstance(value, Mapping):
-                fields[key] = {name: item for name, item in value.items() if name in kind.model_fields}
-                rest = {name: item for name, item in value.items() if name not in kind.model_fields}
-                free |= {key: rest} if rest else {}
-            else:
+            elif not isinstance(value, Mapping):
                 free[key] = value
+            else:
+                fields[key] = {name: item for name, item in value.items() if name in kind.model_fields}
+                if rest := {name: item for name, item in value.items() if name not in kind.model_fields}:
+                    free[key] = rest
         if free and isinstance(fields.get("settings", {}), Mapping):
             fields["settings"] = {**free, **(fields.get("settings") or {})}
         return fields
@@ -163,9 +169,8 @@ def _script_name(command: str) -> str:
     A script is a word without braces that ends like one of :data:`SCRIPTS`. If there is none, the program's name
     counts. For an empty command, or an open quote, it is "script".
     """
-    try:
+    words: list[str] = []
+    with suppress(ValueError):
         words = shlex.split(command)
-    except ValueError:
-        return "script"
     names = [Path(word).stem for word in words if word.endswith(SCRIPTS) and "{" not in word]
-    return (names or [Path(word).name for word in words[:1]] or ["script"])[0] or "script"
+    return next(iter([*names, *(Path(word).name for word in words[:1])]), "") or "script"

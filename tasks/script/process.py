@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import IO, NamedTuple, Self
+from typing import IO, NamedTuple
 
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.files import replacing
@@ -39,52 +38,12 @@ class End(NamedTuple):
     timed_out: bool = False
 
 
-class BoundedLog:
-    """Log file whose size stays below :data:`LONGEST_LOG`; an existing one is continued.
-
-    Args:
-        path: Path of the file.
-        echo: Stream that the output is also written to; None: none.
-    """
-
-    def __init__(self, path: Path, echo: IO[bytes] | None = None) -> None:
-        self.path, self.echo = path, echo
-        self._handle = path.open("ab", buffering=0)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._handle.close()
-
-    def write(self, data: bytes) -> None:
-        """Append data to the log and the echo.
-
-        If the log is then longer than :data:`LONGEST_LOG`, its middle is removed.
-        """
-        self._handle.write(data)
-        if self.echo is not None:
-            self.echo.write(data)
-            self.echo.flush()
-        if self._handle.tell() > LONGEST_LOG:
-            self._shorten()
-
-    def _shorten(self) -> None:
-        """Keep :data:`KEPT` bytes of both ends of the file, with a note between."""
-        self._handle.close()
-        with self.path.open("rb") as old, replacing(self.path) as new:
-            head = old.read(KEPT)
-            old.seek(-KEPT, os.SEEK_END)
-            new.write_bytes(head + b"\n[phmrun: output left out here]\n" + old.read())
-        self._handle = self.path.open("ab", buffering=0)
-
-
 def execute(
     words: Sequence[str],
     *,
     folder: Path,
     environment: Mapping[str, str],
-    log: BoundedLog,
+    log: Path,
     seconds: float | None = None,
     beat: Callable[[], None] = lambda: None,
 ) -> End:
@@ -96,7 +55,8 @@ def execute(
         words: Program and arguments.
         folder: Working directory.
         environment: Environment variables.
-        log: Log of standard output and standard error.
+        log: File that standard output and standard error are appended to, with its middle removed above
+            :data:`LONGEST_LOG`. They also go to this process's standard error if that is a terminal.
         seconds: Time limit; the program then gets SIGTERM. None: no limit.
         beat: Called about every :data:`BEAT` seconds.
 
@@ -117,7 +77,7 @@ def execute(
     except OSError as error:
         what = f"the command cannot be started: {error.strerror}"
         raise PhmrunError(what, where=str(error.filename or words[0]), code=ExitCode.USAGE) from error
-    reader = threading.Thread(target=_copy, args=(process.stdout, log), daemon=True)
+    reader = threading.Thread(target=_copy, args=(process.stdout, log, ended := threading.Event()), daemon=True)
     reader.start()
     with _guarded(process):
         try:
@@ -127,7 +87,8 @@ def execute(
             raise
         finally:
             _send(process, signal.SIGKILL)  # processes that the script left behind
-            reader.join(2.0)  # a process that left the group may keep the pipe open
+            reader.join(2.0)
+            ended.set()  # a process that left the group may keep the pipe open
     return end
 
 
@@ -167,15 +128,28 @@ def _send(process: subprocess.Popen[bytes], which: signal.Signals) -> None:
         os.killpg(process.pid, which)
 
 
-def _copy(stream: IO[bytes], log: BoundedLog) -> None:
-    """Copy a stream to a log until the stream's end, then close it.
+def _copy(stream: IO[bytes], path: Path, ended: threading.Event) -> None:
+    """Append a stream to a log until its end, or until ``ended`` is set, then close the stream.
 
-    Parts that cannot be written to the log are dropped.
+    If the log is longer than :data:`LONGEST_LOG`, :data:`KEPT` bytes of both ends stay. Parts that cannot be written
+    are dropped. A terminal shows them, too.
     """
+    log = path.open("ab", buffering=0)
     with stream:
-        while data := stream.read1(1 << 16):  # type: ignore[attr-defined]
+        while (data := stream.read1(1 << 16)) and not ended.is_set():  # type: ignore[attr-defined]
             with suppress(OSError, ValueError):
                 log.write(data)
+                if sys.stderr.isatty():
+                    sys.stderr.buffer.write(data)
+                    sys.stderr.buffer.flush()
+                if log.tell() > LONGEST_LOG:
+                    log.close()
+                    with path.open("rb") as old, replacing(path) as new:
+                        head = old.read(KEPT)
+                        old.seek(-KEPT, os.SEEK_END)
+                        new.write_bytes(head + b"\n[phmrun: output left out here]\n" + old.read())
+                    log = path.open("ab", buffering=0)
+    log.close()
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import functools
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,17 @@ from typing import Any
 from phmrun.config import Source, resolve, run_id, to_yaml
 from phmrun.config.identity import canonical_identity
 from phmrun.documents import plain
+from phmrun.engine.records import close_run, open_mirror, segment_of
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import disk_errors, no_file, remove_unfinished, sha256_of, write_text
-from phmrun.ledger import Run, State, write_card
+from phmrun.files import disk_errors, remove_unfinished, sha256_of, write_text
+from phmrun.ledger import Run, State
 from phmrun.ledger.directory import directory_of_runs
 from phmrun.ledger.environment import DataRecord, Split
-from phmrun.ledger.mirrors import write_mirror
 from phmrun.ledger.outcome import clear, is_leader, log_file, outcome_kept, set_outcome
 from phmrun.ledger.segment import Segment, facts
 from phmrun.ledger.wandb_mirror import Mirror
 from phmrun.tasks.script.config import ScriptExperiment
-from phmrun.tasks.script.scores import Scores
+from phmrun.tasks.script.scores import Scores, fault, natural
 
 LOG = logging.getLogger("phmrun.script")
 FOLDER = "script"
@@ -43,9 +43,13 @@ class Recording:
         done: True if the run was done before.
         resumed: True if an earlier process began the run.
         scores: Scores so far; they are written at the end.
-        segment: Record of this process; ``None`` if the run is done.
+        segment: Record of this process; not set if the run is done.
+        mirror: Mirror in W&B; not set if the run is done.
         closed: True after the block.
     """
+
+    segment: Segment
+    mirror: Mirror
 
     def __init__(self, run: Run, config: ScriptExperiment) -> None:
         self.run, self.config = run, config
@@ -53,9 +57,7 @@ class Recording:
         self._recorded = run.metrics() if self.done else {}
         self.resumed = run.status.started is not None
         self.scores = Scores()
-        self.segment: Segment | None = None
         self.closed = False
-        self._mirror: Mirror | None = None
         self._before, self._began, self._beaten = run.status.seconds, time.monotonic(), -STATUS_EVERY
         self._step = run.status.step
 
@@ -98,11 +100,9 @@ class Recording:
         self._require_open()
         listed: Any = items.tolist() if items is not None and hasattr(items, "tolist") else items
         self.scores.add(name, plain(value, otherwise=repr), listed, signature="recorded")
-        if not self.done:
-            return
         recorded = self._recorded.get(name)
         before, now = recorded and recorded["value"], self.scores.values[name]["value"]
-        if before != now:
+        if self.done and before != now:
             raise PhmrunError(
                 f"{name} is {now}, and {before} is on record",
                 where=self.id,
@@ -118,9 +118,7 @@ class Recording:
             PhmrunError: (exit 4) It is no natural number. (exit 2) As :meth:`score`.
         """
         self._require_open()
-        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-            raise PhmrunError(f"{count!r:.60} is not a number of parameters", code=ExitCode.TRAINING)
-        self.scores.parameters = count
+        self.scores.parameters = natural(count, "parameters")
 
     def log(self, step: int, **figures: float) -> None:
         """Append a row to the history and the mirror; update the status.
@@ -139,23 +137,37 @@ class Recording:
         if self.done:
             return
         self._require_open()
-        step = plain(step, otherwise=repr)
-        if not isinstance(step, int) or isinstance(step, bool) or not 0 <= step < 2**63:
-            raise PhmrunError(f"{step!r:.60} is not a number of steps: 0, 1, 2, …", code=ExitCode.TRAINING)
-        if self.segment is not None and "first_step" not in self.segment.entry:
+        step = natural(plain(step, otherwise=repr), "steps")
+        if "first_step" not in self.segment.entry:
             self.run.history.cut(max(0, step - 1))
             self.segment.resumed(max(0, step - 1))
         row = {"step": step, "time": round(self.seconds, 3)}
         row |= {name.replace("__", "/"): plain(value) for name, value in figures.items()}
         self.run.history.append(row)
-        if self._mirror is not None:
-            self._mirror.log(row)
+        self.mirror.log(row)
         self._step = step
         if time.monotonic() - self._beaten >= STATUS_EVERY:
             self._beaten = time.monotonic()
             self.run.set_state(State.RUNNING, step=step, seconds=self.seconds)
-        if self.segment is not None:
-            self.segment.progress(step)
+        self.segment.progress(step)
+
+    def beat(self) -> None:
+        """Write steps and seconds so far into status and environment."""
+        self.run.set_state(State.RUNNING, step=self._step, seconds=self.seconds)
+        self.segment.write()
+
+    def finish(self) -> None:
+        """Write the scores and mark the run as done.
+
+        Raises:
+            PhmrunError: (exit 4) No score was recorded.
+        """
+        if not self.scores.values:
+            raise fault("no score was recorded", 'run.score("test/accuracy", 97.1)', self.id)
+        self.scores.write(self.run, self.config.training.monitor)
+        self.run.set_state(State.DONE, "scored", step=self._step, seconds=self.seconds)
+        self.mirror.summary({name: score["value"] for name, score in self.scores.values.items()})
+        close_run(self.run, self.config, self.mirror)
 
     def _require_open(self) -> None:
         """Check that the block has not ended, and that this process has begun it.
@@ -171,68 +183,6 @@ class Recording:
             )
         self.run.require_lock()
 
-    def beat(self) -> None:
-        """Write steps and seconds so far into status and environment."""
-        self.run.set_state(State.RUNNING, step=self._step, seconds=self.seconds)
-        if self.segment is not None:
-            self.segment.write()
-
-    def begin(self, plugins: Mapping[Path, str]) -> None:
-        """Mark the run as running and prepare its folder.
-
-        Its script folder is created, the sources of plug-ins are copied into ``plugins``, the config is entered into
-        the manifest, and the W&B mirror is opened.
-        """
-        self.run.set_state(State.RUNNING)
-        self.directory.mkdir(exist_ok=True)
-        for path in plugins:
-            write_text(self.run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
-        self.run.fix(None)
-        config = self.config
-        self._mirror = Mirror(
-            self.run,
-            config.logging.wandb,
-            project=config.logging.project,
-            entity=config.logging.entity,
-            config=config.model_dump(mode="json"),
-            tags=[config.layer.structure],
-            group=f"{config.task}-{config.data.name}",
-            job_type=config.task,
-        )
-
-    def finish(self) -> None:
-        """Write the scores, mark the run as done, and close the mirrors.
-
-        Warnings of the scores are logged. Then the card is written, and each mirror of ``logging.mirrors``; a mirror
-        that fails is only logged.
-
-        Raises:
-            PhmrunError: (exit 4) No score was recorded.
-        """
-        if not self.scores.values:
-            hint = 'run.score("test/accuracy", 97.1)'
-            raise PhmrunError("no score was recorded", where=self.id, hint=hint, code=ExitCode.TRAINING)
-        for warning in self.scores.warnings:
-            LOG.warning("%s", warning)
-        self.scores.write(self.run, self.config.training.monitor)
-        self.run.set_state(State.DONE, "scored", step=self._step, seconds=self.seconds)
-        if self._mirror is not None:
-            self._mirror.summary({name: score["value"] for name, score in self.scores.values.items()})
-        self.close()
-        write_card(self.run)
-        for name in self.config.logging.mirrors:
-            try:
-                LOG.info("mirrored in %s", write_mirror(self.run, name))
-            except PhmrunError as error:
-                LOG.warning("not mirrored: %s", error)
-
-    def close(self) -> None:
-        """Refuse further records, and close the W&B mirror if it is open."""
-        self.closed = True
-        if self._mirror is not None:
-            self._mirror.finish()
-        self._mirror = None
-
 
 def input_checksums(config: ScriptExperiment) -> dict[str, str]:
     """Return the SHA-256 checksums of the input files, by "input PATH".
@@ -240,20 +190,13 @@ def input_checksums(config: ScriptExperiment) -> dict[str, str]:
     Raises:
         PhmrunError: (exit 3) A file is missing or no regular file.
     """
-    marks = {}
-    for name in config.inputs:
-        path = config.folder / name
-        if not path.is_file():
-            hint = f"Paths are below {config.folder}."
-            raise PhmrunError(f"the input {no_file(path)}", where=str(path), hint=hint, code=ExitCode.DATA)
-        facts_of_file = path.stat()
-        marks[f"input {name}"] = _checksum(path, facts_of_file.st_size, facts_of_file.st_mtime_ns)
-    return marks
+    paths = {name: config.require_file("input", name) for name in config.inputs}
+    return {f"input {name}": _checksum(path, path.stat().st_mtime_ns) for name, path in paths.items()}
 
 
 @functools.lru_cache(maxsize=4096)
-def _checksum(path: Path, size: int, changed: int) -> str:
-    """Return the SHA-256 of a file; cached by path, size and time of change."""
+def _checksum(path: Path, changed: int) -> str:
+    """Return the SHA-256 of a file; cached by path and time of change."""
     return sha256_of(path)
 
 
@@ -265,7 +208,7 @@ def recording(
     origin: Mapping[str, str],
     runs_dir: Path,
     plugins: Mapping[Path, str],
-    restart: Any = None,
+    restart: Callable[[Run], None] | None = None,
 ) -> Iterator[Recording]:
     """Open a run and record the block in it.
 
@@ -297,41 +240,52 @@ def recording(
         remove_unfinished(run.path)
         run.begin(canonical_identity(config, marks))
         record = Recording(run, config)
-        if record.done:
-            LOG.info("the run %s is done; --restart runs it anew", run.id)
-            yield record
-            record.closed = True
-            return
-        run.write_config(text)
-        inputs = Split.of([config.folder / name for name in config.inputs])
-        run.write_data(DataRecord({INPUTS: inputs} if inputs.files else {}, dict(marks)))
-        hint = "The same command then continues the run."
-        with log_file(run), outcome_kept(run), disk_errors(ExitCode.TRAINING, hint):
-            record.segment = Segment(run, {**facts(run), "threads": config.hardware.threads})
-            record.begin(plugins)
-            LOG.info("run %s · %s", run.id, run.path)
-            try:
+        try:
+            if record.done:
+                LOG.info("the run %s is done; --restart runs it anew", run.id)
                 yield record
-                if run.forked:  # its parent ends the run
-                    return
-                if run.status.state is State.RUNNING:
-                    record.finish()
-            except BaseException as error:
-                if run.forked:
-                    raise
-                with suppress(OSError, PhmrunError):
-                    if run.status.state is State.RUNNING:
-                        record.beat()
-                if isinstance(error, SystemExit):
-                    set_outcome(run, State.INTERRUPTED, "the process was exited")
-                stopped = isinstance(error, KeyboardInterrupt | SystemExit)
-                with suppress(OSError, PhmrunError):  # a full disk may be the cause
-                    record.segment.end("interrupted" if stopped else "failed")
-                record.close()
-                raise
+                return
+            run.write_config(text)
+            inputs = Split.of([config.folder / name for name in config.inputs])
+            run.write_data(DataRecord({INPUTS: inputs} if inputs.files else {}, dict(marks)))
+            with (
+                log_file(run),
+                outcome_kept(run),
+                disk_errors(ExitCode.TRAINING, "The same command then continues the run."),
+                segment_of(run, {**facts(run), "threads": config.hardware.threads}) as record.segment,
+            ):
+                run.set_state(State.RUNNING)
+                record.directory.mkdir(exist_ok=True)
+                for path in plugins:
+                    write_text(run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
+                run.fix(None)
+                record.mirror = open_mirror(run, config, [config.layer.structure])
+                LOG.info("run %s · %s", run.id, run.path)
+                with _interruptible(record):
+                    yield record
+                    if not run.forked and run.status.state is State.RUNNING:  # a fork's parent ends the run
+                        record.finish()
+        finally:
+            record.closed = True
+
+
+@contextmanager
+def _interruptible(record: Recording) -> Iterator[None]:
+    """Write steps and seconds of a run if the block raises, and the state of one whose process exits."""
+    run = record.run
+    try:
+        yield
+    except BaseException as error:
+        if not run.forked:
             with suppress(OSError, PhmrunError):
-                record.segment.end(run.status.state.value)
-            record.close()
+                if run.status.state is State.RUNNING:
+                    record.beat()
+            if isinstance(error, SystemExit):
+                set_outcome(run, State.INTERRUPTED, "the process was exited")
+        raise
+    finally:
+        if not run.forked:
+            record.mirror.finish()
 
 
 @contextmanager

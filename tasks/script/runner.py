@@ -2,7 +2,6 @@
 
 import logging
 import os
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from signal import Signals
@@ -13,7 +12,7 @@ from phmrun.ledger import Run, State
 from phmrun.registry import plugin_marks
 from phmrun.tasks.script.command import check, require_program, scores_path, words_of
 from phmrun.tasks.script.config import ScriptExperiment
-from phmrun.tasks.script.process import BoundedLog, End, execute
+from phmrun.tasks.script.process import execute
 from phmrun.tasks.script.recording import Recording, input_checksums, recording
 from phmrun.tasks.script.scores import read_scores, remove_scores
 
@@ -79,22 +78,20 @@ def _execute(record: Recording) -> None:
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     if config.hardware.threads:
         environment["OMP_NUM_THREADS"] = str(config.hardware.threads)
-    if record.segment is not None:
-        record.segment.entry["script"] = {"command": words, "directory": str(config.folder), "exit_code": None}
-        record.segment.write()
+    segment = record.segment
+    segment.entry["script"] = {"command": words, "directory": str(config.folder), "exit_code": None}
+    segment.write()
     remove_scores(scores)
     log = record.run.path / OUTPUT
-    with BoundedLog(log, sys.stderr.buffer if sys.stderr.isatty() else None) as output:
-        end = execute(words, folder=config.folder, environment=environment, log=output, seconds=limit, beat=record.beat)
-    if record.segment is not None:
-        record.segment.entry["script"]["exit_code"] = end.code
+    end = execute(words, folder=config.folder, environment=environment, log=log, seconds=limit, beat=record.beat)
+    segment.entry["script"]["exit_code"] = end.code
     if end.timed_out:
         reason = f"stopped by the time limit {config.training.max_time}"
         record.run.set_state(State.INTERRUPTED, reason, seconds=record.seconds)
         LOG.warning("the script was %s; the same command continues it", reason)
         return
     if end.code:
-        raise _failed(record.run, end)
+        raise _failed(log, end.code)
     if not scores.resolve().is_relative_to(record.directory.resolve()):  # another run may write there, too
         raise PhmrunError(
             "the file of scores is a link that leads out of the run's folder",
@@ -102,20 +99,19 @@ def _execute(record: Recording) -> None:
             hint="Write the file itself there.",
             code=ExitCode.TRAINING,
         )
-    record.scores = read_scores(scores, signature="script")
+    record.scores = read_scores(scores)
 
 
-def _failed(run: Run, end: End) -> PhmrunError:
+def _failed(log: Path, code: int) -> PhmrunError:
     """Return the error (exit 4) of a script that failed.
 
-    It names the exit code or the signal, and has the last lines of the output, if any.
+    It names the exit code or, if negative, the signal, and has the last lines of the output, if any.
     """
-    if end.code < 0:
-        what = f"the script was ended by {Signals(-end.code).name}"
-        what += " (out of memory?)" if end.code == -Signals.SIGKILL else ""
-    else:
-        what = f"the script ended with exit code {end.code}"
-    lines = last_lines(run.path / OUTPUT)
+    what = f"the script ended with exit code {code}"
+    if code < 0:
+        what = f"the script was ended by {Signals(-code).name}"
+        what += " (out of memory?)" if code == -Signals.SIGKILL else ""
+    lines = last_lines(log)
     what = f"{what}: {lines[-1][:200]}" if lines else what
     hint = "\n".join(["Its last lines:", *lines]) if lines else "It has written no output."
-    return PhmrunError(what, where=str(run.path / OUTPUT), hint=hint, code=ExitCode.TRAINING)
+    return PhmrunError(what, where=str(log), hint=hint, code=ExitCode.TRAINING)

@@ -1,6 +1,7 @@
 """Scores of a script: ``{"test/accuracy": 97.1}``, optionally with the counts of each test item."""
 
 import hashlib
+import logging
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from phmrun.metric import PERCENT, find_metric, known_metric
 from phmrun.metrics.items import Items
 from phmrun.metrics.packing import packed
 
+LOG = logging.getLogger("phmrun.script")
 NAME = re.compile(r"(?!validation/)[A-Za-z][\w.]*/[A-Za-z][\w.-]*")
 """Name of a score: split and metric. "validation/best" is phmrun's own."""
 PARAMETERS = "parameters"
@@ -37,13 +39,11 @@ class Scores:
         values: Value, signature and further facts of each score.
         items: Counts of the test items by score.
         parameters: Parameters of the network; None: unknown.
-        warnings: Remarks for the log.
     """
 
     values: dict[str, dict[str, Any]] = field(default_factory=dict)
     items: dict[str, Items] = field(default_factory=dict)
     parameters: int | None = None
-    warnings: list[str] = field(default_factory=list)
 
     def add(self, name: str, value: Any, items: Sequence[Any] | None = None, *, signature: str = "script") -> None:
         """Add a score, or replace it.
@@ -62,51 +62,48 @@ class Scores:
                 give another value.
         """
         if not isinstance(name, str) or not NAME.fullmatch(name):
-            raise _fault(f"{name!r:.60} is not a valid name of a score", 'Names are split and metric: "test/accuracy".')
+            raise fault(f"{name!r:.60} is not a valid name of a score", 'Names are split and metric: "test/accuracy".')
         entry: dict[str, Any] = {"signature": signature}
+        metric = known_metric(name)
         if items is not None:
-            counts, computed = self._counted(name, items)
-            value = computed if value is None else value
             entry |= {"n": len(items), "unit": "items"}
-            if computed is not None and _is_number(value) and abs(computed - value) > TOLERANCE * max(1.0, abs(value)):
-                hint = "Shares are in percent: 97.1. A count of a right item is 1."
-                raise _fault(f"{name} is {value}, and its items give {computed:.6g}", hint)
-            if counts is not None:
-                self.items[name] = counts
-        if not _is_number(value):
-            raise _fault(f"{name} is {value!r:.60}, which is not a finite number", EXAMPLE)
-        fraction = items is None and isinstance(value, float) and 0 < value <= 1
-        if fraction and (metric := known_metric(name)) and metric.bounds == PERCENT:
+            value = self._add_items(name, value, items)
+        elif isinstance(value, float) and 0 < value <= 1 and metric and metric.bounds == PERCENT:
             if metric.unit == "%":
                 hint = f"Multiply it by 100: {100 * value:g}. If it is less than 1 %, record its items, too."
-                raise _fault(f"{name} is {value}, which is a fraction; shares are in percent", hint)
-            self.warnings.append(f"{name} is {value}: is it a fraction? Its values go from 0 to 100")
+                raise fault(f"{name} is {value}, which is a fraction; shares are in percent", hint)
+            LOG.warning("%s is %s: is it a fraction? Its values go from 0 to 100", name, value)
+        if not _is_number(value):
+            raise fault(f"{name} is {value!r:.60}, which is not a finite number", EXAMPLE)
         self.values[name] = {"value": float(value), **entry}
 
-    def _counted(self, name: str, items: Sequence[Any]) -> tuple[Items | None, float | None]:
-        """Return a score's items and the value that they give.
+    def _add_items(self, name: str, value: Any, items: Sequence[Any]) -> Any:
+        """Add a score's items, and return its value: that of the metric on their sum if ``value`` is None.
 
-        Both are None if the metric takes no items; then a warning is added. A list of numbers is taken as counts with
-        an amount of 1 each. The value is that of the metric on the sum.
+        A list of numbers is taken as counts with an amount of 1 each.
 
         Raises:
-            PhmrunError: (exit 4) The items are no natural numbers, or do not fit the metric.
+            PhmrunError: (exit 4) The items are no natural numbers, or do not fit the metric or the value.
         """
         metric = find_metric(name)
         if metric is None or metric.measure is None:
-            self.warnings.append(f"{name}: this metric takes no items; they are left out (docs: metric of a plug-in)")
-            return None, None
+            LOG.warning("%s: this metric takes no items; they are left out (docs: metric of a plug-in)", name)
+            return value
         try:
             counts = np.asarray(items, dtype=np.float64)
             counts = np.stack([counts, np.ones_like(counts)], axis=1) if counts.ndim == 1 else counts
-            value = float(metric.measure(counts.sum(0)[None])[0])
+            computed = float(metric.measure(counts.sum(0)[None])[0])
             # Two runs are compared over items if both have the same number of them.
             kept = Items(counts, hashlib.sha256(f"{len(counts)} items".encode()).hexdigest())
             packed(kept)
         except (ValueError, TypeError, IndexError) as error:
             hint = "Items are a list of natural numbers, one per test item."
-            raise _fault(f"the items of {name} cannot be used: {error}", hint) from error
-        return kept, value
+            raise fault(f"the items of {name} cannot be used: {error}", hint) from error
+        if _is_number(value) and abs(computed - value) > TOLERANCE * max(1.0, abs(value)):
+            hint = "Shares are in percent: 97.1. A count of a right item is 1."
+            raise fault(f"{name} is {value}, and its items give {computed:.6g}", hint)
+        self.items[name] = kept
+        return computed if value is None else value
 
     def write(self, run: Run, monitor: str) -> None:
         """Write scores, items and the number of parameters into a run.
@@ -132,11 +129,11 @@ def remove_scores(path: Path) -> None:
         PhmrunError: (exit 4) It is a folder.
     """
     if path.is_dir() and not path.is_symlink():
-        raise _fault("a folder is in the place of the scores", "Move it away; the script writes a file.", str(path))
+        raise fault("a folder is in the place of the scores", "Move it away; the script writes a file.", str(path))
     path.unlink(missing_ok=True)
 
 
-def read_scores(path: Path, *, signature: str = "script") -> Scores:
+def read_scores(path: Path) -> Scores:
     """Read the scores file of a script.
 
     A value is a number, or a mapping with "value" and "items"; "parameters" is the number of parameters. Items are a
@@ -151,35 +148,44 @@ def read_scores(path: Path, *, signature: str = "script") -> Scores:
     except FileNotFoundError as error:
         names = sorted(file.name for file in path.parent.glob("*.json"))
         hint = f"The folder has {', '.join(names)}; the key `scores` names the file." if names else f"Write {EXAMPLE}."
-        raise _fault("the script has ended and written no scores", hint, where) from error
+        raise fault("the script has ended and written no scores", hint, where) from error
     except (OSError, ValueError) as error:
-        raise _fault(
-            f"the scores cannot be read: {reason_of(error)}", f"The file is JSON: {EXAMPLE}.", where
-        ) from error
+        what = f"the scores cannot be read: {reason_of(error)}"
+        raise fault(what, f"The file is JSON: {EXAMPLE}.", where) from error
     if not isinstance(content, Mapping) or not content.keys() - {PARAMETERS}:
-        raise _fault("there is no score in the file", f"The file is a JSON object: {EXAMPLE}.", where)
+        raise fault("there is no score in the file", f"The file is a JSON object: {EXAMPLE}.", where)
     scores = Scores()
-    for name, score in content.items():
-        if name == PARAMETERS:
-            if not isinstance(score, int) or isinstance(score, bool) or not 0 <= score < 2**63:
-                raise _fault(f"parameters is {score!r:.60}, which is not a number of parameters", EXAMPLE, where)
-            scores.parameters = score
-            continue
-        entry = score if isinstance(score, Mapping) else {"value": score}
-        if odd := entry.keys() - {"value", "items"}:
-            hint = '{"test/accuracy": {"value": 97.1, "items": [1, 0, 1]}}'
-            raise _fault(f"{name!r:.60} has an unknown key {sorted(odd)[0]!r:.60}", hint, where)
-        items = entry.get("items")
-        if items is not None and (not isinstance(items, list) or not items):
-            raise _fault(f"the items of {name!r:.60} are not a list with an entry per test item", EXAMPLE, where)
-        try:
-            scores.add(name, entry.get("value"), items, signature=signature)
-        except PhmrunError as error:
-            raise _fault(error.what, error.hint, where) from error
+    try:
+        for name, score in content.items():
+            if name == PARAMETERS:
+                scores.parameters = natural(score, "parameters")
+                continue
+            entry = score if isinstance(score, Mapping) else {"value": score}
+            if odd := entry.keys() - {"value", "items"}:
+                hint = '{"test/accuracy": {"value": 97.1, "items": [1, 0, 1]}}'
+                raise fault(f"{name!r:.60} has an unknown key {sorted(odd)[0]!r:.60}", hint)
+            items = entry.get("items")
+            if items is not None and not (isinstance(items, list) and items):
+                raise fault(f"the items of {name!r:.60} are not a list with an entry per test item", EXAMPLE)
+            scores.add(name, entry.get("value"), items)
+    except PhmrunError as error:
+        error.where = where
+        raise
     return scores
 
 
-def _fault(what: str, hint: str | None, where: str | None = None) -> PhmrunError:
+def natural(value: Any, what: str) -> int:
+    """Return a natural number of 63 bits.
+
+    Raises:
+        PhmrunError: (exit 4) The value is none; ``what`` names the things that it counts.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+        raise fault(f"{value!r:.60} is not a number of {what}: 0, 1, 2, …", None)
+    return value
+
+
+def fault(what: str, hint: str | None, where: str | None = None) -> PhmrunError:
     """Return an error with exit code 4."""
     return PhmrunError(what, where=where, hint=hint, code=ExitCode.TRAINING)
 
