@@ -36,7 +36,6 @@ from phmrun.engine.counting import count_parameters
 from phmrun.errors import PhmrunError
 from phmrun.families.sequence_to_sequence.config import SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.module import build_sequence_to_sequence
-from phmrun.families.sequence_to_sequence.predictor import search_from
 from phmrun.kernels.switch import gpu_products
 from phmrun.layers import LSTM, Linear
 from phmrun.progress import progress
@@ -109,7 +108,7 @@ def measure(
 def _step(config: SequenceToSequenceExperiment, kind: str, amount: Amount, device: str) -> Step:
     """Return a function that trains a new network for one step in this arithmetic."""
     sizes = (amount.vocabulary, amount.vocabulary)
-    system = Ours(build_sequence_to_sequence(config, *sizes), search_from(config.decoding), device)
+    system = Ours(build_sequence_to_sequence(config, *sizes), config.decoding, device)
     if kind.endswith("compiled"):
         system.module.network.compile()
     step = optimizer_steps(amount, device)(system)

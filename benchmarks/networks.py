@@ -24,7 +24,6 @@ from phmrun.experiments import resolve_request
 from phmrun.families.sequence_to_sequence.config import SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.data import ParallelBatch
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule, build_sequence_to_sequence
-from phmrun.families.sequence_to_sequence.predictor import search_from
 from phmrun.progress import progress
 from phmrun.registry import STRUCTURES, load_plugins
 from phmrun.text.vocabulary import BOS, EOS
@@ -62,7 +61,7 @@ def measure(
     """Measures networks of some sizes in the same rounds, by structure and options, the first the dense one."""
     sizes = (amount.vocabulary, amount.vocabulary)
     systems = {
-        label: Ours(build_sequence_to_sequence(config, *sizes), search_from(config.decoding), device)
+        label: Ours(build_sequence_to_sequence(config, *sizes), config.decoding, device)
         for label, config in configs.items()
     }
     phases: dict[str, Callable[[Ours], Callable[[], None]]] = {}

@@ -8,7 +8,6 @@ has. Needs ``pip install "phmrun[transformers,ctranslate2]"``.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,9 +23,10 @@ from phmrun.cli import console, measuring
 from phmrun.decoding import max_length
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError
+from phmrun.exchange.ctranslate2 import Quantization
 from phmrun.families.sequence_to_sequence.data import ParallelData, padded_sources
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
-from phmrun.families.sequence_to_sequence.predictor import converted_model, search_from
+from phmrun.families.sequence_to_sequence.predictor import converted_model
 from phmrun.ledger import Run
 from phmrun.ledger.segment import read_segments
 from phmrun.models.transformer import Transformer
@@ -45,9 +45,10 @@ def opponent(name: str, trained: TrainedModel, ours: Ours) -> Translating:
         lent = network if has_place_for(network, config.model) else None
         rest = {"smoothing": 0.0, "alpha": ours.search.alpha, "device": ours.device}
         return HuggingFace(config.model, *vocabulary.sizes, **rest, weights=lent)
-    search = replace(ours.search, engine="ctranslate2", quantization="none" if name == "ctranslate2" else "int8")
-    place = trained.run.own_folder("exports") / search.directory
-    return Converted(converted_model(network, vocabulary, place, search.quantization, ours.device), search)
+    quantization: Quantization = "none" if name == "ctranslate2" else "int8"
+    search = ours.search.model_copy(update={"engine": "ctranslate2", "quantization": quantization})
+    exports = trained.run.own_folder("exports")
+    return Converted(converted_model(network, vocabulary, exports, quantization, ours.device), search)
 
 
 def batches_of(data: ParallelData, ours: Ours, size: int, sentences: int, *, exact: bool) -> list[Sources]:
@@ -77,7 +78,7 @@ def measure(
     trained, data = opened(run)
     if not isinstance(trained.module, SequenceToSequenceModule) or not isinstance(trained.module.network, Transformer):
         raise PhmrunError("only Transformers that translate have these opponents", where=run.id)
-    ours = Ours(trained.module, search_from(cast(Any, trained.config).decoding), device)
+    ours = Ours(trained.module, cast(Any, trained.config).decoding, device)
     exact = "hf" in against and not has_place_for(trained.module.network, cast(Any, trained.config).model)
     with trained.kernels(read_segments(run)).applied():
         systems = {"phmrun": ours, **{name: opponent(name, trained, ours) for name in against}}

@@ -1,7 +1,7 @@
 """Translators that benchmarks compare, with their timed calls."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import torch
@@ -9,8 +9,9 @@ from torch import Tensor
 
 from phmrun.decoding import beam_search
 from phmrun.exchange.ctranslate2_engine import CTranslate2Model
+from phmrun.families.sequence_to_sequence.config import DecodingConfig
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
-from phmrun.families.sequence_to_sequence.predictor import Search
+from phmrun.families.sequence_to_sequence.predictor import applications
 from phmrun.layers.inference import Choice
 from phmrun.models.incremental import DecoderState, IncrementalTransformer
 from phmrun.text.vocabulary import BOS, EOS, PAD
@@ -40,7 +41,7 @@ class Ours:
     ``search`` are ignored.
     """
 
-    def __init__(self, module: SequenceToSequenceModule, search: Search, device: str) -> None:
+    def __init__(self, module: SequenceToSequenceModule, search: DecodingConfig, device: str) -> None:
         self.module = module.to(device)
         self.device = device
         self.search = search
@@ -52,7 +53,7 @@ class Ours:
         Built once for each way to apply the weights, with the weights of that moment. It uses measured kernels if the
         search's ``kernels`` are "measured".
         """
-        parts = replace(self.search, batch=batch, beam=beam).parts()
+        parts = applications(self.search.model_copy(update={"batch": batch, "beam": beam}))
         if parts not in self.decoders:
             self.decoders[parts] = IncrementalTransformer(self.module.network, PAD, *parts)
             self.decoders[parts].measured_kernels = self.search.kernels == "measured"
@@ -83,7 +84,7 @@ class Converted:
     """Model of a translation run in CTranslate2."""
 
     model: CTranslate2Model
-    search: Search
+    search: DecodingConfig
 
     def decode(self, sources: Sources, beam: int) -> None:
         """Run the engine's search on token ids.

@@ -17,11 +17,10 @@ from phmrun.engine.optimizers import optimizer_from
 from phmrun.engine.schedules import schedule_from
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.config import ClassificationExperiment
-from phmrun.families.sentence_classification.data import ClassificationData, build_classification_data, corpus_of
+from phmrun.families.sentence_classification.data import ClassificationCorpus, ClassificationData
 from phmrun.families.sentence_classification.items import Item
 from phmrun.families.sentence_classification.metrics import ACCURACY, MAJORITY
 from phmrun.families.sentence_classification.module import ClassificationModule
-from phmrun.families.sentence_classification.predictor import build_predictor as sentence_classifier
 from phmrun.layers import Linear, build_embedding
 from phmrun.models.sentences import ClassScores, Sentences, pooled
 from phmrun.registry import TASKS
@@ -66,8 +65,7 @@ def build_data(config: MyTaskExperiment, cache: Path) -> ClassificationData:
         splits = splits_here(CATALOGUE.get(name))
         paths, sums = {split: files["items"] for split, files in locate(name, splits).items()}, checksums(name, splits)
     readers = {split: partial(read, path) for split, path in paths.items()}
-    corpus = corpus_of(readers, paths, sums, labels=LABELS, sentences=1, format="lines")
-    return build_classification_data(config, corpus, cache)
+    return ClassificationData(config, ClassificationCorpus(readers, paths, sums, {"format": "lines"}), cache)
 
 
 def read(path: Path) -> Iterator[Item]:
@@ -115,9 +113,6 @@ def build_module(config: MyTaskExperiment, words: int, classes: int) -> Classifi
     )
 
 
-build_predictor = partial(sentence_classifier, prompt="one sentence a line", names=("sentence",))
-
-
 TASK = Task(
     name="my-task",
     summary="My task: a label for a sentence",
@@ -125,7 +120,7 @@ TASK = Task(
     vocabulary="phmrun.families.sentence_classification.vocabulary:ClassificationVocabulary",
     data="phmrun_plugin_my_task:build_data",
     module="phmrun_plugin_my_task:build_module",
-    predictor="phmrun_plugin_my_task:build_predictor",
+    predictor="phmrun.families.sentence_classification.predictor:build_predictor",
     formats=(Format("lines", "a label, a tab, a sentence", {"train.tsv": "yes\ta dog sleeps\nno\tthe cat runs\n"}),),
     metrics=(ACCURACY,),
     baselines=(MAJORITY,),

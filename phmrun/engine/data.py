@@ -1,7 +1,6 @@
 """Data modules: interface of tasks' data, batching, checks of figures."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from phmrun.config import Experiment
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
-from phmrun.text.batches import Batch, BatchPlan, BatchStream, Unit, evaluation_batches
+from phmrun.text.batches import Batch, BatchPlan, BatchStream, evaluation_batches
 from phmrun.text.store import Kept, Prepared
 from phmrun.text.vocabulary import SPECIALS
 
@@ -204,50 +203,20 @@ def contents(vocabulary: Vocabulary) -> dict[str, str]:
         return {str(path.relative_to(directory)): sha256_of(path) for path in files}
 
 
-@dataclass(frozen=True)
-class Batching:
-    """Settings of batching.
-
-    Args:
-        unit: Unit of ``size``: "tokens" or "sentences".
-        size: Maximum tokens (with padding, of the longer side), or items, per micro-batch. End tokens count; an item
-            that is longer alone is a batch of its own.
-        accumulate: Micro-batches per optimizer step and process.
-        seed: Random seed of the batch order.
-        workers: Additional processes that load training batches.
-        order: "bucketed": by length, shuffled in each epoch; "file": order of the file.
-        buckets: Ranges of length with batches of their own; 0: none.
-    """
-
-    unit: Unit
-    size: int
-    accumulate: int
-    seed: int
-    workers: int
-    order: str = "bucketed"
-    buckets: int = 0
-
-
-def batching_of(config: Experiment) -> Batching:
-    """Return the batching of a config's batch, training and hardware sections."""
-    batch, seed, workers = config.batch, config.seed, config.hardware.workers
-    return Batching(batch.unit, batch.size, config.training.accumulate, seed, workers, batch.order, batch.buckets)
-
-
 class BucketedData(DataModule[V]):
     """Data in batches of similar length, or in file order.
 
     The order of batches depends on seed and epoch only.
+
+    Args:
+        config: Resolved config, whose sections ``batch``, ``training`` and ``hardware`` set the batches.
+        files: Files of each split, by name.
+        fingerprints: SHA-256 sums by name.
     """
 
-    def __init__(
-        self,
-        batching: Batching,
-        files: Mapping[str, Any] = MappingProxyType({}),
-        fingerprints: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
+    def __init__(self, config: Experiment, files: Mapping[str, Any], fingerprints: Mapping[str, str]) -> None:
         super().__init__(files, fingerprints)
-        self.batching = batching
+        self.config = config
 
     def batches(self, split: str) -> Dataset[Any]:
         """Return a dataset that maps each :class:`Batch` of a split to tensors.
@@ -279,15 +248,14 @@ class BucketedData(DataModule[V]):
         It is made from the lengths of the first and last side, which may be the same one. With the order "file", items
         stay in their order, in every epoch.
         """
-        weights = self.weights()
         first, *_, last = self.lengths("train") * 2
-        batching = self.batching
-        budget: dict[str, Any] = {"unit": batching.unit, "size": batching.size, "buckets": batching.buckets}
-        return BatchPlan(first, last, **budget, weights=weights, ordered=batching.order == "file")
+        batch = self.config.batch
+        budget: dict[str, Any] = {"unit": batch.unit, "size": batch.size, "buckets": batch.buckets}
+        return BatchPlan(first, last, **budget, weights=self.weights(), ordered=batch.order == "file")
 
     def _stream(self, start: int = 0, rank: int = 0, world: int = 1) -> BatchStream:
         """Return the endless stream of training batches of a process, after ``start`` micro-batches of all."""
-        seed, accumulate = self.batching.seed, self.batching.accumulate
+        seed, accumulate = self.config.seed, self.config.training.accumulate
         return BatchStream(self.plan, seed=seed, start=start, accumulate=accumulate, rank=rank, world=world)
 
     def steps_in_epochs(self, epochs: int, world: int) -> int:
@@ -297,8 +265,8 @@ class BucketedData(DataModule[V]):
     def train_dataloader(self) -> DataLoader[Any]:
         """Return an endless loader of this process's training batches after ``start_step``."""
         rank, world = self.share
-        stream = self._stream(self.start_step * self.batching.accumulate * world, rank, world)
-        seed, workers = self.batching.seed, self.batching.workers
+        stream = self._stream(self.start_step * self.config.training.accumulate * world, rank, world)
+        seed, workers = self.config.seed, self.config.hardware.workers
         return loader(stream, self.batches("train"), seed=seed, workers=workers, pinned=self.pinned)
 
     def validation_batches(self) -> DataLoader[Any]:
@@ -308,10 +276,10 @@ class BucketedData(DataModule[V]):
         and their ``window_units`` is 1.
         """
         rank, world = self.share
-        unit, size = self.batching.unit, self.batching.size
-        rows = evaluation_batches(*self.lengths("dev"), unit=unit, size=size, rank=rank, world=world)
+        batch = self.config.batch
+        rows = evaluation_batches(*self.lengths("dev"), unit=batch.unit, size=batch.size, rank=rank, world=world)
         batches = [Batch(number, indices, 1) for number, indices in enumerate(rows)]
-        return loader(batches, self.batches("dev"), seed=self.batching.seed, pinned=self.pinned)
+        return loader(batches, self.batches("dev"), seed=self.config.seed, pinned=self.pinned)
 
 
 def loader(

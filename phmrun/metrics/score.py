@@ -1,7 +1,7 @@
 """Score: a value with its signature, sample size and confidence interval."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -28,6 +28,10 @@ class Score:
     ci: tuple[float, float] | None = None
     extras: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+
+    def signed(self, extra: str) -> "Score":
+        """Return a copy with ``extra`` appended to the signature."""
+        return replace(self, signature=self.signature + extra)
 
     def to_json(self) -> dict[str, Any]:
         """Return the score as a JSON object.

@@ -14,6 +14,7 @@ import torch
 from phmrun.bench.machine import memory_in_use, peak_memory
 from phmrun.bench.run import sampled_lines
 from phmrun.bench.timing import interleave
+from phmrun.config import decoding_section
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import Evaluation, Predictor, TrainedModel, open_run
 from phmrun.exchange.agreement import export_to_ctranslate2
@@ -21,7 +22,8 @@ from phmrun.exchange.ctranslate2 import Quantization, longest_line
 from phmrun.exchange.ctranslate2_engine import CTranslate2Model
 from phmrun.exchange.formats import Format, export
 from phmrun.exchange.onnx_engine import OnnxModel
-from phmrun.families.sequence_to_sequence.predictor import Translator, search_from
+from phmrun.families.sequence_to_sequence.config import DecodingConfig
+from phmrun.families.sequence_to_sequence.predictor import Translator
 from phmrun.files import cache_dir
 from phmrun.layers import load
 from phmrun.layers.network import structures_of
@@ -291,9 +293,10 @@ def _predictor(
     """
     if isinstance(engine, TrainingModule):
         return trained.loaded(item.label, batch_size=batch, device="cpu")
-    search = search_from(trained.config.decoding, batch)  # type: ignore[attr-defined]
+    settings: dict[str, Any] = {"batch": batch}
     if isinstance(engine, CTranslate2Model):
-        search = replace(search, engine="ctranslate2", quantization=_engine_precision(item))
+        settings |= {"engine": "ctranslate2", "quantization": _engine_precision(item)}
+    search = cast(DecodingConfig, decoding_section(trained.config)).model_copy(update=settings)
     vocabularies = cast(Vocabularies, trained.vocabulary)
     predictor: Any = Translator(None, vocabularies, search, item.label, decoder=engine)
     return cast(Predictor, predictor)

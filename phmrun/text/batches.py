@@ -16,14 +16,16 @@ Random numbers come from NumPy's ``PCG64.random_raw``, whose stream for a seed N
 ``Generator`` methods, such as ``permutation``, have no such guarantee and are not used.
 """
 
-from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Unit = Literal["tokens", "sentences"]
 Indices = NDArray[np.int32]
+Item = TypeVar("Item")
 
 SOURCE_CLASS = 2
 """Source lengths (tokens) in one class. Wider classes mix sentences more from epoch to epoch, and pad more."""
@@ -184,6 +186,16 @@ class BatchStream:
             rows, weights = self.plan.epoch(self.seed, epoch)
             yield from zip(rows[skip:], weights[skip:].tolist(), strict=True)
             epoch, skip = epoch + 1, 0
+
+
+def chunks(stream: Iterable[Item], batch: int, usual: int) -> Iterator[list[Item]]:
+    """Yield the items of a stream in lists that a predictor sorts by length.
+
+    They have ``usual`` items, or those of a larger batch; single ones if ``batch`` is 1.
+    """
+    rest, size = iter(stream), 1 if batch == 1 else max(usual, batch)
+    while chunk := list(islice(rest, size)):
+        yield chunk
 
 
 def evaluation_batches(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import open_regular
+from phmrun.files import open_regular, read_text
 
 GZIP_MAGIC = b"\x1f\x8b"
 COMPRESSED = (
@@ -209,3 +209,14 @@ def read_lines(path: str | PathLike[str], *, empty: bool = False) -> Iterator[st
             hint = f"Remove line {number} from both files of the pair."
             raise malformed("the line is empty", f"{path}:{number}", hint)
         yield line
+
+
+def rows_of_parts(parts: Path | None, count: int) -> list[tuple[str, list[int]]]:
+    """Return each part of a split in alphabetical order, with the numbers of its items from 0.
+
+    Args:
+        parts: File with the part of each item, one a line; None: the split has none.
+        count: Number of items.
+    """
+    names = read_text(parts).split("\n")[:count] if parts else []
+    return [(part, [row for row, name in enumerate(names) if name == part]) for part in sorted(set(names))]

@@ -8,8 +8,8 @@ from phmrun.task import Format, Task
 
 
 def _metric(name: str, **facts: Any) -> Metric:
-    """Return a metric of running text, whose lines `phmrun.tasks.lm.items` counts."""
-    reader, score = (Deferred(f"phmrun.tasks.lm.items:{function}") for function in ("read_items", f"{name}_of"))
+    """Return a metric of running text, whose lines `phmrun.tasks.lm.data` counts."""
+    reader, score = (Deferred(f"phmrun.tasks.lm.data:{function}") for function in ("read_items", f"{name}_of"))
     return Metric(name, lower_is_better=True, of_items=score, rounding=1e-3, read_items=reader, **facts)
 
 

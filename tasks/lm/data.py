@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -14,10 +14,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from phmrun.config import load_run_config
 from phmrun.datasets import SPLITS, builtin, checksums, locate, own_texts
 from phmrun.engine.data import DataModule, loader
+from phmrun.engine.preparation import build_data as build_experiment_data
+from phmrun.files import read_text
+from phmrun.ledger import Run
+from phmrun.metrics.bootstrap import Counts
+from phmrun.metrics.items import Items, checksum
 from phmrun.tasks.lm.config import LanguageModelExperiment, StreamDataConfig
-from phmrun.tasks.lm.preparation import LONGEST_LINE, StreamSettings, StreamStore, prepare_stream
+from phmrun.tasks.lm.preparation import LONGEST_LINE, StreamSettings, StreamStore, prepare_stream, text_lines
 from phmrun.tasks.lm.segments import Segment, SegmentPlan, parts
 from phmrun.tasks.lm.vocabulary import END, StreamVocabulary, without_end
 from phmrun.text.division import held_out
@@ -25,6 +31,9 @@ from phmrun.text.lines import numbered_lines
 from phmrun.text.store import Prepared
 
 LOG = logging.getLogger("phmrun.tasks.lm")
+KNOWN = "known"
+MILLIBITS, WORDS, BYTES, CHARACTERS = range(4)
+"""Columns of the counts of a line."""
 Files = dict[str, Path]
 LINES, ATTACHED = 2000, 0.01
 """Number of first lines inspected, and share of words with an attached mark above which text is untokenized."""
@@ -104,48 +113,28 @@ class StreamData(DataModule[StreamVocabulary]):
     """Running text, one file per split, encoded once and memory-mapped.
 
     Args:
+        config: Resolved config.
         files: Text by split: "train", "dev" and any test sets.
         fingerprints: SHA-256 checksums that identify the text.
         settings: Tokenization settings.
-        streams: Number of parallel streams of a process.
-        length: Words of each stream per micro-batch.
-        random_length: Vary the length around ``length``.
-        evaluation_streams: Number of parts of the validation text, read in parallel.
-        evaluation_length: Words of each part per validation batch.
-        accumulate: Micro-batches per optimizer step.
-        seed: Seed of random lengths.
-        workers: Loader processes.
         cache: Directory of prepared corpora.
-        vocabulary: Vocabulary to use; None: the words of the training text.
     """
 
     unit = "words"
 
     def __init__(
         self,
+        config: LanguageModelExperiment,
         files: Mapping[str, Path],
         fingerprints: Mapping[str, str],
         settings: StreamSettings,
-        *,
-        streams: int,
-        length: int,
-        random_length: bool,
-        evaluation_streams: int,
-        evaluation_length: int,
-        accumulate: int,
-        seed: int,
-        workers: int,
         cache: Path,
-        vocabulary: StreamVocabulary | None = None,
     ) -> None:
-        if vocabulary is not None:
-            fingerprints = {**fingerprints, "vocabulary": vocabulary.sha256}
-        super().__init__(files, fingerprints)
-        self.given = vocabulary
-        self.settings, self.cache, self.workers = settings, cache, workers
-        self.streams, self.length, self.random_length = streams, length, random_length
-        self.evaluation_streams, self.evaluation_length = evaluation_streams, evaluation_length
-        self.accumulate, self.seed = accumulate, seed
+        path = config.data.vocabulary.path
+        self.given = StreamVocabulary.load(path) if path else None  # of the user's, instead of a learned one
+        vocabulary = {} if self.given is None else {"vocabulary": self.given.sha256}
+        super().__init__(files, {**fingerprints, **vocabulary})
+        self.config, self.settings, self.cache = config, settings, cache
 
     @cached_property
     def prepared(self) -> Prepared[StreamVocabulary, StreamStore]:
@@ -177,10 +166,9 @@ class StreamData(DataModule[StreamVocabulary]):
 
     def plan(self, world: int) -> SegmentPlan:
         """Return the segments of the training text for ``world`` processes."""
-        tokens = len(self.prepared.stores["train"])
-        return SegmentPlan(
-            tokens, self.streams, self.length, self.random_length, self.seed, self.accumulate, world=world
-        )
+        batch, tokens = self.config.batch, len(self.prepared.stores["train"])
+        shape = (tokens, batch.size, batch.length, batch.random_length)
+        return SegmentPlan(*shape, self.config.seed, self.config.training.accumulate, world=world)
 
     def steps_in_epochs(self, epochs: int, world: int) -> int:
         """Return the optimizer steps in this many epochs, rounded up.
@@ -197,9 +185,10 @@ class StreamData(DataModule[StreamVocabulary]):
     def train_dataloader(self) -> DataLoader[StreamBatch]:
         """Return an endless loader of training batches, starting after ``start_step`` steps."""
         rank, world = self.share
-        plan = self.plan(world)
+        plan = replace(self.plan(world), start_step=self.start_step)
         batches = StreamBatches(self.prepared.stores["train"], plan, rank)
-        return loader(Endless(plan, self.start_step), batches, seed=self.seed, workers=self.workers, pinned=self.pinned)
+        seed, workers = self.config.seed, self.config.hardware.workers
+        return loader(plan, batches, seed=seed, workers=workers, pinned=self.pinned)
 
     def validation_batches(self) -> Iterable[StreamBatch]:
         """Return this process's share of the validation text.
@@ -210,22 +199,11 @@ class StreamData(DataModule[StreamVocabulary]):
         batches = evaluation_batches(
             self.prepared.stores["dev"].tokens,
             before=self.vocabulary.end,
-            streams=self.evaluation_streams,
-            length=self.evaluation_length,
+            streams=self.config.decoding.streams,
+            length=self.config.evaluation_length,
             rows=lambda count: range(rank, count, world),
         )
         return (batch for batch, _ in batches)
-
-
-@dataclass(frozen=True)
-class Endless:
-    """Endless sampler of segments after some optimizer steps; deterministic."""
-
-    plan: SegmentPlan
-    start_step: int
-
-    def __iter__(self) -> Iterator[Segment]:
-        return self.plan.from_step(self.start_step)
 
 
 def build_data(config: LanguageModelExperiment, cache: Path) -> StreamData:
@@ -249,21 +227,7 @@ def build_data(config: LanguageModelExperiment, cache: Path) -> StreamData:
     # Splitting detected from the text is in no config key, so the checksums must distinguish such runs.
     if config.data.name == "files" and settings.splitting != config.data.split_at:
         fingerprints = {**fingerprints, "words": f"{settings.splitting}, from {settings.min_frequency} on"}
-    return StreamData(
-        files,
-        fingerprints,
-        settings,
-        streams=config.batch.size,
-        length=config.batch.length,
-        random_length=config.batch.random_length,
-        evaluation_streams=config.decoding.streams,
-        evaluation_length=config.evaluation_length,
-        accumulate=config.training.accumulate,
-        seed=config.seed,
-        workers=config.hardware.workers,
-        cache=cache,
-        vocabulary=StreamVocabulary.load(config.data.vocabulary.path) if config.data.vocabulary.path else None,
-    )
+    return StreamData(config, files, fingerprints, settings, cache)
 
 
 def stream_settings(data: StreamDataConfig, files: Files) -> StreamSettings:
@@ -311,3 +275,52 @@ def corpus(data: StreamDataConfig, cache: Path) -> tuple[Files, dict[str, str]]:
         return own_texts(data)
     located = locate(data.name)
     return {split: next(iter(roles.values())) for split, roles in located.items()}, checksums(data.name)
+
+
+def read_items(run: Run, split: str, part: str) -> Items | None:
+    """Return millibits, words, bytes and characters of each line of a split, ``[lines, 4]``.
+
+    A run stores the surprisal of each word in bits with three decimals, so that scores computed again from them are
+    accurate to about 0.1 %.
+
+    Surprisals come from the run, the text from its data. With the part "known", unknown words do not count; ``None``
+    for any other part.
+
+    Raises:
+        ValueError: The stored lines are not those of the text.
+    """
+    if part not in ("", KNOWN):
+        return None
+    data = build_experiment_data(load_run_config(run.config_path))
+    stored = read_text(run.predictions / f"{split}.txt").split("\n")[:-1]
+    lines = list(text_lines(data.files[split], "reading"))
+    rows = []
+    for text, line in zip(lines, stored, strict=True):
+        millibits = np.rint(1000 * np.array(line.split(), dtype=np.float64))
+        if part:
+            vocabulary = data.vocabulary
+            scored = np.array([*vocabulary.encode(text), vocabulary.end]) != vocabulary.unknown
+            millibits = millibits[scored]
+        rows.append((millibits.sum(), len(millibits), len(text.encode("utf-8")) + 1, len(text) + 1))
+    return Items(np.array(rows, dtype=np.float64), checksum(lines))
+
+
+def perplexity_of(counts: Counts) -> float:
+    """Return the perplexity of lines with these counts of :func:`read_items`."""
+    return float(2.0 ** _bits_per(counts, WORDS))
+
+
+def bits_per_byte_of(counts: Counts) -> float:
+    """Return the bits per byte, line ends included, of lines with these counts of :func:`read_items`."""
+    return _bits_per(counts, BYTES)
+
+
+def bits_per_character_of(counts: Counts) -> float:
+    """Return the bits per character, line ends included, of lines with these counts of :func:`read_items`."""
+    return _bits_per(counts, CHARACTERS)
+
+
+def _bits_per(counts: Counts, unit: int) -> float:
+    """Return the bits per unit, a column of the counts."""
+    total = counts.sum(axis=0, dtype=np.float64)
+    return float(total[MILLIBITS] / 1000 / max(total[unit], 1))

@@ -4,8 +4,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -18,7 +17,7 @@ from phmrun.engine.trained_model import Answer, Evaluation
 from phmrun.layers import for_inference
 from phmrun.metrics import Score
 from phmrun.tasks.lm.codebooks import CodebookEmbedding, compress, learn_codes
-from phmrun.tasks.lm.config import LanguageModelExperiment
+from phmrun.tasks.lm.config import LanguageDecodingConfig, LanguageModelExperiment
 from phmrun.tasks.lm.data import StreamData, evaluation_batches
 from phmrun.tasks.lm.language_model import LanguageModel, State
 from phmrun.tasks.lm.module import perplexity
@@ -35,61 +34,29 @@ MOST = 20_000_000  # first words of the training text that the baseline counts
 NAT = 1 / math.log(2)
 
 
-@dataclass(frozen=True)
-class Scoring:
-    """Settings of scoring."""
+def next_word(decoding: LanguageDecodingConfig, log_probs: Tensor, generator: torch.Generator) -> int:
+    """Return a word id from log-probabilities ``[words]``.
 
-    streams: int = 10  # number of equal parts of the text, read in parallel, each from an empty state
-    length: int = 70  # words read at a time
-    batch: int = 100  # maximum number of parts read at a time; does not change the scores
-    characters: bool = False  # also report bits per character
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Choice of the next word."""
-
-    # "greedy": the most probable word; "sample": a word drawn by probability
-    kind: Literal["greedy", "sample"] = "greedy"
-    temperature: float = 1.0  # divisor of the log-probabilities
-    top_k: int = 0  # only the k most probable words; 0: all words
-    top_p: float = 1.0  # only the fewest words with this total probability (nucleus sampling)
-
-    def choose(self, log_probs: Tensor, generator: torch.Generator) -> int:
-        """Return a word id from log-probabilities ``[words]``.
-
-        "greedy": the most probable one; "sample": one drawn from :meth:`distribution` with a CPU generator.
-        """
-        if self.kind == "greedy":
-            return int(log_probs.argmax())
-        return int(torch.multinomial(self.distribution(log_probs).cpu(), 1, generator=generator))
-
-    def distribution(self, log_probs: Tensor) -> Tensor:
-        """Return the probabilities ``[words]`` to sample from, in double precision.
-
-        Log-probabilities are divided by the temperature first. The nucleus is the fewest most probable words that reach
-        ``top_p``. Words outside top-k or nucleus have 0; the rest sum to 1.
-        """
-        probabilities, order = (log_probs.double() / self.temperature).softmax(0).sort(descending=True, stable=True)
-        before = probabilities.cumsum(0) - probabilities
-        kept = before < self.top_p
-        if self.top_k:
-            kept[self.top_k :] = False
-        chosen = torch.where(kept, probabilities, 0.0)
-        return torch.zeros_like(chosen).scatter(0, order, chosen / chosen.sum())
+    "greedy": the most probable one; "sample": one drawn from :func:`distribution` with a CPU generator.
+    """
+    if decoding.choice == "greedy":
+        return int(log_probs.argmax())
+    return int(torch.multinomial(distribution(decoding, log_probs).cpu(), 1, generator=generator))
 
 
-@dataclass(frozen=True)
-class Prompting:
-    """Handling of a line of input."""
+def distribution(decoding: LanguageDecodingConfig, log_probs: Tensor) -> Tensor:
+    """Return the probabilities ``[words]`` to sample from, in double precision.
 
-    # "continue" the line, or return the "surprisal" of its words in bits
-    mode: Literal["continue", "surprisal"] = "continue"
-    words: int = 50  # maximum number of words of a continuation, which also stops at the end of a line
-    choice: Choice = field(default_factory=Choice)  # choice of the next word
-    seed: int = 1  # seed of the first line; each further line adds 1
-    nbest: int = 1  # continuations of each line
-    across_lines: bool = True  # surprisal: read the lines as one text
+    Log-probabilities are divided by the temperature first. The nucleus is the fewest most probable words that reach
+    ``top_p``. Words outside top-k or nucleus have 0; the rest sum to 1.
+    """
+    probabilities, order = (log_probs.double() / decoding.temperature).softmax(0).sort(descending=True, stable=True)
+    before = probabilities.cumsum(0) - probabilities
+    kept = before < decoding.top_p
+    if decoding.top_k:
+        kept[decoding.top_k :] = False
+    chosen = torch.where(kept, probabilities, 0.0)
+    return torch.zeros_like(chosen).scatter(0, order, chosen / chosen.sum())
 
 
 class LanguageModelPredictor:
@@ -98,12 +65,8 @@ class LanguageModelPredictor:
     Args:
         network: The trained network; it is copied, not changed.
         vocabulary: Its vocabulary.
-        scoring: Settings of scoring.
-        prompting: Handling of input lines.
-        memory: Words before the segment in a Transformer-XL's attention; the network's own if not given.
-        clamp_len: Distances in a Transformer-XL are clamped to this many words.
-        same_length: Each word in a Transformer-XL attends to the same number of words.
-        compression: Codebooks, codewords and gradient steps to compress the input vectors; 0 steps: least squares.
+        decoding: Settings of scoring, of input lines, and of the network's memory.
+        length: Words read at a time in scoring.
         weights: Name of the run's weights, for the signature of a score.
         device: Device of the copy.
     """
@@ -112,43 +75,38 @@ class LanguageModelPredictor:
         self,
         network: nn.Module,
         vocabulary: StreamVocabulary,
-        scoring: Scoring,
-        prompting: Prompting,
+        decoding: LanguageDecodingConfig,
+        length: int = 70,
         *,
-        memory: int | None = None,
-        clamp_len: int | None = None,
-        same_length: bool = False,
-        compression: tuple[int, int, int] | None = None,
         weights: str = "given",
         device: torch.device | str = "cpu",
     ) -> None:
-        self.vocabulary, self.scoring, self.prompting = vocabulary, scoring, prompting
+        self.vocabulary, self.decoding, self.length = vocabulary, decoding, length
         self.weights, self.device = weights, torch.device(device)
         self.coverage = Coverage()  # of prompts; that of a scored text is in its scores
         copied = for_inference(network, "dense").to(device)
         self.network = cast(LanguageModel, copied)
         self.table: CodebookEmbedding | None = None
-        self.code_steps = 0
-        if compression is not None:
-            *sizes, self.code_steps = compression
+        if decoding.codebooks:
             inputs = cast(nn.Module, copied.embedding if copied.define is None else copied.define)
-            vectors, steps = cast(Tensor, inputs.weight), self.code_steps
+            sizes, steps = (decoding.codebooks, decoding.codewords), decoding.code_steps
+            vectors = cast(Tensor, inputs.weight)
             self.table = learn_codes(vectors, *sizes, steps=steps) if steps else compress(vectors, *sizes)
             copied.define = self.table  # replaces the lookup of inputs
         self.reach = "state"
         if isinstance(copied, TransformerXL):
-            copied.memory = copied.memory if memory is None else memory
-            copied.clamp_len, copied.same_length = clamp_len, same_length
-            self.reach = str(copied.memory) + (f"|clamp:{clamp_len}" if clamp_len else "")
-            self.reach += "|reach:same" if same_length else ""
-        self.prompt = "a line of text" if prompting.mode == "surprisal" else "the beginning of a text"
+            copied.memory = copied.memory if decoding.memory is None else decoding.memory
+            copied.clamp_len, copied.same_length = decoding.clamp_len, decoding.same_length
+            self.reach = str(copied.memory) + (f"|clamp:{decoding.clamp_len}" if decoding.clamp_len else "")
+            self.reach += "|reach:same" if decoding.same_length else ""
+        self.prompt = "a line of text" if decoding.mode == "surprisal" else "the beginning of a text"
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
         """Yield the answer to each line.
 
-        It is its continuations, or the surprisal of its words, by ``prompting.mode``.
+        It is its continuations, or the surprisal of its words, by ``decoding.mode``.
         """
-        return self._surprisals(lines) if self.prompting.mode == "surprisal" else self._continuations(lines)
+        return self._surprisals(lines) if self.decoding.mode == "surprisal" else self._continuations(lines)
 
     def evaluate(self, data: StreamData, split: str) -> Evaluation:
         """Return the perplexity of a split, with those of the baselines.
@@ -178,27 +136,27 @@ class LanguageModelPredictor:
             units=len(tokens),
             unit="words",
             seconds=seconds,
-            signature=f"{self._signature()}|batch:{self.scoring.batch}",
+            signature=f"{self._signature()}|batch:{self.decoding.batch}",
         )
 
     @torch.inference_mode()
     def surprisal(self, tokens: NDArray[np.integer]) -> NDArray[np.float64]:
         """Return -log p of every word, in nats, ``[tokens] -> [tokens]``.
 
-        An end of line precedes the first. ``scoring.batch`` parts are read at a time. Words depend on those before them
-        in the same part (``scoring.streams``).
+        An end of line precedes the first. ``decoding.batch`` parts are read at a time. Words depend on those before
+        them in the same part (``decoding.streams``).
         """
         nats = np.zeros(len(tokens), dtype=np.float64)
-        count = len(parts(len(tokens), self.scoring.streams))
-        for first in range(0, count, self.scoring.batch):
+        count = len(parts(len(tokens), self.decoding.streams))
+        for first in range(0, count, self.decoding.batch):
             state: State | None = None
             # These parts are read to their end before the next ones, since the state is theirs.
-            rows = range(first, min(first + self.scoring.batch, count))
+            rows = range(first, min(first + self.decoding.batch, count))
             for batch, where in evaluation_batches(
                 tokens,
                 before=self.vocabulary.end,
-                streams=self.scoring.streams,
-                length=self.scoring.length,
+                streams=self.decoding.streams,
+                length=self.length,
                 rows=lambda _, rows=rows: rows,  # type: ignore[misc]
             ):
                 reading = self.network(batch.tokens.to(self.device), state)
@@ -223,7 +181,7 @@ class LanguageModelPredictor:
         mean, count = float(nats.mean()), len(tokens)
         hidden = tokens == self.vocabulary.unknown
         unknown = int(hidden.sum())
-        cut = len(parts(count, self.scoring.streams))
+        cut = len(parts(count, self.decoding.streams))
         signature = f"{self._signature()}|cut:{cut}x{count // cut}|unknown:{unknown / count:.2%}|weights:{self.weights}"
         extras: dict[str, float] = {"bits_per_word": mean * NAT, "unknown_words": unknown}
         if self.table is not None:
@@ -249,7 +207,7 @@ class LanguageModelPredictor:
         scores = {"perplexity": score, **of_known}
         scores["bits_per_byte"] = Score("bits per byte", bits_per_byte, signature, tally.bytes, "bytes")
         scores["perplexity-of-unigram"] = unigram
-        if self.scoring.characters:
+        if self.decoding.characters:
             value = float(nats.sum()) * NAT / tally.characters
             scores["bits_per_character"] = Score("BPC", value, signature, tally.characters, "characters")
         if "train" in data.files and data.vocabulary.sha256 == self.vocabulary.sha256:
@@ -269,10 +227,10 @@ class LanguageModelPredictor:
 
         These are streams, length, memory and, if compressed, codebooks and gradient steps.
         """
-        scoring = self.scoring
         codes = "" if self.table is None else "|codebooks:{}x{}".format(*self.table.codewords.shape)
-        codes += f"|learnt:{self.code_steps}" if self.code_steps else ""
-        return f"{self._unit()}|streams:{scoring.streams}|length:{scoring.length}|memory:{self.reach}{codes}"
+        steps = self.decoding.code_steps if self.table is not None else 0
+        codes += f"|learnt:{steps}" if steps else ""
+        return f"{self._unit()}|streams:{self.decoding.streams}|length:{self.length}|memory:{self.reach}{codes}"
 
     def _read(self, tokens: Sequence[int], state: State | None) -> tuple[Tensor, State]:
         """Return hidden vectors ``[length, width]`` of further words, and the state.
@@ -286,13 +244,13 @@ class LanguageModelPredictor:
     def _surprisals(self, lines: Iterable[str]) -> Iterator[Answer]:
         """Yield each line's words with their surprisal in bits.
 
-        The end of line is included. The state is carried across lines unless ``prompting.across_lines`` is False. A
+        The end of line is included. The state is carried across lines unless ``decoding.across_lines`` is False. A
         line's answer has "word:bits" with 2 decimals; its values are "words", "bits" and "perplexity".
         """
         end, state, before = self.vocabulary.end, None, self.vocabulary.end
         for line in lines:
             tokens = [*self._encoded(line), end]
-            if not self.prompting.across_lines:
+            if not self.decoding.across_lines:
                 state = None
             hidden, state = self._read([before, *tokens[:-1]], state)
             nats = self.network.output.nll(hidden, torch.tensor(tokens, device=self.device)).double()
@@ -307,15 +265,15 @@ class LanguageModelPredictor:
     def _continuations(self, lines: Iterable[str]) -> Iterator[Answer]:
         """Yield the continuations of each line, with the line itself in front.
 
-        The random numbers of line k have the seed ``prompting.seed`` + k. The continuations of a line are separated by
+        The random numbers of line k have the seed ``decoding.seed`` + k. The continuations of a line are separated by
         newlines; the answer's "prediction" is a text, or a list of several. Unknown words of the line appear as the
         unknown word.
         """
         for number, line in enumerate(lines):
-            generator = torch.Generator().manual_seed(self.prompting.seed + number)
+            generator = torch.Generator().manual_seed(self.decoding.seed + number)
             prompt = self._encoded(line)
             hidden, state = self._read([self.vocabulary.end, *prompt], None)
-            continuations = [self._continued(hidden[-1], state, generator) for _ in range(self.prompting.nbest)]
+            continuations = [self._continued(hidden[-1], state, generator) for _ in range(self.decoding.nbest)]
             texts = [self.vocabulary.decode([*prompt, *tokens]) for tokens in continuations]
             yield Answer("\n".join(texts), {"prediction": texts if len(texts) > 1 else texts[0]})
 
@@ -328,13 +286,13 @@ class LanguageModelPredictor:
     def _continued(self, hidden: Tensor, state: State, generator: torch.Generator) -> list[int]:
         """Return the words after a prompt.
 
-        They end at ``prompting.words`` words or at an end of line, which is left out. Padding of the vocabulary is
+        They end at ``decoding.words`` words or at an end of line, which is left out. Padding of the vocabulary is
         never chosen.
         """
         tokens: list[int] = []
-        while len(tokens) < self.prompting.words:
+        while len(tokens) < self.decoding.words:
             log_probs = self.network.output.log_prob(hidden)[: len(self.vocabulary.tokens)]
-            token = self.prompting.choice.choose(log_probs, generator)
+            token = next_word(self.decoding, log_probs, generator)
             if token == self.vocabulary.end:
                 break
             tokens.append(token)
@@ -362,16 +320,5 @@ def build_predictor(
         batch_size: Number of parts read at a time; the configured one if ``None``.
         **options: ``weights`` and ``device``.
     """
-    decoding = config.decoding
-    choice = Choice(decoding.choice, decoding.temperature, decoding.top_k, decoding.top_p)
-    return LanguageModelPredictor(
-        module.network,
-        vocabulary,
-        Scoring(decoding.streams, config.evaluation_length, batch_size or decoding.batch, decoding.characters),
-        Prompting(decoding.mode, decoding.words, choice, decoding.seed, decoding.nbest, decoding.across_lines),
-        memory=decoding.memory,
-        clamp_len=decoding.clamp_len,
-        same_length=decoding.same_length,
-        compression=(decoding.codebooks, decoding.codewords, decoding.code_steps) if decoding.codebooks else None,
-        **options,
-    )
+    decoding = config.decoding.model_copy(update={"batch": batch_size or config.decoding.batch})
+    return LanguageModelPredictor(module.network, vocabulary, decoding, config.evaluation_length, **options)

@@ -40,6 +40,11 @@ class SegmentPlan:
     seed: int = 0  # seed of the lengths
     accumulate: int = 1  # micro-batches of one process per optimizer step
     world: int = 1
+    start_step: int = 0  # optimizer steps after which iteration starts
+
+    def __iter__(self) -> Iterator[Segment]:
+        """Yield the micro-batches after ``start_step`` optimizer steps, endlessly."""
+        return self.from_step(self.start_step)
 
     def check(self) -> None:
         """Check that the text is long enough for the streams.

@@ -16,8 +16,8 @@ TASK = Task(
     schema="phmrun.tasks.nli.config:NLIExperiment",
     vocabulary="phmrun.families.sentence_classification.vocabulary:ClassificationVocabulary",
     data="phmrun.tasks.nli.data:build_data",
-    module="phmrun.tasks.nli.module:build_module",
-    predictor="phmrun.tasks.nli.module:build_predictor",
+    module="phmrun.families.sentence_classification.module:build_module",
+    predictor="phmrun.families.sentence_classification.predictor:build_predictor",
     formats=(
         Format(
             "columns",

@@ -79,6 +79,9 @@ class NLIOptions(LSTMClassifierOptions):
 class NLIExperiment(ClassificationExperiment):
     """Configuration of the task nli."""
 
+    prompt = "a premise, a tab, a hypothesis, or a JSON object of both"
+    names = ("premise", "hypothesis")
+
     task: Literal["nli"] = "nli"
     """Natural language inference."""
     data: NLIDataConfig = NLIDataConfig()
@@ -106,13 +109,19 @@ class NLIExperiment(ClassificationExperiment):
         return LABELS[self.format]
 
     @property
-    def learns_vectors(self) -> bool:
-        """True if the word vectors are trained.
+    def lstm(self) -> LSTMClassifierOptions:
+        """Options of the LSTM.
 
-        This is as configured, else ``False`` for pretrained ones.
+        Word vectors are trained as configured; by default, pretrained ones are not.
         """
         setting = self.model.train_embedding
-        return self.data.vectors is None if setting is None else setting
+        learns = self.data.vectors is None if setting is None else setting
+        return self.model.model_copy(update={"train_embedding": learns})
+
+    @property
+    def width(self) -> int:
+        """Hidden width of the LSTM, for the schedule noam."""
+        return self.model.hidden
 
     @property
     def vector_width(self) -> int:

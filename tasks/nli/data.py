@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from phmrun.datasets import CATALOGUE, SPLITS, builtin, checksums, data_dir, locate, own_texts, splits_here
 from phmrun.errors import ExitCode, PhmrunError
@@ -13,8 +12,6 @@ from phmrun.families.sentence_classification.data import (
     Baseline,
     ClassificationCorpus,
     ClassificationData,
-    build_classification_data,
-    corpus_of,
 )
 from phmrun.families.sentence_classification.items import Item, LeftOut, Reader, divided, in_parts
 from phmrun.progress import note
@@ -40,9 +37,9 @@ def build_data(config: NLIExperiment, cache: Path) -> ClassificationData:
     """
     vectors = None if config.data.vectors is None else find_vectors(config.data.vectors)
     pairs, width = corpus(config, cache), config.vector_width
-    data = build_classification_data(config, pairs, cache, vectors=vectors, vector_width=width)
+    data = ClassificationData(config, pairs, cache, vectors=vectors, vector_width=width)
     if "train" in data.files:
-        data.corpus = replace(data.corpus, baselines={NAME: bag_of_words(data.files["train"])})
+        data.corpus = replace(pairs, baselines={NAME: bag_of_words(data.files["train"])})
     return data
 
 
@@ -126,17 +123,18 @@ def _corpus(
     readers: Mapping[str, Reader],
     paths: Mapping[str, Path],
     sums: Mapping[str, str],
-    **more: Any,
+    **setting: str,
 ) -> ClassificationCorpus:
     """Return the corpus of readers.
 
-    Its signature names the format and the mapping of labels, if any.
+    Its signature names the format, the mapping of labels, and a reduced setting, in which all splits are read from all
+    files.
     """
-    reading: dict[str, Any] = {"format": config.format}
+    reading = {"format": config.format}
     if config.data.labels is not None:  # for the signature: yes=entailment,no=contradiction
         pairs = config.data.labels.items()
         reading["mapping"] = ",".join(name if name == label else f"{label}={name}" for label, name in pairs)
-    return corpus_of(readers, paths, sums, labels=config.labels, sentences=2, **reading, **more)
+    return ClassificationCorpus(readers, paths, sums, {**reading, **setting}, whole=not setting)
 
 
 def _reduced(config: NLIExperiment) -> ClassificationCorpus:
@@ -151,7 +149,7 @@ def _reduced(config: NLIExperiment) -> ClassificationCorpus:
     shares = divided(readers["dev"], REDUCED, without=[readers["test"]])
     setting = "reduced-from-dev-" + "/".join(map(str, REDUCED.values()))
     readers = {**shares, "test": readers["test"]}
-    return _corpus(config, readers, paths, checksums(name, splits), whole=False, setting=setting)
+    return _corpus(config, readers, paths, checksums(name, splits), setting=setting)
 
 
 def _parts(readers: Mapping[str, Reader]) -> Iterator[Item | LeftOut]:

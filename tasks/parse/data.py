@@ -14,13 +14,13 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from phmrun.datasets import SPLITS, builtin, checksums, locate, own_files
-from phmrun.engine.data import Batching, BucketedData, batching_of
+from phmrun.engine.data import BucketedData
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
 from phmrun.ledger.segment import physical_memory
 from phmrun.progress import note, progress
 from phmrun.tasks.parse.biaffine_parser import Group, spelling_groups
-from phmrun.tasks.parse.config import ParsingExperiment, TreebankDataConfig, TreebankVocabularyConfig
+from phmrun.tasks.parse.config import ParsingExperiment, TreebankDataConfig
 from phmrun.tasks.parse.vocabulary import EncodedTreebank, TreebankVocabulary, learn_vocabulary
 from phmrun.text import conllu
 from phmrun.text.batches import Batch
@@ -128,35 +128,20 @@ class TreeBatches(Dataset[TreeBatch]):
 
 
 class TreebankData(BucketedData[TreebankVocabulary]):
-    """Trees, read and encoded once per process.
+    """Trees, read and encoded once per process; a batch's tokens are words and roots.
 
     Args:
+        config: Resolved config.
         treebank: Files of the trees.
-        vocabulary: Settings of the vocabulary.
-        hold_out: Share of the training sentences used for validation instead of a validation set.
-        fraction: Share of the others used for training.
-        max_length: Maximum number of words of a training sentence; longer ones are left out.
-        batching: Batching of sentences; tokens are words and roots.
     """
 
     unit = "words"
+    config: ParsingExperiment
 
-    def __init__(
-        self,
-        treebank: Treebank,
-        *,
-        vocabulary: TreebankVocabularyConfig,
-        hold_out: float,
-        fraction: Fraction,
-        max_length: int,
-        batching: Batching,
-        with_rare: bool = False,
-    ) -> None:
-        files = {**treebank.files, **({DEV: treebank.files[TRAIN]} if hold_out else {})}
-        super().__init__(batching, files, treebank.fingerprints)
-        self.treebank, self.settings = treebank, vocabulary
-        self.hold_out, self.fraction, self.max_length = hold_out, fraction, max_length
-        self.with_rare = with_rare
+    def __init__(self, config: ParsingExperiment, treebank: Treebank) -> None:
+        held = {DEV: treebank.files[TRAIN]} if config.data.hold_out else {}
+        super().__init__(config, {**treebank.files, **held}, treebank.fingerprints)
+        self.treebank = treebank
 
     def sentences(self, split: str) -> Sequence[Sentence]:
         """Return the trees of a split in the order of its files.
@@ -169,7 +154,7 @@ class TreebankData(BucketedData[TreebankVocabulary]):
         """
         if split == TRAIN:
             return self._divided[0]
-        if split == DEV and self.hold_out:
+        if split == DEV and self.config.data.hold_out:
             return self._divided[1]
         return _read(self.files[split])
 
@@ -182,11 +167,11 @@ class TreebankData(BucketedData[TreebankVocabulary]):
         Raises:
             PhmrunError: (exit 3) No training sentence is left.
         """
-        pool = _read(self.files[TRAIN])
-        learnt, held = divided(len(pool), self.hold_out, self.fraction)
-        short = [pool[number] for number in learnt if len(pool[number]) <= self.max_length]
+        pool, data = _read(self.files[TRAIN]), self.config.data
+        learnt, held = divided(len(pool), data.hold_out, Fraction(data.train_fraction))
+        short = [pool[number] for number in learnt if len(pool[number]) <= data.max_length]
         if len(short) < len(learnt):
-            note(f"train: {len(learnt) - len(short):,} sentences left out: more than {self.max_length} words")
+            note(f"train: {len(learnt) - len(short):,} sentences left out: more than {data.max_length} words")
         if not short:
             what, where = "there is no sentence to learn from", str(self.files[TRAIN][0])
             hint = "See data.max_length, data.hold_out and data.train_fraction."
@@ -196,19 +181,8 @@ class TreebankData(BucketedData[TreebankVocabulary]):
     @cached_property
     def vocabulary(self) -> TreebankVocabulary:
         """Vocabulary of the training trees, learned with the configured settings."""
-        return learn_vocabulary(
-            self.sentences(TRAIN),
-            most_words=self.settings.size,
-            min_count=self.settings.min_frequency,
-            lowercase=self.settings.lowercase,
-            lowercase_characters=self.settings.lowercase_characters,
-            all_frequent=self.settings.min_frequency_for == "all",
-            subtypes=self.settings.subtypes,
-            column=self.settings.tags,
-            longest=self.settings.characters,
-            multiple_of=self.settings.multiple_of,
-            with_rare=self.with_rare,
-        )
+        with_rare = self.config.model.fixed_width > 0
+        return learn_vocabulary(self.sentences(TRAIN), self.config.data.vocabulary, with_rare=with_rare)
 
     @cached_property
     def _encoded(self) -> dict[str, EncodedTreebank]:
@@ -281,16 +255,7 @@ def build_data(config: ParsingExperiment, cache: Path) -> TreebankData:
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine. (exit 2) A treebank has no such split.
     """
-    data = config.data
-    return TreebankData(
-        find_treebank(data, cache),
-        vocabulary=data.vocabulary,
-        hold_out=data.hold_out,
-        fraction=Fraction(data.train_fraction),
-        max_length=data.max_length,
-        batching=batching_of(config),
-        with_rare=config.model.fixed_width > 0,
-    )
+    return TreebankData(config, find_treebank(config.data, cache))
 
 
 def _require_memory(sentences: Sequence[Sentence], path: Path) -> None:

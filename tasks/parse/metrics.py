@@ -2,7 +2,7 @@
 
 from phmrun.metric import PERCENT, Baseline, Deferred, Metric
 
-_ITEMS = Deferred("phmrun.tasks.parse.items:read_items")
+_ITEMS = Deferred("phmrun.tasks.parse.predictor:read_items")
 _FLOORS = ("neighbour",)
 
 

@@ -3,46 +3,39 @@
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 import torch
 
+from phmrun.config import load_run_config
 from phmrun.decoding.spanning_tree import spanning_trees
 from phmrun.engine.module import TrainingModule
+from phmrun.engine.preparation import build_data
 from phmrun.engine.trained_model import Answer, Evaluation
-from phmrun.files import read_text
 from phmrun.layers import for_inference
+from phmrun.ledger import Run
 from phmrun.metrics import Score
-from phmrun.metrics.parsing import attachment_scores
+from phmrun.metrics.items import Items, checksum
+from phmrun.metrics.parsing import attachment_scores, sentence_counts
 from phmrun.progress import note, progress
 from phmrun.tasks.parse.biaffine_parser import BiaffineParser
-from phmrun.tasks.parse.config import ParsingExperiment
+from phmrun.tasks.parse.config import ParsingExperiment, TreeDecodingConfig
 from phmrun.tasks.parse.data import TRAIN, TreebankData
 from phmrun.tasks.parse.module import possible_arcs
 from phmrun.tasks.parse.vocabulary import TreebankVocabulary
 from phmrun.text import conllu
+from phmrun.text.batches import chunks
 from phmrun.text.conllu import Sentence
 from phmrun.text.coverage import Coverage
+from phmrun.text.lines import rows_of_parts
 
 TreeColumns = tuple[Sequence[str], Sequence[int], Sequence[str]]
 """Universal tags, heads (0 for the root) and relations of a sentence's words."""
 SAMPLES = 8
 CHUNK = 1024  # sentences of a stream that are sorted by length together
-
-
-@dataclass(frozen=True)
-class Search:
-    """Settings of tree search and scoring."""
-
-    tree: Literal["mst", "greedy"] = "mst"  # "mst": the best tree with a single root; "greedy": each word's best head
-    subtypes: bool = False  # score labels with their subtypes
-    punctuation: bool = True  # score punctuation, too
-    input: Literal["auto", "conllu", "text"] = "auto"  # "conllu", "text" (one sentence per line), or "auto"
-    batch: int = 64  # sentences at a time; does not change the results
 
 
 class TreeParser:
@@ -63,7 +56,7 @@ class TreeParser:
         self,
         network: BiaffineParser,
         vocabulary: TreebankVocabulary,
-        search: Search,
+        search: TreeDecodingConfig,
         weights: str = "given",
         device: torch.device | str = "cpu",
     ) -> None:
@@ -84,8 +77,7 @@ class TreeParser:
             PhmrunError: (exit 3) A line of CoNLL-U is malformed.
         """
         sentences = self._sentences(iter(lines))
-        size = 1 if self.search.batch == 1 else max(CHUNK, self.search.batch)
-        while chunk := list(islice(sentences, size)):
+        for chunk in chunks(sentences, self.search.batch, CHUNK):
             for parsed in self.parse(chunk):
                 values = {"words": parsed.forms, "heads": parsed.heads, "labels": parsed.deprels}
                 yield Answer(parsed.text.removesuffix("\n"), {key: list(value) for key, value in values.items()})
@@ -210,13 +202,11 @@ class TreeParser:
         ``parts`` is a file with the part of each sentence, one a line; ``None``: there are no parts.
         """
         scores = self._attachment(gold, parsed)
-        names = read_text(parts).split("\n")[: len(gold)] if parts else []
-        for part in sorted(set(names)):
-            rows = [row for row, name in enumerate(names) if name == part]
+        for part, rows in rows_of_parts(parts, len(gold)):
             of_part = self._attachment([gold[row] for row in rows], [parsed[row] for row in rows])
             scores |= {f"{name}-{part}": score for name, score in of_part.items() if name in ("uas", "las")}
-        extra = f"tree:{self.search.tree}|tags:{self.vocabulary.column}|weights:{self.weights}"
-        return {name: replace(score, signature=f"{score.signature}|{extra}") for name, score in scores.items()}
+        extra = f"|tree:{self.search.tree}|tags:{self.vocabulary.column}|weights:{self.weights}"
+        return {name: score.signed(extra) for name, score in scores.items()}
 
 
 def arcs_of(sentence: Sentence) -> str:
@@ -275,5 +265,24 @@ def build_predictor(
     ``options`` are ``weights`` and ``device``. ``batch_size`` replaces the configured number of sentences parsed at a
     time.
     """
-    search = Search(**{**config.decoding.model_dump(), "batch": batch_size or config.decoding.batch})
+    search = config.decoding.model_copy(update={"batch": batch_size or config.decoding.batch})
     return TreeParser(cast(BiaffineParser, module.network), vocabulary, search, **options)
+
+
+def read_items(run: Run, split: str, part: str) -> Items | None:
+    """Return words, correct heads and correct arcs of each sentence.
+
+    The result is ``None`` for a part. The run's predictions are compared with the trees of its data, with its settings
+    for subtypes and punctuation.
+
+    Raises:
+        PhmrunError: (exit 3) The predictions or the data are missing, or differ in their words.
+    """
+    if part:
+        return None
+    config = load_run_config(run.config_path)
+    parsed = conllu.load(run.predictions / f"{split}.conllu")
+    decoding = config.decoding  # type: ignore[attr-defined]
+    gold = build_data(config).sentences(split)  # type: ignore[attr-defined]
+    counts = sentence_counts(gold, parsed, decoding.subtypes, decoding.punctuation)
+    return Items(counts, checksum([conllu.dumps(gold)]))

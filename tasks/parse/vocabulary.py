@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from phmrun.documents import parse_json
 from phmrun.files import intact, read_text, write_json
+from phmrun.tasks.parse.config import TreebankVocabularyConfig
 from phmrun.text.conllu import EMPTY, Sentence, universal
 from phmrun.text.vocabulary import BOS as ROOT
 from phmrun.text.vocabulary import PAD, UNK, padded_size
@@ -21,6 +22,7 @@ Numbers = NDArray[np.int64]
 
 FILE = "treebank.json"
 _LISTS = ("words", "tags", "characters", "labels")
+DEFAULT = TreebankVocabularyConfig()
 SPECIALS = 3  # number of special ids: padding, unknown, root
 NO_LABEL = -100  # id of labels outside the vocabulary, of the root and of padding; losses ignore it
 
@@ -110,7 +112,7 @@ class TreebankVocabulary:
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        """Load the vocabulary that :meth:`save` or an older version wrote.
+        """Load the vocabulary that :meth:`save` wrote.
 
         Raises:
             PhmrunError: (exit 3) The directory holds no vocabulary, or a damaged one.
@@ -118,8 +120,6 @@ class TreebankVocabulary:
         path = directory / FILE
         with intact("the vocabulary is", path):
             stored = parse_json(read_text(path))
-            if "letters" in stored:  # former name of the list
-                stored["characters"] = stored.pop("letters")
             words, tags, characters, labels = (tuple(map(str, stored.pop(key))) for key in _LISTS)
             rare = tuple(map(str, stored.pop("rare", ())))
             loaded = cls(words, tags, characters, labels, rare=rare, **stored)
@@ -129,64 +129,47 @@ class TreebankVocabulary:
 
 
 def learn_vocabulary(
-    sentences: Iterable[Sentence],
-    *,
-    most_words: int = 20_000,
-    min_count: int = 2,
-    lowercase: bool = True,
-    lowercase_characters: bool = False,
-    all_frequent: bool = False,
-    subtypes: bool = True,
-    column: Tags = "upos",
-    longest: int = 32,
-    multiple_of: int = 1,
-    with_rare: bool = False,
+    sentences: Iterable[Sentence], settings: TreebankVocabularyConfig = DEFAULT, *, with_rare: bool = False
 ) -> TreebankVocabulary:
     """Build the vocabulary of a treebank, most frequent first.
 
-    Ties are in alphabetical order. Missing tags ("_") are left out. Only words are limited by number.
+    Ties are in alphabetical order. Missing tags ("_") are left out. Only words are limited by number. With
+    ``min_frequency_for="all"``, characters are counted in distinct words, as in Parser-v2
+    (``parser/vocabs/subtoken_vocab.py:95``).
 
     Args:
         sentences: Sentences with trees.
-        most_words: Maximum number of rows of the word table, special ones included.
-        min_count: Minimum count of a word; rarer words train the vector of the unknown word.
-        lowercase: Count words in lower case.
-        lowercase_characters: Count characters in lower case.
-        all_frequent: ``min_count`` applies to tags, labels and characters, too, and characters are counted in distinct
-            words, as in Parser-v2 (``parser/vocabs/subtoken_vocab.py:95``).
-        subtypes: Keep the subtypes of labels; otherwise only their universal parts.
-        column: Column of the tags; both: universal tags and the treebank's own.
-        longest: Maximum number of characters read of a word.
-        multiple_of: Tables are padded to a multiple of this.
+        settings: Section ``data.vocabulary`` of the config.
         with_rare: Tell apart the words without their own vector.
     """
     counts: dict[str, Counter[str]] = {key: Counter() for key in _LISTS}
     distinct: set[str] = set()
     for sentence in sentences:
-        counts["words"].update(form.lower() if lowercase else form for form in sentence.forms)
-        for tags in _tag_columns(sentence, column):
+        counts["words"].update(form.lower() if settings.lowercase else form for form in sentence.forms)
+        for tags in _tag_columns(sentence, settings.tags):
             counts["tags"].update(tag for tag in tags if tag != EMPTY)
-        spellings = _spellings(sentence, longest, lowercase_characters)
+        spellings = _spellings(sentence, settings.characters, settings.lowercase_characters)
         distinct.update(spellings)
         counts["characters"].update("".join(spellings))
-        counts["labels"].update(label if subtypes else universal(label) for label in sentence.deprels)
+        counts["labels"].update(label if settings.subtypes else universal(label) for label in sentence.deprels)
+    all_frequent = settings.min_frequency_for == "all"
     if all_frequent:
         counts["characters"] = Counter("".join(distinct))
     lists = {}
     for key, counter in counts.items():
         ranked = sorted(counter.items(), key=lambda entry: (-entry[1], entry[0]))
-        least = min_count if all_frequent or key == "words" else 1
+        least = settings.min_frequency if all_frequent or key == "words" else 1
         lists[key] = tuple(entry for entry, count in ranked if count >= least)
-    lists["words"] = lists["words"][: max(0, most_words - SPECIALS)]
+    lists["words"] = lists["words"][: max(0, settings.size - SPECIALS)]
     frequent = set(lists["words"])
     return TreebankVocabulary(
         **lists,
         rare=tuple(sorted(word for word in counts["words"] if word not in frequent)) if with_rare else (),
-        column=column,
-        lowercase=lowercase,
-        lowercase_characters=lowercase_characters,
-        longest=longest,
-        multiple_of=multiple_of,
+        column=settings.tags,
+        lowercase=settings.lowercase,
+        lowercase_characters=settings.lowercase_characters,
+        longest=settings.characters,
+        multiple_of=settings.multiple_of,
     )
 
 

@@ -10,8 +10,8 @@ TASK = Task(
     schema="phmrun.tasks.sva.config:AgreementExperiment",
     vocabulary="phmrun.families.sentence_classification.vocabulary:ClassificationVocabulary",
     data="phmrun.tasks.sva.data:build_data",
-    module="phmrun.tasks.sva.module:build_module",
-    predictor="phmrun.tasks.sva.module:build_predictor",
+    module="phmrun.families.sentence_classification.module:build_module",
+    predictor="phmrun.families.sentence_classification.predictor:build_predictor",
     formats=(
         Format(
             "lines",

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from phmrun.config.names import Registered
 from phmrun.config.sections import MOST_LAYERS, ModelConfig
 from phmrun.families.sentence_classification.config import ClassificationDataConfig, ClassificationExperiment
+from phmrun.models.options import LSTMClassifierOptions
 from phmrun.registry import networks
 
 LABELS = ("singular", "plural")
@@ -70,6 +71,9 @@ class AgreementOptions(ModelConfig):
 class AgreementExperiment(ClassificationExperiment):
     """Configuration of the task sva."""
 
+    prompt = "the words before a verb, one prefix a line"
+    names = ("prefix",)
+
     task: Literal["sva"] = "sva"
     """Subject–verb agreement."""
     data: AgreementDataConfig = AgreementDataConfig()
@@ -81,3 +85,14 @@ class AgreementExperiment(ClassificationExperiment):
     def labels(self) -> tuple[str, ...]:
         """Numbers of a verb: singular, plural."""
         return LABELS
+
+    @property
+    def lstm(self) -> LSTMClassifierOptions:
+        """Options of the LSTM: its hidden width is the embedding width, and it has no MLP.
+
+        Others have the values of the section ``model``, if it has them.
+        """
+        shared = self.model.model_dump(
+            include=AgreementOptions.model_fields.keys() & LSTMClassifierOptions.model_fields
+        )
+        return LSTMClassifierOptions(hidden=self.model.width, mlp_layers=0, **shared)

@@ -7,18 +7,14 @@ from pathlib import Path
 
 from phmrun.datasets import CATALOGUE, SPLITS, builtin, checksums, locate, own_texts, splits_here
 from phmrun.families.sentence_classification.config import ClassificationDataConfig
-from phmrun.families.sentence_classification.data import (
-    ClassificationCorpus,
-    ClassificationData,
-    build_classification_data,
-    corpus_of,
-)
+from phmrun.families.sentence_classification.data import ClassificationCorpus, ClassificationData
 from phmrun.families.sentence_classification.items import Item, Reader, divided, in_parts
 from phmrun.tasks.sva.config import LABELS, AgreementExperiment
 from phmrun.text.agreement import Item as AgreementItem
 from phmrun.text.agreement import divide, read_agreement
 
 NUMBERS = dict(zip(("VBZ", "VBP"), LABELS, strict=True))  # number of a verb by its tag
+READING = {"format": "agreement"}
 REDUCED = {"train": 85, "dev": 5, "held-out": 10}
 """Percentages of the validation file, if there is no training file."""
 NATURAL = {"train": 70, "dev": 10, "held-out": 20}
@@ -33,7 +29,7 @@ def build_data(config: AgreementExperiment, cache: Path) -> ClassificationData:
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
     """
-    return build_classification_data(config, corpus(config.data, cache), cache)
+    return ClassificationData(config, corpus(config.data, cache), cache)
 
 
 def corpus(data: ClassificationDataConfig, cache: Path) -> ClassificationCorpus:
@@ -52,10 +48,10 @@ def corpus(data: ClassificationDataConfig, cache: Path) -> ClassificationCorpus:
         readers: dict[str, Reader] = {split: partial(read, path) for split, path in files.items()}
         readers["test"] = partial(in_parts, readers["test"], directory / "test.attractors")
         baselines = {"nearest-noun": partial(nearest_noun_baseline, directory / "nouns.tsv")}
-        return _corpus(readers, files, {"builtin": builtin.VERSIONS["agreement"]}, baselines=baselines)
+        return ClassificationCorpus(readers, files, {"builtin": builtin.VERSIONS["agreement"]}, READING, baselines)
     if data.name == "files":
         files, sums = own_texts(data)
-        return _corpus({split: partial(read, path) for split, path in files.items()}, files, sums)
+        return ClassificationCorpus({split: partial(read, path) for split, path in files.items()}, files, sums, READING)
     if "all" in CATALOGUE.get(data.name).splits:
         return _undivided(data.name)
     return _reduced(data.name, natural=data.reduced == "natural") if data.reduced else _complete(data.name)
@@ -73,9 +69,6 @@ def _item(item: AgreementItem, part: str | None = None) -> Item:
     """Return an item with its verb's number, and its part as :func:`read` says."""
     attractors = "" if item.attractors is None else str(item.attractors)
     return Item((item.prefix,), NUMBERS[item.label], attractors if part is None else part)
-
-
-_corpus = partial(corpus_of, labels=LABELS, sentences=1, format="agreement")
 
 
 def nearest_noun_baseline(nouns: Path, items: Sequence[Item]) -> list[str]:
@@ -111,7 +104,7 @@ def _complete(name: str) -> ClassificationCorpus:
         listed = {item.sentences: item.part for part in by_attractors for item in read(part)}
         return (item._replace(part=listed.get(item.sentences, item.part)) for item in read(paths["test"]))
 
-    return _corpus({**readers, "test": test}, paths, checksums(name, splits))
+    return ClassificationCorpus({**readers, "test": test}, paths, checksums(name, splits), READING)
 
 
 def _reduced(name: str, *, natural: bool) -> ClassificationCorpus:
@@ -132,8 +125,8 @@ def _reduced(name: str, *, natural: bool) -> ClassificationCorpus:
     if not natural:
         parts = [shares["held-out"], *tested.values()]
         readers["test"] = lambda: chain.from_iterable(part() for part in parts)
-    setting = "reduced-from-dev-" + "/".join(map(str, percentages.values()))
-    return _corpus(readers, paths, checksums(name, splits), whole=False, setting=setting)
+    reading = {**READING, "setting": "reduced-from-dev-" + "/".join(map(str, percentages.values()))}
+    return ClassificationCorpus(readers, paths, checksums(name, splits), reading, whole=False)
 
 
 def _undivided(name: str) -> ClassificationCorpus:
@@ -147,4 +140,5 @@ def _undivided(name: str) -> ClassificationCorpus:
         """Yield the items of a split."""
         return map(_item, divide(list(read_agreement(path)))[name])
 
-    return _corpus({name: partial(split, name) for name in SPLITS}, {"all": path}, checksums(name), whole=False)
+    readers = {name: partial(split, name) for name in SPLITS}
+    return ClassificationCorpus(readers, {"all": path}, checksums(name), READING, whole=False)

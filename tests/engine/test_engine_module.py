@@ -9,14 +9,13 @@ from torch.optim import SGD
 from toy import ToyData, ToyModule
 
 from phmrun.config import HardwareConfig, TrainingConfig
-from phmrun.engine.data import Batching
 from phmrun.engine.fit import build_trainer, run_trainer
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.optimizers import build_optimizer
-from phmrun.families.sequence_to_sequence.data import ParallelData
+from phmrun.families.sequence_to_sequence.data import ParallelCorpus, ParallelData
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
-from phmrun.families.sequence_to_sequence.preparation import VocabularySettings
 from phmrun.models.transformer import Transformer
+from phmrun.tasks.nmt.config import TranslationExperiment
 from phmrun.text.vocabulary import PAD
 
 
@@ -27,9 +26,14 @@ def corpus(tmp_path_factory):
 
 def data_of(corpus, cache, accumulate):
     files = {split: (corpus / f"{split}.aa", corpus / f"{split}.bb") for split in ("train", "dev")}
-    vocabulary = VocabularySettings("word", 160, multiple_of=16)
-    batching = Batching("sentences", 5, accumulate, seed=3, workers=0)
-    return ParallelData(files, {}, vocabulary=vocabulary, max_length=100, batching=batching, cache=cache)
+    config = TranslationExperiment(
+        data={"vocabulary": {"kind": "word", "size": 160, "multiple_of": 16}, "max_length": 100},
+        batch={"unit": "sentences", "size": 5},
+        training={"accumulate": accumulate},
+        seed=3,
+        hardware={"workers": 0},
+    )
+    return ParallelData(config, ParallelCorpus(files, {}), cache)
 
 
 def module_of(size, smoothing=0.1):

@@ -13,8 +13,9 @@ import torch
 from random_transformers import network
 
 from phmrun.exchange.formats import export
+from phmrun.families.sequence_to_sequence.config import DecodingConfig
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
-from phmrun.families.sequence_to_sequence.predictor import Search, Translator
+from phmrun.families.sequence_to_sequence.predictor import Translator
 from phmrun.ledger.run import Run
 from phmrun.tasks.nmt.config import TranslationExperiment
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
@@ -52,9 +53,9 @@ def test_it_finds_what_our_search_finds(example, tmp_path):
     assert list(exported.parts) == ["encoder", "decoder"]
     assert exported.path == tmp_path / "exports" / "onnx"
     model = example.Model(exported.path)
-    of_run = Translator(ours, vocabularies, Search(**settings)).translate(LINES)
+    of_run = Translator(ours, vocabularies, DecodingConfig(**settings)).translate(LINES)
     assert [model.translate(line) for line in LINES] == of_run
-    assert of_run != Translator(ours, vocabularies, Search()).translate(LINES)
+    assert of_run != Translator(ours, vocabularies, DecodingConfig()).translate(LINES)
     for name in ("tokens.json", "phmrun.json"):
         assert json.loads((exported.path / name).read_text())["search"] == settings
     (code,) = re.findall(r"```python\n(.*?)```", (exported.path / "README.md").read_text(), re.DOTALL)
@@ -62,10 +63,14 @@ def test_it_finds_what_our_search_finds(example, tmp_path):
     (exported.path / "input.txt").write_text("\n".join(long))
     command = [sys.executable, "-c", code]
     shown = subprocess.run(command, cwd=exported.path, capture_output=True, text=True, check=True).stdout
-    greedy = Translator(ours, vocabularies, Search(**{**settings, "beam": 1})).translate(long)
+    greedy = Translator(ours, vocabularies, DecodingConfig(**{**settings, "beam": 1})).translate(long)
     assert shown.split("\n")[:-1] == greedy
-    assert model.translate(long[-1]) == Translator(ours, vocabularies, Search(**settings)).translate(long[-1:])[0]
+    assert (
+        model.translate(long[-1]) == Translator(ours, vocabularies, DecodingConfig(**settings)).translate(long[-1:])[0]
+    )
     for alpha in (0.0, 2.0):
-        wanted = Translator(ours, vocabularies, Search(**{**settings, "beam": 4, "alpha": alpha})).translate(LINES)
+        wanted = Translator(ours, vocabularies, DecodingConfig(**{**settings, "beam": 4, "alpha": alpha})).translate(
+            LINES
+        )
         assert [model.translate(line, beam=4, alpha=alpha) for line in LINES] == wanted
         assert sum(map(len, wanted)) > 20

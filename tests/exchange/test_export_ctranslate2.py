@@ -11,7 +11,8 @@ from random_transformers import network
 
 from phmrun.exchange.ctranslate2 import converted
 from phmrun.exchange.pages import ctranslate2_page
-from phmrun.families.sequence_to_sequence.predictor import Search, Translator
+from phmrun.families.sequence_to_sequence.config import DecodingConfig
+from phmrun.families.sequence_to_sequence.predictor import Translator
 from phmrun.text.token_names import token_names
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
 from phmrun.text.vocabulary import BOS, EOS
@@ -56,8 +57,8 @@ def test_the_engine_gives_the_same_probabilities(name, vocabularies, tmp_path):
 def test_the_search_of_the_engine_is_ours_with_its_penalty(beam, nbest, vocabularies, lines, tmp_path):
     ours = network(len(vocabularies.source), tie="none", output_bias=True)
     settings = {"beam": beam, "nbest": nbest, "alpha": 0.7, "batch": 5, "max_length_offset": 40}
-    wanted = Translator(ours, vocabularies, Search(penalty="power", **settings)).hypotheses(lines)
-    engine = Translator(ours, vocabularies, Search(engine="ctranslate2", **settings), exports=tmp_path)
+    wanted = Translator(ours, vocabularies, DecodingConfig(penalty="power", **settings)).hypotheses(lines)
+    engine = Translator(ours, vocabularies, DecodingConfig(engine="ctranslate2", **settings), exports=tmp_path)
     actual = engine.hypotheses(lines)
     ended = [(a, b) for a, b in zip(wanted, actual, strict=True) if all(len(best.tokens) < 40 for best in (*a, *b))]
     assert len(ended) >= 10  # at its limit, the engine cuts an output off
@@ -76,8 +77,8 @@ def test_lines_beyond_the_table_of_positions_are_translated_by_torch(options, vo
     lines = ["w1 w2", *(" ".join(["w1", "w2", "w3"] * 400).split(" ", length)[:-1] for length in (1022, 1023, 1024))]
     lines = ["w1 w2", *(" ".join(line) for line in lines[1:]), "", "w4"]
     settings = {"beam": 2, "max_length_ratio": 0.01}
-    wanted = Translator(ours, vocabularies, Search(penalty="power", **settings)).translate(lines)
-    engine = Translator(ours, vocabularies, Search(engine="ctranslate2", **settings), exports=tmp_path)
+    wanted = Translator(ours, vocabularies, DecodingConfig(penalty="power", **settings)).translate(lines)
+    engine = Translator(ours, vocabularies, DecodingConfig(engine="ctranslate2", **settings), exports=tmp_path)
     assert engine.translate(lines) == wanted
     assert [answer.text for answer in engine.predict(lines)] == wanted
     named = "longer than the 1024 tokens of CTranslate2, translated by torch: line 4"
@@ -113,7 +114,7 @@ def test_the_code_on_the_page_translates(tmp_path):
     (path / "input.txt").write_text("\n".join([*text[:8], long]), encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", ctranslate2_page(both, beam=3, alpha=1.0), re.DOTALL)
     shown = subprocess.run([sys.executable, "-c", code], cwd=path, capture_output=True, text=True, check=True).stdout
-    search = Search(beam=3, alpha=1.0, penalty="power", max_length_ratio=1.0, max_length_offset=240)
+    search = DecodingConfig(beam=3, alpha=1.0, penalty="power", max_length_ratio=1.0, max_length_offset=240)
     wanted = Translator(ours, both, search).translate(text[:8])
     pairs = [(line, text) for line, text in zip(shown.split("\n"), wanted, strict=False) if len(text) < 100]
     assert len(pairs) > 1

@@ -6,12 +6,23 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from phmrun.engine.data import Batching
+from phmrun.families.sentence_classification.config import ClassificationExperiment
 from phmrun.families.sentence_classification.data import ClassificationBatches, ClassificationCorpus, ClassificationData
 from phmrun.families.sentence_classification.items import Item
-from phmrun.families.sentence_classification.vocabulary import WordSettings
 from phmrun.text.batches import Batch
 from phmrun.text.vocabulary import EOS, PAD
+
+
+class Pairs(ClassificationExperiment):
+    """Pairs of sentences with two labels."""
+
+    task: str = "pairs"
+    names = ("first", "second")
+
+    @property
+    def labels(self):
+        return ("a", "b")
+
 
 ITEMS = [Item((f"w{n} " * (1 + n % 7), f"v{n} " * (n % 4)), "ab"[n % 2]) for n in range(50)]
 
@@ -22,12 +33,16 @@ def data_of(tmp_path):
     source.write_text("x")
     readers = {"train": lambda: ITEMS, "dev": lambda: ITEMS[:9], "test": lambda: ITEMS[:5]}
 
-    def build(**options):
-        batching = Batching(**{"unit": "sentences", "size": 8, "accumulate": 1, "seed": 3, "workers": 0, **options})
-        corpus = ClassificationCorpus(readers, [source], {"items": "sum"}, ("a", "b"), 2)
-        return ClassificationData(
-            corpus, words=WordSettings(), max_length=20, cache=tmp_path / "cache", batching=batching
+    def build(accumulate=1, seed=3, workers=0, **batch):
+        config = Pairs(
+            data={"max_length": 20, "vocabulary": {"multiple_of": 1}},
+            batch={"unit": "sentences", "size": 8, **batch},
+            training={"accumulate": accumulate},
+            seed=seed,
+            hardware={"workers": workers},
         )
+        corpus = ClassificationCorpus(readers, {"items": source}, {"items": "sum"})
+        return ClassificationData(config, corpus, tmp_path / "cache")
 
     return build
 

@@ -8,9 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.families.sentence_classification.config import ClassificationExperiment
 from phmrun.families.sentence_classification.items import Item, LeftOut, divided, prepare_items
-from phmrun.families.sentence_classification.vocabulary import WordSettings
 from phmrun.text.vocabulary import UNK, spaced
+
+
+class Pairs(ClassificationExperiment):
+    """Pairs of sentences with any labels."""
+
+    task: str = "pairs"
+    names = ("first", "second")
+    classes: tuple[str, ...] = ("no", "yes")
+
+    @property
+    def labels(self):
+        return self.classes
+
 
 TRAIN = [Item((f"a b{n % 3}", "c " * (n % 4)), "yes" if n % 3 else "no") for n in range(30)]
 DEV = [Item(("a B0 x", "c"), "no"), Item(("a", "c"), "yes")]
@@ -21,17 +34,12 @@ def prepare(tmp_path):
     source = tmp_path / "items.txt"
     source.write_text("content")
 
-    def run(train=TRAIN, dev=DEV, **options):
-        settings = {
-            "labels": ("no", "yes"),
-            "sentences": 2,
-            "words": WordSettings(lowercase=True, multiple_of=8),
-            "max_length": 10,
-            "reading": {"format": "mine"},
-            "cache": tmp_path / "cache",
-            **options,
-        }
-        return prepare_items({"train": lambda: train, "dev": lambda: dev}, [source], **settings)
+    def run(train=TRAIN, dev=DEV, reading=None, labels=("no", "yes"), max_length=10, **words):
+        settings = {"lowercase": True, "multiple_of": 8, **words}
+        config = Pairs(data={"max_length": max_length, "vocabulary": settings})
+        config = config.model_copy(update={"classes": labels})
+        readers = {"train": train if callable(train) else lambda: train, "dev": lambda: dev}
+        return prepare_items(readers, [source], config, reading or {"format": "mine"}, tmp_path / "cache")
 
     run.source = source
     return run
@@ -71,19 +79,8 @@ def test_a_fault_leaves_nothing_behind(prepare, tmp_path):
         yield TRAIN[0]
         raise PhmrunError("bad line", where="file:2", code=ExitCode.DATA)
 
-    source = tmp_path / "more.txt"
-    source.write_text("x")
     with pytest.raises(PhmrunError, match="bad line"):
-        prepare_items(
-            {"train": faulty, "dev": lambda: DEV},
-            [source],
-            labels=("no", "yes"),
-            sentences=2,
-            words=WordSettings(),
-            max_length=10,
-            reading={},
-            cache=tmp_path / "cache",
-        )
+        prepare(faulty)
     assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
 
 

@@ -4,13 +4,12 @@ import pytest
 
 from phmrun.config import ConfigError, Source, resolve, task_defaults
 from phmrun.config.identity import canonical_identity
+from phmrun.layers import options_of
 from phmrun.tasks.nmt.config import TranslationExperiment
 
 
 def resolved(values):
-    return resolve(
-        TranslationExperiment, [task_defaults("nmt"), Source("x", values)], lambda name, table=False: ()
-    ).config
+    return resolve(TranslationExperiment, [task_defaults("nmt"), Source("x", values)], options_of).config
 
 
 def mistakes(values):

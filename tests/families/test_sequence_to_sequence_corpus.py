@@ -8,7 +8,6 @@ import pytest
 from tiny_experiments import write_corpus
 
 from phmrun.config import Source, resolve, task_defaults
-from phmrun.engine.data import Batching
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sequence_to_sequence.data import ParallelCorpus, build_parallel_data, corpus, own_files
 from phmrun.layers import options_of
@@ -87,7 +86,8 @@ def test_settings_reach_the_data(directory, tmp_path):
         }
     )
     data = build_parallel_data(config, tmp_path, no_builtin)
-    assert data.batching == Batching("sentences", 4, accumulate=3, seed=9, workers=2)
+    batch = next(iter(data.train_dataloader()))
+    assert (len(batch.source), data.steps_in_epochs(1, 1)) == (4, -(-len(data.plan) // 3))
     assert data.vocabulary.sizes == (64, 64)
     kept = sum(len(line.split()) <= 5 for line in (directory / "train.aa").read_text().splitlines())
     assert data.statistics()["splits"]["train"]["sentences"] == kept < 150

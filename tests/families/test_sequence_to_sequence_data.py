@@ -8,9 +8,8 @@ import pytest
 import torch
 from tiny_experiments import write_corpus
 
-from phmrun.engine.data import Batching
-from phmrun.families.sequence_to_sequence.data import ParallelBatches, ParallelData
-from phmrun.families.sequence_to_sequence.preparation import VocabularySettings
+from phmrun.families.sequence_to_sequence.data import ParallelBatches, ParallelCorpus, ParallelData
+from phmrun.tasks.nmt.config import TranslationExperiment
 from phmrun.text.batches import Batch
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
@@ -46,9 +45,16 @@ def corpus(tmp_path_factory):
 
 def data_of(corpus: Path, cache: Path, *, joint: bool = True, accumulate=1, seed=3, workers=0) -> ParallelData:
     files = {split: (corpus / f"{split}.aa", corpus / f"{split}.bb") for split in ("train", "dev", "test")}
-    vocabulary = VocabularySettings("word", 160, joint, multiple_of=16)
-    batching = Batching("tokens", 60, accumulate, seed, workers)
-    return ParallelData(files, {"train": "sum"}, vocabulary=vocabulary, max_length=100, batching=batching, cache=cache)
+    vocabulary = {"kind": "word", "size": 160, "joint": joint, "multiple_of": 16}
+    config = TranslationExperiment(
+        data={"vocabulary": vocabulary, "max_length": 100},
+        model={"tie": "all" if joint else "none"},
+        batch={"unit": "tokens", "size": 60},
+        training={"accumulate": accumulate},
+        seed=seed,
+        hardware={"workers": workers},
+    )
+    return ParallelData(config, ParallelCorpus(files, {"train": "sum"}), cache)
 
 
 def stream_of(data, count):

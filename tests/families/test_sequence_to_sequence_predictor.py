@@ -9,7 +9,8 @@ from built_networks import built
 
 from phmrun.decoding.beam import Hypothesis
 from phmrun.families.sequence_to_sequence import predictor as translation
-from phmrun.families.sequence_to_sequence.predictor import Search, Translator
+from phmrun.families.sequence_to_sequence.config import DecodingConfig
+from phmrun.families.sequence_to_sequence.predictor import Translator
 from phmrun.metrics import Score
 from phmrun.models.transformer import Transformer
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
@@ -39,7 +40,8 @@ class Data(NamedTuple):
 
 
 def translator(vocabularies, **search):
-    return Translator(network(len(vocabularies.source)), vocabularies, Search(**{"beam": 2, **search}), "weights-name")
+    decoding = DecodingConfig(**{"beam": 2, **search})
+    return Translator(network(len(vocabularies.source)), vocabularies, decoding, "weights-name")
 
 
 @pytest.mark.parametrize("batch", [1, 2, 64])
@@ -104,8 +106,9 @@ def test_sentence_scores_where_they_are_asked_for(vocabularies, tmp_path):
         (tmp_path / name).write_text("".join(f"{line} e f g\n" for line in lines))
     data = Data({"test": (tmp_path / "src", tmp_path / "ref")}, baselines={"copy": list})
     network_of_both = network(len(vocabularies.source))
-    machine = Translator(network_of_both, vocabularies, Search(), "w", sentence_bleu=True, sentence_bleu_nltk=True)
-    usual = Translator(network_of_both, vocabularies, Search(), "w", sentence_bleu=True).evaluate(data, "test")
+    both, one = DecodingConfig(sentence_bleu=True, sentence_bleu_nltk=True), DecodingConfig(sentence_bleu=True)
+    machine = Translator(network_of_both, vocabularies, both, "w")
+    usual = Translator(network_of_both, vocabularies, one, "w").evaluate(data, "test")
     assert not any("nltk" in name for name in usual.scores)  # 16.6 for "And, and, and …": the paper's table only
     scores = machine.evaluate(data, "test").scores
     assert set(scores) == {
@@ -115,8 +118,8 @@ def test_sentence_scores_where_they_are_asked_for(vocabularies, tmp_path):
     expected = sum(sacrebleu.sentence_bleu(f"{first} e f g", [f"{two} e f g"]).score for first, two in ("ac", "bd")) / 2
     assert scores["sentence-bleu-of-copy"].value == pytest.approx(expected)
     assert "weights" not in scores["sentence-bleu-of-copy"].signature
-    assert scores["sentence-bleu"].signature.endswith("|mean:sentences|" + machine.search.signature() + "|weights:w")
-    without = Translator(network(len(vocabularies.source)), vocabularies, Search(), "w").evaluate(data, "test")
+    assert scores["sentence-bleu"].signature.endswith("|mean:sentences|" + machine.signature + "|weights:w")
+    without = Translator(network(len(vocabularies.source)), vocabularies, DecodingConfig(), "w").evaluate(data, "test")
     assert set(without.scores) == {"bleu", "bleu-of-copy", "chrf"}
 
 

@@ -5,18 +5,18 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.families.sequence_to_sequence.preparation import VocabularySettings, prepare_parallel
+from phmrun.families.sequence_to_sequence.config import VocabularyConfig
+from phmrun.families.sequence_to_sequence.preparation import prepare_parallel
 from phmrun.text.lines import read_parallel
 from phmrun.text.vocabulary import UNK
 
 WORDS = ["the", "a", "big", "small", "old", "red", "house", "tree", "dog", "cat", "sees", "likes", "near", "under"]
-SMALL = VocabularySettings(size=80)
+SMALL = VocabularyConfig(size=80, multiple_of=1)
 TRAIN = [" ".join(WORDS[(start * step) % len(WORDS)] for step in range(1, 3 + start % 9)) for start in range(1, 300)]
 
 
@@ -44,7 +44,7 @@ def cache(tmp_path):
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "word"])
 @pytest.mark.parametrize("joint", [True, False])
 def test_the_stores_hold_the_text(files, cache, kind, joint):
-    prepared = prepare_parallel(files, VocabularySettings(kind, 80, joint, multiple_of=3), cache=cache)
+    prepared = prepare_parallel(files, VocabularyConfig(kind=kind, size=80, joint=joint, multiple_of=3), cache=cache)
     assert prepared.vocabulary.joint is joint
     pairs = list(read_parallel(*files["train"]))
     store = prepared.stores["train"]
@@ -56,7 +56,8 @@ def test_the_stores_hold_the_text(files, cache, kind, joint):
 
 
 def test_statistics_are_those_of_a_count_by_hand(files, cache):
-    prepared = prepare_parallel(files, VocabularySettings("word", 200, joint=False), max_length=8, cache=cache)
+    settings = VocabularyConfig(kind="word", size=200, joint=False, multiple_of=1)
+    prepared = prepare_parallel(files, settings, max_length=8, cache=cache)
     assert json.loads((prepared.path / "statistics.json").read_text()) == prepared.statistics
     kept = [line.split() for line in TRAIN if len(line.split()) <= 8]
     train = prepared.statistics["splits"]["train"]
@@ -78,7 +79,7 @@ def test_statistics_are_those_of_a_count_by_hand(files, cache):
 
 @pytest.mark.parametrize("change", ["text", "size", "kind", "joint", "multiple_of", "max_length"])
 def test_another_content_or_setting_is_another_preparation(files, cache, change):
-    settings, length = VocabularySettings("bpe", 80), 99
+    settings, length = VocabularyConfig(kind="bpe", size=80, multiple_of=1), 99
     first = prepare_parallel(files, settings, max_length=length, cache=cache)
     other = {"size": 70, "kind": "unigram", "joint": False, "multiple_of": 2}
     if change == "text":
@@ -86,7 +87,7 @@ def test_another_content_or_setting_is_another_preparation(files, cache, change)
     elif change == "max_length":
         length = 98
     else:
-        settings = replace(settings, **{change: other[change]})
+        settings = settings.model_copy(update={change: other[change]})
     second = prepare_parallel(files, settings, max_length=length, cache=cache)
     assert second.path != first.path
     assert len(second.stores["dev"]) == (1 if change == "text" else 2)
@@ -122,7 +123,7 @@ def run(files, cache, *, prelude=""):
         "from phmrun.families.sequence_to_sequence import preparation\n"
         f"{prelude}\n"
         "paths = [pathlib.Path(p) for p in sys.argv[2:]]\n"
-        "settings = preparation.VocabularySettings(size=80)\n"
+        "settings = preparation.VocabularyConfig(size=80, multiple_of=1)\n"
         "prepared = preparation.prepare_parallel({'train': tuple(paths)}, settings, cache=pathlib.Path(sys.argv[1]))\n"
         "print(prepared.path)"
     )
@@ -161,7 +162,7 @@ def test_multi30k(cache):
         pytest.skip("multi30k is not here")
     names = {"train": "train", "dev": "val", "test": "test_2016_flickr"}
     files = {split: (folder / f"{name}.en.gz", folder / f"{name}.de.gz") for split, name in names.items()}
-    prepared = prepare_parallel(files, VocabularySettings(size=1000), cache=cache)
+    prepared = prepare_parallel(files, VocabularyConfig(size=1000, multiple_of=1), cache=cache)
     assert [len(prepared.stores[split]) for split in files] == [29_000, 1_014, 1_000]
     assert len(prepared.vocabulary.source) == 1000
     for (_, target), ids in zip(read_parallel(*files["test"]), prepared.stores["test"].target, strict=True):

@@ -1,6 +1,6 @@
 """Configuration of tasks that classify sentences or sentence pairs."""
 
-from typing import Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -62,6 +62,11 @@ class ClassificationExperiment(Experiment):
     training: ClassTrainingConfig = ClassTrainingConfig()
     """Length, optimisation, validation, checkpoints."""
 
+    prompt: ClassVar[str] = "one sentence a line"
+    """Description of an input line of the predictor."""
+    names: ClassVar[tuple[str, ...]] = ("sentence",)
+    """Names of the sentences of an item, which are separated by tabs."""
+
     @property
     def labels(self) -> tuple[str, ...]:
         """Classes in the order of their indices. Tasks override it.
@@ -70,6 +75,12 @@ class ClassificationExperiment(Experiment):
             NotImplementedError: In this class.
         """
         raise NotImplementedError
+
+    @property
+    def width(self) -> int:
+        """Width of the network, for the schedule noam."""
+        model: Any = self.model
+        return int(model.width)
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Labeled sentences or sentence pairs as training batches."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from phmrun.engine.data import Batching, BucketedData, batching_of
+from phmrun.engine.data import BucketedData
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.config import ClassificationExperiment
 from phmrun.families.sentence_classification.items import DEV, TRAIN, Item, ItemStore, Reader, divided, prepare_items
 from phmrun.families.sentence_classification.vectors import Found, open_vectors
-from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary, WordSettings
+from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary
 from phmrun.files import sha256_of
 from phmrun.models.sentences import Sentences, batch_of
 from phmrun.progress import note
@@ -34,51 +34,19 @@ class ClassificationCorpus:
 
     Attributes:
         readers: Readers by split; "train" and "dev" are required.
-        sources: Files that are read.
+        paths: Files that are read, by name.
         fingerprints: Checksums that identify the data.
-        labels: Classes in the order of their indices.
-        sentences: Sentences per item, 1 or 2.
         reading: Further settings that the items depend on, by name; part of every score's signature.
         baselines: Baselines without a model, by name.
-        split_sources: Files of each split; a split that is missing here is read from all files.
+        whole: True if each split is read from its own file, False if from all files.
     """
 
     readers: Mapping[str, Reader]
-    sources: Sequence[Path]
+    paths: Mapping[str, Path]
     fingerprints: Mapping[str, str]
-    labels: Sequence[str]
-    sentences: int
     reading: Mapping[str, str] = field(default_factory=dict)
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
-    split_sources: Mapping[str, Sequence[Path]] = field(default_factory=dict)
-
-
-def corpus_of(
-    readers: Mapping[str, Reader],
-    paths: Mapping[str, Path],
-    fingerprints: Mapping[str, str],
-    *,
-    labels: Sequence[str],
-    sentences: int,
-    baselines: Mapping[str, Baseline] | None = None,
-    whole: bool = True,
-    **reading: str,
-) -> ClassificationCorpus:
-    """Build a corpus from readers and files by split.
-
-    Args:
-        readers: Readers by split.
-        paths: Files by split.
-        fingerprints: Checksums that identify the data.
-        labels: Classes in the order of their indices.
-        sentences: Sentences per item, 1 or 2.
-        baselines: Baselines without a model, by name; None: none.
-        whole: True if each split is read from its own file, False if from all files.
-        **reading: Further settings that the items depend on.
-    """
-    sources = {split: [path] for split, path in paths.items()} if whole else {}
-    files = list(paths.values())
-    return ClassificationCorpus(readers, files, fingerprints, labels, sentences, reading, baselines or {}, sources)
+    whole: bool = True
 
 
 class ClassificationBatch(NamedTuple):
@@ -114,34 +82,41 @@ class ClassificationBatches(Dataset[ClassificationBatch]):
 class ClassificationData(BucketedData[ClassificationVocabulary]):
     """Data module of labeled sentences, encoded once and read from memory-mapped stores.
 
+    With ``data.hold_out``, that share of the training items, rounded to 1–99 percent, becomes the validation set and
+    replaces the corpus's own. Items are divided by their first sentence; see :func:`divided`.
+
     Args:
+        config: Resolved config.
         corpus: Corpus to read.
-        words: Settings of the vocabulary.
-        max_length: Training items with a sentence of more words are left out.
-        batching: Settings of the batches.
         cache: Directory of prepared data.
         vectors: File of pretrained word vectors, or None.
         vector_width: Required width of the vectors; None: any.
     """
 
+    config: ClassificationExperiment
+
     def __init__(
         self,
+        config: ClassificationExperiment,
         corpus: ClassificationCorpus,
-        *,
-        words: WordSettings,
-        max_length: int,
-        batching: Batching,
         cache: Path,
+        *,
         vectors: Path | None = None,
         vector_width: int | None = None,
     ) -> None:
-        super().__init__(batching, corpus.readers, corpus.fingerprints)
-        self.corpus, self.words, self.max_length, self.cache = corpus, words, max_length, cache
+        readers = corpus.readers
+        if config.data.hold_out:
+            held = min(99, max(1, round(100 * config.data.hold_out)))
+            readers = {**readers, **divided(readers[TRAIN], {TRAIN: 100 - held, DEV: held})}
+        super().__init__(config, readers, corpus.fingerprints)
+        self.corpus, self.cache = corpus, cache
         self.vectors, self.vector_width = vectors, vector_width
 
     def sources(self, split: str) -> Sequence[Path]:
         """Return the files that a split is read from: its own, else all."""
-        return self.corpus.split_sources.get(split, self.corpus.sources)
+        paths = self.corpus.paths
+        split = TRAIN if split == DEV and self.config.data.hold_out else split
+        return [paths[split]] if self.corpus.whole and split in paths else list(paths.values())
 
     def fingerprints(self) -> dict[str, str]:
         """Return SHA-256 sums by their names in the run id.
@@ -154,16 +129,8 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
     @cached_property
     def prepared(self) -> Prepared[ClassificationVocabulary, ItemStore]:
         """Encoded training and validation items, prepared on first use."""
-        return prepare_items(
-            {split: self.corpus.readers[split] for split in (TRAIN, DEV)},
-            self.corpus.sources,
-            labels=self.corpus.labels,
-            sentences=self.corpus.sentences,
-            words=self.words,
-            max_length=self.max_length,
-            reading=self.corpus.reading,
-            cache=self.cache,
-        )
+        readers = {split: self.files[split] for split in (TRAIN, DEV)}
+        return prepare_items(readers, self.corpus.paths.values(), self.config, self.corpus.reading, self.cache)
 
     @cached_property
     def pretrained(self) -> Found | None:
@@ -241,32 +208,3 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
         Items that the reader skips are left out. They are read from the corpus, not from the stores.
         """
         return ("\t".join(item.sentences) for item in self.files[split]() if isinstance(item, Item))
-
-
-def build_classification_data(
-    config: ClassificationExperiment,
-    corpus: ClassificationCorpus,
-    cache: Path,
-    *,
-    vectors: Path | None = None,
-    vector_width: int | None = None,
-) -> ClassificationData:
-    """Build the data module of an experiment; see :class:`ClassificationData`.
-
-    With ``data.hold_out``, that share of the training items, rounded to 1–99 percent, becomes the validation set and
-    replaces the corpus's own. Items are divided by their first sentence; see :func:`divided`.
-    """
-    if config.data.hold_out:  # hold out a share of the training items for validation
-        held = min(99, max(1, round(100 * config.data.hold_out)))
-        parts = divided(corpus.readers[TRAIN], {TRAIN: 100 - held, DEV: held})
-        sources = {**corpus.split_sources, DEV: corpus.split_sources.get(TRAIN, corpus.sources)}
-        corpus = replace(corpus, readers={**corpus.readers, **parts}, split_sources=sources)
-    return ClassificationData(
-        corpus,
-        words=WordSettings(**config.data.vocabulary.model_dump()),
-        max_length=config.data.max_length,
-        batching=batching_of(config),
-        cache=cache,
-        vectors=vectors,
-        vector_width=vector_width,
-    )

@@ -1,4 +1,4 @@
-"""Labeled items: readers, and encoded items on disk, prepared once per content.
+"""Labeled items: readers, encoded items on disk, and correctness of the labels of a finished run.
 
 Prepared items are in ``cache/<hash>/``: ``vocabulary/``, and for each split a token store per sentence of an item
 (``sentence-1/``, ``sentence-2/``) and ``labels.npy``.
@@ -17,8 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary, WordSettings
+from phmrun.families.sentence_classification.config import ClassificationExperiment, WordsConfig
+from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary
 from phmrun.files import intact, open_regular, read_text
+from phmrun.ledger import Run
+from phmrun.metrics.items import Items, checksum
 from phmrun.progress import note, progress
 from phmrun.text.store import REMOVE, TRAIN, Prepared, TokenStore, TokenStoreWriter, prepare
 from phmrun.text.vocabulary import spaced, train_words
@@ -79,52 +82,48 @@ class ItemStore:
 
 def prepare_items(
     readers: Mapping[str, Reader],
-    sources: Sequence[Path],
-    *,
-    labels: Sequence[str],
-    sentences: int,
-    words: WordSettings,
-    max_length: int,
+    sources: Iterable[Path],
+    config: ClassificationExperiment,
     reading: Mapping[str, Any],
     cache: Path,
 ) -> Prepared[ClassificationVocabulary, ItemStore]:
     """Learn the vocabulary and encode all splits, or load them from the cache.
 
-    The result's statistics of the vocabulary are size, entries, requested and labels.
+    The result's statistics of the vocabulary are size, entries, requested and labels. Training items with a sentence of
+    more words than ``data.max_length`` are left out and counted; other splits keep all.
 
     Args:
         readers: Readers by split, including "train".
         sources: Files that are read; their contents identify the result.
-        labels: Classes in the order of their indices.
-        sentences: Sentences per item.
-        words: Settings of the vocabulary.
-        max_length: Training items with a sentence of more words are left out and counted; other splits keep all.
+        config: Config with labels, names of sentences, and the section ``data``.
         reading: Further settings that the items depend on, as JSON values.
         cache: Directory of prepared data.
 
     Raises:
         PhmrunError: (exit 3) A file is missing or malformed, or a split has no items.
     """
+    data, sentences = config.data, len(config.names)
     content = {
         "version": VERSION,
         "sources": list(sources),
         "reading": dict(reading),
         # the order determines the indices of the classes
-        "labels": list(labels),
-        "words": vars(words),
-        "max_length": max_length,
+        "labels": list(config.labels),
+        "words": data.vocabulary.model_dump(),
+        "max_length": data.max_length,
         "splits": sorted(readers),
     }
 
     def encode(split: str, vocabulary: ClassificationVocabulary, path: Path) -> dict[str, Any]:
         """Write a split's stores below ``path``, and return its statistics."""
-        return _encode(split, readers[split], vocabulary, sentences, max_length if split == TRAIN else None, path)
+        limit = data.max_length if split == TRAIN else None
+        return _encode(split, readers[split], vocabulary, sentences, limit, path)
 
     return prepare(
         cache,
         content,
         readers,
-        learn=lambda: _learn(readers[TRAIN], labels, words),
+        learn=lambda: _learn(readers[TRAIN], config.labels, data.vocabulary),
         encode=encode,
         describe=lambda vocabulary: {
             "size": len(vocabulary.words),
@@ -137,7 +136,7 @@ def prepare_items(
     )
 
 
-def _learn(reader: Reader, labels: Sequence[str], settings: WordSettings) -> ClassificationVocabulary:
+def _learn(reader: Reader, labels: Sequence[str], settings: WordsConfig) -> ClassificationVocabulary:
     """Return the vocabulary of the training split's sentences.
 
     Items that the reader skips are left out.
@@ -264,3 +263,19 @@ def _share(reader: Reader, wanted: range, without: tuple[Reader, ...]) -> Iterat
                 yield item
     if doubled:
         yield LeftOut("also in a test file", doubled)
+
+
+def read_items(run: Run, split: str, part: str) -> Items:
+    """Return correctness counts of a split's items, or of a part of it.
+
+    Counts are ``[items, 2]``: 1 if the label is correct, else 0, and 1. ``part`` of "" is the whole split. Predictions
+    come from the run's directory. The checksum covers the gold labels and parts; the split's fingerprint is added.
+    """
+    lines = read_text(run.predictions / f"{split}.tsv").splitlines()
+    heading = lines[0].split("\t")
+    predicted, gold, parts = (heading.index(name) for name in ("predicted", "label", "part"))
+    rows = [row for row in (line.split("\t") for line in lines[1:]) if not part or row[parts] == part]
+    counts = np.ones((len(rows), 2))
+    counts[:, 0] = [row[predicted] == row[gold] for row in rows]
+    file = run.fingerprints().get(split, "")  # gold labels alone do not identify the items
+    return Items(counts, checksum([row[gold] + "\t" + row[parts] for row in rows]), file)

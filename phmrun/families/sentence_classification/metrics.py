@@ -10,7 +10,7 @@ ACCURACY = Metric(
     margin=0.5,
     is_share=True,
     measure=partial(Deferred("phmrun.metrics.parsing:share"), of=0, among=1),
-    read_items=Deferred("phmrun.families.sentence_classification.labels:read_items"),
+    read_items=Deferred("phmrun.families.sentence_classification.items:read_items"),
     floors=("majority", "nearest-noun", "bag-of-words"),
     bounds=PERCENT,
 )

@@ -1,21 +1,25 @@
 """Training module of sentence classifiers, and their export graph."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.engine.export_graph import UNROLLED, ExportGraph, random_tokens
-from phmrun.engine.losses import Criterion, cross_entropy
+from phmrun.engine.losses import Criterion, criterion, cross_entropy
 from phmrun.engine.module import Loss, Prediction, TrainingModule
-from phmrun.engine.optimizers import OptimizerBuilder
-from phmrun.engine.schedules import Schedule
+from phmrun.engine.network import build_network
+from phmrun.engine.optimizers import OptimizerBuilder, optimizer_from
+from phmrun.engine.schedules import Schedule, schedule_from
 from phmrun.errors import PhmrunError
+from phmrun.families.sentence_classification.config import ClassificationExperiment
 from phmrun.families.sentence_classification.data import ClassificationBatch, ClassificationData
 from phmrun.families.sentence_classification.vectors import Found
 from phmrun.layers import LSTM, folded
 from phmrun.layers.inference import table_of
 from phmrun.layers.structures.dense import Dense
-from phmrun.models.lstm_classifier import own_vectors
+from phmrun.models.lstm_classifier import LSTMClassifier, own_vectors
 from phmrun.models.sentences import Sentences
 from phmrun.text.vocabulary import EOS, PAD
 
@@ -76,6 +80,34 @@ class ClassificationModule(TrainingModule):
         """
         if data.pretrained is not None:
             place_vectors(self.network.get_submodule("embedding"), data.pretrained)
+
+
+def build_module(config: ClassificationExperiment, words: int, classes: int) -> ClassificationModule:
+    """Build the module of an experiment.
+
+    Its network is that of ``model.network``, with ``words`` vocabulary entries and ``classes`` outputs.
+
+    Raises:
+        PhmrunError: (exit 2) The network is unknown, or sizes and structures do not match.
+    """
+    training = config.training
+    return ClassificationModule(
+        build_network(config.task, config, words, classes),
+        optimizer_from(training.optimizer),
+        schedule_from(training, config.width),
+        smoothing=training.label_smoothing,
+        criterion=criterion(training.loss),
+        sentences=len(config.names),
+    )
+
+
+def build_lstm(config: Any, words: int, classes: int) -> LSTMClassifier:
+    """Build the LSTM of an experiment with the options ``config.lstm``.
+
+    Raises:
+        PhmrunError: (exit 2) Sizes and structures do not match.
+    """
+    return LSTMClassifier(config.lstm, (words, classes), config.structures, sentences=len(config.names))
 
 
 @torch.no_grad()

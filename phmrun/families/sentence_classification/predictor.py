@@ -2,8 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -11,19 +10,20 @@ import numpy as np
 import torch
 from torch import nn
 
-from phmrun.config import Experiment
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import Answer, Evaluation
 from phmrun.errors import ExitCode, PhmrunError, counted
+from phmrun.families.sentence_classification.config import ClassificationExperiment
 from phmrun.families.sentence_classification.data import ClassificationData
 from phmrun.families.sentence_classification.items import Item, LeftOut
 from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary
 from phmrun.layers import for_inference
-from phmrun.metrics import Score
 from phmrun.metrics.accuracy import LabelPair, accuracy, majority
 from phmrun.models.sentences import batch_of
 from phmrun.progress import note, progress
+from phmrun.text.batches import chunks
 from phmrun.text.coverage import Coverage
+from phmrun.text.nli_pairs import sentences_of
 from phmrun.text.vocabulary import UNK
 
 SAMPLES = 8
@@ -53,7 +53,6 @@ class SentenceClassifier:
         vocabulary: Words and labels.
         prompt: Description of an input line; the sentences of an item are separated by tabs.
         names: Names of the sentences of an item: ("premise", "hypothesis").
-        sentences_of: Function from a line and its place to its sentences; None: they are separated by tabs.
         weights: Name of the run's weights, for the signature of scores.
         batch: Items per batch; default: 256.
         device: Device of the network.
@@ -66,7 +65,6 @@ class SentenceClassifier:
         *,
         prompt: str,
         names: Sequence[str],
-        sentences_of: Callable[[str, str], list[str]] | None = None,
         weights: str = "given",
         batch: int | None = None,
         device: torch.device | str = "cpu",
@@ -74,7 +72,6 @@ class SentenceClassifier:
         self.network, self.device = for_inference(network).to(device), torch.device(device)
         self.vocabulary, self.weights = vocabulary, weights
         self.prompt, self.names = prompt, tuple(names)
-        self.sentences_of = sentences_of
         self.batch = batch or BATCH
         self.coverage = Coverage()
 
@@ -88,9 +85,7 @@ class SentenceClassifier:
         Raises:
             PhmrunError: (exit 3) A line does not have the number of sentences of an item.
         """
-        stream = enumerate(lines, 1)
-        size = 1 if self.batch == 1 else max(CHUNK, self.batch)
-        while chunk := list(islice(stream, size)):
+        for chunk in chunks(enumerate(lines, 1), self.batch, CHUNK):
             classified = self.classify([self._item(line, number) for number, line in chunk])
             for best, row in zip(classified.best.tolist(), classified.probabilities.tolist(), strict=True):
                 label = self.vocabulary.labels[best]
@@ -137,10 +132,12 @@ class SentenceClassifier:
                         continue
                     baselines[name].update(LabelPair(item.label, label, item.part) for item, label in guessed)
                 advance(len(chunk))
-        scores = _signed(accuracy(counts, left_out), data.corpus.reading, weights=self.weights)
+        scores = {**accuracy(counts, left_out), **majority(counts, left_out)}
         for name, outcomes in baselines.items():
-            scores |= _signed(accuracy(outcomes, left_out, f"-of-{name}"), data.corpus.reading)
-        scores |= _signed(majority(counts, left_out), data.corpus.reading)
+            scores |= accuracy(outcomes, left_out, f"-of-{name}")
+        reading = "".join(f"|{key}:{value}" for key, value in data.corpus.reading.items())
+        weights = f"{reading}|weights:{self.weights}"
+        scores = {name: score.signed(reading if "-of-" in name else weights) for name, score in scores.items()}
         return Evaluation(
             scores,
             predictions="".join(rows),
@@ -184,7 +181,7 @@ class SentenceClassifier:
             PhmrunError: (exit 3) Their number is wrong; ``number`` is that of the line.
         """
         where = f"input:{number}"
-        sentences = self.sentences_of(line, where) if self.sentences_of else line.split("\t")
+        sentences = sentences_of(line, where) if len(self.names) > 1 else line.split("\t")
         if len(sentences) != len(self.names):
             columns, wanted = counted(len(sentences), "column"), len(self.names)
             what = f"the line has {columns} instead of {wanted}: {', '.join(self.names)}"
@@ -202,17 +199,8 @@ def _scored(items: Iterable[Item | LeftOut], left_out: Counter[str]) -> Iterator
             yield item
 
 
-def _signed(scores: Mapping[str, Score], *settings: Mapping[str, str], **more: str) -> dict[str, Score]:
-    """Return copies of the scores with settings appended to their signatures.
-
-    Each setting is added as ``|key:value``, the mappings' first.
-    """
-    extra = "".join(f"|{key}:{value}" for pairs in (*settings, more) for key, value in pairs.items())
-    return {name: replace(score, signature=f"{score.signature}{extra}") for name, score in scores.items()}
-
-
 def build_predictor(
-    _: Experiment,
+    config: ClassificationExperiment,
     module: TrainingModule,
     vocabulary: ClassificationVocabulary,
     *,
@@ -223,4 +211,5 @@ def build_predictor(
 
     ``options`` are further arguments of :class:`SentenceClassifier`.
     """
-    return SentenceClassifier(module.network, vocabulary, batch=batch_size, **options)
+    texts: dict[str, Any] = {"prompt": config.prompt, "names": config.names}
+    return SentenceClassifier(module.network, vocabulary, batch=batch_size, **texts, **options)

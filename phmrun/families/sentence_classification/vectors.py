@@ -8,21 +8,20 @@ import io
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phmrun.errors import PhmrunError
 from phmrun.files import intact, open_regular
 from phmrun.progress import progress
 from phmrun.text.lines import malformed, numbered_lines
 from phmrun.text.store import build_once
 
 VERSION = 1  # increase when the same file results in other contents
-CHUNK = 2048  # lines read at a time
+STEP = 2048  # lines between two progress updates
 
 Vectors = NDArray[np.float32]
 
@@ -104,44 +103,41 @@ def _convert(path: Path, directory: Path) -> dict[str, int]:
         cells = first[1].split()
         if not (len(cells) == 2 and all(cell.isdecimal() for cell in cells)):  # no header
             lines = chain([first], lines)
-        while chunk := list(islice(lines, CHUNK)):
-            if not width:
-                width = chunk[0][1].rstrip().count(" ")
-            read = [_divided(line, width, f"{path}:{number}") for number, line in chunk]
-            vectors = _numbers([numbers for _, numbers in read], width)
-            if vectors is None or not np.isfinite(vectors).all():
-                raise _first_fault(path, chunk, [numbers for _, numbers in read], width)
-            words.writelines(f"{word}\n" for word, _ in read)
-            vectors.astype("<f4").tofile(numbers)
-            count += len(chunk)
-            advance(len(chunk))
+        for number, line in lines:
+            width = width or line.rstrip().count(" ")
+            word, vector = _divided(line, width, f"{path}:{number}")
+            words.write(f"{word}\n")
+            vector.astype("<f4").tofile(numbers)
+            count += 1
+            if count % STEP == 0:
+                advance(STEP)
     if not count:
         raise malformed("there is no vector in the file", str(path))
     return {"words": count, "width": width}
 
 
-def _divided(line: str, width: int, where: str) -> tuple[str, str]:
-    """Return a line's word, which may contain spaces, and its numbers as text.
+def _divided(line: str, width: int, where: str) -> tuple[str, Vectors]:
+    """Return a line's word, which may contain spaces, and its numbers, ``[width]``.
 
     The numbers are the last ``width`` cells between single spaces. White space at the line's end is dropped.
 
     Raises:
-        PhmrunError: (exit 3) The line does not have ``width`` numbers, or has no word.
+        PhmrunError: (exit 3) The line does not have ``width`` finite numbers, or has no word.
     """
-    line = line.rstrip()
-    if line.count(" ") == width:
-        word, _, numbers = line.partition(" ")
-    else:
-        cells = line.rsplit(" ", width)
-        word, numbers = cells[0].strip(), " ".join(cells[1:])
-        # additional numbers end up in the word
-        more = takewhile(_is_number, reversed(word.split(" ")[1:]))
-        size = len(cells) - 1 if len(cells) <= width else width + len(list(more))
-        if size != width:
-            raise malformed(f"the line has {size} numbers where the first line has {width}", where)
+    word, *cells = line.rstrip().rsplit(" ", width)
+    # additional numbers end up in the word
+    more = takewhile(_is_number, reversed(word.split(" ")[1:])) if len(cells) == width else ()
+    if (size := len(cells) + len(list(more))) != width:
+        raise malformed(f"the line has {size} numbers where the first line has {width}", where)
+    word = word if line.count(" ") == width else word.strip()
     if not word or not width:
         raise malformed("the line is not a word and its numbers", where)
-    return word, numbers
+    if odd := next((cell for cell in cells if not _is_number(cell)), None):
+        raise malformed(f"{odd!r} is not a number", where)
+    vector = np.array(cells, dtype=np.float64)
+    if not (finite := abs(vector) <= np.finfo(np.float32).max).all():
+        raise malformed(f"{cells[finite.argmin()]} is not a finite number of single precision", where)
+    return word, vector.astype(np.float32)
 
 
 def _is_number(text: str) -> bool:
@@ -151,32 +147,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _numbers(texts: Sequence[str], width: int) -> Vectors | None:
-    """Return the numbers as ``[lines, width]``.
-
-    None if a text is not a number, or a line has another count.
-    """
-    try:
-        read = np.loadtxt(texts, dtype=np.float32, delimiter=" ", comments=None, ndmin=2)
-    except ValueError:
-        return None
-    return read if read.shape == (len(texts), width) else None
-
-
-def _first_fault(path: Path, chunk: Sequence[tuple[int, str]], texts: Sequence[str], width: int) -> PhmrunError:
-    """Return the error (exit 3) for the first invalid line of a chunk.
-
-    Faults are a text that is no number, NaN or a value beyond float32, and any other line that cannot be read. If no
-    single line is invalid, the error names the file alone.
-    """
-    for (number, _), text in zip(chunk, texts, strict=True):
-        for cell in text.split(" "):
-            if not _is_number(cell):
-                return malformed(f"{cell!r} is not a number", f"{path}:{number}")
-            if not abs(float(cell)) <= float(np.finfo(np.float32).max):
-                return malformed(f"{cell} is not a finite number of single precision", f"{path}:{number}")
-        if _numbers([text], width) is None:
-            return malformed("the numbers cannot be read", f"{path}:{number}")
-    return malformed("the numbers cannot be read", str(path))

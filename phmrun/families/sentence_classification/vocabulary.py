@@ -1,7 +1,6 @@
 """Vocabulary of words and labels of sentence classifiers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -10,29 +9,10 @@ from phmrun.files import intact, read_text, write_json
 from phmrun.text.vocabulary import Splitting, WordVocabulary, spaced
 
 
-@dataclass(frozen=True)
-class WordSettings:
-    """Splitting of sentences into words, and the vocabulary.
-
-    Attributes:
-        size: Largest number of entries.
-        min_frequency: Words that are rarer in the training data are unknown.
-        lowercase: True to drop case.
-        splitting: "space": words are separated by white space; "punctuation": marks and clitics are words, too.
-        multiple_of: The size is padded to a multiple of this.
-    """
-
-    size: int = 20_000
-    min_frequency: int = 1
-    lowercase: bool = False
-    splitting: Splitting = "space"
-    multiple_of: int = 1
-
-
 class ClassificationVocabulary:
     """Vocabulary of words and, in the order of their indices, classes.
 
-    See :class:`WordSettings`.
+    Sentences are lowercased and split as in :class:`~phmrun.families.sentence_classification.config.WordsConfig`.
     """
 
     def __init__(

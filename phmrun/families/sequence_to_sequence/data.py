@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -16,10 +16,10 @@ from torch.utils.data import Dataset
 
 from phmrun.config.sections import NO_DATA
 from phmrun.datasets import SPLITS, checksums, locate
-from phmrun.engine.data import Batching, BucketedData, batching_of
+from phmrun.engine.data import BucketedData
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sequence_to_sequence.config import ParallelDataConfig, SequenceToSequenceExperiment
-from phmrun.families.sequence_to_sequence.preparation import VocabularySettings, prepare_parallel
+from phmrun.families.sequence_to_sequence.preparation import prepare_parallel
 from phmrun.files import sha256_of
 from phmrun.metrics import Score, bleu_obstacle
 from phmrun.text.batches import Batch
@@ -112,58 +112,53 @@ def padded_sources(sources: list[NDArray[Any]]) -> tuple[Tensor, Tensor | None]:
     return torch.from_numpy(tokens), torch.from_numpy(tokens != PAD)[:, None, None, :]
 
 
-class ParallelData(BucketedData[Vocabularies]):
-    """Data module of sentence pairs, encoded once and read from memory-mapped stores.
+@dataclass(frozen=True)
+class ParallelCorpus:
+    """Corpus of sentence pairs on this machine.
 
-    Args:
+    Attributes:
         files: (source, target) files by split: "train", "dev" and any test sets.
         fingerprints: SHA-256 sums that identify the text.
         parts: Files by split that name, line by line, the part of each pair.
-        baselines: Baselines without a model, by name; "copy" is always added.
-        vocabulary: Settings of the vocabularies.
-        vocabularies: Vocabularies to use instead of learning them.
-        max_length: Training pairs with more tokens on a side are left out.
-        tokenizer: BLEU's tokenizer.
-        monitored: True if training chooses weights by BLEU.
-        batching: Settings of the batches.
+        baselines: Baselines without a model, by name.
+    """
+
+    files: Files
+    fingerprints: Mapping[str, str]
+    parts: Mapping[str, Path] = field(default_factory=dict)
+    baselines: Mapping[str, Baseline] = field(default_factory=dict)
+
+
+class ParallelData(BucketedData[Vocabularies]):
+    """Data module of sentence pairs, encoded once and read from memory-mapped stores.
+
+    Vocabularies are loaded from ``data.vocabulary.path`` if it is set.
+
+    Args:
+        config: Resolved config.
+        corpus: Corpus to read; its baselines are used beside "copy".
         cache: Directory of prepared corpora.
     """
 
     unit = "tokens"
+    config: SequenceToSequenceExperiment
 
-    def __init__(
-        self,
-        files: Mapping[str, tuple[Path, Path]],
-        fingerprints: Mapping[str, str],
-        *,
-        parts: Mapping[str, Path] | None = None,
-        baselines: Mapping[str, Baseline] | None = None,
-        vocabulary: VocabularySettings,
-        vocabularies: Vocabularies | None = None,
-        max_length: int,
-        batching: Batching,
-        cache: Path,
-        tokenizer: str = "13a",
-        monitored: bool = False,
-    ) -> None:
-        sides = {} if vocabularies is None else {"source": vocabularies.source, "target": vocabularies.target}
+    def __init__(self, config: SequenceToSequenceExperiment, corpus: ParallelCorpus, cache: Path) -> None:
+        path = config.data.vocabulary.path
+        self.given = Vocabularies.load(path) if path else None
+        sides = {} if self.given is None else {"source": self.given.source, "target": self.given.target}
         sums = {f"vocabulary {side}": words.sha256 for side, words in sides.items()}
-        super().__init__(batching, files, {**fingerprints, **sums})
-        self.parts = dict(parts or {})
-        self.baselines: dict[str, Baseline] = {"copy": list, **(baselines or {})}
+        super().__init__(config, corpus.files, {**corpus.fingerprints, **sums})
+        self.parts, self.cache = corpus.parts, cache
+        self.baselines: dict[str, Baseline] = {"copy": list, **corpus.baselines}
         self.measures: dict[str, OutputMeasure] = {}
-        self.settings = vocabulary
-        self.given = vocabularies
-        self.max_length = max_length
-        self.tokenizer, self.monitored = tokenizer, monitored
-        self.cache = cache
 
     @cached_property
     def prepared(self) -> Prepared[Vocabularies, ParallelStore]:
         """Encoded training and validation pairs, prepared on first use."""
-        needed = {split: self.files[split] for split in ("train", "dev")}
+        needed, data = {split: self.files[split] for split in ("train", "dev")}, self.config.data
         return prepare_parallel(
-            needed, self.settings, max_length=self.max_length, cache=self.cache, vocabularies=self.given
+            needed, data.vocabulary, max_length=data.max_length, cache=self.cache, vocabularies=self.given
         )
 
     def prepare(self) -> None:
@@ -174,9 +169,9 @@ class ParallelData(BucketedData[Vocabularies]):
         """
         super().prepare()
         references = [target for _, target in islice(read_parallel(*self.files["dev"]), REFERENCES)]
-        if (obstacle := bleu_obstacle(self.tokenizer, references)) is None:
+        if (obstacle := bleu_obstacle(self.config.tokenizer, references)) is None:
             return
-        if self.monitored:
+        if self.config.training.monitor == "bleu":
             raise PhmrunError(f"there is no BLEU: {obstacle}", where="training.monitor", valid=["loss"])
         LOG.warning("chrF stands in the place of BLEU: %s", obstacle)
 
@@ -201,16 +196,6 @@ class ParallelData(BucketedData[Vocabularies]):
         return (source for source, _ in read_parallel(*self.files[split]))
 
 
-@dataclass(frozen=True)
-class ParallelCorpus:
-    """Corpus of sentence pairs on this machine; see :class:`ParallelData`."""
-
-    files: Files
-    fingerprints: dict[str, str]
-    parts: Mapping[str, Path] = field(default_factory=dict)
-    baselines: Mapping[str, Baseline] = field(default_factory=dict)
-
-
 Builtin = Callable[[ParallelDataConfig, Path], ParallelCorpus]
 """Function that writes the task's built-in corpus to a cache directory, unless it is there."""
 
@@ -219,8 +204,7 @@ def build_parallel_data(config: SequenceToSequenceExperiment, cache: Path, built
     """Build the data module of an experiment.
 
     Pairs with an empty side are dropped if ``data.empty`` is "drop". Then ``data.hold_out``, if not 0, splits the
-    training files into new training and validation files. Vocabularies are loaded from ``data.vocabulary.path`` if it
-    is set.
+    training files into new training and validation files.
 
     Raises:
         PhmrunError: A file or dataset is not on this machine (exit 3), or lacks a language (exit 2).
@@ -233,20 +217,7 @@ def build_parallel_data(config: SequenceToSequenceExperiment, cache: Path, built
     if config.data.hold_out:
         train, dev = held_out(files["train"], config.data.hold_out, cache)
         files = {**files, "train": train, "dev": dev}
-    vocabulary = config.data.vocabulary
-    return ParallelData(
-        files,
-        pairs.fingerprints,
-        parts=pairs.parts,
-        baselines=pairs.baselines,
-        vocabulary=VocabularySettings(**vocabulary.model_dump(exclude={"path"})),
-        vocabularies=Vocabularies.load(vocabulary.path) if vocabulary.path else None,
-        max_length=config.data.max_length,
-        batching=batching_of(config),
-        cache=cache,
-        tokenizer=config.tokenizer,
-        monitored=config.training.monitor == "bleu",
-    )
+    return ParallelData(config, replace(pairs, files=files), cache)
 
 
 def corpus(data: ParallelDataConfig, cache: Path, builtin: Builtin) -> ParallelCorpus:
@@ -284,53 +255,36 @@ def corpus(data: ParallelDataConfig, cache: Path, builtin: Builtin) -> ParallelC
 def own_files(data: ParallelDataConfig) -> Files:
     """Return the user's files by split, from their names or their common prefix.
 
-    Splits without files are left out; with ``hold_out``, so are files of the validation set.
+    A prefix names all files that exist, also with the ending ``.gz``; a file that is named explicitly must exist, and
+    those of training and validation must. Splits without files are left out; with ``hold_out``, so is the validation
+    set.
 
     Raises:
         PhmrunError: (exit 3) A required or named file does not exist, or a split has a single side.
     """
     files: Files = {}
     for split in SPLITS:
-        source = _file(data, split, "source", data.source)
-        target = _file(data, split, "target", data.target)
+        found = []
+        for side, language in zip(SIDES, (data.source, data.target), strict=True):
+            key = f"{split}_{side}"
+            named = [f"{data.prefix}{split}.{language}{ending}" for ending in ("", ".gz")] if data.prefix else []
+            candidates = list(map(Path, named or filter(None, [getattr(data, key)])))
+            found += [path for path in candidates if path.is_file()][:1]
+            optional = bool(data.prefix) and (split == "test" or (split == "dev" and data.hold_out > 0))
+            if candidates and not optional and not any(path.is_file() for path in candidates):
+                raise PhmrunError(
+                    f"the {split} file does not exist: {' or '.join(map(str, candidates))}",
+                    where="data.prefix" if data.prefix else f"data.{key}",
+                    hint="Name the files with --train-src, --train-tgt, --dev-src, --dev-tgt, or with --prefix.",
+                    code=ExitCode.DATA,
+                )
         if split == "dev" and data.hold_out:
             continue
-        if source and target:
-            files[split] = (source, target)
-        elif source or target:
-            raise PhmrunError(f"the {split} set has one side only", where=str(source or target), code=ExitCode.DATA)
+        if len(found) == 1:
+            raise PhmrunError(f"the {split} set has one side only", where=str(found[0]), code=ExitCode.DATA)
+        if found:
+            files[split] = (found[0], found[1])
     return files
-
-
-def _file(data: ParallelDataConfig, split: str, side: str, language: str) -> Path | None:
-    """Return the file of one side of a split, or None.
-
-    It is found by the prefix if there is one, else by name. None without a name and prefix, or if a prefix has no file
-    for an optional split. The test set is optional, and the validation set with ``hold_out``. With a prefix, files may
-    end in ``.gz``.
-
-    Raises:
-        PhmrunError: (exit 3) Another required or named file does not exist.
-    """
-    key = f"{split}_{side}"
-    named: Path | None = getattr(data, key)
-    if data.prefix:
-        candidates = [Path(f"{data.prefix}{split}.{language}{ending}") for ending in ("", ".gz")]
-    else:
-        candidates = [named] if named else []
-    for path in candidates:
-        if path.is_file():
-            return path
-    # A prefix names all sets that exist; a file that is named explicitly must exist.
-    optional = split == "test" or (split == "dev" and data.hold_out)
-    if not candidates or (optional and data.prefix):
-        return None
-    raise PhmrunError(
-        f"the {split} file does not exist: {' or '.join(str(path) for path in candidates)}",
-        where="data.prefix" if data.prefix else f"data.{key}",
-        hint="Name the files with --train-src, --train-tgt, --dev-src, --dev-tgt, or with --prefix.",
-        code=ExitCode.DATA,
-    )
 
 
 def require_languages(data: ParallelDataConfig, languages: tuple[str, ...]) -> None:

@@ -12,7 +12,7 @@ from phmrun.ledger import Run
 from phmrun.metrics import bleu_obstacle
 from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.items import Items, checksum
-from phmrun.text.lines import read_parallel
+from phmrun.text.lines import read_parallel, rows_of_parts
 
 
 def read_items(
@@ -40,8 +40,7 @@ def read_items(
         parts: Mapping[str, Path] = data.parts  # type: ignore[attr-defined]
         if split not in parts:
             return None
-        names = read_text(parts[split]).split("\n")[: len(outputs)]
-        kept = [row for row, name in enumerate(names) if name == part]
+        kept = dict(rows_of_parts(parts[split], len(outputs))).get(part, [])
         outputs, references = [outputs[row] for row in kept], [references[row] for row in kept]
     return Items(counted(outputs, references, **options), checksum(references))
 

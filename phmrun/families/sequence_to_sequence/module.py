@@ -10,9 +10,9 @@ from phmrun.engine.module import Loss, Prediction, TrainingModule
 from phmrun.engine.network import build_network
 from phmrun.engine.optimizers import OptimizerBuilder, optimizer_from
 from phmrun.engine.schedules import Schedule, schedule_from
-from phmrun.families.sequence_to_sequence.config import SequenceToSequenceExperiment
+from phmrun.families.sequence_to_sequence.config import DecodingConfig, SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.data import ParallelBatch, ParallelData
-from phmrun.families.sequence_to_sequence.predictor import Search, Translator
+from phmrun.families.sequence_to_sequence.predictor import Translator
 from phmrun.layers.cross_entropy import linear_cross_entropy
 from phmrun.metrics import bleu
 from phmrun.models.transformer import EncoderDecoder
@@ -77,9 +77,11 @@ class SequenceToSequenceModule(TrainingModule):
 
     def validation_scores(self, data: ParallelData) -> dict[str, float]:
         """Return BLEU of greedy outputs on the validation pairs, in percent, as ``bleu``."""
-        translator = Translator(self.network, data.vocabulary, Search(beam=1), device=self.device)
+        translator = Translator(self.network, data.vocabulary, DecodingConfig(beam=1), device=self.device)
         sources, references = zip(*read_parallel(*data.files["dev"]), strict=True)
-        return {"bleu": bleu(translator.translate(sources), references, resamples=0, tokenizer=data.tokenizer).value}
+        return {
+            "bleu": bleu(translator.translate(sources), references, resamples=0, tokenizer=data.config.tokenizer).value
+        }
 
     def export_graph(self) -> ExportGraph:
         """Return the export graph, from tokens of both sides to next-token logits."""

@@ -4,16 +4,15 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
 
-from phmrun.decoding.beam import Hypothesis, Penalty
+from phmrun.decoding.beam import Hypothesis
 from phmrun.decoding.search import by_length, translate
 from phmrun.decoding.step import StepDecoder
 from phmrun.engine.module import TrainingModule
@@ -23,7 +22,6 @@ from phmrun.exchange.ctranslate2_engine import CTranslate2Model
 from phmrun.exchange.onnx_engine import OnnxModel
 from phmrun.families.sequence_to_sequence.config import DecodingConfig, SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.data import ParallelData
-from phmrun.files import read_text
 from phmrun.layers.inference import Choice, resolve_application
 from phmrun.metrics import Score, bleu, bleu_obstacle, chrf
 from phmrun.metrics import sentence_bleu as sentence_bleu_of_all
@@ -31,80 +29,20 @@ from phmrun.metrics import sentence_bleu_nltk as sentence_bleu_nltk_of_all
 from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.transformer import EncoderDecoder, Transformer
 from phmrun.progress import note
+from phmrun.text.batches import chunks
 from phmrun.text.coverage import Coverage
-from phmrun.text.lines import read_parallel
+from phmrun.text.lines import read_parallel, rows_of_parts
 from phmrun.text.token_names import token_names
 from phmrun.text.vocabularies import Vocabularies
 from phmrun.text.vocabulary import BOS, EOS, PAD, UNK
 
 _LOG = logging.getLogger(__name__)
 Measure = Callable[[Sequence[str], Sequence[str]], Score]
-Engine = Literal["torch", "ctranslate2"]
 Kernels = Literal["measured", "fixed"]
 
 SAMPLES = 8
 CHUNK = 512
 """Lines of a stream sorted by length and translated together."""
-
-
-@dataclass(frozen=True)
-class Search:
-    """Settings of the search, with the names and meanings of :class:`DecodingConfig`.
-
-    ``batch`` does not change the results. ``kernels`` "measured" lets predictions use the fastest kernels; scores never
-    do.
-    """
-
-    beam: int = 5
-    alpha: float = 0.6
-    max_length_ratio: float = 1.5
-    max_length_offset: int = 10
-    batch: int = 64
-    nbest: int = 1
-    application: Literal["auto", Choice] = "auto"
-    penalty: Penalty = "gnmt"
-    engine: Engine = "torch"
-    quantization: Quantization = "none"
-    kernels: Kernels = "measured"
-
-    def resolved(self) -> "Search":
-        """Return a copy with ``application`` resolved for batch × beam hypotheses.
-
-        For CTranslate2 the penalty becomes "power". "auto" becomes "dense" or "factored"; other values stay.
-        """
-        application = resolve_application(self.application, self.batch * self.beam)
-        return replace(self, application=application, penalty="power" if self.engine == "ctranslate2" else self.penalty)
-
-    def parts(self) -> tuple[Choice, Choice]:
-        """Return (form of the decoder, form of the encoder).
-
-        The decoder has ``application`` resolved for batch × beam hypotheses. The encoder has the same if ``batch`` is
-        1, else "dense".
-        """
-        decoder = resolve_application(self.application, self.batch * self.beam)
-        return decoder, decoder if self.batch == 1 else "dense"
-
-    @property
-    def directory(self) -> str:
-        """Name of the directory of a model that is converted for the engine.
-
-        The engine, followed by the quantization if there is one.
-        """
-        return self.engine if self.quantization == "none" else f"{self.engine}-{self.quantization}"
-
-    def signature(self) -> str:
-        """Return the search settings that affect scores, as ``key:value|…``.
-
-        The penalty is left out if it is "gnmt", the application for another engine than torch. The keys are beam,
-        alpha, penalty, limit and application. If the encoder has the decoder's form and it is not dense, the
-        application ends with "-throughout".
-        """
-        penalty = "" if self.penalty == "gnmt" else f"|penalty:{self.penalty}"
-        limit = f"{self.max_length_ratio:g}x+{self.max_length_offset}"
-        application = self.application if self.parts()[1] == "dense" else f"{self.application}-throughout"
-        applied = f"|application:{application}" if self.engine == "torch" else ""
-        applied += "|arithmetic:bfloat16" if self.engine == "torch" and self.quantization == "bfloat16" else ""
-        return f"beam:{self.beam}|alpha:{self.alpha:g}{penalty}|limit:{limit}{applied}"
 
 
 class Translator:
@@ -114,11 +52,10 @@ class Translator:
         network: Trained network; it is copied, not changed. None with a ``decoder``: lines that are too long for
             CTranslate2 are left empty.
         vocabularies: Vocabularies of both sides.
-        search: Settings of the search.
+        decoding: Settings of search and scores; ``application`` "auto" is resolved for batch × beam hypotheses, and the
+            penalty of CTranslate2 is "power".
         weights: Name of the run's weights, for the signature of scores.
         device: Device of the network.
-        sentence_bleu: Score the mean BLEU of single sentences, too.
-        sentence_bleu_nltk: Score their mean as in Demir and Barutçu's notebooks, too.
         exports: Directory of models that are converted for another engine.
         tokenizer: BLEU's tokenizer.
         decoder: Loaded model of another engine, in place of ``network``; None: the network.
@@ -130,42 +67,49 @@ class Translator:
         self,
         network: EncoderDecoder | None,
         vocabularies: Vocabularies,
-        search: Search,
+        decoding: DecodingConfig,
         weights: str = "given",
         device: torch.device | str = "cpu",
-        sentence_bleu: bool = False,
-        sentence_bleu_nltk: bool = False,
         exports: Path = Path("exports"),
         tokenizer: str = "13a",
         decoder: IncrementalTransformer | CTranslate2Model | OnnxModel | None = None,
     ) -> None:
-        self.network = network
-        self.vocabularies = vocabularies
-        self.weights = weights
-        self.search = search.resolved()
-        self.device = device
+        self.network, self.vocabularies, self.weights, self.device = network, vocabularies, weights, device
+        penalty = "power" if decoding.engine == "ctranslate2" else decoding.penalty
+        forms = applications(decoding)
+        self.search = decoding.model_copy(update={"application": forms[0], "penalty": penalty})
+        self.encoder_application = forms[1]
         self.coverage = Coverage()
         self.tokenizer = tokenizer
         self.measures: dict[str, Measure] = {"bleu": partial(bleu, tokenizer=tokenizer)}
-        if sentence_bleu:
+        if decoding.sentence_bleu:
             self.measures["sentence-bleu"] = partial(sentence_bleu_of_all, tokenizer=tokenizer)
-        if sentence_bleu_nltk:
+        if decoding.sentence_bleu_nltk:
             self.measures["sentence-bleu-nltk"] = sentence_bleu_nltk_of_all
-        self.directory = exports / search.directory
         self.decoder: IncrementalTransformer | CTranslate2Model | OnnxModel
         if decoder is not None or network is None:
             self.decoder = cast(CTranslate2Model | OnnxModel, decoder)
-        elif self.search.engine == "torch":
-            self.decoder = IncrementalTransformer(network, PAD, *self.search.parts()).to(device)
-            self.decoder.in_bfloat16 = search.quantization == "bfloat16"
+        elif decoding.engine == "torch":
+            self.decoder = IncrementalTransformer(network, PAD, *forms).to(device)
+            self.decoder.in_bfloat16 = decoding.quantization == "bfloat16"
         else:
-            self.decoder = converted_model(network, vocabularies, self.directory, search.quantization, device)
+            self.decoder = converted_model(network, vocabularies, exports, decoding.quantization, device)
 
     @property
     def signature(self) -> str:
-        """Settings of search and engine that affect scores, as ``key:value`` pairs."""
-        engine = f"|{self.decoder.signature}" if isinstance(self.decoder, CTranslate2Model) else ""
-        return f"{self.search.signature()}{engine}"
+        """Settings of search and engine that affect scores, as ``key:value|…``.
+
+        The penalty is left out if it is "gnmt", the application for another engine than torch. If the encoder has the
+        decoder's form and it is not dense, the application ends with "-throughout".
+        """
+        search, torchs = self.search, self.search.engine == "torch"
+        penalty = "" if search.penalty == "gnmt" else f"|penalty:{search.penalty}"
+        limit = f"{search.max_length_ratio:g}x+{search.max_length_offset}"
+        throughout = "" if self.encoder_application == "dense" else "-throughout"
+        applied = f"|application:{search.application}{throughout}" if torchs else ""
+        applied += "|arithmetic:bfloat16" if torchs and search.quantization == "bfloat16" else ""
+        applied += f"|{self.decoder.signature}" if isinstance(self.decoder, CTranslate2Model) else ""
+        return f"beam:{search.beam}|alpha:{search.alpha:g}{penalty}|limit:{limit}{applied}"
 
     @property
     def faster(self) -> str | None:
@@ -248,7 +192,7 @@ class Translator:
         _LOG.warning("longer than the %d tokens of CTranslate2, %s: line %s", longest, instead, numbers)
         if self.network is None:
             return results
-        search = replace(self.search, engine="torch", quantization="none")
+        search = self.search.model_copy(update={"engine": "torch", "quantization": "none"})
         exact = Translator(self.network, self.vocabularies, search, device=self.device)
         for row, best in zip(long, exact.hypotheses([lines[row] for row in long]), strict=True):
             results[row] = best
@@ -261,10 +205,8 @@ class Translator:
         are read in chunks of 512, or of a larger ``batch``; one by one if ``batch`` is 1. The kernels are those of the
         search.
         """
-        stream = iter(lines)
-        size = 1 if self.search.batch == 1 else max(CHUNK, self.search.batch)
         first = 1
-        while chunk := list(islice(stream, size)):
+        for chunk in chunks(lines, self.search.batch, CHUNK):
             for hypotheses in self.hypotheses(chunk, kernels=self.search.kernels, first=first):
                 texts = [self.vocabularies.target.decode(hypothesis.tokens) for hypothesis in hypotheses]
                 yield Answer("\n".join(texts), {"prediction": texts if self.search.nbest > 1 else texts[0]})
@@ -338,12 +280,9 @@ class Translator:
         main, of_part = next(iter(measures.items()))
         scores = {key: measure(outputs, references) for key, measure in {"chrf": chrf, **measures}.items()}
         scores = {key: scores[key] for key in (*measures, "chrf")}
-        names = read_text(parts).split("\n")[: len(outputs)] if parts else []
-        for part in sorted(set(names)):
-            rows = [row for row, name in enumerate(names) if name == part]
+        for part, rows in rows_of_parts(parts, len(outputs)):
             scores[f"{main}-{part}"] = of_part([outputs[row] for row in rows], [references[row] for row in rows])
-        extra = f"{self.signature}|weights:{self.weights}"
-        return {name: replace(score, signature=f"{score.signature}|{extra}") for name, score in scores.items()}
+        return {name: score.signed(f"|{self.signature}|weights:{self.weights}") for name, score in scores.items()}
 
     def _source_scores(
         self, data: ParallelData, sources: Sequence[str], texts: Mapping[str, Sequence[str]]
@@ -360,27 +299,37 @@ class Translator:
             except ModuleNotFoundError as error:
                 note(f"without the score {key}: it needs {error.name} (pip install 'phmrun[baselines]')")
                 continue
-            signature = f"{measured[''].signature}|{self.signature}|weights:{self.weights}"
             scores |= {f"{key}-of-{name}": score for name, score in measured.items() if name}
-            scores[key] = replace(measured[""], signature=signature)
+            scores[key] = measured[""].signed(f"|{self.signature}|weights:{self.weights}")
         return scores
+
+
+def applications(decoding: DecodingConfig) -> tuple[Choice, Choice]:
+    """Return (form of the decoder, form of the encoder).
+
+    The decoder has ``application`` resolved for batch × beam hypotheses. The encoder has the same if ``batch`` is 1,
+    else "dense".
+    """
+    decoder = resolve_application(decoding.application, decoding.batch * decoding.beam)
+    return decoder, decoder if decoding.batch == 1 else "dense"
 
 
 def converted_model(
     network: EncoderDecoder,
     vocabularies: Vocabularies,
-    directory: Path,
+    exports: Path,
     quantization: Quantization,
     device: torch.device | str = "cpu",
 ) -> CTranslate2Model:
     """Load the network into CTranslate2, converted if necessary.
 
-    The converted model is stored in ``directory``. An existing conversion there is used again. With quantization "none"
-    it computes in float32.
+    The converted model is stored in a folder of ``exports``. An existing conversion there is used again. With
+    quantization "none" it computes in float32.
 
     Raises:
         PhmrunError: The library is missing, or the network is not a Transformer.
     """
+    directory = exports / ("ctranslate2" if quantization == "none" else f"ctranslate2-{quantization}")
     return CTranslate2Model(
         converted(network, vocabularies, directory, quantization),
         token_names(vocabularies.target),
@@ -391,38 +340,18 @@ def converted_model(
     )
 
 
-def search_from(decoding: DecodingConfig, batch_size: int | None = None) -> Search:
-    """Return the search settings of a decoding section.
-
-    ``batch_size`` replaces its batch, unless it is None.
-    """
-    values = decoding.model_dump(exclude={"tokenizer", "sentence_bleu", "sentence_bleu_nltk"})
-    return Search(**{**values, "batch": batch_size or decoding.batch})
-
-
 def build_translator(
     config: SequenceToSequenceExperiment,
     module: TrainingModule,
     vocabulary: Vocabularies,
     *,
-    weights: str,
     batch_size: int | None,
-    device: str,
-    exports: Path,
+    **options: Any,
 ) -> Translator:
     """Build the predictor of a sequence-to-sequence task.
 
-    ``batch_size`` overrides the config unless it is None.
+    ``batch_size`` overrides the config unless it is None. ``options`` are weights, device and exports.
     """
-    decoding = config.decoding
-    return Translator(
-        cast(EncoderDecoder, module.network),
-        vocabulary,
-        search_from(decoding, batch_size),
-        weights,
-        device,
-        decoding.sentence_bleu,
-        decoding.sentence_bleu_nltk,
-        exports,
-        config.tokenizer,
-    )
+    decoding = config.decoding.model_copy(update={"batch": batch_size or config.decoding.batch})
+    network = cast(EncoderDecoder, module.network)
+    return Translator(network, vocabulary, decoding, tokenizer=config.tokenizer, **options)

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.families.sequence_to_sequence.config import VocabularyConfig
 from phmrun.progress import note, progress
 from phmrun.text.lines import read_parallel
 from phmrun.text.store import TRAIN, ParallelStore, Prepared, TokenStoreWriter, prepare
@@ -28,33 +28,12 @@ NOISY = 1_000_000
 """Number of pairs from which the rarest 0.01 % of characters are left out of the alphabet: web text is noisy."""
 
 
-@dataclass(frozen=True)
-class VocabularySettings:
-    """Settings of the vocabularies; see :func:`phmrun.text.vocabularies.train_vocabulary`.
-
-    Args:
-        kind: "unigram", "bpe" or "word".
-        size: Entries of a vocabulary.
-        joint: Learn one vocabulary from both sides.
-        multiple_of: The size is padded to a multiple of this.
-        min_frequency: Words that are rarer are unknown.
-        target_size: Entries of a separate target vocabulary; default: ``size``.
-    """
-
-    kind: str = "unigram"
-    size: int = 8000
-    joint: bool = True
-    multiple_of: int = 1
-    min_frequency: int = 1
-    target_size: int | None = None
-
-
-DEFAULT = VocabularySettings()
+DEFAULT = VocabularyConfig()
 
 
 def prepare_parallel(
     files: Mapping[str, tuple[Path, Path]],
-    settings: VocabularySettings = DEFAULT,
+    settings: VocabularyConfig = DEFAULT,
     *,
     max_length: int = 256,
     cache: Path,
@@ -77,19 +56,20 @@ def prepare_parallel(
     """
     if vocabularies is None and TRAIN not in files:
         raise PhmrunError("there is no training split to learn a vocabulary from", code=ExitCode.DATA)
+    described: dict[str, Any] = settings.model_dump(exclude={"path"}, exclude_none=True)
     if vocabularies is not None:
-        settings = VocabularySettings("given", 0, vocabularies.joint)
+        described = {"kind": "given", "size": 0, "joint": vocabularies.joint, "multiple_of": 1}
     # The name in the cache is a hash of everything that the result depends on.
     content = {
         "version": VERSION,
         "files": dict(files),
-        "settings": {name: value for name, value in vars(settings).items() if value is not None},
+        "settings": {**described, "min_frequency": 1},
         "max_length": max_length,
         "vocabularies": [vocabularies.source.sha256, vocabularies.target.sha256] if vocabularies else None,
         "sentencepiece": version("sentencepiece"),
     }
     sizes: dict[str, _Measured] = {}
-    reserved = RESERVED if settings.kind == "word" else RESERVED_BY_SUBWORDS
+    reserved = RESERVED if described["kind"] == "word" else RESERVED_BY_SUBWORDS
 
     def learn() -> Vocabularies:
         """Check all text, then return the vocabularies that were passed or learned.
@@ -136,7 +116,7 @@ def _measure(split: str, source: Path, target: Path, pattern: re.Pattern[str]) -
     return _Measured(pairs, characters, reserved)
 
 
-def _learn(sides: tuple[Path, Path], measured: _Measured, settings: VocabularySettings) -> Vocabularies:
+def _learn(sides: tuple[Path, Path], measured: _Measured, settings: VocabularyConfig) -> Vocabularies:
     """Return vocabularies learned from the training split.
 
     Words come from all pairs, subwords from an evenly spaced sample of at most ``SAMPLE`` characters. Notes tell so.
@@ -176,7 +156,6 @@ def _learn(sides: tuple[Path, Path], measured: _Measured, settings: VocabularySe
             kind=settings.kind,
             size=size,
             multiple_of=settings.multiple_of,
-            min_frequency=settings.min_frequency,
             character_coverage=coverage,
         )
         if vocabulary.entries < size:

@@ -8,9 +8,10 @@ import pytest
 import torch
 from built_networks import built
 
+from phmrun.tasks.lm.config import LanguageDecodingConfig, LanguageModelExperiment
 from phmrun.tasks.lm.data import StreamData
 from phmrun.tasks.lm.lstm import LSTMLanguageModel
-from phmrun.tasks.lm.predictor import LanguageModelPredictor, Prompting, Scoring
+from phmrun.tasks.lm.predictor import LanguageModelPredictor
 from phmrun.tasks.lm.preparation import StreamSettings
 from phmrun.tasks.lm.transformer_xl import TransformerXL
 from phmrun.tasks.lm.vocabulary import count_words
@@ -45,8 +46,8 @@ def xl(vocabulary, memory, embedding=None):
     return built(TransformerXL, len(vocabulary), embedding=embedding, **sizes).double().eval()
 
 
-def teller(network, vocabulary, scoring=None, prompting=None, **options):
-    return LanguageModelPredictor(network, vocabulary, scoring or Scoring(), prompting or Prompting(), **options)
+def teller(network, vocabulary, length=70, weights="given", **decoding):
+    return LanguageModelPredictor(network, vocabulary, LanguageDecodingConfig(**decoding), length, weights=weights)
 
 
 def encoded(vocabulary):
@@ -93,7 +94,7 @@ def one_by_one(network, tokens, before, begins):
 @pytest.mark.parametrize("build", [lstm, lambda *args: xl(args[0], 200, *args[1:])], ids=["lstm", "xl"])
 def test_surprisal_is_that_of_the_whole_softmax(build, embedding, streams, vocabulary):
     network, tokens = build(vocabulary, embedding), encoded(vocabulary)
-    actual = teller(network, vocabulary, Scoring(streams=streams, length=7)).surprisal(tokens)
+    actual = teller(network, vocabulary, streams=streams, length=7).surprisal(tokens)
     begins = [len(tokens) * part // streams for part in range(streams)]
     np.testing.assert_allclose(actual, one_by_one(network, tokens, vocabulary.end, begins), rtol=1e-9)
 
@@ -101,9 +102,9 @@ def test_surprisal_is_that_of_the_whole_softmax(build, embedding, streams, vocab
 @pytest.mark.parametrize("build", [lstm, lambda vocabulary: xl(vocabulary, 5)], ids=["lstm", "xl"])
 def test_scores_do_not_depend_on_how_much_is_read_at_a_time(build, vocabulary):
     network, tokens = build(vocabulary), encoded(vocabulary)
-    whole = teller(network, vocabulary, Scoring(streams=5, length=9)).surprisal(tokens)
+    whole = teller(network, vocabulary, streams=5, length=9).surprisal(tokens)
     for batch in (1, 2, 5):
-        part = teller(network, vocabulary, Scoring(streams=5, length=9, batch=batch)).surprisal(tokens)
+        part = teller(network, vocabulary, streams=5, length=9, batch=batch).surprisal(tokens)
         np.testing.assert_allclose(part, whole, rtol=1e-9)
 
 
@@ -113,18 +114,17 @@ def data(tmp_path):
         (tmp_path / f"{split}.txt").write_text("".join(f"{line}\n" for line in LINES))
     (tmp_path / "test.txt").write_text("w01 w05 strange\n\nw02\n")
     files = {split: tmp_path / f"{split}.txt" for split in ("train", "dev", "test")}
-    options = {"streams": 2, "length": 5, "random_length": False, "accumulate": 1, "seed": 1, "workers": 0}
-    return StreamData(
-        files, {}, StreamSettings(multiple_of=8), evaluation_streams=2, evaluation_length=5, cache=tmp_path, **options
-    )
+    config = LanguageModelExperiment(batch={"size": 2, "length": 5}, decoding={"streams": 2})
+    return StreamData(config, files, {}, StreamSettings(multiple_of=8), tmp_path)
 
 
 def test_evaluation_scores_the_text_by_hand(data, vocabulary):
     network = lstm(vocabulary)
-    evaluation = teller(network, vocabulary, Scoring(2, 5, characters=True), weights="best@7").evaluate(data, "test")
+    scorer = teller(network, vocabulary, streams=2, length=5, characters=True, weights="best@7")
+    evaluation = scorer.evaluate(data, "test")
     tokens = np.array([*vocabulary.encode("w01 w05 strange"), vocabulary.end, vocabulary.end])
     tokens = np.array([*tokens, *vocabulary.encode("w02"), vocabulary.end])
-    nats = teller(network, vocabulary, Scoring(2, 5)).surprisal(tokens)
+    nats = teller(network, vocabulary, streams=2, length=5).surprisal(tokens)
     score = evaluation.scores["perplexity"]
     assert score.value == pytest.approx(math.exp(nats.mean()))
     assert (score.n, score.unit, evaluation.units, evaluation.items) == (7, "words", 7, 3)
@@ -140,7 +140,7 @@ def test_evaluation_scores_the_text_by_hand(data, vocabulary):
     assert warning.endswith(f"{math.exp(nats[hidden].mean()):,.1f} on these, {of_known.value:,.1f} on all others")
     data.files["odd"] = data.files["test"].with_name("odd.txt")
     data.files["odd"].write_text("this is strange w01\n")
-    odd = teller(network, vocabulary, Scoring(2, 5)).evaluate(data, "odd")
+    odd = teller(network, vocabulary, streams=2, length=5).evaluate(data, "odd")
     assert odd.scores["perplexity"].warnings[0].startswith("60% of the words are unknown")
     size = data.files["test"].stat().st_size
     per_byte = evaluation.scores["bits_per_byte"]
@@ -158,23 +158,23 @@ def test_evaluation_scores_the_text_by_hand(data, vocabulary):
 def test_surprisal_of_lines(vocabulary):
     network = lstm(vocabulary)
     lines = ["w01 w05 strange", "w02"]
-    answers = list(teller(network, vocabulary, prompting=Prompting("surprisal")).predict(lines))
+    answers = list(teller(network, vocabulary, mode="surprisal").predict(lines))
     tokens = np.array([*vocabulary.encode(lines[0]), vocabulary.end, *vocabulary.encode(lines[1]), vocabulary.end])
-    bits = teller(network, vocabulary, Scoring(streams=1)).surprisal(tokens) / math.log(2)
+    bits = teller(network, vocabulary, streams=1).surprisal(tokens) / math.log(2)
     assert [answer.values["words"] for answer in answers] == [["w01", "w05", "<unk>", "<eos>"], ["w02", "<eos>"]]
     assert list(chain(*(answer.values["bits"] for answer in answers))) == pytest.approx(bits.tolist())
     assert answers[1].text == f"w02:{bits[4]:.2f} <eos>:{bits[5]:.2f}"
     assert answers[0].values["perplexity"] == pytest.approx(2 ** bits[:4].mean())
-    alone = list(teller(network, vocabulary, prompting=Prompting("surprisal", across_lines=False)).predict(lines))
+    alone = list(teller(network, vocabulary, mode="surprisal", across_lines=False).predict(lines))
     assert alone[0] == answers[0]
-    assert alone[1] == next(teller(network, vocabulary, prompting=Prompting("surprisal")).predict(lines[1:]))
+    assert alone[1] == next(teller(network, vocabulary, mode="surprisal").predict(lines[1:]))
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("build", [lstm, lambda vocabulary: xl(vocabulary, 50)], ids=["lstm", "xl"])
 def test_greedy_continuations_are_the_most_probable_words(build, vocabulary):
     network = build(vocabulary)
-    output = teller(network, vocabulary, prompting=Prompting(words=6))
+    output = teller(network, vocabulary, words=6)
     for prompt, answer in zip(["w01 w04", ""], output.predict(["w01 w04", ""]), strict=True):
         tokens = vocabulary.encode(prompt)
         for _ in range(6):
@@ -193,8 +193,8 @@ def test_inputs_from_a_compressed_table(embedding, data, vocabulary):
     """All 40 words can be told apart by their codes, so that enough codewords give back the table."""
     network = lstm(vocabulary, embedding)
     exact = teller(network, vocabulary).evaluate(data, "test").scores["perplexity"]
-    coarse = teller(network, vocabulary, compression=(2, 2, 0)).evaluate(data, "test").scores["perplexity"]
-    output = teller(network, vocabulary, compression=(24, 16, 0))
+    coarse = teller(network, vocabulary, codebooks=2, codewords=2).evaluate(data, "test").scores["perplexity"]
+    output = teller(network, vocabulary, codebooks=24, codewords=16)
     fine = output.evaluate(data, "test").scores["perplexity"]
     assert abs(fine.value - exact.value) < abs(coarse.value - exact.value)
     assert fine.value == pytest.approx(exact.value, rel=1e-3)

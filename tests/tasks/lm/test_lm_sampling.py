@@ -3,15 +3,16 @@
 import pytest
 import torch
 
-from phmrun.tasks.lm.predictor import Choice
+from phmrun.tasks.lm.config import LanguageDecodingConfig
+from phmrun.tasks.lm.predictor import distribution, next_word
 
 PROBABILITIES = torch.tensor([0.1, 0.4, 0.05, 0.25, 0.2])
 
 
 def kept(**options):
-    distribution = Choice("sample", **options).distribution(PROBABILITIES.log())
-    assert float(distribution.sum()) == pytest.approx(1)
-    return distribution
+    chances = distribution(LanguageDecodingConfig(choice="sample", **options), PROBABILITIES.log())
+    assert float(chances.sum()) == pytest.approx(1)
+    return chances
 
 
 def test_temperature_is_a_power_of_the_probabilities():
@@ -31,7 +32,8 @@ def test_the_nucleus_is_the_fewest_words_with_the_share(share, words):
 def test_draws_follow_the_distribution_and_the_seed():
     def draws(seed):
         generator = torch.Generator().manual_seed(seed)
-        return [Choice("sample", top_k=3).choose(PROBABILITIES.log(), generator) for _ in range(2000)]
+        decoding = LanguageDecodingConfig(choice="sample", top_k=3)
+        return [next_word(decoding, PROBABILITIES.log(), generator) for _ in range(2000)]
 
     actual = torch.tensor(draws(1)).bincount(minlength=5) / 2000
     torch.testing.assert_close(actual, kept(top_k=3).float(), atol=0.03, rtol=0)

@@ -5,34 +5,29 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from phmrun.tasks.lm.config import LanguageModelExperiment
 from phmrun.tasks.lm.data import StreamData, evaluation_batches
 from phmrun.tasks.lm.preparation import StreamSettings
 
 
-def build(tmp_path, words=103, **options):
+def build(tmp_path, words=103, accumulate=1, workers=0, **batch):
     for split in ("train", "dev"):
         (tmp_path / f"{split}.txt").write_text("".join(f"w{number:03}\n" for number in range(words // 2)))
-    settings = {
-        "streams": 3,
-        "length": 7,
-        "random_length": False,
-        "evaluation_streams": 4,
-        "evaluation_length": 5,
-        "accumulate": 1,
-        "seed": 1,
-        "workers": 0,
-        "cache": tmp_path / "cache",
-        **options,
-    }
+    config = LanguageModelExperiment(
+        batch={"size": 3, "length": 7, **batch},
+        decoding={"streams": 4, "length": 5},
+        training={"accumulate": accumulate},
+        hardware={"workers": workers},
+    )
     files = {split: tmp_path / f"{split}.txt" for split in ("train", "dev")}
-    data = StreamData(files, {"train": "abc"}, StreamSettings(), **settings)
+    data = StreamData(config, files, {"train": "abc"}, StreamSettings(), tmp_path / "cache")
     data.prepare()
     return data
 
 
 def epoch(data):
     loader = iter(data.train_dataloader())
-    return [next(loader) for _ in range(data.steps_in_epochs(1, 1) * data.accumulate)]
+    return [next(loader) for _ in range(data.steps_in_epochs(1, 1) * data.config.training.accumulate)]
 
 
 def test_an_epoch_is_the_text_in_equal_streams(tmp_path):
@@ -62,8 +57,8 @@ def test_processes_read_streams_of_their_own(tmp_path):
         world_size = 2
         global_rank = 0
 
-    data = build(tmp_path, streams=1)
-    alone = build(tmp_path, streams=2)
+    data = build(tmp_path, size=1)
+    alone = build(tmp_path, size=2)
     both = epoch(alone)
     for rank in (0, 1):
         data.trainer = Trainer()

@@ -102,7 +102,7 @@ def test_other_formats(tmp_path, dataset, name, files, line, label):
     config = experiment(tmp_path, name=name)
     data = build_data(config, tmp_path / "cache")
     assert [item.label for item in items_of(data, "test")] == [label]
-    assert config.sizes[1] == len(data.corpus.labels) == {"dnli": 3}.get(name, 2)
+    assert config.sizes[1] == len(config.labels) == {"dnli": 3}.get(name, 2)
 
 
 def test_the_reduced_setting_divides_by_premise(tmp_path, dataset):

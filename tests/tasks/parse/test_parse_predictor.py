@@ -11,9 +11,10 @@ from tiny_experiments import configured
 
 from phmrun.errors import PhmrunError
 from phmrun.metrics.parsing import attachment_scores
+from phmrun.tasks.parse.config import TreeDecodingConfig
 from phmrun.tasks.parse.data import build_data
 from phmrun.tasks.parse.module import build_module, parser_graph
-from phmrun.tasks.parse.predictor import Search, TreeParser, arcs_of, build_predictor
+from phmrun.tasks.parse.predictor import TreeParser, arcs_of, build_predictor
 from phmrun.text import conllu
 
 CONLLU = """\
@@ -51,7 +52,7 @@ def trained(tmp_path_factory):
 
 def parser_of(trained, **search):
     network, data, _ = trained
-    return TreeParser(network, data.vocabulary, Search(**search), weights="test")
+    return TreeParser(network, data.vocabulary, TreeDecodingConfig(**search), weights="test")
 
 
 def answers(parser, text):
@@ -94,7 +95,7 @@ def test_both_columns_of_tags_are_read_and_named(tmp_path, caplog):
     config = configured("parse", tmp_path / "trees", {"data": {"vocabulary": {"tags": "both"}}})
     data = build_data(config, tmp_path)
     network = build_module(config, *data.vocabulary.sizes).parser
-    parser = TreeParser(network, data.vocabulary, Search(), weights="test")
+    parser = TreeParser(network, data.vocabulary, TreeDecodingConfig(), weights="test")
     with caplog.at_level(logging.INFO):
         assert len(answers(parser, CONLLU.replace("\tD\t", "\t_\t"))) == 2
     assert "words without a tag in the columns UPOS and XPOS" in caplog.text
@@ -195,7 +196,7 @@ def test_options_of_the_scores(trained):
         batch_size=7,
         device="cpu",
     )
-    assert predictor.search == Search("greedy", True, False, "auto", 7)
+    assert predictor.search == decoding.model_copy(update={"batch": 7})
     signature = predictor.evaluate(data, "dev").scores["uas"].signature
     assert "labels:full|punct:out" in signature
     assert "tree:greedy" in signature

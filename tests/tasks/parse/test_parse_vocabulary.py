@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.tasks.parse.vocabulary import NO_LABEL, TreebankVocabulary, learn_vocabulary
+from phmrun.tasks.parse.config import TreebankVocabularyConfig
+from phmrun.tasks.parse.vocabulary import NO_LABEL, TreebankVocabulary
+from phmrun.tasks.parse.vocabulary import learn_vocabulary as learned_from
 from phmrun.text import conllu
 
 TEXT = """\
@@ -26,44 +28,47 @@ TREES = conllu.loads(TEXT)
 PAD, UNK, ROOT = 0, 1, 2
 
 
+def learn_vocabulary(sentences, with_rare=False, **settings):
+    config = TreebankVocabularyConfig().model_copy(update={"multiple_of": 1, **settings})
+    return learned_from(sentences, config, with_rare=with_rare)
+
+
 def test_words_are_ranked_by_count_then_by_name():
     vocabulary = learn_vocabulary(TREES)
     assert vocabulary.words == ("dog", "the")
     assert learn_vocabulary(TREES, lowercase=False).words == ()
-    assert learn_vocabulary(TREES, lowercase=False, min_count=1).words == ("Dog", "The", "cat", "dog", "sleeps", "the")
-    assert learn_vocabulary(TREES, most_words=4, min_count=1).words == ("dog",)
+    cased = learn_vocabulary(TREES, lowercase=False, min_frequency=1)
+    assert cased.words == ("Dog", "The", "cat", "dog", "sleeps", "the")
+    assert learn_vocabulary(TREES, size=4, min_frequency=1).words == ("dog",)
     assert vocabulary.tags == ("NOUN", "DET", "VERB")
-    assert learn_vocabulary(TREES, column="xpos").tags == ("DT", "NN", "VBZ")
+    assert learn_vocabulary(TREES, tags="xpos").tags == ("DT", "NN", "VBZ")
     assert vocabulary.labels == ("root", "det", "nsubj:pass")
     assert learn_vocabulary(TREES, subtypes=False).labels == ("root", "det", "nsubj")
     assert vocabulary.characters[0] == "e"
-    assert learn_vocabulary(TREES, longest=1).characters == ("D", "T", "c", "d", "s", "t")
+    assert learn_vocabulary(TREES, characters=1).characters == ("D", "T", "c", "d", "s", "t")
 
 
 def test_rare_tags_labels_and_characters_are_unknown_as_in_parser_v2():
     """Characters are counted in distinct words: "dog" and "Dog" are one if words are in lower case."""
-    vocabulary = learn_vocabulary(TREES, all_frequent=True, lowercase_characters=True)
+    vocabulary = learn_vocabulary(TREES, min_frequency_for="all", lowercase_characters=True)
     assert vocabulary.words == ("dog", "the")
     assert vocabulary.tags == ("NOUN", "DET")
     assert vocabulary.labels == ("root", "det")
     distinct = "thedogsleepscat"
     assert set(vocabulary.characters) == {letter for letter in distinct if distinct.count(letter) > 1}
     cased = "ThedogsleepsthecatDog"
-    assert set(learn_vocabulary(TREES, all_frequent=True).characters) == {x for x in cased if cased.count(x) > 1}
+    assert set(learn_vocabulary(TREES, min_frequency_for="all").characters) == {x for x in cased if cased.count(x) > 1}
     encoded = vocabulary.encode(TREES)
     assert encoded.tags.tolist()[:4] == [ROOT, 4, 3, UNK]
     assert encoded.labels.tolist()[:4] == [NO_LABEL, 1, NO_LABEL, 0]
 
 
 def test_the_vocabulary_comes_back(tmp_path):
-    options = {"longest": 3, "multiple_of": 8, "lowercase": False, "lowercase_characters": True, "min_count": 1}
-    vocabulary = learn_vocabulary(TREES, column="both", **options)
+    options = {"characters": 3, "multiple_of": 8, "lowercase": False, "lowercase_characters": True, "min_frequency": 1}
+    vocabulary = learn_vocabulary(TREES, tags="both", **options)
     vocabulary.save(tmp_path)
     assert TreebankVocabulary.load(tmp_path) == vocabulary
     assert TreebankVocabulary.load(tmp_path).encode(TREES).words.tolist() == vocabulary.encode(TREES).words.tolist()
-    file = tmp_path / "treebank.json"  # the former name of a list
-    file.write_text(file.read_text().replace('"characters"', '"letters"'))
-    assert TreebankVocabulary.load(tmp_path) == vocabulary
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", "{}", '{"words": []}'])
@@ -98,7 +103,7 @@ def test_a_batch_holds_what_its_sentences_hold(data, longest):
         conllu.sentence_of(forms).with_parse(range(len(forms)), ["x"] * len(forms))
         for forms in data.draw(st.lists(st.lists(word, min_size=1, max_size=5), min_size=1, max_size=5))
     ]
-    vocabulary = learn_vocabulary(sentences, min_count=1, longest=longest)
+    vocabulary = learn_vocabulary(sentences, min_frequency=1, characters=longest)
     encoded = vocabulary.encode(sentences)
     numbers = data.draw(st.lists(st.sampled_from(range(len(sentences))), min_size=1, max_size=4, unique=True))
     batch = encoded.padded(np.array(numbers))
