@@ -16,9 +16,9 @@ from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
 from phmrun.layers.embedding import Embedding
-from phmrun.layers.inference import Foldable, folded_module, replaced
+from phmrun.layers.inference import Foldable, folded_module, replaced, restore_transformers
 from phmrun.layers.linear import Linear, glorot_std
-from phmrun.layers.report import ATTRIBUTE, LISTENERS, ConversionReport, conversions, parameter_count, trained_count
+from phmrun.layers.report import ATTRIBUTE, ConversionReport, conversions, parameter_count, trained_count
 from phmrun.layers.structure import Structure
 from phmrun.registry import STRUCTURES
 
@@ -156,6 +156,5 @@ def merge(model: Model) -> Model:
             duplicate.__dict__[ATTRIBUTE] = replace(
                 report, converted=kept, after=parameter_count(duplicate), trained=trained_count(duplicate)
             )
-    for listener in LISTENERS:
-        listener(duplicate, conversions(model))
+    restore_transformers(duplicate, conversions(model))
     return duplicate

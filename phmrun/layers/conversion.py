@@ -25,7 +25,6 @@ from phmrun.layers.options import options_of
 from phmrun.layers.recurrence import StartedLSTM
 from phmrun.layers.report import (
     ATTRIBUTE,
-    LISTENERS,
     ConversionReport,
     ConvertedLayer,
     LeftLayer,
@@ -63,7 +62,7 @@ def convert(
     ``nn.Conv1d``, ``nn.Conv2d`` and transformers' ``Conv1D``. The joint map of Q, K and V is one matrix; convolutions
     have one for each group. Tied parameters stay tied. Each layer keeps its device, type, training mode and
     ``requires_grad``. Create the optimizer after the copy. A warning in the log reports the converted layers and those
-    that were left; :func:`conversion_report` has the details. All ``LISTENERS`` are called with the copy.
+    that were left; :func:`conversion_report` has the details.
 
     Args:
         model: Any module.
@@ -87,8 +86,6 @@ def convert(
     chosen = _chosen(duplicate, *patterns)
     duplicate, converted = convert_layers(duplicate, chosen, structure, options, near=weights == "nearest")
     report = attach_report(duplicate, converted, before, patterns[1])
-    for listener in LISTENERS:
-        listener(duplicate, ())
     # A warning, because Python prints warnings even if the program has not set up logging.
     _LOG.warning("%s", report.line())
     return duplicate

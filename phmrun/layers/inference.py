@@ -2,8 +2,9 @@
 
 import copy
 import functools
-from collections.abc import Callable
-from typing import Literal, Protocol, TypeVar, runtime_checkable
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from phmrun.layers.biaffine import Biaffine
 from phmrun.layers.embedding import Embedding
 from phmrun.layers.linear import Linear
-from phmrun.layers.report import LISTENERS, conversions
+from phmrun.layers.report import ConvertedLayer, conversions
 from phmrun.layers.structure import Structure, build_weight
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -112,9 +113,53 @@ def folded(model: Model) -> Model:
     Each W is built once; maps that share a structure share their W. The copy is in evaluation mode without gradients.
     """
     duplicate = for_inference(model, "folded")
-    for listener in LISTENERS:
-        listener(duplicate, conversions(model))
+    restore_transformers(duplicate, conversions(model))
     return duplicate
+
+
+def is_pretrained(model: nn.Module) -> bool:
+    """Return True for a model of transformers; the package is not imported."""
+    if "transformers" not in sys.modules:
+        return False
+    from transformers import PreTrainedModel
+
+    return isinstance(model, PreTrainedModel)
+
+
+def restore_transformers(model: Any, layers: Sequence[ConvertedLayer]) -> None:
+    """Make a folded or merged model of transformers one that transformers alone saves and loads, in place.
+
+    Maps that were ``Conv1D`` become so again. Tables that are no longer one tensor lose their tie in the configuration;
+    other models stay unchanged.
+
+    Args:
+        model: Folded or merged model.
+        layers: Layers that had a structure before.
+    """
+    if not layers or not is_pretrained(model):
+        return
+    from transformers.pytorch_utils import Conv1D
+
+    weights: dict[int, nn.Parameter] = {}
+    for layer in layers:
+        linear = model.get_submodule(layer.name)
+        if layer.kind == "Conv1D" and isinstance(linear, nn.Linear):
+            transposed = nn.Parameter(linear.weight.detach().t().contiguous(), linear.weight.requires_grad)
+            with torch.device("meta"):  # draws no weights
+                conv1d = Conv1D(linear.out_features, linear.in_features)
+            conv1d.weight, conv1d.bias = weights.setdefault(id(linear.weight), transposed), linear.bias
+            model.set_submodule(layer.name, conv1d.train(linear.training))
+    tables = [model.get_input_embeddings(), model.get_output_embeddings()]
+    if any(isinstance(module, Structure) for module in model.modules()) or None in tables:
+        return
+    if tables[0].weight is not tables[1].weight:  # only the first has a padding row of zeros
+        model.config.tie_word_embeddings = False
+        seen: set[int] = set()
+        for name, parameter in list(model.named_parameters(remove_duplicate=False)):
+            if id(parameter) in seen:  # such as a bias: it would not be tied again when it is loaded
+                place, _, attribute = name.rpartition(".")
+                setattr(model.get_submodule(place), attribute, copy.deepcopy(parameter))
+            seen.add(id(parameter))
 
 
 @torch.no_grad()

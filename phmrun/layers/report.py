@@ -1,7 +1,7 @@
 """Record of a conversion: converted layers, layers left with the reason, parameters before and after."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,10 +105,6 @@ class ConversionReport:
             for layer in self.left
         ]
         return "\n".join(rows)
-
-
-LISTENERS: list[Callable[[nn.Module, Sequence[ConvertedLayer]], None]] = []
-"""Functions that are called with each converted, merged or folded model, and the layers that it had before."""
 
 
 def conversion_report(model: nn.Module) -> ConversionReport:
