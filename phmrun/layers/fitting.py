@@ -184,32 +184,6 @@ def best_circulant_blocks(weight: Tensor, size: int, covariance: Tensor | None =
     return torch.stack(columns)
 
 
-def best_sparse_low_rank(
-    weight: Tensor, places: Tensor, rank: int, covariance: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return U, V and S with W ≈ U V + S.
-
-    U is ``[k, r]``, V ``[r, d]`` and S ``[k, m]``. S has its numbers in the columns ``places [k, m]``; all are in
-    double precision. U V is fitted first, with S = 0; then S and U V are optimized in turn until the error settles
-    (:func:`_until_settled`).
-    """
-    target, steady = padded(weight, covariance, *weight.shape)
-    grams = steady[places.unsqueeze(2), places.unsqueeze(1)]  # [k, m, m]
-    factors = torch.linalg.cholesky(grams)
-    u, v, s = target, target, target.new_zeros(places.shape)
-
-    def improve() -> float:
-        """Fit U V to W - S, then S to W - U V; return the error."""
-        nonlocal u, v, s
-        u, v = best_low_rank(target - torch.zeros_like(target).scatter_add(1, places, s), rank, covariance)
-        wanted = ((target - u @ v) @ steady).gather(1, places)
-        s = torch.cholesky_solve(wanted.unsqueeze(2), factors).squeeze(2)
-        return error(target, u @ v + torch.zeros_like(target).scatter_add(1, places, s), steady)
-
-    _until_settled(improve)
-    return u, v, s
-
-
 def padded(
     weight: Tensor, covariance: Tensor | None, rows: int, columns: int, ridge: float = RIDGE
 ) -> tuple[Tensor, Tensor]:
@@ -249,39 +223,30 @@ def _until_settled(improve: Callable[[], float], rounds: int = ROUNDS) -> None:
         best = current
 
 
-def best_kronecker_sum(
-    weight: Tensor, p: int, q: int, rank: int, covariance: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """Return A and S with W ≈ Σ_i A_i ⊗ S_i.
+def best_kronecker_sum(weight: Tensor, p: int, q: int, rank: int) -> tuple[Tensor, Tensor]:
+    """Return the factors A, B of the sum of Kronecker products nearest to a matrix (Van Loan and Pitsianis 1993).
 
-    A is ``[rank, p, q]`` and S ``[rank, k/p, d/q]``, in double precision; p must divide k, and q d. The terms are
-    singular vectors of W, rearranged so that each of its p·q blocks is a row. Terms beyond their number are 0. With a
-    covariance, alternating least squares follows until the error settles: it is quadratic in A and in S. The mixing
-    weights of a block have a mean square norm of 1, as in a new layer.
+    The mean square of A is 1.
+
+    Args:
+        weight: Matrix ``[k, d]``; p divides k, q divides d.
+        p: Rows of each A.
+        q: Columns of each A.
+        rank: Number r of products.
+
+    Returns:
+        A ``[r, p, q]`` and B ``[r, k/p, d/q]``, in float64.
     """
     k, d = weight.shape
     s, t = k // p, d // q
     rearranged = weight.double().view(p, s, q, t).transpose(1, 2).reshape(p * q, s * t)
     u, values, v = torch.linalg.svd(rearranged, full_matrices=False)
-    # Terms beyond the singular values stay zero; the systems below are then singular, which `_solve` supports.
     full = min(rank, len(values))
     a = u.new_zeros(rank, p * q)
     b = u.new_zeros(rank, s * t)
     a[:full], b[:full] = u[:, :full].t(), values[:full, None] * v[:full]
-    a, b = a.view(rank, p, q), b.view(rank, s, t)
-    if covariance is not None:
-        target, steady = weight.double(), steadied(covariance)
-
-        def improve() -> float:
-            """Optimize S, then A; return the error."""
-            nonlocal a, b
-            b = second_factors(target, a, steady)
-            a = _first_factors(target, steady, b, p, q)
-            return error(target, torch.einsum("iab,ist->asbt", a, b).reshape(k, d), steady)
-
-        _until_settled(improve)
     scale = (p * q / (float(a.square().sum()) or 1.0)) ** 0.5
-    return a * scale, b / scale
+    return a.view(rank, p, q) * scale, b.view(rank, s, t) / scale
 
 
 def second_factors(weight: Tensor, a: Tensor, covariance: Tensor | None = None) -> Tensor:
@@ -298,18 +263,6 @@ def second_factors(weight: Tensor, a: Tensor, covariance: Tensor | None = None) 
     gram = torch.einsum("iab,jac,bxcy->ixjy", mixers, mixers, steady.view(q, t, q, t)).reshape(rank * t, rank * t)
     right = torch.einsum("iab,asbx->ixs", mixers, (target @ steady).view(p, s, q, t)).reshape(rank * t, s)
     return _solve(gram, right).view(rank, t, s).transpose(1, 2)
-
-
-def _first_factors(weight: Tensor, covariance: Tensor, b: Tensor, p: int, q: int) -> Tensor:
-    """Return the best A ``[r, p, q]`` for S ``[r, k/p, d/q]``.
-
-    Linear least squares; S is the argument ``b``. All arguments are in double precision, the covariance has its ridge.
-    """
-    rank, s, t = b.shape
-    blocks = covariance.view(q, t, q, t)
-    gram = torch.einsum("isx,bxcy,jsy->ibjc", b, blocks, b).reshape(rank * q, rank * q)
-    right = torch.einsum("asbx,isx->iba", (weight @ covariance).view(p, s, q, t), b).reshape(rank * q, p)
-    return _solve(gram, right).view(rank, q, p).transpose(1, 2)
 
 
 def _solve(gram: Tensor, right: Tensor) -> Tensor:

@@ -96,16 +96,16 @@ class PHM(Structure):
         With a covariance, alternating least squares follow. With ``dual``, B becomes zero and A is doubled. The
         released variant is fitted by gradients from the present parameters instead, B included.
         """
-        if self.variant == "released":
+        if self.variant == "paper":
+            with torch.no_grad():
+                a, s = best_kronecker_sum(weight, self.n, self.n, self.n)
+                if self.b is not None:
+                    nn.init.zeros_(self.b)
+                    a = 2 * a
+                self.a.copy_(a)
+                self.s.copy_(s)
+        if self.variant == "released" or covariance is not None:
             super().fit(weight, covariance)
-            return
-        with torch.no_grad():
-            a, s = best_kronecker_sum(weight, self.n, self.n, self.n, covariance)
-            if self.b is not None:
-                nn.init.zeros_(self.b)
-                a = 2 * a
-            self.a.copy_(a)
-            self.s.copy_(s)
 
     def mixers(self) -> Tensor:
         """Return A ``[n, n, n]`` of the formula, differentiable.

@@ -17,10 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers.fitting import best_sparse_low_rank
+from phmrun.layers.fitting import best_low_rank
 from phmrun.layers.structure import Structure, register
 from phmrun.shares import check_budget, share_of
 
+ROUNDS = 10
+"""Number of turns in which U V and S are fitted before all are."""
 AT_ONCE = 1 << 22
 """Number of random numbers drawn at a time for the positions."""
 
@@ -95,9 +97,13 @@ class SparseLowRank(Structure):
         With a covariance, the error of the outputs is minimized.
         """
         with torch.no_grad():
-            best = best_sparse_low_rank(weight, self.places, self.rank, covariance)
-            for factor, value in zip((self.u, self.v, self.s), best, strict=True):
-                factor.copy_(value)
+            self.s.zero_()
+            for _ in range(ROUNDS):
+                sparse = torch.zeros_like(weight).scatter_add(1, self.places, self.s.to(weight.dtype))
+                u, v = best_low_rank(weight - sparse, self.rank, covariance)
+                self.u.copy_(u)
+                self.v.copy_(v)
+                self.s.copy_((weight - (u @ v).to(weight.dtype)).gather(1, self.places))
         super().fit(weight, covariance)
 
     def materialize(self) -> Tensor:
