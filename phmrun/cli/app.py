@@ -136,7 +136,7 @@ _SUMMARIES: Mapping[str, Mapping[str, str]] = {
 _PLACES = {
     "eval": "eval.evaluate",
     "import": "import_model.import_model",
-    **{name: f"{name}.app" for name in ("sweep", "layers", "data", "runs", "plot", "results", "bench")},
+    **{name: f"{name}.app" for name in ("layers", "data", "runs", "plot", "results", "bench")},
 }
 """Places of the verbs that are not functions of the same name in a module of that name."""
 VERBS = tuple(

@@ -146,6 +146,16 @@ def print_table(
         stderr().print(text, style="dim", markup=False, soft_wrap=True)
 
 
+def print_line(text: str, *, style: str | None = None) -> None:
+    """Print a text on standard output, without breaking its lines."""
+    stdout().print(text, style=style, markup=False, soft_wrap=True)
+
+
+def print_aside(text: str) -> None:
+    """Print a text on standard error, without breaking its lines."""
+    stderr().print(text, markup=False, soft_wrap=True)
+
+
 def print_note(text: str) -> None:
     """Print a note on standard output: broken between words on a terminal, one line elsewhere."""
     stdout().print(text, markup=False, highlight=False, soft_wrap=not stdout().is_terminal)

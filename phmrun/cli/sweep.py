@@ -1,59 +1,35 @@
 """``phmrun sweep``: many experiments from one file; interrupted sweeps continue."""
 
+import os
+import signal
 import time
+from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
-from phmrun.cli import completion, console
-from phmrun.cli.docstrings import VerbGroup
+from phmrun.cli import completion, console, sweep_output
 from phmrun.cli.options import HARDWARE, Json, RunsDirectory
-from phmrun.errors import ExitCode, nearest, unknown
-
-if TYPE_CHECKING:
-    from phmrun.sweeps import Plan
-    from phmrun.sweeps.cell_status import CellStatus
-
-EPILOG = """Examples:
-
-phmrun sweep sweep.yaml --plan
-
-phmrun sweep sweep.yaml --jobs 2
-
-phmrun sweep sweep.yaml --seeds 5 --only layer=phm --only layer=dense
-
-phmrun sweep configs/papers/phm/table2.yaml --executor slurm --sbatch partition=gpu --sbatch gres=gpu:1
-
-The same command again runs the cells that are not finished."""
-
-
-class _RunByDefault(TyperGroup):
-    """Group whose default verb is run: `sweep FILE` is `sweep run FILE`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; unless the first is a verb or help, run is inserted.
-
-        So ``sweep --plan FILE`` is ``sweep run --plan FILE``. Without arguments, nothing is inserted.
-
-        Raises:
-            PhmrunError: The first word resembles a verb, and another word follows.
-        """
-        named = not args or args[0] in self.commands or args[0] in ("-h", "--help")
-        if not named and len(args) > 1 and nearest(args[0], self.commands) and not args[1].startswith("-"):
-            raise unknown("command", args[0], self.commands, where="phmrun sweep")
-        return list(super().parse_args(ctx, args if named else ["run", *args]))
-
-
-app = VerbGroup(
-    cls=_RunByDefault,
-    no_args_is_help=True,
-    help="Run many experiments from one file: `phmrun sweep FILE` runs all unfinished cells.",
-    epilog=EPILOG,
-)
+from phmrun.errors import ExitCode, Interrupted, PhmrunError
+from phmrun.ledger import Run
+from phmrun.ledger.directory import directory_of
+from phmrun.ledger.environment import usable_cores
+from phmrun.ledger.segment import read_segments
+from phmrun.progress import note
+from phmrun.sweeps import Plan
+from phmrun.sweeps.cell_status import CellState, CellStatus, distinct, look, runs_left, survey
+from phmrun.sweeps.executors import Executor
+from phmrun.sweeps.executors.local import LocalExecutor
+from phmrun.sweeps.executors.slurm import Slurm, cancel_jobs
+from phmrun.sweeps.planning import chosen, maker, planned
+from phmrun.sweeps.scheduler import Event, Scheduler
+from phmrun.sweeps.scheduler import cancel as end
+from phmrun.sweeps.tuning import OVER, settled, with_choices
+from phmrun.sweeps.view import Tracker, shown
+from phmrun.sweeps.workplace import Workplace
 
 
 class ExecutorName(StrEnum):
@@ -67,182 +43,332 @@ class ExecutorName(StrEnum):
 of_cells = partial(typer.Option, rich_help_panel="Cells")
 of_a_cluster = partial(typer.Option, rich_help_panel="Cluster")
 on_hardware = partial(typer.Option, rich_help_panel=HARDWARE)
-File = Annotated[
-    str,
-    typer.Argument(
-        metavar="FILE",
-        help="Sweep file, or a paper table's file: a path, or a name such as configs/papers/phm/table2.yaml.",
-        autocompletion=completion.configs,
-    ),
-]
-Only = Annotated[
-    list[str] | None,
-    of_cells(
-        metavar="KEY=VALUE",
-        help="Only cells with this value: layer=phm, layer.n=4, row=Transformer, seed=1. Another key narrows further, "
-        "the same key again widens.",
-    ),
-]
-Seeds = Annotated[int | None, of_cells(min=1, max=10_000, help="Number of seeds per cell (default: the file's).")]
-Jobs = Annotated[int | None, on_hardware("--jobs", "-j", min=1, help="Parallel runs (default: one per GPU, else one).")]
-Threads = Annotated[
-    int,
-    on_hardware(
-        min=0, help="CPU threads per run; 0: number of cores divided by --jobs, or torch's default with one job."
-    ),
-]
 
 
-@app.command("run", epilog=EPILOG)
-def run(
-    file: File,
+def sweep(
+    file: Annotated[str, typer.Argument(metavar="FILE", autocompletion=completion.configs)],
     plan: Annotated[bool, typer.Option("--plan", "--dry-run")] = False,
-    only: Only = None,
-    seeds: Seeds = None,
+    cancel: Annotated[bool, typer.Option("--cancel")] = False,
+    only: Annotated[list[str] | None, of_cells(metavar="KEY=VALUE")] = None,
+    seeds: Annotated[int | None, of_cells(min=1, max=10_000)] = None,
     hours: Annotated[float | None, typer.Option(min=0)] = None,
     limit: Annotated[int | None, of_cells(min=1)] = None,
     retry_failed: Annotated[bool, of_cells("--retry-failed")] = False,
-    jobs: Jobs = None,
-    threads: Threads = 0,
+    jobs: Annotated[int | None, on_hardware("--jobs", "-j", min=1)] = None,
+    threads: Annotated[int, on_hardware(min=0)] = 0,
     executor: Annotated[ExecutorName, of_a_cluster()] = ExecutorName.LOCAL,
     sbatch: Annotated[list[str] | None, of_a_cluster(metavar="OPTION=VALUE")] = None,
     script: Annotated[bool, of_a_cluster("--script")] = False,
-    address: Annotated[str | None, of_a_cluster()] = None,
     gpus: Annotated[float, of_a_cluster(min=0)] = 0.0,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Run all unfinished cells of a sweep; interrupted runs continue.
+    """Run many experiments from one file: `phmrun sweep FILE` runs all unfinished cells.
 
-    Each run is a separate process of `phmrun train`; a failure does not stop the others. If the sweep is killed, the
-    same command continues it, and runs that are still training finish. Several such commands share the cells. Options
-    of an executor have no effect on others. Exit code 5 if a run failed or the data of a cell are missing.
+    Each run is a separate process of `phmrun train`; interrupted runs continue, and a failure does not stop the others.
+    If the sweep is killed, the same command continues it, and runs that are still training finish. Several such
+    commands share the cells. Options of an executor have no effect on others. Exit code 5 if a run failed or the data
+    of a cell are missing.
 
     Args:
-        plan: Show the cells, their progress and the remaining time; run nothing. Exit code 2 if a cell is
-            invalid, 3 if data are missing.
+        file: Sweep file, or a paper table's file: a path, or a name such as configs/papers/phm/table2.yaml.
+        plan: Show the cells, their progress, failed cells with the last lines of their logs, and the remaining time;
+            run nothing. Exit code 2 if a cell is invalid, 3 if data are missing.
+        cancel: Interrupt the sweep's commands and runs on this machine, and cancel its SLURM jobs. All can continue
+            later.
+        only: Only cells with this value: layer=phm, layer.n=4, row=Transformer, seed=1. Another key narrows further,
+            the same key again widens.
+        seeds: Number of seeds per cell (default: the file's).
         hours: Time limit on this machine, in hours (exit code 0); the same command continues.
         limit: Maximum number of runs that this call starts.
         retry_failed: Run failed cells again.
-        executor: Executor: local (this machine), slurm (one array job), ray (a Ray cluster; extra `ray`).
+        jobs: Parallel runs (default: one per GPU, else one).
+        threads: CPU threads per run; 0: number of cores divided by --jobs, or torch's default with one job.
+        executor: Executor: local (this machine), slurm (one array job), ray (extra `ray`; the cluster of RAY_ADDRESS,
+            else this machine).
         sbatch: SLURM: option of sbatch, as in partition=gpu; may be repeated.
         script: SLURM: write and print the job script; submit nothing.
-        address: Ray: address of the cluster (default: RAY_ADDRESS, else this machine).
         gpus: Ray: GPUs per run; a fraction shares a GPU.
+
+    Examples:
+        phmrun sweep sweep.yaml --plan
+
+        phmrun sweep sweep.yaml --jobs 2
+
+        phmrun sweep sweep.yaml --seeds 5 --only layer=phm --only layer=dense
+
+        phmrun sweep configs/papers/phm/table2.yaml --executor slurm --sbatch partition=gpu --sbatch gres=gpu:1
+
+        The same command again runs the cells that are not finished.
     """
-    from phmrun.cli import sweep_output, sweep_work
-
-    if plan:
-        from phmrun.sweeps.cell_status import CellState
-
-        sweep_plan, statuses = _standing(file, only, seeds, runs_dir)
-        sweep_output.show(sweep_plan, statuses, runs_dir, jobs or 1, as_json)
-        if any(status.state is CellState.INVALID for status in statuses):
-            raise typer.Exit(ExitCode.USAGE)
-        if any(status.state is CellState.BLOCKED for status in statuses):
-            raise typer.Exit(ExitCode.DATA)
+    made = planned(file, only, seeds)
+    if cancel:
+        _cancel(made, runs_dir, as_json)
         return
-    from phmrun.sweeps.cell_status import survey
-    from phmrun.sweeps.executors.slurm import Slurm
-    from phmrun.sweeps.planning import chosen, planned
-
+    if plan:
+        made, statuses = _standing(made, file, only, seeds, runs_dir)
+        sweep_output.show(made, statuses, runs_dir, jobs or 1, as_json)
+        states = {status.state for status in statuses}
+        code = ExitCode.USAGE if CellState.INVALID in states else ExitCode.DATA if CellState.BLOCKED in states else 0
+        raise typer.Exit(code)
     deadline = None if hours is None else time.monotonic() + 3600 * hours
-    sweep_plan = planned(file, only, seeds)
     # Tuning trials run on this machine only; a cluster gets the values that were chosen so far.
     if script or executor is not ExecutorName.LOCAL:
-        sweep_plan = chosen(sweep_plan, runs_dir)
+        made = chosen(made, runs_dir)
     else:
-        tuned = sweep_work.tuned(sweep_plan, runs_dir, jobs, threads, deadline, retry_failed=retry_failed)
+        tuned = _tuned(made, runs_dir, jobs, threads, deadline, retry_failed=retry_failed)
         if tuned is None:
             return
-        sweep_plan = tuned
-    statuses = survey(sweep_plan, runs_dir)
-    sweep_work.require_cells(statuses)
-    place = sweep_work.workplace(sweep_plan, runs_dir)
+        made = tuned
+    statuses = survey(made, runs_dir)
+    faults = [status.cell.fault for status in statuses if status.cell.fault is not None]
+    if len(faults) == len(statuses):
+        raise faults[0]
+    place = _workplace(made, runs_dir)
     if script or executor is ExecutorName.SLURM:
         sweep_output.tell_faults(statuses)
-        slurm = Slurm(place.slurm, sweep_plan.sweep.name, jobs, sbatch or [])
-        sweep_work.hand_over(sweep_work.to_run(statuses, retry_failed), place, slurm, limit=limit, script=script)
+        slurm = Slurm(place.slurm, made.sweep.name, jobs, sbatch or [])
+        _hand_over(to_run(statuses, retry_failed), place, slurm, limit=limit, script=script)
         return
     if executor is ExecutorName.RAY:
         from phmrun.sweeps.executors.ray_cluster import RayExecutor
 
         share = threads or 1
-        workers = sweep_work.Workers(place, RayExecutor(address, cpus=share, gpus=gpus, jobs=jobs), share)
+        workers = Workers(place, RayExecutor(cpus=share, gpus=gpus, jobs=jobs), share)
     else:
-        workers = sweep_work.local_workers(sweep_plan, runs_dir, jobs, threads)
+        workers = _local_workers(made, runs_dir, jobs, threads)
     bad = workers.carry_out(statuses, retry_failed=retry_failed, limit=limit, deadline=deadline)
-    sweep_work.is_over(deadline)
-    after = survey(sweep_plan, runs_dir)
+    _is_over(deadline)
+    after = survey(made, runs_dir)
     if as_json:
-        console.print_json(sweep_output.facts(sweep_plan, after, runs_dir, workers.slots))
+        console.print_json(sweep_output.facts(made, after, runs_dir, workers.slots))
     raise typer.Exit(sweep_output.outcome(after, bad, as_json))
 
 
-@app.command("status")
-def status(
-    file: File,
-    only: Only = None,
-    seeds: Seeds = None,
-    jobs: Jobs = None,
-    runs_dir: RunsDirectory = Path("runs"),
-    as_json: Json = False,
-) -> None:
-    """Show the progress of a sweep.
-
-    Running cells are listed one by one, failed cells with the last lines of their logs.
-    """
-    from phmrun.cli import sweep_output
-    from phmrun.sweeps.cell_status import CellState
-
-    sweep_plan, statuses = _standing(file, only, seeds, runs_dir)
-    sweep_output.show(sweep_plan, statuses, runs_dir, jobs or 1, as_json)
-    if not as_json:
-        sweep_output.tell_failures([status for status in statuses if status.state is CellState.FAILED], {})
-
-
-@app.command("cancel")
-def cancel(file: File, seeds: Seeds = None, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
-    """Interrupt a sweep's runs on this machine and cancel its SLURM jobs.
-
-    All of them can continue later. The commands that run the sweep on this machine end, too.
-    """
-    from phmrun.cli import sweep_work
-    from phmrun.sweeps.cell_status import survey
-    from phmrun.sweeps.executors.slurm import cancel_jobs
-    from phmrun.sweeps.planning import planned
-    from phmrun.sweeps.scheduler import cancel as end
-
-    sweep_plan = planned(file, seeds=seeds)
-    place = sweep_work.workplace(sweep_plan, runs_dir)
+def _cancel(made: Plan, runs_dir: Path, as_json: bool) -> None:
+    """Interrupt a sweep's planners and runs on this machine, cancel its SLURM jobs, and print what has ended."""
+    place = _workplace(made, runs_dir)
     jobs = cancel_jobs(place.slurm)
-    result = end(place, survey(sweep_plan, runs_dir))
+    result = end(place, survey(made, runs_dir))
     if as_json:
         console.print_json({"planners": result.planners, "runs": result.runs, "slurm": jobs, "left": result.left})
         return
     lines = [f"SLURM job {job} is canceled" for job in jobs]
     lines += [f"{name} is interrupted" for name in result.runs]
     lines += [f"{name} still runs on {host}: cancel it there" for name, host in result.left.items()]
-    if not lines:
-        lines = ["the planner is ended" if result.planners else "nothing is at work"]
-    for line in lines:
-        console.stdout().print(line, markup=False, soft_wrap=True)
+    for line in lines or ["the planner is ended" if result.planners else "nothing is at work"]:
+        console.print_line(line)
 
 
-def _standing(file: str, only: list[str] | None, seeds: int | None, runs_dir: Path) -> "tuple[Plan, list[CellStatus]]":
+def _standing(
+    made: Plan, file: str, only: list[str] | None, seeds: int | None, runs_dir: Path
+) -> tuple[Plan, list[CellStatus]]:
     """Return a sweep's plan, with tuned values chosen so far, and its cells' states.
 
     Cells whose data are not on this machine have the state on record, if there is a run.
     """
-    from phmrun.sweeps.cell_status import CellState, survey
-    from phmrun.sweeps.planning import chosen, planned
-
-    sweep_plan = chosen(planned(file, only, seeds), runs_dir)
-    statuses = survey(sweep_plan, runs_dir)
+    made = chosen(made, runs_dir)
+    statuses = survey(made, runs_dir)
     if any(status.state is CellState.BLOCKED for status in statuses):
         recorded = survey(chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir), runs_dir)
         statuses = [
             record if status.state is CellState.BLOCKED and record.run else status
             for status, record in zip(statuses, recorded, strict=True)
         ]
-    return sweep_plan, statuses
+    return made, statuses
+
+
+def _workplace(made: Plan, runs_dir: Path) -> Workplace:
+    """Return the folder of a plan's sweep."""
+    return Workplace(runs_dir, made.sweep.name, tuple(made.sweep.file.plugins))
+
+
+def to_run(statuses: Sequence[CellStatus], retry_failed: bool) -> list[CellStatus]:
+    """Return the cells that are neither done nor failed, each experiment once.
+
+    With ``retry_failed``, failed cells are among them, too. Cells that cannot be run (invalid, or data missing) are
+    left out.
+    """
+    over = {CellState.DONE} if retry_failed else {CellState.DONE, CellState.FAILED}
+    return [status for status in distinct(statuses) if status.state not in over]
+
+
+def _is_over(deadline: float | None) -> bool:
+    """Return True if the deadline (of ``time.monotonic``) has passed, and log a message then."""
+    over = deadline is not None and time.monotonic() >= deadline
+    if over:
+        note("time limit reached; the same command continues")
+    return over
+
+
+class Workers:
+    """Workers that run the cells of a sweep.
+
+    Args:
+        place: Folder of the sweep.
+        executor: Executor of the runs.
+        threads: CPU threads per run; 0: torch's default.
+    """
+
+    def __init__(self, place: Workplace, executor: Executor, threads: int) -> None:
+        self.place, self.executor, self.threads = place, executor, threads
+        self.slots = executor.room()
+
+    def carry_out(
+        self,
+        statuses: Sequence[CellStatus],
+        *,
+        retry_failed: bool = False,
+        limit: int | None = None,
+        deadline: float | None = None,
+        later: Sequence[CellStatus] = (),
+        trials: bool = False,
+    ) -> dict[str, list[str]]:
+        """Run the remaining cells with live progress; name those that cannot run.
+
+        Args:
+            statuses: States of all cells.
+            retry_failed: Run failed cells again.
+            limit: Maximum number of runs to start; None: no limit.
+            deadline: Time limit on the clock of ``time.monotonic``; None: no limit.
+            later: Further runs of the sweep that follow, for the time left.
+            trials: True if the cells are trials of tuning.
+
+        Returns:
+            Last log lines, by run id, of the runs that failed, or were interrupted before the deadline.
+
+        Raises:
+            Interrupted: A signal ended the sweep; its ``outcome`` is the progress so far.
+        """
+        tracker = Tracker(statuses, self.place.runs_dir, self.slots, later=later, trials=trials)
+        sweep_output.tell_faults(statuses)
+        bad: dict[str, list[str]] = {}
+        with self.place.registration(), shown(tracker, console.stderr()) as view:
+
+            def watch(event: Event | None) -> None:
+                """Note a failed run, and show the event; interruptions after the deadline are no failures."""
+                over = deadline is not None and time.monotonic() >= deadline
+                failed = event is not None and event.code and event.status.state is not CellState.DONE
+                if event is not None and failed and (event.status.state is CellState.FAILED or not over):
+                    bad[str(event.status.cell.run_id)] = event.log
+                view(event)
+
+            left = to_run(statuses, retry_failed)
+            try:
+                Scheduler(left, self.place, self.executor, self.threads, retry_failed, limit, watch, deadline).run()
+            except KeyboardInterrupt as error:
+                which = error.which if isinstance(error, Interrupted) else signal.SIGINT
+                raise Interrupted(which, tracker.summary()) from error
+        return bad
+
+
+def _local_workers(made: Plan, runs_dir: Path, jobs: int | None, threads: int) -> Workers:
+    """Return workers on this machine.
+
+    Args:
+        made: Plan of the sweep.
+        runs_dir: Directory of the runs.
+        jobs: Parallel runs; None: one per GPU, else one.
+        threads: CPU threads per run; 0: cores divided by the parallel runs (at least 1), or for one run at a time that
+            of :func:`_threads_alone`.
+    """
+    devices = _devices(made)
+    executor = LocalExecutor(jobs or len(devices) or 1, devices)
+    slots = executor.room()
+    share = max(1, usable_cores() // slots) if slots > 1 else _threads_alone(made, runs_dir)
+    return Workers(_workplace(made, runs_dir), executor, threads or share)
+
+
+def _threads_alone(made: Plan, runs_dir: Path) -> int:
+    """Return one number of threads for all runs of a sweep.
+
+    0 if ``OMP_NUM_THREADS`` is set; otherwise that on record of the plan's first cell with a run (0 if it has none),
+    else that of the free cores, which is also set in this process.
+    """
+    if "OMP_NUM_THREADS" in os.environ:
+        return 0
+    for cell in made.cells:
+        if cell.run_id and (segments := read_segments(Run(directory_of(runs_dir, cell.run_id)))):
+            return int(segments[0].get("threads") or 0)
+    from phmrun.engine.arithmetic import set_threads
+
+    return set_threads()
+
+
+def _devices(made: Plan) -> list[str]:
+    """Return the numbers of the usable GPUs, as texts.
+
+    They are those of ``CUDA_VISIBLE_DEVICES`` if it is set, at most as many as torch finds; else they count from 0.
+    Empty without a GPU, or if any cell is for the CPU.
+    """
+    if any(cell.config and cell.config.hardware.accelerator == "cpu" for cell in made.cells):
+        return []
+    import torch
+
+    count = torch.cuda.device_count()
+    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    return visible[:count] if visible else [str(number) for number in range(count)]
+
+
+def _tuned(
+    made: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: float | None, *, retry_failed: bool
+) -> Plan | None:
+    """Run the remaining tuning trials.
+
+    Return the plan with the chosen values, which are printed on standard error. The plan itself if it tunes nothing.
+    None if the deadline has passed. A failed trial is not chosen; with ``retry_failed`` it is run again, once. Cells of
+    a row without a chosen value have a fault.
+
+    Raises:
+        PhmrunError: (exit 5) A trial was interrupted.
+    """
+    if not made.sweep.file.tune:
+        return made
+    make = maker(made)
+    workers = _local_workers(made, runs_dir, jobs, threads)
+    while True:
+        rows = settled(made, runs_dir, make)  # in each round, since the next trials depend on the best values so far
+        statuses = [status for row in rows for status in row.all_trials]
+        over = set(OVER) - {CellState.FAILED} if retry_failed else OVER
+        left = [status for status in statuses if status.state not in over]
+        with_trials = with_choices(made, rows, make)
+        if not left:
+            break
+        ids = {status.cell.run_id for status in statuses}
+        waiting = runs_left(with_trials, survey(with_trials, runs_dir), statuses)
+        later = [status for status in waiting if status.cell.run_id not in ids]
+        keys = ", ".join(dict.fromkeys(key for row in rows for key in row.space))
+        note(f"{len(left)} of {len(statuses)} trials of {keys} are left, {len(rows[0].all_trials)} for each row")
+        bad = workers.carry_out(statuses, retry_failed=retry_failed, deadline=deadline, later=later, trials=True)
+        retry_failed = False
+        if _is_over(deadline):
+            return None
+        if any(s.cell.run_id in bad and look(s.cell, runs_dir).state not in OVER for s in left):
+            raise PhmrunError("a trial was interrupted", code=ExitCode.SWEEP, hint="The same command continues it.")
+    for row in rows:
+        if row.values is not None:  # else its cells have the fault
+            edge = f"; at the edge of the space: {', '.join(row.at_edge)}" if row.at_edge else ""
+            values = ", ".join(f"{key}={value}" for key, value in row.values.items())
+            console.print_aside(f"{row.label}: {values} of {len(row.trials)} trials{edge}")
+    return with_trials
+
+
+def _hand_over(
+    statuses: Sequence[CellStatus], place: Workplace, slurm: Slurm, *, limit: int | None, script: bool
+) -> None:
+    """Submit the cells to SLURM as one array job.
+
+    Running cells and those in SLURM's queue are left out, and at most ``limit`` cells are submitted; None: all. With
+    ``script``, the job script is only written and printed. If no cell is left, only a message is printed.
+    """
+    queued = slurm.queued()
+    free = [s for s in statuses if s.state is not CellState.RUNNING and s.cell.run_id not in queued][:limit]
+    if not free:
+        console.print_aside(f"there is nothing to submit; {len(queued)} runs are in the queue")
+        return
+    path = slurm.write([place.job(status.cell) for status in free])
+    if script:
+        print(path.read_text(encoding="utf-8"), end="")
+        console.print_aside(f"submit it by: sbatch {path}")
+    else:
+        console.print_line(f"{len(free)} runs are submitted as SLURM job {slurm.submit(path)}")

@@ -10,21 +10,22 @@ from typing import Any
 from phmrun.cli import console
 from phmrun.errors import ExitCode, counted
 from phmrun.files import last_lines
+from phmrun.ledger.card import duration
 from phmrun.sweeps import Plan
-from phmrun.sweeps.cell_status import CellState, CellStatus, Estimate, distinct, look, progress, runs_left, tally
+from phmrun.sweeps.cell_status import LOG, CellState, CellStatus, Estimate, distinct, look, progress, runs_left, tally
 from phmrun.sweeps.selection import SEED
-from phmrun.sweeps.workplace import LOG
 
 
 def show(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int, as_json: bool) -> None:
-    """Print the cells, their sizes and states, running cells and the remaining time.
+    """Print the cells, their sizes and states, running and failed cells, and the remaining time.
 
     The seeds of a cell are in one row. The last line has counts by state of cells and of trials, repeated experiments,
-    and the runs and the time left with ``slots`` parallel runs. Cells that cannot run are printed on standard error.
-    With ``as_json``, print :func:`facts` instead.
+    and the runs and the time left with ``slots`` parallel runs. Cells that cannot run, and the last lines of failed
+    ones, are printed on standard error. With ``as_json``, print :func:`facts` instead.
     """
+    summary = facts(plan, statuses, runs_dir, slots)
     if as_json:
-        console.print_json(facts(plan, statuses, runs_dir, slots))
+        console.print_json(summary)
         return
     groups: dict[tuple[tuple[str, str], ...], list[CellStatus]] = {}
     for status in statuses:
@@ -33,48 +34,42 @@ def show(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int,
     rows = []
     for group in groups.values():
         labels = group[0].cell.labels
-        rows.append([*(labels.get(key, "") for key in keys), group[0].size, len(group), _counted(tally(group))])
-    out = console.stdout()
+        states = _counted(tally(group))
+        rows.append([*(labels.get(key, "") for key in keys), group[0].size, len(group), states])
     if plan.sweep.title:
-        out.print(plan.sweep.title, style="italic", markup=False, soft_wrap=True)
+        console.print_line(plan.sweep.title, style="italic")
     console.print_table([*keys, "parameters", "seeds", "state"], rows, drop=("parameters",), labels=keys)
-    if any(isinstance(status.size, str) for status in statuses):
-        out.print("≤: for the largest vocabulary allowed; the vocabulary of the data may be smaller", markup=False)
+    if not all(status.is_exact for status in statuses):
+        console.print_line("≤: for the largest vocabulary allowed; the vocabulary of the data may be smaller")
     for status in statuses:
         if status.state is CellState.RUNNING:
             share, holder = progress(status), status.holder
             far = "" if share is None else f", {share:.0%} of its steps"
             where = f", process {holder.pid} on {holder.host}" if holder else ""
-            out.print(f"running: {status.cell.label}{far}{where}", markup=False, soft_wrap=True)
+            console.print_line(f"running: {status.cell.label}{far}{where}")
     tell_faults(statuses)
-    runs = distinct(statuses)
-    double = sum(status.cell.run_id is not None for status in statuses) - len(runs)
-    parts = [f"{counted(len(statuses), 'cell')}: {_counted(tally(statuses))}"]
+    double = sum(status.cell.run_id is not None for status in statuses) - len(distinct(statuses))
+    parts = [f"{counted(len(statuses), 'cell')}: {_counted(summary['counts'])}"]
     if double:
         parts.append(f"{double} the same experiment as another")
-    trials = [look(cell, runs_dir) for cell in plan.trials]
-    if trials:
-        parts.append(f"{counted(len(trials), 'trial')}: {_counted(tally(trials))}")
-    if left := runs_left(plan, statuses, trials):
-        estimate = Estimate([*distinct(trials), *runs])
-        seconds = estimate.total(left, slots)
-        least = "at least " if any(status.cell.searching for status in [*trials, *statuses]) else ""
-        if trials:
-            parts.append(f"{least}{counted(len(left), 'run')} left")
-        if seconds is None:
-            parts.append("remaining time unknown until a run of each task is done")
-        else:
-            parts.append(f"{estimate.text(seconds, left)} left, {slots} at a time")
-    out.print("\n" + " · ".join(parts), markup=False, soft_wrap=True)
+    if plan.trials:
+        least = "at least " if any(status.cell.searching for status in statuses) else ""
+        parts.append(f"{counted(len(plan.trials), 'trial')}: {_counted(summary['trials'])}")
+        parts.append(f"{least}{counted(summary['runs_left'], 'run')} left")
+    if summary["runs_left"]:
+        seconds = summary["seconds_left"]
+        time = "remaining time unknown until a run of each task is done" if seconds is None else None
+        parts.append(time or f"about {duration(seconds)} left, {slots} at a time")
+    console.print_line("\n" + " · ".join(parts))
+    tell_failures([status for status in statuses if status.state is CellState.FAILED and status.run], {})
 
 
 def facts(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int) -> dict[str, Any]:
     """Return plan, states and remaining seconds of a sweep, for JSON.
 
     Keys: sweep, title, cells, counts (by state), trials (counts by state), runs_left, and seconds_left, None if it
-    cannot be estimated. A cell has at
-    (values by key), run_id, state, reason, parameters, parameters_are_exact and metrics, empty without a run. ``slots``
-    is the number of parallel runs.
+    cannot be estimated. A cell has at (values by key), run_id, state, reason, parameters, parameters_are_exact and
+    metrics, empty without a run. ``slots`` is the number of parallel runs.
     """
     trials = [look(cell, runs_dir) for cell in plan.trials]
     left = runs_left(plan, statuses, trials)
@@ -85,7 +80,7 @@ def facts(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int
             "state": str(status.state),
             "reason": status.reason or None,
             "parameters": status.parameters,
-            "parameters_are_exact": not isinstance(status.size, str),
+            "parameters_are_exact": status.is_exact,
             "metrics": status.run.metrics if status.run else {},
         }
         for status in statuses
@@ -112,8 +107,7 @@ def tell_faults(statuses: Iterable[CellStatus]) -> None:
             by_reason.setdefault(str(status.cell.fault), []).append(status)
     for reason, group in by_reason.items():
         others = f" and {len(group) - 1} more" if len(group) > 1 else ""
-        head = f"{group[0].state}: {group[0].cell.label}{others}: "
-        console.stderr().print(head + reason, markup=False, highlight=False, soft_wrap=True)
+        console.print_aside(f"{group[0].state}: {group[0].cell.label}{others}: {reason}")
 
 
 def tell_failures(statuses: Iterable[CellStatus], bad: Mapping[str, Sequence[str]]) -> None:
@@ -121,13 +115,12 @@ def tell_failures(statuses: Iterable[CellStatus], bad: Mapping[str, Sequence[str
 
     ``bad`` holds log lines by run id; without any, they are read from ``output.log`` in the run's directory.
     """
-    err = console.stderr()
     for status in statuses:
         name = str(status.cell.run_id)
         reason = f": {status.reason}" if status.reason else ""
-        err.print(f"\n{status.state}: {status.cell.label} ({name}){reason}", markup=False, soft_wrap=True)
+        console.print_aside(f"\n{status.state}: {status.cell.label} ({name}){reason}")
         for line in bad.get(name) or (last_lines(status.run.path / LOG) if status.run else []):
-            err.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+            console.print_aside(f"  {line}")
 
 
 def outcome(statuses: Sequence[CellStatus], bad: Mapping[str, Sequence[str]], as_json: bool) -> ExitCode:
@@ -145,13 +138,13 @@ def outcome(statuses: Sequence[CellStatus], bad: Mapping[str, Sequence[str]], as
     failed = [status for status in distinct(statuses) if status.state is CellState.FAILED or status.cell.run_id in bad]
     tell_failures(failed, bad)
     if not as_json:
-        console.stdout().print(f"{counted(len(statuses), 'cell')}: {_counted(tally(statuses))}", markup=False)
+        console.print_line(f"{counted(len(statuses), 'cell')}: {_counted(tally(statuses))}")
     if any(status.cell.run_id not in bad for status in failed):
-        console.stderr().print("--retry-failed runs failed cells again.", markup=False)
+        console.print_aside("--retry-failed runs failed cells again.")
     unable = any(status.state in (CellState.BLOCKED, CellState.FAILED) for status in statuses)
     return ExitCode.SWEEP if failed or unable else ExitCode.OK
 
 
-def _counted(counts: Mapping[CellState, int]) -> str:
+def _counted(counts: Mapping[Any, int]) -> str:
     """Return the count of each state: "3 done · 1 failed"."""
     return " · ".join(f"{count} {state}" for state, count in counts.items())

@@ -8,17 +8,13 @@ import os
 import socket
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
 
 from phmrun.config import semantic_values
 from phmrun.errors import ExitCode
-from phmrun.files import open_regular
-from phmrun.ledger.card import duration
 from phmrun.ledger.directory import directory_of
 from phmrun.ledger.listing import recorded_run
 from phmrun.ledger.lock import LOCK, Holder, living_holder
@@ -79,27 +75,19 @@ class CellStatus:
 
     @property
     def parameters(self) -> int | None:
-        """Parameters of the trained network, else of the configured one.
+        """Parameters that the run has on record, else of the configured network; ``None`` if unknown."""
+        trained = self.run.about("parameters") if self.run else None
+        return trained if isinstance(trained, int) else self.cell.parameters
 
-        It is ``None`` if unknown.
-        """
-        return self.cell.parameters if self._trained is None else self._trained
+    @property
+    def is_exact(self) -> bool:
+        """False if the number of parameters is that of the largest possible vocabulary."""
+        return self.cell.exact or bool(self.run and self.run.about("parameters"))
 
     @property
     def size(self) -> str | int | None:
-        """Number of parameters.
-
-        It is the text "≤ N" for the largest possible vocabulary, and ``None`` if unknown.
-        """
-        parameters = self.parameters
-        exact = self.cell.exact or self._trained is not None
-        return parameters if exact or parameters is None else f"≤ {parameters:,}"
-
-    @property
-    def _trained(self) -> int | None:
-        """Parameters that the run has on record; ``None`` without them."""
-        trained = self.run.about("parameters") if self.run else None
-        return trained if isinstance(trained, int) else None
+        """Number of parameters; "≤ N" if it is not exact, and ``None`` if unknown."""
+        return self.parameters if self.is_exact or self.parameters is None else f"≤ {self.parameters:,}"
 
 
 def look(cell: Cell, runs_dir: Path) -> CellStatus:
@@ -147,15 +135,10 @@ def distinct(statuses: Iterable[CellStatus]) -> list[CellStatus]:
 
 
 def runs_left(plan: Plan, statuses: Iterable[CellStatus], trials: Sequence[CellStatus]) -> list[CellStatus]:
-    """Return the runs of a sweep with work left, each once: trials, then cells whose runs are no trials.
-
-    A trial whose values are not known yet is a run of its own.
-    """
-    to_come = [trial for trial in trials if trial.cell.searching]
+    """Return the runs of a sweep with work left, each once: trials, then cells whose runs are no trials."""
     replicates = plan.sweep.file.replicates  # each keeps one of its trials, and so does a row's pilot
     cells = [s for s in statuses if not (s.cell.searching and (s.cell.chose_settings or replicates))]
-    runs = [*distinct([*(trial for trial in trials if not trial.cell.searching), *cells]), *to_come]
-    return [status for status in runs if status.state in LEFT]
+    return [status for status in distinct([*trials, *cells]) if status.state in LEFT]
 
 
 def tally(statuses: Iterable[CellStatus]) -> dict[CellState, int]:
@@ -178,100 +161,43 @@ def orphans(statuses: Sequence[CellStatus]) -> int:
 
 
 class Estimate:
-    """Estimate of time, in seconds, from the cells that are done.
+    """Estimate of the training time left, in seconds, from the cells that are done.
 
-    A run takes its training, and the mean overhead of start-up and evaluation. The training of a cell takes the mean
-    time of cells with the same settings except the seed. If none is done, the mean of its task's cells with the same
-    number of steps is used, then the mean of all cells of its task.
+    A cell takes the mean time of cells with the same settings except the seed; else of its task's cells with the same
+    number of steps; else of all cells of its task.
     """
 
     def __init__(self, statuses: Iterable[CellStatus]) -> None:
         self._measured: dict[str, list[float]] = defaultdict(list)
-        self._overheads: list[float] = []
         for status in statuses:
-            if status.state is CellState.DONE and status.run and status.run.status:
-                self.learn(status.cell, status.run.status.seconds, _whole_seconds(status.run))
+            self.learn(status)
 
-    def learn(self, cell: Cell, seconds: float, whole: float | None = None) -> None:
-        """Add one measurement: a cell that trained for ``seconds``; its whole run took ``whole`` seconds."""
-        if whole is not None:
-            self._overheads.append(max(0.0, whole - seconds))
-        for likeness in _likenesses(cell):
-            self._measured[likeness].append(seconds)
-
-    def whole(self, cell: Cell) -> float | None:
-        """Return the seconds of training of a whole cell.
-
-        The result is ``None`` if no similar cell was measured.
-        """
-        measured = (self._measured.get(likeness) for likeness in _likenesses(cell))
-        return next((fmean(seconds) for seconds in measured if seconds), None)
+    def learn(self, status: CellStatus) -> None:
+        """Add the training time of a cell if it is done."""
+        if status.state is CellState.DONE and status.run and status.run.status:
+            for likeness in _likenesses(status.cell):
+                self._measured[likeness].append(status.run.status.seconds)
 
     def left(self, status: CellStatus) -> float | None:
-        """Return the seconds of training left for a cell.
+        """Return the seconds of training left for a cell; ``None`` if no similar cell was measured.
 
-        The result is 0 if no work is left; failed, blocked and invalid cells have none. A cell that has trained is
-        estimated by its own pace to ``max_steps``, or by similar cells if it has patience and they say less. Without
-        ``max_steps`` or a step, it is the time of similar cells minus its own, at least 0. Others are estimated by
-        similar cells. ``None`` if there are none.
+        The result is 0 if no work is left. A cell that has trained is estimated by its own pace to ``max_steps``.
+        Others take the time of similar cells minus their own, at least 0.
         """
         if status.state not in LEFT:
             return 0.0
-        whole = self.whole(status.cell)
-        if status.run is None or status.run.status is None or not status.run.status.seconds:
-            return whole
-        spent, share = status.run.status.seconds, progress(status)
-        if share:
-            to_the_last_step = spent * (1 / share - 1)
-            if has_patience(status) and whole is not None and whole > spent:
-                return min(to_the_last_step, whole - spent)
-            return to_the_last_step
+        spent = status.run.status.seconds if status.run and status.run.status else 0.0
+        if spent and (share := progress(status)):
+            return spent * (1 / share - 1)
+        measured = (self._measured.get(likeness) for likeness in _likenesses(status.cell))
+        whole = next((fmean(seconds) for seconds in measured if seconds), None)
         return None if whole is None else max(0.0, whole - spent)
 
     def total(self, statuses: Iterable[CellStatus], slots: int) -> float | None:
-        """Return the seconds until all are done in parallel slots.
-
-        It is the sum of :meth:`left`, with the mean overhead for each that has work left, over the slots, at least one.
-        ``None`` if that of any cell is unknown.
-        """
-        overhead = fmean(self._overheads) if self._overheads else 0.0
-        total = 0.0
-        for status in statuses:
-            left = self.left(status)
-            if left is None:
-                return None
-            total += left + overhead * (status.state in LEFT)
-        return total / max(slots, 1)
-
-    def text(self, seconds: float, statuses: Iterable[CellStatus]) -> str:
-        """Return the seconds left as text: "about 2 h 5 min", or "up to 2 h 5 min" if patience may end a cell sooner.
-
-        It may if a cell with patience is left and no similar cell was measured, or if the cell has outlasted those.
-        """
-        open_ended = any(has_patience(status) and self._outlasts(status) for status in statuses)
-        return f"{'up to' if open_ended else 'about'} {duration(seconds)}"
-
-    def _outlasts(self, status: CellStatus) -> bool:
-        """True if a cell has trained for as long as similar ones took, or if none was measured."""
-        whole = self.whole(status.cell)
-        spent = status.run.status.seconds if status.run and status.run.status else 0.0
-        return whole is None or spent >= whole
-
-
-def _whole_seconds(run: RecordedRun) -> float | None:
-    """Return the seconds of a run's processes, with the start of a sweep's process; ``None`` if not on record."""
-    walls = [entry["wall_seconds"] for entry in run.environment if isinstance(entry.get("wall_seconds"), int | float)]
-    started, start = run.status.started if run.status else None, 0.0
-    with suppress(OSError, ValueError, TypeError), open_regular(run.path / LOG, most=1 << 62) as log:
-        first = datetime.fromisoformat(log.readline(100).decode("ascii").partition(" ")[0])
-        start = (datetime.fromisoformat(started or "") - first).total_seconds()
-    return sum(walls) + max(0.0, start) if walls else None
-
-
-def has_patience(status: CellStatus) -> bool:
-    """True if a cell ends after validations without a better score; False for a script, which has no patience."""
-    training = status.cell.config.training if status.cell.config else None
-    return getattr(training, "patience", 0) > 0
+        """Return the seconds until all are done in parallel slots; ``None`` if that of any cell is unknown."""
+        left = [self.left(status) for status in statuses]
+        known = [seconds for seconds in left if seconds is not None]
+        return sum(known) / max(slots, 1) if len(known) == len(left) else None
 
 
 def progress(status: CellStatus) -> float | None:

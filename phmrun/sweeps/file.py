@@ -16,7 +16,6 @@ from phmrun.errors import PhmrunError, unknown
 from phmrun.escaping import one_line
 from phmrun.sweeps.paper_table import PaperTable, load_table
 
-MOST_SEEDS = 10_000
 EXAMPLE: dict[str, Any] = {
     "title": "What does 1/n of the weights cost?",
     "task": "nmt",
@@ -26,38 +25,35 @@ EXAMPLE: dict[str, Any] = {
 }
 """A sweep over three models: dense, phm n=2, phm n=4."""
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
-SCRIPT = ("command", "shell", "scores", "inputs", "directory")
-"""Keys of the task script."""
-RATE = "training.optimizer.lr"  # tuned key with ``tune: true``
+Values = Annotated[list[Any], Field(min_length=1)]
+RATE = "training.optimizer.lr"  # tuned key if ``tune`` names none
+OF_TABLE = ("row", "column")  # keys of the grid of a paper's table
+REPLICATES = "replicates"
 
 
 class SweepFile(Section):
     """Content of a sweep's file.
 
-    Settings by rising precedence: the task's defaults, ``config``, ``base``, ``tasks``, the cell (grid values, or row
-    and column of a table), the seed. If ``table`` is set, ``config`` and ``base`` override the table's own settings.
+    Settings by rising precedence: the task's defaults, ``config``, ``base``, the cell (grid values, or row and column
+    of a table), the seed. If ``table`` is set, ``config`` and ``base`` override the table's own settings.
     """
 
     title: str = ""
     """Title of the sweep, one line."""
     task: str | None = None
     """Task of all cells."""
-    tasks: dict[str, dict[str, Any]] = Field({})
-    """Several tasks, each with its own settings."""
     table: str | None = None
-    """A paper's table; its rows and columns are the cells."""
-    rows: list[str] = Field([])
-    """Rows of the table to run; all if empty."""
-    columns: list[str] = Field([])
-    """Columns of the table to run; all if empty."""
+    """A paper's table, instead of a task; its rows and columns are the cells."""
     reduced: str = ""
     """How the settings are smaller than the table's; shown in a footnote."""
     config: list[str] = Field([])
     """Configuration files; later ones override earlier ones."""
     base: dict[str, Any] = Field({})
     """Settings of all cells, nested as in a configuration file."""
-    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field({})
-    """Values by dotted key; every combination is a cell. A value may be a section: {structure: phm}."""
+    grid: dict[str, Values] = Field({})
+    """Values by dotted key; every combination is a cell. A value may be a section: {structure: phm}. The grid of a
+    table selects its cells, as in grid: {row: [PHM], column: [BLEU]}; default: all.
+    """
     include: list[dict[str, Any]] = Field([])
     """Further cells, each with its own settings."""
     exclude: list[dict[str, Any]] = Field([])
@@ -66,71 +62,62 @@ class SweepFile(Section):
     """Values of the cells that the others are compared with, as in baseline: {training.loss: focal}; default: the dense
     ones.
     """
-    seeds: Annotated[int, Field(ge=1)] | Annotated[list[Seed], Field(min_length=1)] = 1
+    seeds: Annotated[int, Field(ge=1, le=10_000)] | Annotated[list[Seed], Field(min_length=1, max_length=10_000)] = 1
     """Number of seeds of each cell, counted from 1, or a list of seeds."""
-    tune: Literal[True] | dict[str, Annotated[list[Any], Field(min_length=1)]] = Field({})
+    tune: Literal[True] | dict[str, Literal[True] | Values] = Field({})
     """true: every row tries five learning rates around its own with its first seed, then two around the best. The best
     validation score decides. Or values by dotted key, as in tune: {training.optimizer.lr: [0.0003, 0.001, 0.003, 0.01,
-    0.03]}.
-    """
-    replicates: bool = False
-    """With tune: the first seed is a pilot; it fixes three values for each row and is not counted. Every further seed
-    trains with all three and keeps the one with the best validation score.
+    0.03]}. With replicates: true among them, the first seed is a pilot; it fixes three values for each row and is not
+    counted. Every further seed trains with all three and keeps the one with the best validation score.
     """
     plugins: list[str] = Field([])
     """Python files that register custom layers."""
-    command: str | None = None
-    """Task script: command with placeholders {key} or {key|default}, {seed} and {run}."""
-    shell: bool | None = None
-    """Task script: run the command by `sh -c`."""
-    scores: str | None = None
-    """Task script: file of scores that the command writes."""
-    inputs: list[str] | None = None
-    """Task script: files that the command reads."""
-    directory: str | None = None
-    """Task script: working directory (default: the folder of the file)."""
 
     @property
-    def script(self) -> dict[str, Any]:
-        """Keys of the task ``script`` that are not None, with their values."""
-        values = {name: getattr(self, name) for name in SCRIPT}
-        return {name: value for name, value in values.items() if value is not None}
+    def space(self) -> Literal[True] | dict[str, list[Any]]:
+        """Tuned values by dotted key; True: learning rates around the row's own; empty if nothing is tuned."""
+        if self.tune is True or self.tune.keys() == {REPLICATES}:
+            return True
+        return {key: values for key, values in self.tune.items() if key != REPLICATES and values is not True}
+
+    @property
+    def replicates(self) -> bool:
+        """True if every seed after the first chooses its own value."""
+        return self.tune is not True and REPLICATES in self.tune
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns of the table to run; all if empty."""
+        return self.grid.get("column", [])
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         """Check that the keys of the file fit together.
 
         Raises:
-            ValueError: Not exactly one of ``task``, ``tasks``, ``table`` is set, or a task is varied among the
-                settings. Script keys belong to no task ``script``. Table keys stand without a table, or a table has a
-                grid. Seeds are among the settings, too many, or named twice. A tuned key is varied elsewhere.
-                ``replicates`` do not tune exactly one key.
+            ValueError: Not exactly one of ``task`` and ``table`` is set. A table has other keys in its grid, or no
+                table is set for ``reduced``. Seeds are among the settings or named twice. A tuned key is varied
+                elsewhere, or has no list. ``replicates`` do not tune exactly one key.
         """
-        kinds = [name for name in ("task", "tasks", "table") if getattr(self, name)]
-        settings = (self.base, *self.tasks.values(), *self.include, *self.exclude)
-        several = {"task"} & (self.grid.keys() | {key for cell in self.include for key in cell})
-        if len(kinds) != 1:
-            raise ValueError(f"a sweep names exactly one of task, tasks, table; given: {', '.join(kinds) or 'none'}")
-        if several:
-            raise ValueError("write several tasks as tasks: {nmt: {…}, sva: {…}}, each with settings of its own")
-        if self.script and "script" not in (self.task, *self.tasks):
-            raise ValueError(f"{', '.join(self.script)} belong to task: script")
-        if self.table and (self.grid or self.include):
-            raise ValueError("the cells of a table are its rows and columns: it takes no grid and no include")
-        if not self.table and (self.rows or self.columns or self.reduced):
-            raise ValueError("rows, columns and reduced belong to a table: set table, too")
-        if "seed" in self.grid or any("seed" in values for values in settings):
+        if bool(self.task) == bool(self.table):
+            raise ValueError(f"a sweep names exactly one of task, table; given: {'both' if self.task else 'none'}")
+        if self.table and (self.include or not self.grid.keys() <= {*OF_TABLE}):
+            raise ValueError(
+                "the cells of a table are its rows and columns: grid has row and column only, and no include"
+            )
+        if self.reduced and not self.table:
+            raise ValueError("reduced belongs to a table: set table, too")
+        if any("seed" in values for values in (self.grid, self.base, *self.include, *self.exclude)):
             raise ValueError("seeds are given by the key seeds, not among the settings")
-        count = self.seeds if isinstance(self.seeds, int) else len(self.seeds)
-        if count > MOST_SEEDS:
-            raise ValueError(f"{count:,} seeds are more than the {MOST_SEEDS:,} of one sweep")
-        # "tune: true" stands for the learning rate.
-        if ({RATE} if self.tune is True else self.tune.keys()) & (self.grid.keys() | {"seed"}):
-            raise ValueError("what is tuned is neither the seed nor a key of the grid")
-        if self.replicates and not (self.tune is True or len(self.tune) == 1):
-            raise ValueError("replicates choose the value of one tuned key: tune: true, or one key with its values")
         if isinstance(self.seeds, list) and len(set(self.seeds)) < len(self.seeds):
             raise ValueError("a seed is named twice")
+        tuned = {RATE} if self.space is True else self.space.keys()
+        if tuned & (self.grid.keys() | {"seed"}):
+            raise ValueError("what is tuned is neither the seed nor a key of the grid")
+        if isinstance(self.tune, dict) and len(self.tune) > self.replicates + (self.space is not True) * len(tuned):
+            raise ValueError("a tuned key has a list of values")
+        if self.replicates and len(tuned) != 1:
+            raise ValueError("replicates choose the value of one tuned key: replicates alone, or with one key")
         return self
 
 
@@ -202,11 +189,10 @@ def load_sweep(name: str) -> Sweep:
             where=file.table,
             hint=f"`phmrun count-params --paper {table.paper}` sets its counts beside ours.",
         )
-    parts = {"rows": [row.name for row in table.rows], "columns": list(table.columns)} if table else {}
-    for key, there in parts.items():
-        for name_in_table in getattr(file, key):
+    for key, there in {"row": [row.name for row in table.rows], "column": [*table.columns]}.items() if table else ():
+        for name_in_table in file.grid.get(key, ()):
             if name_in_table not in there:
-                raise unknown(key.removesuffix("s"), name_in_table, there, where=source.at(key))
+                raise unknown(key, name_in_table, there, where=source.at(f"grid.{key}"))
     place = str(path.resolve()) if path.exists() else source.label
     unique = f"{path.stem}-{hashlib.sha256(place.encode()).hexdigest()[:6]}"  # with a checksum of its path
     return Sweep(unique, source.label, source, file, table)
@@ -234,21 +220,19 @@ def _validated(source: Source) -> SweepFile:
 def _placed(file: SweepFile, path: Path) -> SweepFile:
     """Return a sweep's file with paths resolved relative to its folder.
 
-    Paths are ``config``, ``plugins``, ``table``, and those below ``data`` in ``base``, ``tasks``, ``include`` and
-    ``grid``. Only names that exist there are changed, see :func:`_beside`. A script's working directory becomes
-    absolute, by default the folder. A packaged file is returned unchanged.
+    Paths are ``config``, ``plugins``, ``table``, and those below ``data`` in ``base``, ``include`` and ``grid``. Only
+    names that exist there are changed, see :func:`_beside`. A script's working directory becomes absolute, by default
+    the folder. A packaged file is returned unchanged.
     """
     if not path.is_file():
         return file  # a packaged file
     folder = path.parent
-    place = {"directory": str((folder / (file.directory or "")).absolute())} if file.command else {}
+    place = {"directory": str((folder / file.base.get("directory", "")).absolute())} if file.task == "script" else {}
     resolved = {
-        **place,
         "config": [_beside(name, folder) for name in file.config],
         "plugins": [_beside(name, folder) for name in file.plugins],
         "table": file.table and _beside(file.table, folder),
-        "base": _with_data(file.base, folder),
-        "tasks": {name: _with_data(settings, folder) for name, settings in file.tasks.items()},
+        "base": _with_data(file.base, folder) | place,
         "include": [_with_data(settings, folder) for settings in file.include],
         "grid": {key: [_with_data({key: value}, folder)[key] for value in values] for key, values in file.grid.items()},
     }

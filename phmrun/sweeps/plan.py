@@ -33,7 +33,7 @@ class Plan:
 
     sweep: Sweep
     cells: Sequence[Cell]  # all cells, also those that cannot be run
-    trials: Sequence[Cell] = ()  # trials of tuning; searching ones stand for trials whose values are not known yet
+    trials: Sequence[Cell] = ()  # trials of tuning, as far as their values are known
     ledger: Path | None = None  # directory of runs of earlier versions that may replace cells; None: none may
 
     @property
@@ -70,50 +70,52 @@ def plan(
             cell, or all; cells are counted before ``only``, without excluded ones.
     """
     file, numbers, only = sweep.file, sweep.seeds(seeds), only or {}
-    count = prod(len(values) for values in file.grid.values()) + len(file.include)
-    count *= max(len(file.tasks), 1) * len(numbers)
+    count = (prod(len(values) for values in file.grid.values()) + len(file.include)) * len(numbers)
     if count > MOST_CELLS:  # refused before the product is built
-        raise PhmrunError(
-            f"{'10^' + str(len(str(count)) - 1) if count > 10**15 else f'{count:,}'} cells are more than the "
-            f"{MOST_CELLS:,} of one sweep",
-            where=sweep.source.at("grid"),
-            hint="Take fewer seeds or values, or several files.",
+        what = (
+            f"{f'{count:,}' if count < 10**15 else 'far too many'} cells are more than the {MOST_CELLS:,} of one sweep"
         )
+        raise PhmrunError(what, where=sweep.source.at("grid"), hint="Take fewer seeds or values, or several files.")
     wanted = {key: values for key, values in only.items() if key != SEED}
-    kept_seeds = [seed for seed in numbers if SEED not in only or fits({SEED: seed}, None, {SEED: only[SEED]})]
+    kept_seeds = [seed for seed in numbers if fits({SEED: seed}, None, {SEED: only.get(SEED, [seed])})]
     left_out, baseline = [pattern_of(values) for values in file.exclude], pattern_of(file.baseline)
-    remembered: OptionsOf = cache(options_of)  # options_of reads package metadata at each call
-    cells: list[Cell] = []
-    fitting: list[bool | None] = []
-    values: dict[str, dict[str, None]] = {}
-    for cell in _without_seeds(sweep, remembered):
-        command = getattr(cell.config, "command", None)  # of a script
-        if command and len(numbers) > 1 and not re.search(r"\{seed[|}]", command):
-            raise PhmrunError(
-                f"{len(numbers)} seeds would run the same command: it has no placeholder {{seed}}",
-                where=cell.origin.get("command"),
-                hint="Add --seed {seed}, or take seeds: 1.",
-            )
-        for key, value in cell.at.items():
-            values.setdefault(key, {})[label_of(value)] = None
-        if any(fits(cell.at, cell.config, pattern) for pattern in left_out):
-            continue
-        if baseline:
-            cell = replace(cell, baseline=fits(cell.at, cell.config, baseline))
-            fitting.append(cell.baseline)
-        if fits(cell.at, cell.config, wanted):
-            cells += _with_seeds(cell, kept_seeds, inspect)
-    asked = [key for key in {**wanted, **baseline} if key in values]
+    every = [
+        replace(cell, baseline=fits(cell.at, cell.config, baseline) if baseline else None)
+        for cell in _without_seeds(sweep, cache(options_of))  # options_of reads package metadata at each call
+        if not any(fits(cell.at, cell.config, pattern) for pattern in left_out)
+    ]
+    for cell in every:
+        _check_seed_placeholder(cell, numbers)
+    values = {
+        key: ", ".join(dict.fromkeys(cell.labels.get(key, "") for cell in every)) for cell in every for key in cell.at
+    }
     hint = f"A key is one of the sweep ({', '.join([*values, SEED])}) or a dotted one of the configuration."
-    hint += "".join(f" Values of {key}: {', '.join(values[key])}." for key in asked)
-    if len(set(fitting)) == 1:
-        what = f"{listed(baseline)} fits {'every' if all(fitting) else 'no'} cell of the sweep"
+    hint += "".join(f" Values of {key}: {values[key]}." for key in {**wanted, **baseline} if key in values)
+    if baseline and len({cell.baseline for cell in every}) == 1:
+        what = f"{listed(baseline)} fits {'every' if every[0].baseline else 'no'} cell of the sweep"
         raise PhmrunError(what, where=sweep.source.at("baseline"), hint=hint)
-    if cells:
-        return Plan(sweep, cells)
-    if not only:
+    fitting = [cell for cell in every if fits(cell.at, cell.config, wanted)]
+    cells = [seeded for cell in fitting for seeded in _with_seeds(cell, kept_seeds, inspect)]
+    if not every:
         raise PhmrunError("every cell of the sweep is excluded", where=sweep.where)
-    raise PhmrunError(f"no cell of the sweep fits {listed(only)}", where=sweep.where, hint=hint)
+    if not cells:
+        raise PhmrunError(f"no cell of the sweep fits {listed(only)}", where=sweep.where, hint=hint)
+    return Plan(sweep, cells)
+
+
+def _check_seed_placeholder(cell: Cell, seeds: Sequence[int]) -> None:
+    """Check that a script's command has the placeholder ``{seed}`` if there are several seeds.
+
+    Raises:
+        PhmrunError: (exit 2) It has none.
+    """
+    command = getattr(cell.config, "command", None)
+    if command and len(seeds) > 1 and not re.search(r"\{seed[|}]", command):
+        raise PhmrunError(
+            f"{len(seeds)} seeds would run the same command: it has no placeholder {{seed}}",
+            where=cell.origin.get("command"),
+            hint="Add --seed {seed}, or take seeds: 1.",
+        )
 
 
 def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: OptionsOf) -> Cell:
@@ -193,13 +195,13 @@ def _resolved(
 def _without_seeds(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
     """Yield each cell without its seed, not inspected yet.
 
-    Settings by rising precedence: the task's defaults, ``config``, ``base``, ``tasks``, the cell's. Among the cell's,
-    presets come first, then keys with fewer dots. In a task ``script``, its keys and the first value of each tuned key
-    precede ``base``. Tasks vary slowest. Cells of a paper's table are those of :func:`_of_table`.
+    Settings by rising precedence: the task's defaults, ``config``, ``base``, the cell's. Among the cell's, presets come
+    first, then keys with fewer dots. In a task ``script``, the first value of each tuned key precedes ``base``. Cells
+    of a paper's table are those of :func:`_of_table`.
 
     Raises:
-        PhmrunError: (exit 2) A task is unknown, a configuration file is missing or malformed, or a table has no column
-            to fill.
+        PhmrunError: (exit 2) The task is unknown, a configuration file is missing or malformed, or a table has no
+            column to fill.
     """
     file = sweep.file
     files = [config_source(name) for name in file.config]
@@ -207,20 +209,15 @@ def _without_seeds(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
     if sweep.table:
         yield from _of_table(sweep, sweep.table, [*files, base], options_of)
         return
-    tasks = file.tasks or {str(file.task): {}}
-    for name, settings in tasks.items():
-        task: Task = TASKS.get(name, where=sweep.source.at("tasks" if file.tasks else "task"))
-        task_settings = Source(sweep.where, settings, _below(sweep.source.lines, f"tasks.{name}"))
-        at = {"task": name} if file.tasks else {}
-        script = [Source(sweep.where, file.script, sweep.source.lines)] if task.runner else []
-        if task.runner and isinstance(file.tune, dict):  # a command needs a value before the trials have chosen one
-            script.append(Source(sweep.where, nested({key: values[0] for key, values in file.tune.items()})))
-        first = [task_defaults(task.name), *files, *script, base, task_settings]
-        for values in _combinations(sweep, options_of):
-            # presets first, then shorter keys, so that `layer.n` refines `layer` in either order
-            ordered = sorted(values.items(), key=lambda item: (not item[0].endswith("preset"), item[0].count(".")))
-            cell = [Source(f"{sweep.where} ({key}={label_of(v)})", nested({key: v})) for key, v in ordered]
-            yield _resolved(at | values, task.name, [*first, *cell], options_of)
+    task: Task = TASKS.get(str(file.task), where=sweep.source.at("task"))
+    if task.runner and file.space is not True:  # a command needs a value before the trials have chosen one
+        files.append(Source(sweep.where, nested({key: values[0] for key, values in file.space.items()})))
+    first = [task_defaults(task.name), *files, base]
+    for values in _combinations(sweep, options_of):
+        # presets first, then shorter keys, so that `layer.n` refines `layer` in either order
+        ordered = sorted(values.items(), key=lambda item: (not item[0].endswith("preset"), item[0].count(".")))
+        cell = [Source(f"{sweep.where} ({key}={label_of(v)})", nested({key: v})) for key, v in ordered]
+        yield _resolved(values, task.name, [*first, *cell], options_of)
 
 
 def _combinations(sweep: Sweep, options_of: OptionsOf) -> Iterator[dict[str, Any]]:
@@ -276,7 +273,7 @@ def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source], options_o
     """Yield the cells of a paper's table: rows times columns.
 
     Columns of the same experiment are merged. Rows that are not trained are left out, as are those missing from the
-    file's ``rows``, if it has any. ``at`` has the row, and the column if there are several. Settings by rising
+    file's grid, if it names any. ``at`` has the row, and the column if there are several. Settings by rising
     precedence: table, column, row, cell, ``over``. Rows vary slowest.
 
     Raises:
@@ -290,7 +287,7 @@ def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source], options_o
         raise PhmrunError("no column of this table is a score of ours", where=where, hint=hint)
     first = table.sources(where)
     for row in table.rows:
-        if not is_trained(row) or (file.rows and row.name not in file.rows):
+        if not is_trained(row) or row.name not in file.grid.get("row", [row.name]):
             continue
         for heading in columns:
             at = {"row": row.name, **({"column": heading} if len(columns) > 1 else {})}

@@ -25,11 +25,7 @@ from phmrun.sweeps.tuning import Tuned, settled, with_choices
 
 
 def planned(
-    file: str,
-    only: Sequence[str] | None = None,
-    seeds: int | None = None,
-    *,
-    ledger: Path | None = None,
+    file: str, only: Sequence[str] | None = None, seeds: int | None = None, *, ledger: Path | None = None
 ) -> Plan:
     """Return the plan of a sweep's file.
 
@@ -40,7 +36,7 @@ def planned(
         file: Path of the sweep's file.
         only: ``key=value`` of the cells to keep.
         seeds: Number of seeds; the file's if not given.
-        ledger: Directory of runs: has the checksums of missing data, and runs of earlier versions that replace cells.
+        ledger: Directory of runs: has checksums of missing data, and runs of earlier versions that replace cells.
 
     Raises:
         PhmrunError: (exit 2) The file or a selection is invalid, or no cell is left.
@@ -48,17 +44,15 @@ def planned(
     sweep, wanted = load_sweep(file), read_selection(only or [])
     with waiting("preparing"):
         inspect, options_of = by_torch(sweep, ledger)
-    current = plan(sweep, inspect, options_of, seeds=seeds, only=wanted)
-    cells = [recorded_cell(cell, ledger) for cell in current.cells] if ledger else current.cells
-    return replace(current, cells=cells, ledger=ledger)
+    made = plan(sweep, inspect, options_of, seeds=seeds, only=wanted)
+    return replace(made, cells=[recorded_cell(cell, ledger) for cell in made.cells], ledger=ledger)
 
 
 def recorded_cell(cell: Cell, ledger: Path | None) -> Cell:
     """Return the cell, or a copy with the run id of an earlier version.
 
     The copy is returned if the cell has no run in ``ledger``, but the same settings with earlier versions of layers or
-    mathematics have; newer versions go first. ``departs`` then names the changed versions. Without ``ledger`` or a run
-    id, the cell is returned.
+    mathematics have; newer versions go first. ``departs`` then names the changed versions.
     """
     if ledger is None or cell.config is None or cell.run_id is None or _has_run(cell, ledger):
         return cell
@@ -112,14 +106,13 @@ def structure_options(name: str, *, table: bool = False) -> type[Section]:
     return options_of(name, table=table)
 
 
-def maker(made: Plan, ledger: Path | None = None) -> Make:
+def maker(made: Plan) -> Make:
     """Return a function that builds trial cells.
 
-    It builds a cell from another and values by dotted key; the same cell object and values give one cell. A run of an
-    earlier version in the plan's ledger replaces a cell without a run. The checksums of missing data are taken from
-    ``ledger``.
+    It builds a cell from another and values by dotted key; the same cell object and values give one cell. The plan's
+    ledger is used as by :func:`planned`.
     """
-    inspect, options_of = by_torch(made.sweep, ledger)
+    inspect, options_of = by_torch(made.sweep, made.ledger)
     built: dict[tuple[int, str], tuple[Cell, Cell]] = {}  # by id; the first cell is kept, so that its id stays its own
 
     def make(cell: Cell, values: Mapping[str, Any]) -> Cell:
@@ -132,69 +125,44 @@ def maker(made: Plan, ledger: Path | None = None) -> Make:
     return make
 
 
-def tuned_rows(made: Plan, runs_dir: Path) -> list[Tuned]:
+def tuned_rows(made: Plan, runs_dir: Path, make: Make | None = None) -> list[Tuned]:
     """Return the rows of a sweep with their trials, from recorded runs.
 
     The result is empty if the sweep tunes nothing.
     """
-    return _tuned(made, runs_dir, maker(made, runs_dir)) if made.sweep.file.tune else []
+    return settled(made, runs_dir, make or maker(made)) if made.sweep.file.tune else []
 
 
-def _tuned(made: Plan, runs_dir: Path, make: Make) -> list[Tuned]:
-    """Return the rows of a plan with their trials; none if the sweep tunes nothing."""
-    tune, replicates = made.sweep.file.tune, made.sweep.file.replicates
-    return settled(made, runs_dir, tune, make, replicates=replicates) if tune else []
-
-
-def chosen(sweep_plan: Plan, runs_dir: Path) -> Plan:
+def chosen(made: Plan, runs_dir: Path) -> Plan:
     """Return the plan with the best trials' values; unchanged if the sweep tunes nothing."""
-    make = maker(sweep_plan, runs_dir)
-    rows = _tuned(sweep_plan, runs_dir, make)
-    return with_choices(sweep_plan, rows, make) if rows else sweep_plan
+    make = maker(made)
+    rows = tuned_rows(made, runs_dir, make)
+    return with_choices(made, rows, make) if rows else made
 
 
-def recorded_plan(
-    file: str,
-    runs_dir: Path,
-    only: Sequence[str] | None = None,
-    seeds: int | None = None,
-) -> Plan:
+def recorded_plan(file: str, runs_dir: Path, only: Sequence[str] | None = None, seeds: int | None = None) -> Plan:
     """Return the plan with tuned values from the runs alone.
 
-    Data may be missing. Without ``seeds``, all seeds that have a run are added to the file's, except in a sweep with
-    replicates.
+    Data may be missing. Without ``seeds``, every row gets each further seed that any row has a run of, ascending after
+    its own, except in a sweep with replicates. A selection of seeds in ``only`` limits them.
 
     Raises:
         PhmrunError: (exit 2) As :func:`planned`.
     """
-    plan_so_far = chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir)
-    return (
-        plan_so_far
-        if seeds is not None or plan_so_far.sweep.file.replicates
-        else with_recorded_seeds(plan_so_far, runs_dir, only)
-    )
-
-
-def with_recorded_seeds(made: Plan, runs_dir: Path, only: Sequence[str] | None = None) -> Plan:
-    """Return the plan with all further seeds that have a run.
-
-    Every row gets each seed that any row has a run of, ascending after its own. A selection of seeds in ``only`` limits
-    them; its other keys are ignored here. The plan is unchanged if there are none. Else its cells are in the order of
-    rows.
-    """
+    made = chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir)
+    if seeds is not None or made.sweep.file.replicates:
+        return made
     rows: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in made.cells:
         rows.setdefault(cell.row, []).append(cell)
     wanted = {key: values for key, values in read_selection(only or []).items() if key == SEED}
-    tasks = {cell.config.task for cell in made.cells if cell.config}
-    recorded_seeds = {run.about(SEED) for run in list_runs(runs_dir) if run.about("task") in tasks}
-    further = sorted(
+    recorded = {run.about(SEED) for run in list_runs(runs_dir)} - {cell.at[SEED] for cell in made.cells}
+    further = [
         seed
-        for seed in recorded_seeds - {cell.at[SEED] for cell in made.cells}
-        if isinstance(seed, int)
-        and fits({SEED: seed}, None, wanted)
-        and any(_has_run(_with_seed(row[0], seed, runs_dir), runs_dir) for row in rows.values())
-    )
+        for seed in sorted(seed for seed in recorded if isinstance(seed, int))
+        if fits({SEED: seed}, None, wanted)
+        and any(_has_run(_with_seed(cell, seed, runs_dir), runs_dir) for cell, *_ in rows.values())
+    ]
     cells = [
         cell for row in rows.values() for cell in [*row, *(_with_seed(row[0], seed, runs_dir) for seed in further)]
     ]
@@ -202,10 +170,7 @@ def with_recorded_seeds(made: Plan, runs_dir: Path, only: Sequence[str] | None =
 
 
 def _with_seed(cell: Cell, seed: int, runs_dir: Path) -> Cell:
-    """Return a cell with another seed.
-
-    A run of an earlier version may replace it.
-    """
+    """Return a cell with another seed; a run of an earlier version may replace it."""
     return recorded_cell(reseeded(cell, seed), runs_dir)
 
 

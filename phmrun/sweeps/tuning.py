@@ -10,7 +10,7 @@ tries two more, half a step on either side of its best.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import isfinite, prod, sqrt
+from math import isfinite, sqrt
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,7 +29,6 @@ OVER = (CellState.DONE, CellState.FAILED, CellState.INVALID)  # states of trials
 STEP = sqrt(10)  # ratio of neighboring learning rates
 
 Space = Mapping[str, Sequence[Any]]
-Tune = Literal[True] | Space  # the key ``tune`` of a sweep's file
 
 
 @dataclass(frozen=True)
@@ -79,14 +78,6 @@ class Tuned:
         """True if all trials have ended and none is done with a score."""
         return self.values is None and bool(self.trials) and not self.is_searching
 
-    def trials_to_come(self, tune: Tune, *, replicates: bool) -> int:
-        """Return the least number of trials whose values depend on the results of others."""
-        if self.failed:
-            return 0
-        beside = tune is True and len(self.trials) == prod(len(values) for values in self.space.values())
-        further = sum(cell.run_id != self.pilot.run_id for cell in self.cells) if replicates else 0
-        return 2 * beside + 3 * further * (not self.replicates)
-
     @property
     def scores(self) -> list[float]:
         """Best validation score of each of its trials, in their order.
@@ -106,20 +97,21 @@ class Tuned:
         return config is not None and metric_of(config.training.monitor).lower_is_better
 
 
-def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make, *, replicates: bool = False) -> list[Tuned]:
+def settled(plan: Plan, runs_dir: Path, make: Make) -> list[Tuned]:
     """Return the runnable rows of a plan, with their trials so far.
 
     A row has cells that differ in the seed only; that of the sweep's first seed is tried, even if a selection leaves it
     out, so that selections of one sweep share their trials. Cells without a run id are left out. Once
-    the trials of every row have ended, spaces are extended at edges, at most twice. With ``tune`` True, two rates
-    beside the best are tried then. Trials that have not ended are the ones to run next. With ``replicates``, further
+    the trials of every row have ended, spaces are extended at edges, at most twice. With ``tune: true``, two rates
+    beside the best are tried then. Trials that have not ended are the ones to run next. With replicates, further
     seeds have trials of their own after that. A row whose trials have all failed gets no further ones of these two
     kinds.
 
     Raises:
-        PhmrunError: (exit 2) The monitored score's direction is not known. With ``tune`` True, a row has no learning
-            rate. With ``replicates``, see :func:`grid_of_three`.
+        PhmrunError: (exit 2) The monitored score's direction is not known. With ``tune: true``, a row has no learning
+            rate. With replicates, see :func:`grid_of_three`.
     """
+    space = plan.sweep.file.space
     by_row: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in plan.cells:
         if cell.run_id is not None:
@@ -127,16 +119,16 @@ def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make, *, replicates: b
     for cells in by_row.values():
         if cells[0].config is not None:
             require_direction(cells[0].config.training.monitor, "training.monitor")
-    rows = [_row(cells, plan.sweep.seeds()[0], tune) for cells in by_row.values()]
+    rows = [_row(cells, plan.sweep.seeds()[0], space) for cells in by_row.values()]
     rows = [_tried(row, runs_dir, make) for row in rows]
     for _ in range(EXTENSIONS):
         wider = None if any(row.is_searching for row in rows) else extended(rows)
         if wider is None:
             break
         rows = [_tried(replace(row, space=space), runs_dir, make) for row, space in zip(rows, wider, strict=True)]
-    if tune is True and not any(row.is_searching for row in rows):
+    if space is True and not any(row.is_searching for row in rows):
         rows = [row if row.failed else _tried(row, runs_dir, make, _beside(row)) for row in rows]
-    if replicates and not any(row.is_searching for row in rows):
+    if plan.sweep.file.replicates and not any(row.is_searching for row in rows):
         rows = [row if row.failed else replace(row, replicates=tuple(_replicates(row, runs_dir, make))) for row in rows]
     return rows
 
@@ -202,31 +194,22 @@ def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
     chosen the settings. With them, cells get the choice of their seed, and the pilot's cell is left out. All get the
     row's ``at_edge``.
     """
-    tune, replicates = plan.sweep.file.tune, plan.sweep.file.replicates
     of_cell = {cell.run_id: row for row in rows for cell in row.cells}
-    cells = []
+    cells: list[Cell] = []
     for cell in plan.cells:
         row = of_cell.get(cell.run_id)
         if row is None:
             cells.append(cell)
-            continue
-        chose = cell.run_id == row.pilot.run_id
-        if row.failed:
+        elif row.failed:
             fault = PhmrunError(f"no trial of {row.label} is done with a score", code=ExitCode.SWEEP)
             cells.append(replace(cell, run_id=None, fault=fault))
-            continue
-        if row.values is None:
-            cells.append(replace(cell, searching=True, chose_settings=chose))
-            continue
-        if row.replicates:
+        elif row.replicates:
             cells += _replicate(row, cell, make)
-            continue
-        cells.append(replace(make(cell, row.values), at_edge=row.at_edge, chose_settings=chose))
-    trials: list[Cell] = []
-    for row in rows:
-        trials += [status.cell for status in row.all_trials]
-        trials += [replace(row.pilot, searching=True)] * row.trials_to_come(tune, replicates=replicates)
-    return replace(plan, cells=cells, trials=trials)
+        else:
+            chosen = replace(cell, searching=True) if row.values is None else make(cell, row.values)
+            chose = cell.run_id == row.pilot.run_id
+            cells.append(replace(chosen, at_edge=row.at_edge, chose_settings=chose))
+    return replace(plan, cells=cells, trials=[status.cell for row in rows for status in row.all_trials])
 
 
 def _replicate(row: Tuned, cell: Cell, make: Make) -> Iterator[Cell]:
@@ -244,13 +227,13 @@ def _replicate(row: Tuned, cell: Cell, make: Make) -> Iterator[Cell]:
             yield replace(chosen_cell, own_choice=(key,), choices=len(chosen.space[key]), searching=chosen.is_searching)
 
 
-def _row(cells: Sequence[Cell], first: int, tune: Tune) -> Tuned:
+def _row(cells: Sequence[Cell], first: int, space: Literal[True] | Space) -> Tuned:
     """Return a row without trials.
 
     Its pilot has the seed ``first``; its space is that of the sweep, or rates around its own.
     """
     outside = None if cells[0].at[SEED] == first else reseeded(cells[0], first)
-    return Tuned(tuple(cells), _around(cells[0]) if tune is True else tune, outside=outside)
+    return Tuned(tuple(cells), _around(cells[0]) if space is True else space, outside=outside)
 
 
 def _around(cell: Cell) -> Space:

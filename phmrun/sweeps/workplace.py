@@ -95,7 +95,7 @@ class Workplace:
     def registration(self) -> Lock:
         """Return the lock that registers this planner.
 
-        ``phmrun sweep cancel`` reads it. Its file is ``planners/HOST-PID`` in the sweep's folder; missing folders are
+        ``phmrun sweep --cancel`` reads it. Its file is ``planners/HOST-PID`` in the sweep's folder; missing folders are
         created. It is not acquired yet.
         """
         folder = self.path / "planners"

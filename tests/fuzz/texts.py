@@ -58,8 +58,13 @@ def sweep_seeds() -> list[bytes]:
         "grid": {"layer": ["dense", {"structure": "phm", "n": 2}], "training.clip": [0, 1]},
         "include": [{"layer": "circulant"}], "exclude": [{"layer": "dense", "training.clip": 1}],
     }  # fmt: skip
-    several = {"tasks": {"sva": {}, "nli": {"data": {"name": "snli"}}}, "seeds": [1, 7], "grid": {"layer": ["dense"]}}
-    table = {"table": "configs/papers/phm/table5.yaml", "rows": [], "reduced": "steps", "base": {"training": {}}}
+    several = {"task": "nli", "base": {"data": {"name": "snli"}}, "seeds": [1, 7], "grid": {"layer": ["dense"]}}
+    table = {
+        "table": "configs/papers/phm/table5.yaml",
+        "grid": {"row": [""]},
+        "reduced": "steps",
+        "base": {"training": {}},
+    }
     return [json.dumps(item).encode() for item in (grid, several, table)]
 
 

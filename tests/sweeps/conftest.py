@@ -10,12 +10,11 @@ import pytest
 import toy_experiment
 import toy_planner
 import yaml
-from click.testing import Result
+from click.testing import CliRunner, Result
 from tiny_experiments import write_corpus
-from typer.testing import CliRunner
 
-from phmrun.cli import sweep as verbs
-from phmrun.cli import sweep_work
+from phmrun.cli import sweep as verb
+from phmrun.cli.app import VERBS
 from phmrun.config import Task
 from phmrun.registry import TASKS
 from phmrun.sweeps import Plan, load_sweep, plan, planning
@@ -82,10 +81,12 @@ def phmrun(monkeypatch, tmp_path) -> Callable[..., Result]:
     monkeypatch.setattr(
         planning, "by_torch", lambda sweep, ledger=None: (toy_experiment.inspect, toy_experiment.options_of)
     )
-    monkeypatch.setattr(sweep_work, "Workplace", partial(Workplace, program=toy_planner.PROGRAM))
-    monkeypatch.setattr(sweep_work, "_devices", lambda made: [])
+    monkeypatch.setattr(verb, "Workplace", partial(Workplace, program=toy_planner.PROGRAM))
+    monkeypatch.setattr(verb, "_devices", lambda made: [])
+
+    command = next(verb for verb in VERBS if verb.name == "sweep").load()
 
     def call(*arguments: str) -> Result:
-        return CliRunner().invoke(verbs.app, [*arguments, "--runs-dir", str(tmp_path / "runs")])
+        return CliRunner().invoke(command, [*arguments, "--runs-dir", str(tmp_path / "runs")])
 
     return call

@@ -43,7 +43,7 @@ def test_a_table_is_a_sweep(written):
     assert sweep.title == "A table"
     assert load_sweep(written({"task": "toy", "title": "a\n\\input{b}\x1b"})).title == "a \\input{b}\\x1b"
     twin = load_sweep(
-        written({"table": written(TABLE, "table1.yaml"), "reduced": "less", "rows": ["PHM"]}, "twin.yaml")
+        written({"table": written(TABLE, "table1.yaml"), "reduced": "less", "grid": {"row": ["PHM"]}}, "twin.yaml")
     )
     assert twin.table == sweep.table
     assert twin.file.reduced == "less"
@@ -52,20 +52,20 @@ def test_a_table_is_a_sweep(written):
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        ({}, "exactly one of task, tasks, table; given: none"),
-        ({"task": "toy", "tasks": {"toy": {}}}, "given: task, tasks"),
+        ({}, "exactly one of task, table; given: none"),
+        ({"task": "toy", "table": "TABLE"}, "given: both"),
         ({"task": "toy", "gird": {}}, "gird: there is no such key; did you mean 'grid'"),
         ({"task": "toy", "grid": {"layer": []}}, "grid.layer"),
-        ({"task": "toy", "grid": {"task": ["toy", "other"]}}, "write several tasks as tasks:"),
         ({"task": "toy", "grid": {"seed": [1, 2]}}, "seeds are given by the key seeds"),
         ({"task": "toy", "base": {"seed": 2}}, "seeds are given by the key seeds"),
         ({"task": "toy", "seeds": [1, 1]}, "a seed is named twice"),
         ({"task": "toy", "seeds": 0}, "seeds"),
         ({"task": "toy", "seeds": [-1]}, "seeds"),
-        ({"task": "toy", "rows": ["PHM"]}, "belong to a table"),
-        ({"table": "TABLE", "grid": {"layer": ["phm"]}}, "takes no grid"),
-        ({"table": "TABLE", "rows": ["PMH"]}, "there is no row 'PMH'"),
-        ({"table": "TABLE", "columns": ["D"]}, "there is no column 'D'"),
+        ({"task": "toy", "reduced": "less"}, "belongs to a table"),
+        ({"task": "toy", "tune": {"replicates": True, "training.clip": True}}, "a tuned key has a list of values"),
+        ({"table": "TABLE", "grid": {"layer": ["phm"]}}, "grid has row and column only"),
+        ({"table": "TABLE", "grid": {"row": ["PMH"]}}, "there is no row 'PMH'"),
+        ({"table": "TABLE", "grid": {"column": ["D"]}}, "there is no column 'D'"),
         ({"table": "COUNTS"}, "this table has no task"),
     ],
 )

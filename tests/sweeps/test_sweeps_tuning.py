@@ -24,10 +24,10 @@ SWEEP = {
 
 @pytest.fixture
 def rows(planned, tmp_path):
-    return course_of(planned(SWEEP), SWEEP["tune"], tmp_path)
+    return course_of(planned(SWEEP), tmp_path)
 
 
-def course_of(made, tune, tmp_path):
+def course_of(made, tmp_path):
     """The plan, what makes its trials, and what runs them."""
     import toy_experiment
 
@@ -36,7 +36,7 @@ def course_of(made, tune, tmp_path):
 
     def look(best=None):
         """Runs every trial; its validation is the better the nearer its rate is to the layer's best one."""
-        actual = settled(made, tmp_path / "runs", tune, make)
+        actual = settled(made, tmp_path / "runs", make)
         for row in actual if best else ():
             for values, status in row.trials:
                 run = Run.create(tmp_path / "runs", status.cell.run_id, "task: toy\n")
@@ -50,10 +50,10 @@ def course_of(made, tune, tmp_path):
 
 
 def test_selected_seeds_share_the_trials_of_the_first(planned, tmp_path):
-    created, make, look = course_of(planned({**SWEEP, "seeds": 4}, only={"seed": [2, 3]}), SWEEP["tune"], tmp_path)
+    created, make, look = course_of(planned({**SWEEP, "seeds": 4}, only={"seed": [2, 3]}), tmp_path)
     assert {status.cell.config.seed for row in look() for _, status in row.trials} == {1}
     look({"dense": 0.01, "phm": 0.01})
-    rows = settled(created, tmp_path / "runs", SWEEP["tune"], make)
+    rows = settled(created, tmp_path / "runs", make)
     cells = with_choices(created, rows, make).cells
     assert [(cell.config.seed, cell.chose_settings) for cell in cells] == [(2, False), (3, False)] * 2
     assert {cell.config.training.optimizer.lr for cell in cells} == {0.01}
@@ -101,7 +101,7 @@ def test_a_diverged_trial_loses_even_with_the_best_score(rows, tmp_path):
 
 
 def test_five_rates_around_the_recipes_and_two_around_the_best(planned, written, tmp_path):
-    _, _, look = course_of(planned({**SWEEP, "tune": True}), True, tmp_path)
+    _, _, look = course_of(planned({**SWEEP, "tune": True}), tmp_path)
     actual = look()
     assert [list(row.space[RATE]) for row in actual] == [[0.1, 0.316, 1.0, 3.16, 10.0]] * 2
     best = {"dense": 0.6, "phm": 10.0}
@@ -123,7 +123,7 @@ def test_expected_best_by_hand():
     assert expected_best([3.0, 1.0], lower_is_better=True) == pytest.approx([2.0, 1.5])
 
 
-REPLICATED = {**SWEEP, "seeds": 4, "replicates": True}
+REPLICATED = {**SWEEP, "seeds": 4, "tune": {**SWEEP["tune"], "replicates": True}}
 
 
 def test_each_replicate_chooses_among_three_values_by_its_own_validation(planned, tmp_path):
@@ -136,7 +136,7 @@ def test_each_replicate_chooses_among_three_values_by_its_own_validation(planned
         return varied(cell, values, toy_experiment.inspect, toy_experiment.options_of)
 
     def look():
-        actual = settled(created, tmp_path / "runs", SWEEP["tune"], make, replicates=True)
+        actual = settled(created, tmp_path / "runs", make)
         for status in [status for row in actual for status in row.all_trials]:
             config = status.cell.config
             # Odd seeds learn best at 0.01, seed 2 at the greatest rate.
@@ -177,7 +177,7 @@ def test_a_seed_that_still_searches_has_no_score(planned, tmp_path):
         run.set_state(State.DONE)
 
     def rows():
-        return settled(created, tmp_path / "runs", SWEEP["tune"], make, replicates=True)
+        return settled(created, tmp_path / "runs", make)
 
     for status in [status for row in rows() for status in row.all_trials]:
         done(status)

@@ -1,25 +1,30 @@
 """A small schema and structures of our own, so that the planner's tests need no torch."""
 
 import hashlib
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import Field
 
-from phmrun.config import DataConfig, Experiment, ModelConfig
+from phmrun.config import DataConfig, Experiment, ModelConfig, Section
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.sweeps import Inspected
 
 
-@dataclass(frozen=True)
-class Option:
-    name: str
-    annotation: Any
-    default: Any
-    help: str = ""
+class Dense(Section):
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        return {name: field.default for name, field in cls.model_fields.items()}
 
 
-STRUCTURES = {"dense": (), "phm": (Option("n", int, 4),), "rank": (Option("rank", int, 8),)}
+class Phm(Dense):
+    n: int = 4
+
+
+class Rank(Dense):
+    rank: int = 8
+
+
+STRUCTURES: dict[str, type[Dense]] = {"dense": Dense, "phm": Phm, "rank": Rank}
 
 
 class ToyModel(ModelConfig):
@@ -36,7 +41,7 @@ class OtherExperiment(ToyExperiment):
     task: Literal["other"] = Field("other", description="Another toy.")  # type: ignore[assignment]
 
 
-def options_of(name: str, *, table: bool = False) -> tuple[Option, ...]:
+def options_of(name: str, *, table: bool = False) -> type[Dense]:
     if name not in STRUCTURES:
         raise unknown("layer", name, STRUCTURES)
     return STRUCTURES[name]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import toy_experiment
 
-from phmrun.cli.sweep_work import to_run
+from phmrun.cli.sweep import to_run
 from phmrun.config import Task
 from phmrun.registry import TASKS
 from phmrun.sweeps import Plan, load_sweep, plan
