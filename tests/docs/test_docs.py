@@ -15,8 +15,6 @@ from phmrun.config.experiment import leaves
 from phmrun.errors import ExitCode
 from phmrun.registry import METRICS, STRUCTURES, TASKS
 
-pytestmark = pytest.mark.long
-
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 PAGES = [
@@ -55,6 +53,7 @@ def run_command(line, monkeypatch):
     assert end.value.code in ((0, None, ExitCode.DATA) if line.endswith("--plan") else (0, None)), line
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_runs_as_it_is_written(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -86,6 +85,7 @@ def run_page(page, folder, monkeypatch):
     return ran
 
 
+@pytest.mark.long
 def test_the_notebook_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     notebook = json.loads((DOCS.parent / "examples" / "first_run.ipynb").read_text(encoding="utf-8"))
