@@ -17,7 +17,7 @@ SIZE = 16  # rows and columns of the pictured matrices
 HEAD = """# Weight structures
 
 A structure is a recipe for a dense matrix `W [k, d]` (`out_features`, `in_features`) from fewer numbers. Each picture
-is a `W` of 16 × 16 as it is initialized with seed 1: red is positive, blue negative, white zero. `phmrun layers show
+is a `W` of 16 × 16 as it is initialized with seed 1: red is positive, blue negative, white zero. `phmrun layers
 NAME` prints counts for other sizes. To add one, see [Your own layer](../own-layer.md).
 """
 LATEX = {  # formula and number of parameters; a structure without has those of its class

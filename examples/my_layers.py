@@ -2,7 +2,7 @@
 
 Use it without installing anything:
 
-    phmrun layers list --plugin examples/my_layers.py
+    phmrun layers --plugin examples/my_layers.py
     phmrun count-params nmt --plugin examples/my_layers.py --layer mine
     phmrun bench layers --plugin examples/my_layers.py --layer mine
     phmrun train nmt --plugin examples/my_layers.py --layer mine --set layer.scale=2

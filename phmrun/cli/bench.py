@@ -159,7 +159,7 @@ def bench_layers(
     if not candidates:
         raise PhmrunError(f"no layer fits: {left_out[-1]}", where="--shape")
     for reason in left_out:
-        console.stderr().print(f"left out: {reason}", markup=False, soft_wrap=True)
+        console.print_aside(f"left out: {reason}")
     machine.warn_if_busy()
     with layers.kernels(candidates).applied():
         facts = {**machine.facts(place), "precision": precision, "gflops": layers.best_gflops(place, dtype)}

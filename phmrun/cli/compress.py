@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from phmrun.cli import completion, console
-from phmrun.cli.chosen_run import choose_run
 from phmrun.cli.decoding import Checkpoint
-from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory, settings
+from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory, choose_run, settings
 from phmrun.config.sections import NO_DATA
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.progress import waiting
@@ -53,7 +52,7 @@ def compress(
     of frozen weights are merged first; --layer dense does nothing else.
 
     Args:
-        layer: Structure of the weight matrices inside the blocks (`phmrun layers list`).
+        layer: Structure of the weight matrices inside the blocks (`phmrun layers`).
         n: Order n of --layer; other options: --set layer.rank=16.
         embedding: Structure of the embedding tables, and of a tied output; options: --set embedding.rank=16.
         output: Structure of the output layer, if it is not tied to the embedding.
@@ -113,7 +112,7 @@ def compress(
     if not as_json:
         _show(plan)
         if steps:
-            console.stdout().print(in_words(training), markup=False, soft_wrap=True)
+            console.print_line(in_words(training))
     result = None
     if not dry_run:
         if sequences:
@@ -132,7 +131,7 @@ def compress(
         _print_json(trained, plan, result)
     elif result:
         console.print_scores(result.metrics)
-        console.stdout().print(_sizes(trained, result.run_dir, plan), markup=False, soft_wrap=True)
+        console.print_line(_sizes(trained, result.run_dir, plan))
         console.print_outcome(result.run_id, result.state)
 
 
@@ -219,7 +218,7 @@ def _show(plan: "Plan") -> None:
     text = f"{plan.parameters:,} of {plan.dense_parameters:,} parameters in these maps ({share:.1%})"
     if plan.loss:
         text += f" · loss on the calibration data {plan.loss[0]:.3f} before, {plan.loss[1]:.3f} after"
-    console.stdout().print(text, markup=False, soft_wrap=True)
+    console.print_line(text)
 
 
 def _label(layer: Mapping[str, Any]) -> str:

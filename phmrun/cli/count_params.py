@@ -6,16 +6,15 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.formats import Format, print_formatted
-from phmrun.cli.options import ExperimentOptions, Json, optional, resolve_options, spread
+from phmrun.cli.options import Json, NetworkOptions, resolve_options, spread
 from phmrun.errors import PhmrunError
 from phmrun.ledger.wording import scope_in_words
 from phmrun.progress import waiting
 
 
-@optional("task")
 @spread
 def count_params(
-    options: ExperimentOptions,
+    options: NetworkOptions,
     paper: Annotated[str | None, typer.Option(metavar="NAME|all", autocompletion=completion.papers)] = None,
     depth: Annotated[int, typer.Option(min=0, rich_help_panel="Logging")] = 1,
     style: Annotated[Format, typer.Option("--format", rich_help_panel="Logging")] = Format.TEXT,
@@ -57,7 +56,7 @@ def count_params(
     if learnt is None:
         asked = f"with a vocabulary of up to {max(config.sizes):,}"
         text = f"The data ({config.data.name}) are not on this machine: counted {asked}."
-        console.stderr().print(text, markup=False, highlight=False, soft_wrap=True)
+        console.print_aside(text)
     modules: dict[str, dict[str, int]] = {}  # sums by the first `depth` parts of the names
     for module in count["modules"] if depth else ():
         name = ".".join(module["name"].split(".")[:depth])

@@ -10,7 +10,7 @@ from phmrun.cli.console import print_json, print_table
 from phmrun.cli.docstrings import VerbGroup
 from phmrun.cli.options import Plugin
 from phmrun.datasets import CATALOGUE, Dataset, data_dir, dataset_dir, inspect, is_here, splits_here
-from phmrun.datasets.locations import Check, locate, wanted_splits
+from phmrun.datasets.locations import Check, locate
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.registry import TASKS, load_plugins
 from phmrun.task import Format
@@ -64,15 +64,27 @@ def list_datasets(
 
 
 @app.command("info")
-def info(name: Name, as_json: Json = False) -> None:
+def info(
+    name: Name,
+    check: Annotated[bool, typer.Option("--check")] = False,
+    as_json: Json = False,
+) -> None:
     """Show a dataset: source, license, sizes, and the checksums of its files.
 
     A generated dataset has no files.
 
-    Example:
+    Args:
+        check: Compare checksums and counts of the files with the published ones instead. Exit code 3 if a file has a
+            wrong checksum or a split is too small. Missing splits are listed as "not here".
+
+    Examples:
         phmrun data info multi30k
+        phmrun data info snli --check
     """
     dataset = CATALOGUE.get(name)
+    if check:
+        _check(dataset, as_json)
+        return
     facts = _summary(dataset, "note", "by_hand", "citation")
     files: list[dict[str, Any]] = [
         {
@@ -154,35 +166,29 @@ def import_dataset(
         typer.echo("All files were already there.", err=True)
 
 
-@app.command("check")
-def check_dataset(name: Name, split: Splits = None, as_json: Json = False) -> None:
-    """Compare checksums and counts of a dataset's files with the published ones.
+def _check(dataset: Dataset, as_json: bool) -> None:
+    """Compare checksums and counts of a dataset's files with the published ones, and print them.
 
-    Exit code 3 if a file has a wrong checksum or a split is too small. Missing splits are listed as "not here". If none
-    is here, the error says how to bring them.
-
-    Example:
-        phmrun data check snli
+    Raises:
+        PhmrunError: (exit 3) No split is here; the error says how to bring them.
+        Exit: (exit 3) A file has a wrong checksum, or a split is too small.
     """
     from phmrun.datasets.reading import compare, count
 
-    dataset = CATALOGUE.get(name)
-    chosen = wanted_splits(dataset, split)
-    here = [part for part in chosen if part in splits_here(dataset)]
-    if chosen and not here:
-        # raises an error with instructions
-        locate(name, chosen)
+    here = [part for part in dataset.splits if part in splits_here(dataset)]
+    if dataset.splits and not here:
+        locate(dataset.name, list(dataset.splits))  # raises an error with instructions
     wrong = {presence.split for presence in inspect(dataset) if presence.check is Check.WRONG}
     rows: list[dict[str, Any]] = []
     for part in here:
-        for counted in compare(dataset, part, count(dataset, part, locate(name, [part])[part])):
+        for counted in compare(dataset, part, count(dataset, part, locate(dataset.name, [part])[part])):
             verdict = Check.WRONG.value if part in wrong else counted.verdict
             rows.append({"split": part, **counted._replace(verdict=verdict)._asdict()})
-    rows += [{"split": part, "verdict": "not here"} for part in chosen if part not in here]
+    rows += [{"split": part, "verdict": "not here"} for part in dataset.splits if part not in here]
     if as_json:
         print_json(rows)
     elif dataset.generated:
-        typer.echo(f"{name} comes with phmrun: there is nothing to check.")
+        typer.echo(f"{dataset.name} comes with phmrun: there is nothing to check.")
     else:
         cells = ("split", "unit", "found", "published", "verdict")
         print_table(cells, [tuple(row.get(cell) for cell in cells) for row in rows])

@@ -55,9 +55,9 @@ def doctor(runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> Non
         out = console.stdout()
         for number, check in enumerate(checks, start=1):
             out.print(f"{number:>2} {marks[check.status]} {check.name}: ", end="")
-            out.print(check.found, markup=False, soft_wrap=True)
+            console.print_line(check.found)
             if check.advice:
-                out.print(f"     → {check.advice}", markup=False, soft_wrap=True)
+                console.print_line(f"     → {check.advice}")
     if failed:
         raise typer.Exit(failed[0].code)
 

@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from phmrun.cli import console
-from phmrun.cli.chosen_run import choose_run
 from phmrun.cli.decoding import DecodingOptions
-from phmrun.cli.options import DATA, Json, RunArgument, RunsDirectory, spread
+from phmrun.cli.options import DATA, Json, RunArgument, RunsDirectory, choose_run, spread
 from phmrun.errors import PhmrunError
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from phmrun.cli import completion, console
-from phmrun.cli.chosen_run import choose_run
 from phmrun.cli.decoding import Checkpoint
-from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
+from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory, choose_run
 from phmrun.errors import PhmrunError
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins

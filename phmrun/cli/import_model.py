@@ -52,4 +52,4 @@ def import_model(
         return
     path = one_line(str(imported.run.path))
     text = f"run {imported.run.id} · {imported.kind} · {imported.parameters:,} parameters · {path}"
-    console.stdout().print(text, markup=False, soft_wrap=True)
+    console.print_line(text)

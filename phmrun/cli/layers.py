@@ -6,13 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from phmrun.cli import completion, console
-from phmrun.cli.docstrings import VerbGroup
 from phmrun.cli.options import Json, Plugin
 from phmrun.errors import unknown
 from phmrun.progress import waiting
 from phmrun.registry import EMBEDDINGS, STRUCTURES, load_plugins
-
-app = VerbGroup(help="Weight structures and embeddings: formulas, options, constraints.", no_args_is_help=True)
 
 LETTERS = (
     "k: output features (rows of W) · d: input features (columns) · V: vocabulary size · m: embedding width\n"
@@ -24,46 +21,48 @@ TOKENS = 4096  # vectors per call in the example; a structure that builds W buil
 _FACTS = ("formula", "count_formula", "constraint", "source")
 
 
-@app.command("list")
-def list_layers(plugin: Plugin = None, as_json: Json = False) -> None:
-    """List all weight structures and embeddings.
+def layers(
+    name: Annotated[str | None, typer.Argument(autocompletion=completion.embeddings)] = None,
+    plugin: Plugin = None,
+    as_json: Json = False,
+) -> None:
+    """List all weight structures and embeddings, or show one: description, formulas, counts, options.
 
-    A structure builds W of k × d from fewer parameters. An embedding has several matrices.
+    A structure builds W of k × d from fewer parameters. An embedding has several matrices. Counts are of a 2048 × 512
+    matrix (square structures: 512 × 512), relative to a dense one's.
+
+    Args:
+        name: Name of a structure or an embedding (default: all).
+
+    Examples:
+        phmrun layers
+        phmrun layers phm
     """
     load_plugins(plugin)
     with waiting("preparing"):
-        facts = [_facts(name) for name in STRUCTURES.names()]
-        tables = [_facts(name) for name in EMBEDDINGS.names()]
+        import phmrun.layers  # noqa: F401  (torch, which takes its time)
+    if name is not None:
+        _show(name, as_json)
+        return
+    facts = [_facts(name) for name in STRUCTURES.names()]
+    tables = [_facts(name) for name in EMBEDDINGS.names()]
     if as_json:
         console.print_json([*facts, *tables])
         return
     keys = ("name", *_FACTS)
     rows = [[*(fact[key] for key in keys), _share(fact["example"], "multiplications")] for fact in facts]
     console.print_table(("layer", "W [k, d]", "parameters", "constraint", "paper", "mult."), rows)
-    console.stdout().print()
+    print()
     rows = [[fact[key] for key in keys] for fact in tables]
     console.print_table(("embedding", "vector of word v, m numbers", "parameters", "constraint", "paper"), rows)
-    console.stdout().print(f"\n{LETTERS}", markup=False, highlight=False)
+    console.print_line(f"\n{LETTERS}")
 
 
-@app.command("show")
-def show_layer(
-    name: Annotated[str, typer.Argument(autocompletion=completion.embeddings)],
-    plugin: Plugin = None,
-    as_json: Json = False,
-) -> None:
-    """Show a structure or embedding: description, formulas, counts, options.
+def _show(name: str, as_json: bool) -> None:
+    """Print a structure or embedding: description, formulas, counts, options."""
+    from phmrun.layers import options_of
 
-    Counts are of a 2048 × 512 matrix (square structures: 512 × 512), relative to a dense one's.
-
-    Args:
-        name: Name of a structure or an embedding.
-    """
-    load_plugins(plugin)
-    with waiting("preparing"):
-        from phmrun.layers import options_of
-
-        facts = _facts(name)
+    facts = _facts(name)
     options = [
         {"name": option, "type": _type(field.annotation), "default": field.default, "help": field.description}
         for option, field in options_of(name, table=True).model_fields.items()
@@ -72,25 +71,23 @@ def show_layer(
     if as_json:
         console.print_json({**facts, "description": description, "options": options})
         return
-    out = console.stdout()
-    out.print(f"{name}: {description}\n", markup=False)
+    console.print_line(f"{name}: {description}\n")
     lines = [(fact.replace("_", " "), facts[fact]) for fact in _FACTS]
     if example := facts["example"]:
         sizes = f"{example['out_features']} × {example['in_features']}"
         for count in ("parameters", "multiplications"):
             lines.append((f"{count}, {sizes}", f"{example[count]:,}: {_share(example, count)} of a dense matrix's"))
     console.print_table(("", ""), lines)
-    out.print()
+    print()
     if options:
         rows = [[option["name"], option["type"], str(option["default"]), option["help"]] for option in options]
         console.print_table(("option", "type", "default", "meaning"), rows)
         first = options[0]
         section = "layer" if facts["makes"] == "matrix" else "embedding"
-        out.print(
-            f"\nIn a configuration: {section}: {{structure: {name}, {first['name']}: {first['default']}}}", markup=False
-        )
+        example = f"{{structure: {name}, {first['name']}: {first['default']}}}"
+        console.print_line(f"\nIn a configuration: {section}: {example}")
     else:
-        out.print("no options")
+        print("no options")
 
 
 def _facts(name: str) -> dict[str, Any]:

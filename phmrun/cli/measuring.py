@@ -107,7 +107,7 @@ def print_machine(machine: dict[str, Any]) -> None:
     processor = machine["gpu"] if machine["device"].startswith("cuda") else machine["processor"]
     libraries = [str(machine[name]) for name in ("instruction_set", "blas") if name in machine]
     text = " · ".join([processor, *libraries, counted(machine["threads"], "thread"), f"torch {machine['torch']}"])
-    console.stdout().print(text, markup=False, soft_wrap=True)
+    console.print_line(text)
 
 
 def duration(seconds: float) -> str:

@@ -28,7 +28,7 @@ class Kind(StrEnum):
 
 
 TRIED: dict[Kind, tuple[Registry, str]] = {
-    Kind.STRUCTURE: (STRUCTURES, "phmrun layers show {name} --plugin {file}"),
+    Kind.STRUCTURE: (STRUCTURES, "phmrun layers {name} --plugin {file}"),
     Kind.NETWORK: (networks("sva"), "phmrun train sva --model {name} --max-steps 20 --plugin {file}"),
     Kind.METRIC: (METRICS, "phmrun train sva --max-steps 20 --plugin {file}"),
     Kind.TASK: (TASKS, "phmrun data formats {name} --plugin {file}"),
@@ -65,8 +65,8 @@ def new(
     if importlib.util.find_spec(module):
         raise PhmrunError(f"{path} would hide the module {module}", hint="Choose another name.")
     write_text(path, _renamed(str(kind), module))
-    console.stdout().print(str(path), markup=False, soft_wrap=True)
-    console.stderr().print(f"Next: {command.format(name=name, file=path)}", markup=False, soft_wrap=True)
+    console.print_line(str(path))
+    console.print_aside(f"Next: {command.format(name=name, file=path)}")
 
 
 def _renamed(kind: str, module: str) -> str:

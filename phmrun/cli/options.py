@@ -15,11 +15,13 @@ import typer
 from phmrun.cli import completion
 from phmrun.cli.docstrings import parse_docstring, with_text
 from phmrun.errors import PhmrunError
+from phmrun.progress import note
 
 if TYPE_CHECKING:
     from phmrun.experiments import Request
+    from phmrun.ledger import Run
 
-DATA, LAYER, OPTIMIZATION, CONFIG = "Data", "Layer", "Optimization", "Configuration"
+DATA, FILES, LAYER, OPTIMIZATION, CONFIG = "Data", "Data files", "Layer", "Optimization", "Configuration"
 HARDWARE, LOGGING, RUNS = "Hardware", "Logging", "Run"
 
 
@@ -58,6 +60,7 @@ class Flag(NamedTuple):
         return Annotated[self.kind | None, shown]
 
 
+SPLITS, SIDES = ("train", "dev", "test"), {"src": "source", "tgt": "target"}
 _TABLE: Mapping[str, Sequence[tuple[Any, ...]]] = {
     LAYER: (
         ("layer", str, "layer.structure", completion.layers),
@@ -72,19 +75,13 @@ _TABLE: Mapping[str, Sequence[tuple[Any, ...]]] = {
     ),
     DATA: (
         ("data", str, "data.name", completion.datasets),
-        ("train_src", str, "data.train_source"),
-        ("train_tgt", str, "data.train_target"),
-        ("dev_src", str, "data.dev_source"),
-        ("dev_tgt", str, "data.dev_target"),
-        ("test_src", str, "data.test_source"),
-        ("test_tgt", str, "data.test_target"),
         ("prefix", str, "data.prefix"),
-        ("train", str, "data.train", None, "FILE"),
-        ("dev", str, "data.dev", None, "FILE"),
-        ("test", str, "data.test", None, "FILE"),
-        ("train_fraction", str, "data.train_fraction"),
         ("source", str, "data.source"),
         ("target", str, "data.target"),
+    ),
+    FILES: (
+        *((f"{split}_{side}", str, f"data.{split}_{key}") for split in SPLITS for side, key in SIDES.items()),
+        *((split, str, f"data.{split}", None, "FILE") for split in SPLITS),
     ),
     OPTIMIZATION: (
         ("seed", int, "seed"),
@@ -103,16 +100,9 @@ _TABLE: Mapping[str, Sequence[tuple[Any, ...]]] = {
     HARDWARE: (
         ("accelerator", str, "hardware.accelerator"),
         ("devices", str, "hardware.devices"),
-        ("nodes", int, "hardware.nodes"),
-        ("strategy", str, "hardware.strategy"),
-        ("workers", int, "hardware.workers"),
         ("threads", int, "hardware.threads"),
-        ("deterministic", bool, "hardware.deterministic"),
     ),
-    LOGGING: (
-        ("wandb", str, "logging.wandb"),
-        ("wandb_project", str, "logging.project"),
-    ),
+    LOGGING: (("wandb", str, "logging.wandb"),),
 }
 FLAGS = tuple(Flag(panel, *row) for panel, rows in _TABLE.items() for row in rows)
 
@@ -153,40 +143,66 @@ def spread(verb: Callable[..., None]) -> Callable[..., None]:
     return spread_verb
 
 
-def optional(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that makes a verb's parameter ``name`` optional.
-
-    Its default is an empty text; the signature of the verb is changed in place.
-    """
-
-    def relax(verb: Callable[..., None]) -> Callable[..., None]:
-        signature = inspect.signature(verb)
-        parameters = [
-            parameter.replace(default="") if parameter.name == name else parameter
-            for parameter in signature.parameters.values()
-        ]
-        verb.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        return verb
-
-    return relax
-
-
 TaskArgument = Annotated[
     str, typer.Argument(help="Task: nmt, style, sva, nli, parse, lm, or a plug-in's.", autocompletion=completion.tasks)
 ]
-_Given = dataclasses.make_dataclass(
-    "_Given",
-    [("task", TaskArgument), *((flag.name, flag.annotation, dataclasses.field(default=None)) for flag in FLAGS)],
+OF_NETWORK = (LAYER, DATA, CONFIG)  # panels of the options that decide a network's size
+
+
+def _fields(flags: Iterable[Flag]) -> list[tuple[str, Any, Any]]:
+    """Return the fields of a dataclass of flags."""
+    return [(flag.name, flag.annotation, dataclasses.field(default=None, kw_only=True)) for flag in flags]
+
+
+_Network = dataclasses.make_dataclass(
+    "_Network",
+    [
+        ("task", TaskArgument, dataclasses.field(default="")),
+        *_fields(flag for flag in FLAGS if flag.panel in OF_NETWORK),
+    ],
     frozen=True,
 )
 
 
-class ExperimentOptions(_Given):  # type: ignore[misc, valid-type]
+class NetworkOptions(_Network):  # type: ignore[misc, valid-type]
+    """Options of a network: ``task``, and a field for each of :data:`FLAGS` that decides its size."""
+
+    def explicit(self) -> dict[str, tuple[str, Any]]:
+        """Return (option, value) by configuration key, of options that are set.
+
+        Options without a key are left out. A structure in the form of a mapping, ``{structure: phm, n: 4}``, sets a key
+        for each of its entries.
+
+        Raises:
+            PhmrunError: Such a mapping names no structure.
+        """
+        values: dict[str, tuple[str, Any]] = {}
+        for flag in FLAGS:
+            value = getattr(self, flag.name, None)
+            if flag.key is None or value is None:
+                continue
+            if flag.key.endswith(".structure") and str(value).lstrip().startswith("{"):
+                section = flag.key.removesuffix("structure")
+                values |= {f"{section}{key}": (flag.option, entry) for key, entry in _mapping(value, flag.option)}
+            else:
+                values[flag.key] = (flag.option, value)
+        return values
+
+
+_Experiment = dataclasses.make_dataclass(
+    "_Experiment",
+    [("task", TaskArgument), *_fields(flag for flag in FLAGS if flag.panel not in OF_NETWORK)],
+    bases=(NetworkOptions,),
+    frozen=True,
+)
+
+
+class ExperimentOptions(_Experiment):  # type: ignore[misc, valid-type]
     """Options of an experiment: ``task``, and a field for each of :data:`FLAGS`.
 
     Attributes:
         layer: Structure of the weight matrices inside the blocks, with options as in '{structure: phm, n: 4}' if needed
-            (`phmrun layers list`; default: dense).
+            (`phmrun layers`; default: dense).
         n: Order n of --layer phm or hypercomplex: 1/n of the dense parameters.
         rank: Rank r of --layer low-rank, kronecker, monarch …
         budget: Fraction of the dense parameters of --layer low-rank, monarch …: 1/4 or 0.25.
@@ -207,7 +223,6 @@ class ExperimentOptions(_Given):  # type: ignore[misc, valid-type]
         train: Your training file, for tasks with one file per split (`phmrun data formats TASK`).
         dev: Your validation file.
         test: Your test file.
-        train_fraction: Fraction of the training data to use: 1/4 (default: all).
         source: Source language or style: en (default: the task's).
         target: Target language or style: de (default: the task's).
         seed: Random seed (initialization, data order, dropout; default: 1).
@@ -223,35 +238,12 @@ class ExperimentOptions(_Given):  # type: ignore[misc, valid-type]
         set_: Any configuration key (`phmrun schema TASK`): --set model.dropout=0.3. Overrides --config; repeatable.
         accelerator: Accelerator: auto (default), cpu, gpu, cuda, mps, tpu.
         devices: Number of devices, a list such as "0,2", or auto: all (default: 1).
-        nodes: Number of machines (default: 1).
-        strategy: Lightning's strategy for several devices: auto (default), ddp …
-        workers: Data-loading processes per training process (default: 0).
         threads: CPU threads for arithmetic; 0: all free cores (default: 0).
-        deterministic: Reject operations whose results vary between calls on a GPU.
         wandb: Weights & Biases: offline, online, disabled (default: WANDB_MODE or offline).
-        wandb_project: Weights & Biases project (default: phmrun).
     """
 
-    def explicit(self) -> dict[str, tuple[str, Any]]:
-        """Return (option, value) by configuration key, of options that are set.
 
-        Options without a key are left out. A structure in the form of a mapping, ``{structure: phm, n: 4}``, sets a key
-        for each of its entries.
-
-        Raises:
-            PhmrunError: Such a mapping names no structure.
-        """
-        values: dict[str, tuple[str, Any]] = {}
-        for flag in FLAGS:
-            value = getattr(self, flag.name)
-            if flag.key is None or value is None:
-                continue
-            if flag.key.endswith(".structure") and str(value).lstrip().startswith("{"):
-                section = flag.key.removesuffix("structure")
-                values |= {f"{section}{key}": (flag.option, entry) for key, entry in _mapping(value, flag.option)}
-            else:
-                values[flag.key] = (flag.option, value)
-        return values
+NetworkOptions.__doc__ = ExperimentOptions.__doc__  # the texts of the options
 
 
 def _mapping(text: str, option: str) -> Iterable[tuple[Any, Any]]:
@@ -296,7 +288,25 @@ Json = Annotated[
 ]
 
 
-def resolve_options(options: ExperimentOptions, *, parent: Path | None = None) -> "Request":
+def choose_run(runs_dir: Path, reference: str) -> "Run":
+    """Return the run that the user names.
+
+    Its name and state are printed on standard error. For "latest", running runs that are newer are named, too.
+
+    Raises:
+        PhmrunError: No run fits, or more than one (exit 2); its status is damaged (exit 3).
+    """
+    from phmrun.ledger import Run
+    from phmrun.ledger.directory import LATEST, newer_running
+
+    run = Run.find(runs_dir, reference)
+    running = newer_running(run.path) if reference == LATEST else []
+    newer = f"; newer, but still running: {', '.join(running)}" if running else ""
+    note(f"run {run.id} ({run.status.state}){newer}")
+    return run
+
+
+def resolve_options(options: NetworkOptions, *, parent: Path | None = None) -> "Request":
     """Return the configuration that the options describe, with origins.
 
     Other options override ``--set``, which overrides ``--config``. ``parent`` is the configuration file of a run to

@@ -10,9 +10,8 @@ from typing import Annotated
 import typer
 
 from phmrun.cli import console
-from phmrun.cli.chosen_run import choose_run
 from phmrun.cli.decoding import DecodingOptions, of_decoding
-from phmrun.cli.options import Json, RunArgument, RunsDirectory, spread
+from phmrun.cli.options import Json, RunArgument, RunsDirectory, choose_run, spread
 from phmrun.progress import note, waiting
 from phmrun.registry import load_plugins
 

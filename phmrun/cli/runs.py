@@ -1,22 +1,26 @@
-"""``phmrun runs``: list, show, compare, reproduce, archive, unlock and remove runs."""
+"""``phmrun runs``: list, show, compare, reproduce, unlock and remove runs."""
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phmrun.cli import completion, console, runs_reproduce, runs_show
+from phmrun.cli import completion, console
 from phmrun.cli.docstrings import VerbGroup
-from phmrun.cli.options import Json, RunArgument, RunsDirectory
-from phmrun.errors import PhmrunError, counted, unknown
+from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
+from phmrun.errors import ExitCode, PhmrunError, counted, unknown
+from phmrun.progress import waiting
+from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
+    from phmrun.engine.reproduction import Reproduction
     from phmrun.ledger import RecordedRun, Run
 
-app = VerbGroup(help="Run directories: list, show, compare, archive, remove.", no_args_is_help=True)
+app = VerbGroup(help="Run directories: list, show, compare, reproduce, unlock, remove.", no_args_is_help=True)
 
 RunArguments = Annotated[
     list[str],
@@ -32,7 +36,7 @@ def list_runs(
     layer: Annotated[str | None, chosen_by(autocompletion=completion.layers)] = None,
     data: Annotated[str | None, chosen_by(autocompletion=completion.datasets)] = None,
     state: Annotated[str | None, chosen_by()] = None,
-    sort: Annotated[str, typer.Option(autocompletion=completion.columns)] = "name",
+    sort: Annotated[str, typer.Option()] = "name",
     scores: Annotated[str | None, typer.Option(metavar="NAME,…|all")] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
@@ -60,7 +64,7 @@ def list_runs(
     names, by = listing.score_names(chosen), sort.removeprefix("-")
     noted = {}
     if by in names:
-        from phmrun.results.baselines import remarks
+        from phmrun.results.remarks import remarks
 
         noted = dict(zip((run.id for run in chosen), remarks(chosen, by), strict=True))
     if as_json:
@@ -81,21 +85,15 @@ def list_runs(
         for name in shown:
             if name not in names:
                 raise unknown("score", name, names, where="--scores")
-    for number, part in enumerate(_by_task(chosen) if console.stdout().is_terminal else [chosen]):
+    tasks = dict.fromkeys(run.about("task") for run in chosen) if console.stdout().is_terminal else [None]
+    for number, kind in enumerate(tasks):
+        part = [run for run in chosen if kind in (None, run.about("task"))]
         if number:
             print()
         _print_runs(part, [name for name in shown if any(run.score(name) is not None for run in part)], noted)
     for run in chosen:
         if run.damage:
-            console.stderr().print(f"{run.path}: {run.damage}", markup=False, soft_wrap=True)
-
-
-def _by_task(runs: Sequence["RecordedRun"]) -> list[list["RecordedRun"]]:
-    """Return runs in a list for each task, in the order of their first runs."""
-    groups: dict[object, list[RecordedRun]] = {}
-    for run in runs:
-        groups.setdefault(run.about("task"), []).append(run)
-    return list(groups.values())
+            console.print_aside(f"{run.path}: {run.damage}")
 
 
 def _print_runs(runs: Sequence["RecordedRun"], scores: Sequence[str], noted: Mapping[str, str]) -> None:
@@ -127,52 +125,43 @@ def _column_titles(runs: Sequence["Run"]) -> list[str]:
     if not console.stdout().is_terminal:
         return [run.id for run in runs]
     for run in runs:
-        console.stdout().print(run.id, markup=False, highlight=False, soft_wrap=True)
+        console.print_line(run.id)
     console.stdout().print()
     return [run.id.rpartition("-")[2] for run in runs]
 
 
-app.command("show")(runs_show.show)
+@app.command("show")
+def show(run: RunArgument, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
+    """Show a run.
 
-
-@app.command("diff")
-def diff(
-    run: RunArgument,
-    other: Annotated[str, typer.Argument(metavar="OTHER", autocompletion=completion.runs)],
-    runs_dir: RunsDirectory = Path("runs"),
-    as_json: Json = False,
-) -> None:
-    """Show the differences of two runs: settings, parameters, scores.
-
-    A difference of scores is OTHER minus RUN. Scores of different signatures are marked.
-
-    Args:
-        other: Run to compare it with.
+    Sections are state, settings that are not at their default, scores, size, end of the history, environment, sample
+    outputs and files.
     """
-    from phmrun.ledger import Run, comparison
+    from phmrun.config import load_run_config, semantic_values
+    from phmrun.ledger import Run
+    from phmrun.ledger.recorded_run import RecordedRun
 
-    pair = [Run.find(runs_dir, reference) for reference in (run, other)]
-    settings, scores = comparison.configurations(pair), comparison.scores(pair)
-    sizes = [item.parameters().get("total") for item in pair]
-    if as_json:
-        facts = {
-            "runs": [item.id for item in pair],
-            "config": {row.key: row.values for row in settings},
-            "parameters": sizes,
-            "metrics": {row.name: {"values": row.values, "alike": row.alike} for row in scores},
-        }
-        console.print_json(facts)
+    recorded = RecordedRun(Run.find(runs_dir, run))
+    changed = None
+    with suppress(PhmrunError, ImportError):  # the task may be missing in this installation
+        changed = semantic_values(load_run_config(recorded.path / "config.yaml"))
+    if not as_json:
+        _print(recorded, changed)
         return
-    names = _column_titles(pair)
-    rows = [(row.key, *(None if value is None else str(value) for value in row.values)) for row in settings]
-    console.print_table(("setting", *names), [*rows, ("parameters", *sizes)])
-    console.stdout().print()
-    lines = []
-    for row in scores:
-        first, second = row.values
-        difference = None if first is None or second is None else second - first
-        lines.append((row.name, first, second, difference, "" if row.alike else "not measured alike"))
-    console.print_table(("score", *names, "difference", ""), lines)
+    facts = {
+        "run_id": recorded.id,
+        "run_dir": recorded.path,
+        "status": recorded.status.to_json() if recorded.status else None,
+        "config_differences": changed,
+        "metrics": recorded.metrics,
+        "parameters": recorded.parameters,
+        "history": recorded.history,
+        "environment": recorded.environment,
+        "samples": recorded.samples,
+        "files": {entry.name: entry.size for entry in recorded.entries},
+        "damage": recorded.faults,
+    }
+    console.print_json(facts)
 
 
 @app.command("compare")
@@ -182,57 +171,92 @@ def compare(
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Show the histories of runs side by side.
+    """Show the differences of runs: settings, parameters, scores, and their histories side by side.
 
-    Each figure has a table: one row per step, one column per run. `phmrun plot history` plots them.
+    Of two runs, the difference of scores is the second minus the first. Scores of different signatures are marked. Each
+    figure of the history has a table: one row per step, one column per run. `phmrun plot history` plots them.
 
     Args:
-        figure: Figure of the history: val/loss, train/loss … (default: all of validations); may be repeated.
+        figure: Only this figure of the history: val/loss, train/loss … (default: all of validations); may be repeated.
     """
     from phmrun.ledger import Run, comparison
 
-    selected = [Run.find(runs_dir, reference) for reference in runs]
-    wanted = figure or comparison.figures(selected)
-    if not wanted:
-        raise PhmrunError("none of these runs has been validated yet", hint="Name a figure: --figure train/loss.")
-    curves = {name: comparison.curves(selected, name) for name in wanted}
+    chosen = [Run.find(runs_dir, reference) for reference in runs]
+    settings, scores = comparison.configurations(chosen), comparison.scores(chosen)
+    sizes = [run.parameters().get("total") for run in chosen]
+    curves = {name: comparison.curves(chosen, name) for name in figure or comparison.figures(chosen)}
     if as_json:
-        console.print_json({"runs": [run.id for run in selected], "curves": curves})
+        facts = {
+            "runs": [run.id for run in chosen],
+            "config": {row.key: row.values for row in settings},
+            "parameters": sizes,
+            "metrics": {row.name: {"values": row.values, "alike": row.alike} for row in scores},
+            "curves": curves,
+        }
+        console.print_json(facts)
         return
-    names = _column_titles(selected)
-    for name, rows in curves.items():
-        console.print_table((name, *names), [(step, *values) for step, values in rows])
-        console.stdout().print()
+    names = _column_titles(chosen)
+    rows = [(row.key, *(None if value is None else str(value) for value in row.values)) for row in settings]
+    console.print_table(("setting", *names), [*rows, ("parameters", *sizes)])
+    lines = []
+    for row in scores:
+        pair = row.values if len(chosen) == 2 and None not in row.values else ()
+        difference = [pair[1] - pair[0] if pair else None] if len(chosen) == 2 else []
+        lines.append((row.name, *row.values, *difference, "" if row.alike else "not measured alike"))
+    print()
+    console.print_table(("score", *names, *(["difference"] if len(chosen) == 2 else []), ""), lines)
+    for name, points in curves.items():
+        print()
+        console.print_table((name, *names), [(step, *values) for step, values in points])
 
 
-app.command("reproduce")(runs_reproduce.reproduce)
-
-
-@app.command("archive")
-def archive_runs(
-    runs: RunArguments,
-    to: Annotated[Path, typer.Option("--out", "--to", metavar="FILE.tar.gz", dir_okay=False)],
-    checkpoints: Annotated[bool, typer.Option("--checkpoints/--no-checkpoints")] = True,
+@app.command("reproduce")
+def reproduce(
+    run: RunArgument,
+    data_dir: Annotated[list[Path] | None, typer.Option(metavar="DIR")] = None,
+    plugin: Plugin = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Pack runs into one archive, which `tar -xzf` unpacks.
+    """Train a finished run again and compare weights and scores bit for bit.
 
-    The runs are kept.
+    The new run is in reproduced/ next to it. Prints "identical", or the differences and their possible causes (exit
+    code 4).
 
     Args:
-        to: Archive to write.
-        checkpoints: Include the weights.
+        data_dir: Folder with the run's own data files, found by checksum (default: their recorded paths); may be
+            repeated.
     """
+    plugins = load_plugins(plugin)
     from phmrun.ledger import Run
-    from phmrun.ledger.record import archive
 
-    selected = [Run.find(runs_dir, reference) for reference in runs]
-    size = archive(selected, to, checkpoints=checkpoints)
+    original = Run.find(runs_dir, run)
+    with waiting("preparing"):
+        import phmrun.engine.fit  # noqa: F401  (Lightning takes seconds to import)
+        from phmrun.engine import reproduction
+
+    place = original.path.parent / "reproduced"
+    result = reproduction.reproduce(original, place, plugins=plugins, data_dirs=data_dir or ())
     if as_json:
-        console.print_json({"file": to, "bytes": size, "runs": [run.id for run in selected]})
-        return
-    console.stdout().print(f"{to}: {counted(len(selected), 'run')}, {size:,} bytes", markup=False, soft_wrap=True)
+        facts = {
+            "run_id": result.run.id,
+            "run_dir": result.run.path,
+            "reproduced_dir": result.again.path,
+            "identical": result.identical,
+            "tensors": result.tensors,
+            "weights": [row._asdict() for row in result.weights],
+            "compared": result.compared,
+            "scores": [row._asdict() for row in result.scores],
+            "parted_at_step": result.parted,
+            "explanations": result.explanations,
+            "verdict": str(result.agreement.outcome),
+            "sentence": result.agreement.sentence,
+        }
+        console.print_json(facts)
+    else:
+        _print_reproduction(result)
+    if not result.identical:
+        raise typer.Exit(ExitCode.TRAINING)
 
 
 @app.command("unlock")
@@ -251,7 +275,7 @@ def unlock(run: RunArgument, runs_dir: RunsDirectory = Path("runs"), as_json: Js
         console.print_json({"run_id": locked.id, "held_by": vars(holder) if holder else None})
         return
     state = f"process {holder.pid} on {holder.host} held it, and is gone" if holder else "it was not locked"
-    console.stdout().print(f"{locked.id} is free: {state}", markup=False, highlight=False, soft_wrap=True)
+    console.print_line(f"{locked.id} is free: {state}")
 
 
 @app.command("rm")
@@ -273,18 +297,120 @@ def remove(
 
     selected = {run.path.resolve(): run for run in (Run.find(runs_dir, reference) for reference in runs)}
     if not yes:
-        if not _can_ask():
+        if not sys.stdin.isatty():
             raise PhmrunError(
                 "standard input is not a terminal, to confirm", hint="Use --yes to delete without a question."
             )
         for run in selected.values():
-            console.stderr().print(str(run.path), markup=False, soft_wrap=True)
+            console.print_aside(str(run.path))
         typer.confirm(f"Delete {len(selected)} run{'s' if len(selected) > 1 else ''}?", abort=True, err=True)
     for run in selected.values():
         run.remove()
-        console.stderr().print(f"deleted {run.path}", markup=False, soft_wrap=True)
+        console.print_aside(f"deleted {run.path}")
 
 
-def _can_ask() -> bool:
-    """Return True if standard input is a terminal."""
-    return sys.stdin.isatty()
+def _print(run: "RecordedRun", changed: dict[str, Any] | None) -> None:
+    """Print a run, section by section.
+
+    ``changed`` are settings that are not at their default; None prints the whole configuration. Sections: state,
+    configuration, scores, size and data, last rows of the history, environment, samples, files. Those without content
+    are left out; damage is printed on standard error.
+    """
+    from phmrun.ledger.card import number, score_row
+    from phmrun.ledger.history import in_shown_units
+    from phmrun.ledger.wording import counts_in_words, explained, title
+
+    _heading(run.id)
+    console.print_table(("", ""), _state(run))
+    if changed is None:
+        _heading("Configuration")
+        console.print_line(run.config.rstrip())
+    elif changed:
+        _heading("Configuration, where it is not the default")
+        console.print_table(("key", "value"), [(key, str(value)) for key, value in changed.items()])
+    if run.metrics:
+        _heading("Scores")
+        rows = [score_row(name, score) for name, score in run.metrics.items()]
+        console.print_table(("score", "value", "also", "signature"), rows)
+        for line in explained([*run.metrics]):
+            console.print_line(line)
+    if run.parameters:
+        _heading("Size and data")
+        console.print_table(("", ""), counts_in_words(run.parameters))
+    if run.history:
+        last = run.history
+        columns = list({key: None for row in last for key in row})
+        heads = [title(column) if "/" in column else {"time": "time (s)"}.get(column, column) for column in columns]
+        _heading(f"The last of {run.history_rows:,} rows of history")
+        shown = map(in_shown_units, last)
+        console.print_table(heads, [[number(row.get(column)) for column in columns] for row in shown])
+    if run.environment:
+        from phmrun.ledger.environment import process_lines
+
+        _heading("Made on")
+        for row in process_lines(run.environment):
+            console.print_line(row)
+    if run.samples:
+        _heading("Samples")
+        console.print_table(run.samples["columns"], run.samples["rows"])
+    _heading("Files")
+    console.print_table(("", "bytes", ""), [(entry.name, entry.size, entry.meaning) for entry in run.entries])
+    for fault in run.faults:
+        console.print_aside(fault)
+
+
+def _state(run: "RecordedRun") -> list[tuple[str, Any]]:
+    """Return rows (name, value) of the state of a run.
+
+    In this order: directory, task, data, network, seed, state, held by, step, training time, started, updated, ended.
+    Rows without a value are left out. A damaged run has directory and state only.
+    """
+    from phmrun.ledger.card import duration
+
+    status = run.status
+    if status is None:
+        return [("directory", str(run.path)), ("state", "damaged")]
+    why = f": {status.reason}" if status.reason else ""
+    holder = f"process {run.holder.pid} on {run.holder.host}" if run.holder else None
+    lines = [
+        ("directory", str(run.path)),
+        *((key, str(status.about[key])) for key in ("task", "data", "network", "seed") if key in status.about),
+        ("state", f"{status.state}{why}"),
+        ("held by", holder),
+        ("step", f"{status.step:,}"),
+        ("training time", duration(status.seconds)),
+        *((name, getattr(status, name)) for name in ("started", "updated", "ended")),
+    ]
+    return [(name, value) for name, value in lines if value is not None]
+
+
+def _heading(title: str) -> None:
+    """Print a heading in bold, after an empty line."""
+    console.print_line(f"\n{title}", style="bold")
+
+
+def _print_reproduction(result: "Reproduction") -> None:
+    """Print "identical", or the differences and their possible causes.
+
+    The differences are in weights (tensors among the first 10 rows), scores, and the first step of another history. A
+    sentence on the agreement is last, unless all is identical.
+    """
+    say = console.print_line
+    if result.identical:
+        say(f"identical: {result.tensors:,} tensors and {len(result.compared)} scores of {result.run.id}")
+        return
+    files = sum(not row.name for row in result.weights)
+    counts = [f"{len(result.weights) - files:,} of {result.tensors:,} tensors"] if len(result.weights) > files else []
+    counts += [counted(files, "checkpoint")] if files else []
+    say(f"not identical in {', '.join([*counts, counted(len(result.scores), 'score')])}")
+    rows = [(row.checkpoint, row.name, row.largest) for row in result.weights[:10] if row.name]
+    if rows:
+        console.print_table(("checkpoint", "tensor", "largest difference"), rows)
+    if result.scores:
+        console.print_table(("score", "before", "again"), [tuple(row) for row in result.scores])
+    if result.parted is not None:
+        say(f"first figure of the history with another digit: step {result.parted:,}")
+    say("what could explain it:")
+    for line in result.explanations:
+        say(f"  {line}")
+    say(result.agreement.sentence)

@@ -1,14 +1,12 @@
 """``phmrun shrink``: the cheapest way to a smaller model, by measurement."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from phmrun.cli import console
-from phmrun.cli.chosen_run import choose_run
-from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
+from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory, choose_run
 from phmrun.errors import PhmrunError
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins
@@ -20,23 +18,14 @@ if TYPE_CHECKING:
 COLUMNS = ("way", "candidate", "bytes", "parameters", "latency", "score", "loss", "reached", "verdict")
 
 
-class By(StrEnum):
-    """Values of ``--by``."""
-
-    BYTES = "bytes"
-    PARAMETERS = "parameters"
-    LATENCY = "latency"
-
-
 def shrink(
     run: RunArgument,
     to: Annotated[str, typer.Option("--to")],
-    by: By = By.BYTES,
+    by: Literal["bytes", "parameters", "latency"] = "bytes",
     within: Annotated[float, typer.Option(min=0)] = 0.5,
     steps: Annotated[int, typer.Option(min=0)] = 300,
     seeds: Annotated[int, typer.Option(min=1)] = 1,
     every: Annotated[bool, typer.Option("--all")] = False,
-    split: str = "dev",
     plugin: Plugin = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
@@ -57,7 +46,6 @@ def shrink(
         seeds: Seeds of each trained candidate and of the dense control. Of several, the first chooses the learning rate
             and does not count in the verdict.
         every: Try all ways; default: stop at the first that does.
-        split: Split on which candidates are scored and chosen.
 
     Examples:
         phmrun shrink latest --to 50%
@@ -71,19 +59,19 @@ def shrink(
     with waiting("preparing"):
         from phmrun.sweeps.shrink import Goal, Search, recommended
 
-    goal = Goal(share, by.value, within, steps, seeds, every, split)
+    goal = Goal(share, by, within, steps, seeds, every)
     search = Search(source, goal, plugins, lambda result: _tell(result) if not as_json else None)
     results = search.results()
-    best = recommended(results, by.value)
+    best = recommended(results, by)
     page = _write_page(search, results, best)
     if as_json:
         facts = {"results": [result.to_json() for result in results], "page": str(page)}
         chosen = None if best is None else best.to_json()
-        console.print_json({"run_id": source.id, "to": float(share), "by": by.value, **facts, "recommended": chosen})
+        console.print_json({"run_id": source.id, "to": float(share), "by": by, **facts, "recommended": chosen})
         return
     console.print_table(COLUMNS, [_row(result) for result in results])
     for line in (_sentence(search, best), f"the page: {page}"):
-        console.stdout().print(line, markup=False, soft_wrap=True)
+        console.print_line(line)
 
 
 def _as_fraction(text: str) -> str:
@@ -104,7 +92,7 @@ def _tell(result: "Result") -> None:
     The line has the way, the label, the shares of bytes, parameters and latency, the score, and its loss.
     """
     way, label, *cells = _row(result)
-    console.stderr().print(f"{way}: {label}: {', '.join(cells[:5])}", markup=False, soft_wrap=True)
+    console.print_aside(f"{way}: {label}: {', '.join(cells[:5])}")
 
 
 def _row(result: "Result") -> tuple[str, ...]:
@@ -129,7 +117,7 @@ def _sentence(search: "Search", best: "Result | None") -> str:
     aim = f"{float(goal.share):.0%} of the {goal.by} within {goal.within:g}"
     if best is None:
         return f"no way that was tried reaches {aim}: allow more loss with --within, or more --steps"
-    reached = f"{best.shares[goal.by]:.1%} of the {goal.by} at a loss of {best.loss:+.2f} on {goal.split}"
+    reached = f"{best.shares[goal.by]:.1%} of the {goal.by} at a loss of {best.loss:+.2f} on the split dev"
     return f"{best.label} reaches {reached} (goal: {aim}); write it with: {best.command}"
 
 
@@ -143,35 +131,21 @@ def _write_page(search: "Search", results: "list[Result]", best: "Result | None"
     from phmrun.results.costs import Point
     from phmrun.results.plots.canvas import save_figure
     from phmrun.results.plots.sweeps import draw_pareto
+    from phmrun.results.render import markdown_table
 
-    metric = f"{search.goal.split}/{search.base['metric']}"
+    metric = f"dev/{search.base['metric']}"
     pictures = []
-    for name, field in (("bytes", "bytes"), ("latency", "single_ms")):
-        points = [
-            Point(f"{result.label}", float(result.served[field]), result.served["score"], None) for result in results
-        ]
-        points.append(Point("the run, float32", float(search.base[field]), search.base["score"], None))
-        title = "ms a sentence" if name == "latency" else name
+    for name, field, title in (("bytes", "bytes", "bytes"), ("latency", "single_ms", "ms a sentence")):
+        measured = [("the run, float32", search.base), *((result.label, result.served) for result in results)]
+        points = [Point(label, float(served[field]), served["score"], None) for label, served in measured]
         save_figure(draw_pareto(points, metric, size=title), search.folder / f"{name}.svg")
         pictures.append(f"![score by {name}]({name}.svg)")
-    table = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
-    table += ["| " + " | ".join(markdown(cell) for cell in _row(result)) + " |" for result in results]
-    notes = [
-        f"Shares are of the run's float32 safetensors file, parameters and time of a sentence. Candidates are scored "
-        f"on {search.goal.split}; verdicts are on the test set, against the dense control with the same "
-        f"{search.goal.steps} steps ({search.goal.seeds} seeds, margin {search.goal.within:g}).",
-    ]
-    lines = [
-        f"# A smaller {markdown(search.run.id)}",
-        "",
-        _sentence(search, best),
-        "",
-        *table,
-        "",
-        *notes,
-        "",
-        *pictures,
-        "",
-    ]
-    write_text(path := search.folder / "README.md", "\n".join(lines))
+    note = (
+        "Shares are of the run's float32 safetensors file, parameters and time of a sentence. Candidates are scored "
+        f"on dev; verdicts are on the test set, against the dense control with the same {search.goal.steps} steps "
+        f"({search.goal.seeds} seeds, margin {search.goal.within:g})."
+    )
+    table = markdown_table(COLUMNS, [_row(result) for result in results])
+    parts = [f"# A smaller {markdown(search.run.id)}", _sentence(search, best), table, note, "\n".join(pictures)]
+    write_text(path := search.folder / "README.md", "\n\n".join(parts) + "\n")
     return path

@@ -44,7 +44,7 @@ def sync(
             if as_json:
                 console.print_json({"run_id": run.id, "to": name, "dir": folder})
             else:
-                console.stdout().print(f"{run.id}: {folder}", markup=False, soft_wrap=True)
+                console.print_line(f"{run.id}: {folder}")
     if to and "wandb" not in to:
         return
     asked = None if online is None else "online" if online else "offline"
@@ -57,6 +57,6 @@ def sync(
             console.print_json({**facts, "wandb_dir": synced.directory, "url": synced.url})
             continue
         where = synced.url or synced.directory
-        console.stdout().print(f"{synced.run_id}: {synced.rows:,} rows in {where}", markup=False, soft_wrap=True)
+        console.print_line(f"{synced.run_id}: {synced.rows:,} rows in {where}")
         if synced.mode == "offline":
-            console.stderr().print(f"upload it with: wandb sync {synced.directory}", markup=False, soft_wrap=True)
+            console.print_aside(f"upload it with: wandb sync {synced.directory}")

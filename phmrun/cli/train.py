@@ -110,7 +110,7 @@ def by_runner(
         if as_json:
             console.print_json({"config": config.model_dump(mode="json"), "origin": origin})
         else:
-            console.stdout().print(to_yaml(config, origin), markup=False, soft_wrap=True)
+            console.print_line(to_yaml(config, origin))
         return
     path = runner.run(config, origin=origin, runs_dir=runs_dir, plugins=request.plugins, restart=restart)
     run = Run(path)
@@ -162,7 +162,7 @@ def _show(request: "Request", plan: "DryRun", as_json: bool) -> None:
 
     out = console.stdout()
     labels = {key: label for key, label in origin.items() if label != "default"}
-    out.print(to_yaml(config, labels), markup=False, soft_wrap=True)
+    console.print_line(to_yaml(config, labels))
     console.print_table(("size and data", ""), counts_in_words({**plan.parameters, "data": plan.data}))
     out.print()
     sources = grouped(config.provenance_values())

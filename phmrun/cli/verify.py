@@ -106,13 +106,12 @@ def _print(chains: "list[Chain]") -> None:
 
     Links are marked ✓ (intact), – (absent) or ✗ (broken).
     """
-    out = console.stdout()
     marks = {"intact": "✓", "absent": "–", "broken": "✗"}
     for name, links in chains:
         if len(chains) > 1 and links and links[-1].state != "broken":
-            out.print(f"✓ {name}: {counted(len(links), 'link')}", markup=False, highlight=False, soft_wrap=True)
+            console.print_line(f"✓ {name}: {counted(len(links), 'link')}")
             continue
-        out.print(name, markup=False, highlight=False, soft_wrap=True)
+        console.print_line(name)
         for link in links:
             text = f"  {marks[link.state]} {link.name}: {link.detail}"
-            out.print(text, markup=False, highlight=False, soft_wrap=True)
+            console.print_line(text)

@@ -26,7 +26,7 @@ class LayerConfig(OpenSection):
     """Weight structure and its options: ``{structure: phm, n: 8}``, or just ``phm``."""
 
     structure: str = "dense"
-    """Name of the weight structure (`phmrun layers list`); all other keys are options of it."""
+    """Name of the weight structure (`phmrun layers`); all other keys are options of it."""
     _defaults: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="before")
@@ -78,7 +78,7 @@ class EmbeddingConfig(LayerConfig):
     """
 
     structure: str = "dense"
-    """Name of a weight structure or an embedding (`phmrun layers list`); all other keys are options of it."""
+    """Name of a weight structure or an embedding (`phmrun layers`); all other keys are options of it."""
     inside: LayerConfig = LayerConfig()
     """Structure of the matrices inside an embedding of several matrices; invalid for weight structures."""
 

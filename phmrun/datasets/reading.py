@@ -97,7 +97,7 @@ def require_published(name: str, split: str, counts: Sizes) -> None:
         if counted.verdict == "more than published":
             _LOGGER.warning("%s: is it another version?", difference)
         elif counted.verdict == "too few":
-            hint = f"Run: phmrun data check {name}, then bring it again: phmrun data fetch {name} --force, or\n"
+            hint = f"Run: phmrun data info {name} --check, then bring it again: phmrun data fetch {name} --force, or\n"
             hint += f"phmrun data import {name} FILES --force"
             raise PhmrunError(f"{difference}: it is truncated, or another version", hint=hint, code=ExitCode.DATA)
 
@@ -107,7 +107,7 @@ def verify_sizes(name: str, cache: Path) -> None:
 
     Run ids name a dataset by the catalogue's checksums, so that other content must not pass. Data outside the catalogue
     pass, and generated ones. Passed splits are recorded below ``cache`` with their checksums. They are read again only
-    if a file's size, inode or time of change or status differs; `data check` and `verify` read them every time.
+    if a file's size, inode or time of change or status differs; `data info --check` and `verify` read them every time.
 
     Raises:
         PhmrunError: (exit 3) A file is malformed or has another checksum, or a split has fewer units than published.
@@ -145,7 +145,8 @@ def _required_checksum(dataset: Dataset, file: Remote) -> str:
     expected = file.sha256 or recorded(dataset, RECORD).get(file.path, digest)
     if digest != expected:
         what = f"this is not the {file.path} of {dataset.name}: SHA-256 {digest[:12]}… instead of {expected[:12]}…"
-        hint = f"Run: phmrun data check {dataset.name}, then bring it again: phmrun data fetch {dataset.name} --force"
+        name = dataset.name
+        hint = f"Run: phmrun data info {name} --check, then bring it again: phmrun data fetch {name} --force"
         raise PhmrunError(what, where=str(path), hint=hint, code=ExitCode.DATA)
     return digest
 

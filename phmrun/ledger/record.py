@@ -1,25 +1,21 @@
-"""Runs as files: archives with weights, and small JSON records of finished runs, diverged ones included.
+"""Small JSON records of finished runs, diverged ones included.
 
 A run directory restored from a record serves tables, reports, plots and comparisons. Commands that need weights
 (``eval``, ``predict``, ``export``) refuse it. ``runs reproduce`` trains it again and compares scores and checksums.
 """
 
 import hashlib
-import io
 import json
 import os
 import re
-import tarfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from phmrun.documents import parse_json, parse_yaml, parsed, plain, to_line, yaml_text
+from phmrun.documents import parse_yaml, parsed, plain, to_line, yaml_text
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import data_dir, json_text, read_regular, read_text, replacing, staging, sync_directory, write_text
+from phmrun.files import data_dir, json_text, read_regular, read_text, staging, sync_directory, write_text
 from phmrun.ledger.card import shared
 from phmrun.ledger.directory import (
     BENCH,
@@ -36,7 +32,6 @@ from phmrun.ledger.directory import (
 from phmrun.ledger.environment import DataRecord
 from phmrun.ledger.lock import LOCK, living_holder
 from phmrun.ledger.manifest import MANIFEST, Record
-from phmrun.ledger.recorded_config import config_values
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State, Status
 
@@ -49,94 +44,6 @@ COMPUTING = ("phmrun", "torch", "pytorch-lightning", "numpy", "sentencepiece", "
 _END = re.compile(rb',\n"sha256": "([0-9a-f]{64})"\n}\n\Z')
 _LONGEST = 1 << 20
 """Limit of a record in bytes."""
-
-
-def archive(runs: Sequence[Run], path: Path, *, checkpoints: bool = True) -> int:
-    """Pack runs into a ``.tar.gz``, atomically.
-
-    ``tar -xzf`` restores their directories. Locks, W&B mirrors, and hidden files directly in a run are left out.
-    Absolute paths become relative to the data directory, or names alone; the archived manifest has the checksums of the
-    archived files. A run is locked while it is packed, if its directory is writable. A run directory that is a symbolic
-    link is followed; links in it are packed as links.
-
-    Args:
-        runs: Runs with different names.
-        path: Path of the archive (``.tar.gz`` or ``.tgz``); an existing file is replaced.
-        checkpoints: Include checkpoints. Default: ``True``.
-
-    Returns:
-        Size of the archive in bytes.
-
-    Raises:
-        PhmrunError: (exit 2) The file's suffix is wrong, two runs share a name, or a living process holds a run. (exit
-            3) A run's manifest is damaged.
-    """
-    if not path.name.endswith((".tar.gz", ".tgz")):
-        raise PhmrunError(f"{path.name!r} is not the name of an archive", where="--to", valid=(".tar.gz", ".tgz"))
-    if len({run.id for run in runs}) < len(runs):
-        raise PhmrunError("two of the runs have the same name", hint="Archive them into different files.")
-    left_out = {LOCK, "wandb"}  # `phmrun sync` writes the mirror again
-    if not checkpoints:
-        left_out.add("checkpoints")
-    rewritten: set[str] = set()  # files that are added without absolute paths
-
-    def kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-        """Return an archive entry, or ``None`` to leave it out.
-
-        Left out are lock, W&B mirror and hidden entries directly in a run, files that are added rewritten, and unwanted
-        checkpoints.
-        """
-        below = Path(entry.name).parts[1:2]
-        hidden = below and (below[0] in left_out or below[0].startswith("."))
-        return None if hidden or entry.name in rewritten else entry
-
-    with replacing(path) as temporary, tarfile.open(temporary, "w:gz") as packed:
-        for run in runs:
-            with run.lock() if os.access(run.path, os.W_OK) else nullcontext():
-                texts = _portable_texts(run)
-                rewritten.update(f"{run.id}/{name}" for name in texts)
-                packed.add(run.path.resolve(), run.id, filter=kept)  # a link to a run is followed
-                for name, text in texts.items():
-                    entry = packed.gettarinfo(run.path / name, f"{run.id}/{name}")
-                    entry.size = len(text)
-                    packed.addfile(entry, io.BytesIO(text))
-    return path.stat().st_size
-
-
-def _portable_texts(run: Run) -> dict[str, bytes]:
-    """Return a run's files that hold absolute paths, without these paths.
-
-    These are contents by name: data, environment, config, page and log, and a manifest with their new checksums. A
-    run's own directory becomes its id. Missing files are left out. After an unreadable file, the later ones of its
-    group (data and environment; config, page and log) are left out, too.
-
-    Raises:
-        PhmrunError: (exit 3) The manifest is damaged.
-    """
-    texts: dict[str, str] = {}
-    with suppress(OSError, ValueError):
-        for name in (DATA, ENVIRONMENT):
-            if (run.path / name).is_file():
-                texts[name] = json_text(portable(parse_json(read_regular(run.path / name))))
-    with suppress(OSError, ValueError, PhmrunError):
-        config = config_values(run.config_path)
-        places = {str(run.path.absolute()): run.id, **{path: portable(path) for path in absolute_paths(config)}}
-        for name in (CONFIG, "README.md", run.log_path.name):
-            text = read_text(run.path / name) if (run.path / name).is_file() else None
-            if text is not None:
-                for path in sorted(places, key=len, reverse=True):
-                    text = text.replace(path, places[path])
-                texts[name] = shared(text)
-        if parse_yaml(texts[CONFIG], CONFIG) != portable(config):  # a path is written with escapes
-            texts[CONFIG] = yaml_text(portable(config))
-    contents = {name: text.encode("utf-8") for name, text in texts.items()}
-    record = run.manifest.read()
-    if record is not None:
-        sums = {
-            name: (hashlib.sha256(content).hexdigest(),) for name, content in contents.items() if name in record.files
-        }
-        contents[MANIFEST] = json_text(replace(record, files={**record.files, **sums}).to_json()).encode("utf-8")
-    return contents
 
 
 def absolute_paths(value: Any) -> Iterator[str]:

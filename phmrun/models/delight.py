@@ -278,7 +278,7 @@ def _check_words(width: int, embedding: Mapping[str, Any]) -> None:
         raise PhmrunError(
             f"DeLighT has an embedding of its own: {structure!r} is another, not a structure of its table of words",
             where="embedding.structure",
-            hint="`phmrun layers list` lists the structures.",
+            hint="`phmrun layers` lists the structures.",
         )
     if width % LEAST_GROUP:
         raise PhmrunError(

@@ -42,6 +42,7 @@ STRUCTURES = ("low-rank", "monarch", "phm")
 RATES = (0.3, 0.1, 0.03)
 """Peak rates of further training, as shares of the run's highest; the best on the validation data is kept."""
 BATCHES = 8  # calibration batches
+SPLIT = "dev"  # split on which candidates are scored
 
 Training = Callable[[int, int, float], Path]
 """Function that trains a run from steps, seed and share of the highest rate, and returns its directory."""
@@ -58,7 +59,6 @@ class Goal:
         steps: Optimizer steps of each trained candidate.
         seeds: Number of seeds of each trained candidate.
         every: True to try all ways; False to stop at the first result that reaches the goal.
-        split: Split on which candidates are scored.
     """
 
     share: Fraction
@@ -67,7 +67,6 @@ class Goal:
     steps: int = 300
     seeds: int = 1
     every: bool = False
-    split: str = "dev"
 
 
 @dataclass(frozen=True)
@@ -101,12 +100,9 @@ class Result:
 
         Keys: way, label, runs (paths), loss, shares, reached, verdict (its name, or ``None``), command, served.
         """
+        facts = {name: value for name, value in vars(self).items() if name != "judgement"}
         verdict = None if self.judgement is None else str(self.judgement.verdict)
-        facts = {"way": self.way, "label": self.label, "runs": [str(path) for path in self.runs], "loss": self.loss}
-        return {**facts, "shares": dict(self.shares), "reached": self.reached, "verdict": verdict} | {
-            "command": self.command,
-            "served": dict(self.served),
-        }
+        return {**facts, "runs": [str(path) for path in self.runs], "verdict": verdict}
 
 
 @dataclass
@@ -253,14 +249,14 @@ class Search:
         Those on record in :attr:`folder` are read; missing or damaged ones are measured relative to the search's run,
         and written there.
         """
-        path = self.folder / f"{run.id} {item.label} {self.goal.split}.json"
+        path = self.folder / f"{run.id} {item.label} {SPLIT}.json"
         try:
             record = parse_json(read_text(path))
         except (OSError, ValueError):
             record = None
         if isinstance(record, dict) and "latency_ratio" in record:
             return record
-        (served,) = serve_all(run, [item], split=self.goal.split, plugins=self.plugins, reference=self.run)
+        (served,) = serve_all(run, [item], split=SPLIT, plugins=self.plugins, reference=self.run)
         served = replace(served, changed=None)  # outputs of one format are compared with no others
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, served.to_json())
@@ -295,10 +291,7 @@ class Search:
         return [replace(result, judgement=judged.get(result.label)) for result in results]
 
     def _counted(self, result: Result) -> tuple[Path, ...]:
-        """Return a result's runs without that of the seed that chose its rate, if there are others.
-
-        A student trains at one rate, and without further steps nothing is chosen.
-        """
+        """Return a result's runs without that of the seed that chose its rate, if there are others."""
         chose = self.goal.steps > 0 and result.way != "student" and len(result.runs) > 1
         return result.runs[1:] if chose else result.runs
 
@@ -312,6 +305,25 @@ def recommended(results: list[Result], by: By) -> Result | None:
     reaching = [result for result in results if result.reached and result.way != "control"]
     order = ("rounding", "structure", "student")
     return min(reaching, key=lambda result: (order.index(result.way), result.shares[by]), default=None)
+
+
+Start = Callable[[TrainedModel, str, Experiment], tuple[Experiment, Derivation]]
+"""Function from a run, the name of its weights and its configuration to those of a candidate and its derivation."""
+
+
+def _further(run: Run, start: Start) -> Training:
+    """Return the training of a candidate that ``start`` derives from a run."""
+
+    def make(steps: int, seed: int, rate: float) -> Path:
+        """Train the candidate, and return its run's directory."""
+        trained = open_run(run)
+        weights = trained.load()
+        training = further_training(trained.config.training, trained.module.schedule, run.status.step, steps, rate=rate)
+        config = trained.config.model_copy(update={"seed": seed, "training": training})
+        config, derived = start(trained, weights, config)
+        return train(config, origin={}, runs_dir=run.path.parent, derivation=derived).run_dir
+
+    return make
 
 
 def compressed(run: Run, structure: str, share: Fraction) -> Training:
@@ -330,37 +342,28 @@ def compressed(run: Run, structure: str, share: Fraction) -> Training:
     @cache
     def plan() -> Plan:
         """Fit the structures to the run's weights, once."""
-        trained, _, config = _opened(run)
-        torch.manual_seed(config.seed)  # the same fit when an interrupted search goes on
+        trained = open_run(run)
+        trained.load()
+        torch.manual_seed(trained.config.seed)  # the same fit when an interrupted search goes on
         return make_plan(trained, layer, budget=share, batches=BATCHES, fixed=False, tables=tables)
 
-    def make(steps: int, seed: int, rate: float) -> Path:
-        """Train with the fitted structures, and return the run's directory."""
-        trained, weights, config = _opened(run, seed)
-        training = further_training(config.training, trained.module.schedule, run.status.step, steps, rate=rate)
-        start = derivation(trained, plan(), weights, BATCHES, taught=_teaches(trained))
-        config = plan().config_of(config, layer, training)
-        return train(config, origin={}, runs_dir=run.path.parent, derivation=start).run_dir
+    def start(trained: TrainedModel, weights: str, config: Experiment) -> tuple[Experiment, Derivation]:
+        """Derive the compressed run."""
+        derived = derivation(trained, plan(), weights, BATCHES, taught=_teaches(trained))
+        return plan().config_of(config, layer, config.training), derived
 
-    return make
+    return _further(run, start)
 
 
 def continued(run: Run) -> Training:
-    """Return the further training of a run with its maps as they are.
+    """Return the further training of a run with its maps as they are, the control of :func:`compressed`."""
 
-    It is the control of :func:`compressed`. The run is the teacher, if its task can be taught.
-    """
-
-    def make(steps: int, seed: int, rate: float) -> Path:
-        """Train further, and return the run's directory."""
-        trained, weights, config = _opened(run, seed)
-        training = further_training(config.training, trained.module.schedule, run.status.step, steps, rate=rate)
+    def start(trained: TrainedModel, weights: str, config: Experiment) -> tuple[Experiment, Derivation]:
+        """Derive the same network."""
         plan = Plan((), {}, 0, 0, int(run.parameters()["total"]), None, {})
-        start = derivation(trained, plan, weights, 0, taught=_teaches(trained))
-        config = config.model_copy(update={"training": training})
-        return train(config, origin={}, runs_dir=run.path.parent, derivation=start).run_dir
+        return config, derivation(trained, plan, weights, 0, taught=_teaches(trained))
 
-    return make
+    return _further(run, start)
 
 
 def student(run: Run, share: Fraction) -> Training:
@@ -373,17 +376,13 @@ def student(run: Run, share: Fraction) -> Training:
         PhmrunError: (exit 2, by the training) Even the narrowest such network is larger.
     """
 
-    def make(steps: int, seed: int, rate: float) -> Path:
-        """Train the narrower network, and return the run's directory."""
-        trained, weights, config = _opened(run, seed)
-        training = further_training(config.training, trained.module.schedule, run.status.step, steps, rate=rate)
+    def start(trained: TrainedModel, weights: str, config: Experiment) -> tuple[Experiment, Derivation]:
+        """Derive the narrower network."""
         smaller = _narrower(config, trained.vocabulary.sizes, share * int(run.parameters()["total"]))
-        smaller = smaller.model_copy(update={"training": training})
         marks = {"teacher": run.id, "teacher's weights": weights}
-        start = Derivation(marks, teacher=trained if _teaches(trained) else None)
-        return train(smaller, origin={}, runs_dir=run.path.parent, derivation=start).run_dir
+        return smaller, Derivation(marks, teacher=trained if _teaches(trained) else None)
 
-    return make
+    return _further(run, start)
 
 
 def _narrower(config: Experiment, sizes: tuple[int, ...], most: Fraction) -> Experiment:
@@ -407,16 +406,6 @@ def _narrower(config: Experiment, sizes: tuple[int, ...], most: Fraction) -> Exp
         if count_parameters(smaller, sizes)["total"] <= most:
             return smaller
     raise PhmrunError("no narrower network of this kind is small enough")
-
-
-def _opened(run: Run, seed: int | None = None) -> tuple[TrainedModel, str, Experiment]:
-    """Open a run and load its weights.
-
-    Return the run, the name of the weights, and its config with ``seed``; with its own seed if ``seed`` is None.
-    """
-    trained = open_run(run)
-    weights = trained.load()
-    return trained, weights, trained.config if seed is None else trained.config.model_copy(update={"seed": seed})
 
 
 def _teaches(trained: TrainedModel) -> bool:

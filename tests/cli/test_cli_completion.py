@@ -34,7 +34,7 @@ def test_run_ids(run_dir, monkeypatch, tmp_path):
 
 ANSWERS = {
     "phmrun train n": "nmt", "phmrun train nmt --preset b": "base", "phmrun train nmt --set model.w": "model.width=",
-    "phmrun train nmt --layer p": "phm", "phmrun train nmt --data m": "multi30k", "phmrun layers show d": "dense",
+    "phmrun train nmt --layer p": "phm", "phmrun train nmt --data m": "multi30k", "phmrun layers d": "dense",
     "phmrun schema ": "nmt", "phmrun eval nmt-b": "nmt-builtin-phm-7", "phmrun predict ": "nmt-builtin-phm-7",
     "phmrun co": "count-params",
 }  # fmt: skip

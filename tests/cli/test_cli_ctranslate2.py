@@ -7,8 +7,6 @@ import types
 
 import pytest
 
-pytestmark = pytest.mark.long
-
 pytest.importorskip("ctranslate2")
 
 

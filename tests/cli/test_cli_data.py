@@ -37,6 +37,15 @@ def marks(*arguments):
     return {line.split()[1]: line[0] for line in run("list", *arguments).splitlines() if line[0] in "✓◐–"}
 
 
+def test_list_marks_what_is_here(data):
+    assert marks()["builtin"] == "✓"
+    assert set(marks().values()) == {"✓", "–"}
+    fill(data)
+    assert marks()["multi30k"] == "✓"
+    (data / "multi30k/val.de.gz").unlink()
+    assert marks()["multi30k"] == "◐"
+
+
 def test_info_tells_everything(data):
     printed = run("info", "multi30k")
     for part in ("non-commercial", "@inproceedings{elliott", "github.com/multi30k", "train.en.gz", "missing"):
@@ -69,19 +78,19 @@ def test_import_takes_files_by_name_or_by_split(data):
 
 def test_check_compares_with_what_is_published(data):
     with pytest.raises(PhmrunError, match="not on this machine"):
-        run("check", "scitail")
+        run("info", "scitail", "--check")
     run("import", "scitail", str(write_scitail(data, "scitail_1.0_dev.tsv", ["entails", "neutral"] * 652)))
-    rows = {row["split"]: row for row in json.loads(run("check", "scitail", "--json"))}
+    rows = {row["split"]: row for row in json.loads(run("info", "scitail", "--check", "--json"))}
     assert rows["dev"] == {
         "split": "dev", "unit": "pairs", "found": 1304, "published": 1304, "verdict": "as published"
     }  # fmt: skip
     assert rows["train"]["verdict"] == "not here"
     run("import", "scitail", "--force", f"test={write_scitail(data, 'short.tsv', ['neutral'] * 5)}")
-    result = ends("check", "scitail")
+    result = ends("info", "scitail", "--check")
     assert result.exit_code == ExitCode.DATA
     assert "too few" in result.stdout
     (data / "scitail/scitail_1.0_dev.tsv").write_text("x\ty\tneutral\n")
-    result = ends("check", "scitail", "--split", "dev")
+    result = ends("info", "scitail", "--check")
     assert result.exit_code == ExitCode.DATA
     assert "wrong checksum" in result.stdout
 

@@ -4,9 +4,9 @@ from phmrun.registry import EMBEDDINGS, STRUCTURES
 
 
 def test_list(phmrun):
-    facts = {fact["name"]: fact for fact in json.loads(phmrun("layers", "list", "--json").out)}
+    facts = {fact["name"]: fact for fact in json.loads(phmrun("layers", "--json").out)}
     assert {*STRUCTURES.names(), *EMBEDDINGS.names()} == set(facts)
-    table = phmrun("layers", "list").out
+    table = phmrun("layers").out
     for fact in facts.values():
         assert fact["formula"]
         assert fact["source"]
@@ -20,18 +20,18 @@ def test_list(phmrun):
 
 
 def test_show(phmrun):
-    report = json.loads(phmrun("layers", "show", "phm", "--json").out)
+    report = json.loads(phmrun("layers", "phm", "--json").out)
     options = {option["name"]: option for option in report["options"]}
     assert options["n"]["type"] == "int"
     assert options["n"]["default"] == 4
     assert all(option["help"] for option in report["options"])
-    text = phmrun("layers", "show", "phm").out
+    text = phmrun("layers", "phm").out
     assert "k·d/n + n³" in text
     assert "variant" in text
     assert "262,208: 0.25 of a dense matrix's" in text
 
 
 def test_unknown(phmrun):
-    result = phmrun("layers", "show", "pmh")
+    result = phmrun("layers", "pmh")
     assert result.code == 2
     assert "Did you mean 'phm'" in result.err

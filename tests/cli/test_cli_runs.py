@@ -136,34 +136,24 @@ def test_sync_offline_names_the_directory(runs_dir: Path) -> None:
 
 
 def test_diff_shows_settings_sizes_and_scores(runs_dir: Path) -> None:
-    lines = [line.split() for line in phmrun(runs_dir, "runs", "diff", PHM, DENSE)[0].splitlines()]
+    lines = [line.split() for line in phmrun(runs_dir, "runs", "compare", PHM, DENSE)[0].splitlines()]
     assert ["layer.n", "4", "–"] in lines
     assert ["test/bleu", "31.25", "30.50", "-0.75"] in lines
     assert not any(line[:1] == ["seed"] for line in lines)
-    facts = json.loads(phmrun(runs_dir, "runs", "diff", PHM, DENSE, "--json")[0])
+    facts = json.loads(phmrun(runs_dir, "runs", "compare", PHM, DENSE, "--json")[0])
     assert facts["runs"] == [PHM, DENSE]
     assert facts["metrics"]["test/bleu"] == {"values": [31.25, 30.5], "alike": True}
 
 
 def test_compare_shows_curves(runs_dir: Path) -> None:
-    with pytest.raises(PhmrunError, match="none of these runs has been validated yet"):
-        phmrun(runs_dir, "runs", "compare", PHM, DENSE)
     for name, loss in ((PHM, 2.5), (DENSE, math.nan)):
         Run(runs_dir / name).history.append({"step": 100, "val/loss": loss, "train/loss": 1.0})
     lines = [line.split() for line in phmrun(runs_dir, "runs", "compare", PHM, DENSE)[0].splitlines()]
-    assert lines[:2] == [["val/loss", PHM, DENSE], ["100", "2.50", "nan"]]
+    assert lines[-2:] == [["val/loss", PHM, DENSE], ["100", "2.50", "nan"]]
     facts = json.loads(phmrun(runs_dir, "runs", "compare", PHM, DENSE, "--figure", "val/loss", "--json")[0])
     assert facts["curves"] == {"val/loss": [[100, [2.5, "NaN"]]]}
 
 
-def test_archive_writes_one_file(runs_dir: Path, tmp_path: Path) -> None:
-    out, _ = phmrun(runs_dir, "runs", "archive", PHM, DENSE, "--to", str(tmp_path / "both.tar.gz"))
-    as_json, _ = phmrun(runs_dir, "runs", "archive", PHM, "--out", str(tmp_path / "one.tar.gz"), "--json")
-    facts = json.loads(as_json)
-    assert facts["bytes"] == (tmp_path / "one.tar.gz").stat().st_size
-    assert facts["runs"] == [PHM]
+def test_unlock_names_the_run(runs_dir: Path) -> None:
     freed = json.loads(phmrun(runs_dir, "runs", "unlock", PHM, "--json")[0])
     assert freed == {"run_id": PHM, "held_by": None}
-    assert out.startswith(f"{tmp_path / 'both.tar.gz'}: 2 runs, ")
-    assert (tmp_path / "both.tar.gz").is_file()
-    assert (runs_dir / PHM).is_dir()

@@ -10,8 +10,6 @@ import pytest
 
 from phmrun.ledger.listing import list_runs
 
-pytestmark = pytest.mark.long
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 pytest.importorskip("sklearn")
 

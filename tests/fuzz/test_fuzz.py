@@ -12,7 +12,6 @@ from tests.fuzz.mutation import Mutator
 from tests.fuzz.readers import READERS
 from tests.fuzz.worker import Tally, read_seeds, tried
 
-pytestmark = pytest.mark.long
 TRIES = 60
 
 

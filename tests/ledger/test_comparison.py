@@ -1,14 +1,10 @@
 """Runs beside each other, and runs as one file."""
 
-import os
-import tarfile
-
 import pytest
 
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.ledger.comparison import ScoreRow, SettingDifference, configurations, curves, figures, scores
-from phmrun.ledger.record import archive
 
 CONFIG = "task: nmt\nseed: {seed}\nmodel:\n  width: 16\nlayer: {layer}\n"
 
@@ -53,27 +49,3 @@ def test_curves_by_step(pair):
     with pytest.raises(PhmrunError, match="there is no figure 'val/los'") as caught:
         curves(pair, "val/los")
     assert caught.value.valid == ("train/loss", "val/accuracy", "val/loss")
-
-
-def test_an_archive_unpacks_to_the_same_runs(pair, tmp_path):
-    (pair[0].path / "checkpoints").mkdir()
-    (pair[0].path / "checkpoints/last.ckpt").write_bytes(os.urandom(100))
-    (pair[0].path / "wandb").mkdir()
-    (pair[0].path / ".claim").touch()
-    path = tmp_path / "both.tar.gz"
-    assert archive(pair, path) == path.stat().st_size
-    unpacked = tmp_path / "elsewhere"
-    with tarfile.open(path) as packed:
-        packed.extractall(unpacked, filter="data")
-    for run in pair:
-        again = Run.find(unpacked, run.id)
-        assert again.metrics() == run.metrics()
-        assert again.status == run.status
-        assert again.history.read() == run.history.read()
-    files = {file.relative_to(unpacked / pair[0].id).as_posix() for file in (unpacked / pair[0].id).rglob("*")}
-    assert "checkpoints/last.ckpt" in files
-    assert not files & {"wandb", "lock", ".claim"}
-    assert pair[0].path.is_dir()
-    archive(pair, path, checkpoints=False)
-    with tarfile.open(path) as packed:
-        assert not [name for name in packed.getnames() if "checkpoints" in name]

@@ -85,7 +85,7 @@ class Added(Structure):
             PhmrunError: An option of the inner structure is unknown or has the wrong type.
         """
         if of not in STRUCTURES or STRUCTURES.get(of).adapter or STRUCTURES.get(of).temporary:
-            return f"of = {of!r}; valid of: any structure but {cls.name} and guided (`phmrun layers list`)"
+            return f"of = {of!r}; valid of: any structure but {cls.name} and guided (`phmrun layers`)"
         if not 0 < abs(scale) < float("inf"):
             return f"scale = {scale}; valid scale: any number but 0"
         reason: str | None = STRUCTURES.get(of).misfit(out_features, in_features, **parse_options(of, options))

@@ -68,7 +68,7 @@ class Guided(Structure):
             PhmrunError: An option of the inner structure is unknown or has the wrong type.
         """
         if of not in STRUCTURES or of in (cls.name, "dense") or STRUCTURES.get(of).adapter:
-            return f"of = {of!r}; valid of: any structure but dense, added and {cls.name} (`phmrun layers list`)"
+            return f"of = {of!r}; valid of: any structure but dense, added and {cls.name} (`phmrun layers`)"
         if not 0 < until <= 1:
             return f"until = {until}; valid until: above 0 and up to 1"
         reason: str | None = STRUCTURES.get(of).misfit(out_features, in_features, **parse_options(of, options))
