@@ -33,9 +33,8 @@ from torch import nn
 
 from phmrun.bench import machine
 from phmrun.config import Experiment, Source, resolve, task_defaults
-from phmrun.engine.data import DataModule
+from phmrun.engine.data import DataModule, build_data
 from phmrun.engine.module import TrainingModule, build_module, seed_everything
-from phmrun.engine.preparation import build_data
 from phmrun.layers import Structure, options_of
 from phmrun.registry import TASKS
 from phmrun.statistics.student import t_quantile

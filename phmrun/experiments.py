@@ -24,7 +24,7 @@ from phmrun.ledger.recorded_run import score_value
 from phmrun.registry import TASKS, load_plugins
 
 if TYPE_CHECKING:
-    from phmrun.engine.dry_run import DryRun
+    from phmrun.engine.experiment import DryRun
     from phmrun.results import Results
 
 AnyPath = str | PathLike[str]
@@ -295,7 +295,7 @@ def plan(
         PhmrunError: Settings are invalid, or data are missing.
     """
     request, _ = _requested(task, Path(), config, plugins, None, settings, arguments)
-    from phmrun.engine.dry_run import dry_run
+    from phmrun.engine.experiment import dry_run
 
     return dry_run(request.resolved.config, plugins=request.plugins)
 

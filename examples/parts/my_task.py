@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from phmrun.config.sections import ModelConfig
 from phmrun.datasets import checksums, locate, own_texts, splits_here
 from phmrun.datasets.catalogue import CATALOGUE
-from phmrun.engine.losses import criterion
+from phmrun.engine.module import criterion
 from phmrun.engine.optimizers import optimizer_from
 from phmrun.engine.schedules import schedule_from
 from phmrun.errors import ExitCode, PhmrunError

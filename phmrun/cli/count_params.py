@@ -45,7 +45,7 @@ def count_params(
     with waiting("preparing"):
         request = resolve_options(options)
         from phmrun.engine.counting import count_parameters
-        from phmrun.engine.dry_run import vocabulary_sizes
+        from phmrun.engine.data import vocabulary_sizes
 
     config = request.resolved.config
     learnt = vocabulary_sizes(config)

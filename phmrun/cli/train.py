@@ -13,7 +13,7 @@ from phmrun.errors import PhmrunError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from phmrun.engine.dry_run import DryRun
+    from phmrun.engine.experiment import DryRun
     from phmrun.experiments import Request
     from phmrun.ledger import Run
 
@@ -61,7 +61,7 @@ def train(
         request = resolve_options(options, parent=Run.find(runs_dir, extend).config_path if extend else None)
         if not request.task.runner:
             from phmrun.engine import derivation, experiment
-            from phmrun.engine.dry_run import dry_run as plan_of
+            from phmrun.engine.experiment import dry_run as plan_of
 
             if not dry_run:
                 import phmrun.engine.fit  # noqa: F401  (Lightning, which takes its time)

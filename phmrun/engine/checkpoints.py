@@ -22,17 +22,6 @@ from phmrun.files import disk_errors, replacing
 LAST, BEST = "last.ckpt", "best.ckpt"
 LAYOUT = "layout"
 """Key of a checkpoint's list of its own content."""
-_ESSENTIAL = {
-    "global_step": "int",
-    "state_dict": "dict",
-    "loops/fit_loop": "dict",
-    "callbacks/Randomness": "dict",
-    "callbacks/Meter": "dict",
-    "callbacks/Validation": "dict",
-    "optimizer_states/0": "dict",
-    "lr_schedulers/0": "dict",
-}
-"""Content that resume needs, for checkpoints of releases that wrote no layout."""
 _STORED = ("dict", "list", "tensor", "NoneType", "bool", "int", "float", "complex", "str", "bytes", "set")
 _LONGEST_LIST = 64
 """Length of a list up to which a layout enters its elements."""
@@ -216,14 +205,13 @@ def layout(content: Any, place: str = "") -> dict[str, str]:
 def require_whole(checkpoint: Mapping[str, Any], path: Path) -> None:
     """Check that a checkpoint has all parts that exact resume needs.
 
-    They are those of its own layout. Without one, they are step, weights, and states of loop, callbacks, optimizer and
-    schedule.
+    They are those of its own layout.
 
     Raises:
         PhmrunError: (exit 3) A part is missing, or of another kind than when it was written; names the first.
     """
     recorded, kinds = checkpoint.get(LAYOUT), layout(checkpoint)
-    for place, kind in (recorded if isinstance(recorded, Mapping) else _ESSENTIAL).items():
+    for place, kind in {LAYOUT: "dict", **(recorded if isinstance(recorded, Mapping) else {})}.items():
         if kinds.get(place) != kind:
             lacks = "lacks" if place not in kinds else f"has {kinds[place]} instead of {kind} as"
             raise PhmrunError(

@@ -1,5 +1,6 @@
 """Data modules: interface of tasks' data, batching, checks of figures."""
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -12,9 +13,14 @@ from numpy.typing import ArrayLike
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from phmrun.config import Experiment
+from phmrun.config import Experiment, Task
+from phmrun.datasets import CATALOGUE
+from phmrun.datasets.reading import verify_sizes
+from phmrun.engine.adaptation import with_base_vocabulary
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import sha256_of
+from phmrun.files import cache_dir, sha256_of
+from phmrun.ledger.outcome import is_leader
+from phmrun.registry import TASKS
 from phmrun.text.batches import Batch, BatchPlan, BatchStream, evaluation_batches
 from phmrun.text.store import Kept, Prepared
 from phmrun.text.vocabulary import SPECIALS
@@ -32,6 +38,7 @@ class Vocabulary(Kept, Protocol):
 
 
 V = TypeVar("V", bound=Vocabulary)
+LOG = logging.getLogger("phmrun.engine")
 
 
 class DataModule(Generic[V]):
@@ -365,3 +372,55 @@ def _unknown(counts: Mapping[str, Any], side: str = "") -> Iterator[tuple[str, f
     for name, inner in counts.items():
         if isinstance(inner, Mapping):
             yield from _unknown(inner, name)
+
+
+def build_data(config: Experiment) -> DataModule:
+    """Return the task's data module for a config, not yet prepared.
+
+    With a base run (``adapts``), the data have its vocabulary if the task can read one from a folder.
+    """
+    config = with_base_vocabulary(config)
+    task: Task = TASKS.get(config.task)
+    data: DataModule = task.load("data")(config, cache_dir())
+    return data
+
+
+def prepare(config: Experiment, data: DataModule) -> None:
+    """Check and prepare the data, and log warnings about them.
+
+    Sizes of datasets are compared with the published ones, and every split is read, so that no fault of a test set
+    shows after training. Splits in ``score_on`` must exist. Only the first process warns.
+
+    Raises:
+        PhmrunError: The data differ from the published sizes or are malformed (exit 3), or lack a split (exit 2).
+    """
+    if absent := [split for split in config.score_on if split not in data.files]:
+        raise PhmrunError(f"the data have no split {absent[0]!r}", where="score_on", valid=sorted(data.files))
+    if config.data.name in CATALOGUE.names():
+        verify_sizes(config.data.name, cache_dir())
+    else:
+        for split in sorted(data.files.keys() - {"train", "dev"}):
+            data.check(split)
+    data.prepare()
+    if is_leader():
+        for doubt in doubts(config, data):
+            LOG.warning("%s", doubt)
+
+
+def vocabulary_sizes(config: Experiment) -> tuple[int, ...] | None:
+    """Return the sizes of the vocabulary that ``train`` would learn.
+
+    The data are prepared for this. The result is ``None`` if building the data fails with exit 3, or if they have no
+    training split.
+
+    Raises:
+        PhmrunError: The config does not fit the data, or the data are malformed.
+    """
+    try:
+        data = build_data(config)
+    except PhmrunError as error:
+        if error.code == ExitCode.DATA:
+            return None
+        raise
+    # A task without a built-in corpus has no training data until files or a dataset are named.
+    return data.vocabulary.sizes if "train" in data.files else None

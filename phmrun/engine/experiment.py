@@ -17,11 +17,11 @@ from phmrun.engine.bookkeeping import keep_data, recording, scores_of_training, 
 from phmrun.engine.checkpoints import LAST, save_start
 from phmrun.engine.code import code_of
 from phmrun.engine.counting import count_parameters, network_without_weights
-from phmrun.engine.data import DataModule
+from phmrun.engine.data import DataModule, build_data, prepare
 from phmrun.engine.derivation import Derivation, check_extension, check_teacher
 from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.module import Teacher, TrainingModule, build_module, seed_everything
-from phmrun.engine.preparation import build_data, prepare
+from phmrun.engine.optimizers import Rate, rate_table
 from phmrun.engine.processes import ending_with, leader_died
 from phmrun.engine.records import close_run, open_mirror
 from phmrun.engine.trained_model import open_run, take_over_base
@@ -58,6 +58,48 @@ class TrainResult:
     run_dir: Path
     metrics: dict[str, Any]
     state: State
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """Plan of a training run.
+
+    Attributes:
+        data: Statistics of the prepared data.
+        parameters: Parameter counts: see :func:`phmrun.engine.counting.count_parameters`.
+        run_id: Id of the run.
+        rates: Factors of learning rate and weight decay by parameter; empty if ``rates`` is "one" and ``map_rate`` 1.
+    """
+
+    data: dict[str, Any]
+    parameters: dict[str, Any]
+    run_id: str
+    rates: list[Rate]
+
+
+def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None, parent: Run | None = None) -> DryRun:
+    """Prepare the data and count the parameters, without training.
+
+    No run directory is written. Doubts about the data are logged.
+
+    Args:
+        config: Resolved config.
+        plugins: SHA-256 of the user's plug-in files, by file.
+        parent: Run to extend or adapt.
+
+    Raises:
+        PhmrunError: The data are missing or malformed (exit 3), the model cannot be built, or ``score_on`` names a
+            split that the data lack (exit 2).
+    """
+    config, parent = with_base(config, parent)
+    data = build_data(config)
+    data.require("train")
+    marks = {**data.fingerprints(), **plugin_marks(plugins or {}), **code_marks(config)}
+    name = run_id(config, fingerprints=marks | ({EXTENDS: parent.id} if parent else {}))
+    prepare(config, data)
+    sizes = data.vocabulary.sizes
+    rates = rate_table(network_without_weights(config, sizes), config.training.optimizer)
+    return DryRun(data.statistics(), count_parameters(config, sizes), name, rates)
 
 
 def train(
@@ -139,7 +181,7 @@ def train(
             return TrainResult(run.id, run.path, run.metrics(), State.DONE)
         hint = "The same command then continues from the last checkpoint."
         with log_file(run), outcome_kept(run), disk_errors(ExitCode.TRAINING, hint):
-            segments = _segments(run)
+            segments = run.environment()
             if config.hardware.threads or (config.hardware.devices, config.hardware.nodes) == (1, 1):
                 set_threads(config.hardware.threads, segments)  # several processes share the cores by themselves
             network = partial(network_without_weights, config, data.vocabulary.sizes)
@@ -161,14 +203,6 @@ def _check_steps(config: Experiment, derivation: Derivation | None) -> None:
             valid=("1 or more",),
             hint=f"`phmrun train {config.task} --dry-run` prints the plan and trains nothing.",
         )
-
-
-def _segments(run: Run) -> list[dict[str, Any]]:
-    """Return the entries of a run's processes.
-
-    A run that an earlier release trained without a record has one empty entry; a new run has none.
-    """
-    return run.environment() or ([{}] if (run.checkpoints / LAST).is_file() else [])
 
 
 def _train(

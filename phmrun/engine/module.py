@@ -6,14 +6,16 @@ q = softmax(student's logits / T). T² keeps the size of gradients independent o
 this is word-level distillation (Kim and Rush 2016, section 3.1).
 """
 
+import inspect
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.optim.lr_scheduler import LambdaLR
 
 from phmrun.config import Experiment, Task
@@ -23,7 +25,14 @@ from phmrun.engine.schedules import Schedule
 from phmrun.errors import PhmrunError
 from phmrun.layers import Structure, share_parameters
 from phmrun.layers.network import replace_structures
-from phmrun.registry import TASKS
+from phmrun.registry import LOSSES, TASKS, networks
+
+Criterion = Callable[..., Tensor]
+"""Loss of a classifier, by its name in the registry: ``loss(logits, targets, *, smoothing)``.
+
+It takes logits ``[items, classes]`` and class ids ``[items]``, and returns the sum over the items, in nats. Validations
+always report the cross-entropy.
+"""
 
 
 class Prediction(NamedTuple):
@@ -286,6 +295,50 @@ class TrainingModule(nn.Module):
         sums = torch.stack([*totals.values(), torch.tensor(units, dtype=torch.float64, device=device)])
         *values, count = self.trainer.strategy.reduce(sums, reduce_op="sum").tolist()
         return {name: value / count for name, value in zip(totals, values, strict=True)}
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float = 0.0) -> Tensor:
+    """Return the label-smoothed cross-entropy, summed over items, in nats.
+
+    Σ_i (1 - ε)·(-log p_i[y_i]) + ε·mean_c(-log p_i[c]), where ε is ``smoothing``.
+    """
+    return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+
+
+def criterion(name: str) -> Criterion:
+    """Return the loss of a name.
+
+    Raises:
+        PhmrunError: (exit 2) There is no such loss.
+    """
+    loss: Criterion = LOSSES.get(name, where="training.loss")
+    return loss
+
+
+def build_network(family: str, config: Any, *sizes: int) -> nn.Module:
+    """Build the network that ``model.network`` names.
+
+    Args:
+        family: Family of networks, as in :func:`phmrun.registry.networks`.
+        config: Resolved config; a network class gets its model section and structures, a function all of it.
+        *sizes: Sizes of vocabularies, and numbers of classes.
+
+    Raises:
+        PhmrunError: There is no such network in the family, it takes other arguments, or sizes and structures do not
+            fit.
+    """
+    model: Any = config.model
+    network: Any = networks(family).get(model.network, where="model.network")
+    arguments = (model, sizes, config.structures) if isinstance(network, type) else (config, *sizes)
+    try:
+        inspect.signature(network).bind(*arguments)
+    except TypeError as error:
+        form = "Network(options, sizes, structures)" if isinstance(network, type) else "build(config, *sizes)"
+        what = f"the network {model.network!r} cannot be called as {form}: {error}"
+        hint = "`phmrun new network NAME` writes one that works."
+        raise PhmrunError(what, where="model.network", hint=hint) from error
+    built: nn.Module = cast(Any, network)(*arguments)
+    return built
 
 
 def seed_everything(seed: int) -> None:

@@ -174,11 +174,9 @@ class Meter(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore this process's sums.
 
-        If the number of processes has changed, the first one gets all sums, the others 0. A sum that is a number, as in
-        earlier releases, is one process's. Each gets the seconds.
+        If the number of processes has changed, the first one gets all sums, the others 0. Each gets the seconds.
         """
-        kept = [state_dict["nll"], state_dict["units"]]
-        nll, units = (sums if isinstance(sums, list) else [sums] for sums in kept)  # a number in earlier releases
+        nll, units = state_dict["nll"], state_dict["units"]
         mine = slice(rank(), rank() + 1) if len(nll) == world() else slice(None if rank() == 0 else len(nll), None)
         self.nll, self.units, self.seconds = sum(nll[mine]), sum(units[mine]), state_dict["seconds"]
 

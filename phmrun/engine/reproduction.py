@@ -17,8 +17,8 @@ from phmrun.documents import parsed
 from phmrun.engine.adaptation import EXTENDS, code_marks
 from phmrun.engine.agreement import Agreement, agreement
 from phmrun.engine.checkpoints import BEST, LAST, load_checkpoint, weights_checksum
+from phmrun.engine.data import build_data
 from phmrun.engine.experiment import train
-from phmrun.engine.preparation import build_data
 from phmrun.engine.relocation import with_files_below
 from phmrun.engine.trained_model import config_of
 from phmrun.errors import ExitCode, PhmrunError

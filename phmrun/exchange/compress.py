@@ -14,10 +14,9 @@ from phmrun.config import Experiment
 from phmrun.config.sections import LayerConfig, MapConfig
 from phmrun.config.training import TrainingConfig
 from phmrun.engine.calibration import input_covariances, mean_loss
-from phmrun.engine.data import contents
+from phmrun.engine.data import build_data, contents
 from phmrun.engine.derivation import Derivation
 from phmrun.engine.module import TrainingModule
-from phmrun.engine.preparation import build_data
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError
 from phmrun.exchange.maps import FittedMap, fitted_map, spread

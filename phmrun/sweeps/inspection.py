@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 from phmrun.config import Experiment
 from phmrun.engine.adaptation import code_marks
 from phmrun.engine.counting import count_parameters
-from phmrun.engine.data import DataModule
-from phmrun.engine.preparation import build_data
+from phmrun.engine.data import DataModule, build_data
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger.directory import CONFIG
 from phmrun.ledger.listing import list_runs

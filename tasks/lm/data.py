@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 from phmrun.config import load_run_config
 from phmrun.datasets import SPLITS, builtin, checksums, locate, own_texts
 from phmrun.engine.data import DataModule, loader
-from phmrun.engine.preparation import build_data as build_experiment_data
+from phmrun.engine.data import build_data as build_experiment_data
 from phmrun.files import read_text
 from phmrun.ledger import Run
 from phmrun.metrics.bootstrap import Counts

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from phmrun.config import LayerConfig
 from phmrun.engine.export_graph import ExportGraph
-from phmrun.engine.module import Loss, Prediction, TrainingModule
-from phmrun.engine.network import build_network
+from phmrun.engine.module import Loss, Prediction, TrainingModule, build_network
 from phmrun.engine.optimizers import OptimizerBuilder, optimizer_from
 from phmrun.engine.schedules import Schedule, schedule_from
 from phmrun.errors import PhmrunError

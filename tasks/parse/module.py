@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.engine.export_graph import UNROLLED, ExportGraph
-from phmrun.engine.module import Loss, Prediction, TrainingModule
-from phmrun.engine.network import build_network
+from phmrun.engine.module import Loss, Prediction, TrainingModule, build_network
 from phmrun.engine.optimizers import OptimizerBuilder, optimizer_from
 from phmrun.engine.schedules import Schedule, schedule_from
 from phmrun.layers import folded

@@ -12,8 +12,8 @@ import torch
 
 from phmrun.config import load_run_config
 from phmrun.decoding.spanning_tree import spanning_trees
+from phmrun.engine.data import build_data
 from phmrun.engine.module import TrainingModule
-from phmrun.engine.preparation import build_data
 from phmrun.engine.trained_model import Answer, Evaluation
 from phmrun.layers import for_inference
 from phmrun.ledger import Run

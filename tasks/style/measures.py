@@ -12,7 +12,7 @@ from functools import cache, partial
 import numpy as np
 
 from phmrun.config import load_run_config
-from phmrun.engine.preparation import build_data
+from phmrun.engine.data import build_data
 from phmrun.families.sequence_to_sequence.data import OutputMeasure
 from phmrun.families.sequence_to_sequence.items import read_outputs
 from phmrun.ledger import Run

@@ -22,7 +22,7 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope="session")
 def run(corpus, tmp_path_factory):
     """A run that has a config and a vocabulary, but no checkpoint yet."""
-    from phmrun.engine.preparation import build_data
+    from phmrun.engine.data import build_data
 
     values = {
         "data": {"prefix": corpus, "vocabulary": {"kind": "word", "size": 16, "joint": True}},

@@ -7,7 +7,7 @@ from phmrun.bench.run import Amount, bench_run
 from phmrun.bench.timing import Timing
 from phmrun.config import to_yaml
 from phmrun.engine import arithmetic
-from phmrun.engine.preparation import build_data
+from phmrun.engine.data import build_data
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
 from phmrun.kernels import Choice

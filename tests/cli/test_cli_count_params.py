@@ -21,9 +21,9 @@ def counting(monkeypatch):
         "seen": config.layer.options,
     }
     monkeypatch.setitem(sys.modules, "phmrun.engine.counting", module)
-    training = types.ModuleType("phmrun.engine.dry_run")
+    training = types.ModuleType("phmrun.engine.experiment")
     training.vocabulary_sizes = lambda config: None
-    monkeypatch.setitem(sys.modules, "phmrun.engine.dry_run", training)
+    monkeypatch.setitem(sys.modules, "phmrun.engine.experiment", training)
 
 
 def test_count_params_shows_shares_and_scopes(phmrun, counting):

@@ -10,8 +10,8 @@ import yaml
 from tiny_experiments import configured, everywhere, run_experiment, run_of, snapshot
 
 from phmrun.engine import experiment
-from phmrun.engine.dry_run import dry_run
 from phmrun.engine.evaluation import evaluate_run
+from phmrun.engine.experiment import dry_run
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from phmrun.config import load_run_config, to_yaml
 from phmrun.engine.counting import count_parameters
-from phmrun.engine.dry_run import dry_run
+from phmrun.engine.experiment import dry_run
 from phmrun.layers import options_of
 from phmrun.sweeps import load_sweep, plan
 from phmrun.sweeps.inspection import inspector

@@ -3,7 +3,7 @@
 import pytest
 from tiny_experiments import SETTINGS, configured
 
-from phmrun.engine.preparation import build_data, prepare
+from phmrun.engine.data import build_data, prepare
 from phmrun.errors import ExitCode, PhmrunError
 
 FAULTS = {"empty": b"", "NUL": b"a\0b\n", "UTF-8": b"\xff\n", "blank": b"\n\n", "compressed": b"\xfd7zXZ\0\n"}

@@ -3,7 +3,7 @@
 import pytest
 from tiny_experiments import SETTINGS, SPLITS, configured
 
-from phmrun.engine.preparation import build_data
+from phmrun.engine.data import build_data
 
 COUNTED = {"lm": "lines", "nli": "items", "sva": "items"}
 

@@ -7,9 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.engine.export_graph import UNROLLED, ExportGraph, random_tokens
-from phmrun.engine.losses import Criterion, criterion, cross_entropy
-from phmrun.engine.module import Loss, Prediction, TrainingModule
-from phmrun.engine.network import build_network
+from phmrun.engine.module import Criterion, Loss, Prediction, TrainingModule, build_network, criterion, cross_entropy
 from phmrun.engine.optimizers import OptimizerBuilder, optimizer_from
 from phmrun.engine.schedules import Schedule, schedule_from
 from phmrun.errors import PhmrunError

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from phmrun.config import Experiment, Task, with_decoding
-from phmrun.engine.preparation import build_data
+from phmrun.engine.data import build_data
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError
 from phmrun.exchange.ctranslate2 import digest_of

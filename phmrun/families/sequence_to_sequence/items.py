@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import cast
 
 from phmrun.config import load_run_config
-from phmrun.engine.preparation import build_data
+from phmrun.engine.data import build_data
 from phmrun.families.sequence_to_sequence.config import SequenceToSequenceExperiment
 from phmrun.files import read_text
 from phmrun.ledger import Run

@@ -5,9 +5,7 @@ from typing import cast
 from torch.nn import functional as F
 
 from phmrun.engine.export_graph import ExportGraph
-from phmrun.engine.losses import Criterion, criterion, cross_entropy
-from phmrun.engine.module import Loss, Prediction, TrainingModule
-from phmrun.engine.network import build_network
+from phmrun.engine.module import Criterion, Loss, Prediction, TrainingModule, build_network, criterion, cross_entropy
 from phmrun.engine.optimizers import OptimizerBuilder, optimizer_from
 from phmrun.engine.schedules import Schedule, schedule_from
 from phmrun.families.sequence_to_sequence.config import DecodingConfig, SequenceToSequenceExperiment

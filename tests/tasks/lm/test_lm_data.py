@@ -3,7 +3,7 @@
 import pytest
 from tiny_experiments import configured
 
-from phmrun.engine.preparation import build_data
+from phmrun.engine.data import build_data
 from phmrun.tasks.lm.data import is_raw
 
 RAW = "The dog, who was old, saw the cat; the cat saw him.\n" * 3
