@@ -24,11 +24,12 @@ from phmrun.decoding import max_length
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError
 from phmrun.exchange.ctranslate2 import Quantization
-from phmrun.families.sequence_to_sequence.data import ParallelData, padded_sources
+from phmrun.families.sequence_to_sequence.data import ParallelData
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.families.sequence_to_sequence.predictor import converted_model
 from phmrun.ledger import Run
 from phmrun.ledger.segment import read_segments
+from phmrun.models.sentences import batch_of
 from phmrun.models.transformer import Transformer
 from phmrun.text.lines import read_parallel
 
@@ -63,7 +64,7 @@ def batches_of(data: ParallelData, ours: Ours, size: int, sentences: int, *, exa
     batches = []
     for number in evenly(max(1, len(order) // size), sentences // size):
         chosen = order[number * size : (number + 1) * size]
-        tokens, _ = padded_sources([np.array(sources[sentence]) for sentence in chosen])
+        tokens = batch_of([np.array(sources[sentence]) for sentence in chosen]).tokens
         longest = max(len(targets[sentence]) + 1 for sentence in chosen)
         ratio, offset = ours.search.max_length_ratio, ours.search.max_length_offset
         limits = [longest if exact else max_length(len(sources[row]) + 1, ratio, offset) for row in chosen]

@@ -21,7 +21,6 @@ from torch import Tensor
 
 from phmrun.decoding.candidates import Candidates, log_probabilities, only_token, true_rows
 from phmrun.decoding.step import LEAVING_PART, State, StepDecoder
-from phmrun.errors import PhmrunError
 
 Penalty = Literal["gnmt", "power", "steps"]
 _CLOSED = float("inf")  # no live hypothesis can exceed the threshold of a finished sentence
@@ -87,13 +86,8 @@ def beam_search(
 
     Returns:
         Hypotheses of each sentence, best first, all different: at least one, at most ``nbest``.
-
-    Raises:
-        PhmrunError: A setting is out of range.
-        ValueError: ``max_lengths`` does not have one limit of at least 1 per sentence.
     """
     limits = [int(limit) for limit in (max_lengths.tolist() if isinstance(max_lengths, Tensor) else max_lengths)]
-    _check(beam=beam, alpha=alpha, nbest=nbest, limits=limits, batch=source.shape[0])
     if not limits:
         return []
     if beam == 1:
@@ -388,21 +382,3 @@ class _Book:
                 best.append(Hypothesis(backwards[::-1], ending.score, ending.log_prob))
             results.append(best)
         return results
-
-
-def _check(*, beam: int, alpha: float, nbest: int, limits: list[int], batch: int) -> None:
-    """Check the settings of a search.
-
-    Raises:
-        PhmrunError: ``beam``, ``alpha`` or ``nbest`` is out of range.
-        ValueError: There is not one limit of at least 1 per sentence.
-    """
-    if beam < 1:
-        raise PhmrunError(f"a beam must have at least 1 hypothesis, not {beam}", where="decoding.beam")
-    if not 0.0 <= alpha < float("inf"):
-        raise PhmrunError(f"the length penalty's exponent must be at least 0, not {alpha}", where="decoding.alpha")
-    if not 1 <= nbest <= beam:
-        what, hint = f"a beam of {beam} cannot give {nbest} hypotheses", "Ask for fewer, or for a larger beam."
-        raise PhmrunError(what, where="decoding.nbest", valid=[f"1 to {beam}"], hint=hint)
-    if len(limits) != batch or any(limit < 1 for limit in limits):
-        raise ValueError(f"max_lengths needs one length of at least 1 for each of {batch} sentences, got {limits}")

@@ -14,7 +14,6 @@ import torch
 from phmrun.decoding.beam import Hypothesis, Penalty, beam_search
 from phmrun.decoding.step import State, StepDecoder
 from phmrun.decoding.stepwise import stepwise_search
-from phmrun.errors import PhmrunError
 from phmrun.progress import progress
 
 Tokens = Sequence[int] | np.ndarray
@@ -61,9 +60,6 @@ def translate(
 
     Returns:
         For each source its hypotheses, best first.
-
-    Raises:
-        PhmrunError: A setting is out of range.
     """
 
     def find(indices: list[int], limits: list[int]) -> list[list[Hypothesis]]:
@@ -97,12 +93,7 @@ def by_length(
         ratio: See :func:`max_length`.
         offset: See :func:`max_length`.
         label: Label of the progress display.
-
-    Raises:
-        PhmrunError: ``batch`` is less than 1.
     """
-    if batch < 1:
-        raise PhmrunError(f"a batch must have at least 1 sentence, not {batch}", where="decoding.batch")
     results = [[Hypothesis([], 0.0, 0.0)] for _ in sources]
     # Longest first, so that a lack of memory shows at once; sources of equal length keep their order.
     order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))

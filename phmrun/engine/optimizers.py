@@ -170,16 +170,7 @@ def build_optimizer(
 
 def optimizer_from(config: OptimizerConfig) -> OptimizerBuilder:
     """Return :func:`build_optimizer` with a config's settings."""
-    return partial(
-        build_optimizer,
-        name=config.name,
-        betas=config.betas,
-        eps=config.eps,
-        weight_decay=config.weight_decay,
-        rates=config.rates,
-        map_rate=config.map_rate,
-        clip_update=config.clip_update,
-    )
+    return partial(build_optimizer, **config.model_dump(exclude={"lr"}))
 
 
 class Rate(NamedTuple):

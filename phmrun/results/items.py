@@ -19,8 +19,7 @@ from phmrun.ledger.record import ITEMS
 from phmrun.ledger.recorded_run import OTHER_FILE
 from phmrun.metric import OF, find_metric, metric_of, part_of
 from phmrun.metrics.bootstrap import Counts
-from phmrun.metrics.items import Items
-from phmrun.metrics.packing import packed, unpacked
+from phmrun.metrics.items import Items, packed, unpacked
 from phmrun.statistics.items import Measure, Resampled, resampled
 
 

@@ -22,7 +22,6 @@ Labels are translated to common names (``LABELS``); runs of white space in sente
 """
 
 import json
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -165,21 +164,17 @@ class PairReader(Iterator[Pair]):
         """Return the setting that makes every label a class, and drops those of :data:`UNLABELED`.
 
         It is a sentence with ``--set data.labels=…``: a list if classes are named like their labels, else a mapping.
-        Own names ("class0") are proposed, too, if all classes are whole numbers. Entries of ``names`` come first,
-        unless all of its labels are SNLI's. ``None`` for fewer than 2 or more than :data:`MOST_CLASSES` labels.
+        Entries of ``names`` come first, unless all of its labels are SNLI's. ``None`` for fewer than 2 or more than
+        :data:`MOST_CLASSES` labels.
         """
         if not 2 <= len(labels) <= MOST_CLASSES:
             return None
         kept = {} if self.names.keys() <= set(THREE_WAY) else self.names
-        new = {label: None if label in UNLABELED else label for label in labels if label not in kept}
-        mapping = {**kept, **new}
-        listed = ", ".join(_as_yaml(label) for label in mapping)
-        value = f"[{listed}]" if all(label == name for label, name in mapping.items()) else _as_mapping(mapping)
-        hint = f"Name the classes: --set {shlex.quote(f'data.labels={value}')}"
-        if all(name is None or label.isdecimal() for label, name in mapping.items()):
-            named = {label: name and f"class{label}" for label, name in mapping.items()}
-            hint += f", or by your own names: --set {shlex.quote(f'data.labels={_as_mapping(named)}')}"
-        return f"{hint}\nPairs of a label whose class is null are dropped."
+        mapping = {**kept, **{label: None if label in UNLABELED else label for label in labels if label not in kept}}
+        same = all(label == name for label, name in mapping.items())
+        value = json.dumps(list(mapping) if same else mapping, ensure_ascii=False)  # YAML reads JSON
+        named = shlex.quote(f"data.labels={value}")
+        return f"Name the classes: --set {named}\nPairs of a label whose class is null are dropped."
 
 
 def _text_of(label: Any) -> Any:
@@ -188,22 +183,6 @@ def _text_of(label: Any) -> Any:
     Other values are unchanged.
     """
     return json.dumps(label) if isinstance(label, bool | int | float | None) else label
-
-
-def _as_mapping(classes: Mapping[str, str | None]) -> str:
-    """Return classes by label as a YAML mapping on one line; None is null."""
-    entries = (f"{_as_yaml(label)}: {'null' if name is None else _as_yaml(name)}" for label, name in classes.items())
-    return f"{{{', '.join(entries)}}}"
-
-
-def _as_yaml(label: str) -> str:
-    """Return a label as a YAML scalar.
-
-    It is quoted as in JSON, unless it is a plain ASCII word (letters, digits, "_", "-") or a whole number of at most 9
-    digits. Words that YAML reads as other values are quoted, too.
-    """
-    plain = re.fullmatch(r"[A-Za-z_][\w-]*|0|[1-9][0-9]{0,8}", label, re.ASCII)
-    return label if plain and label.lower() not in ("null", "true", "false") else json.dumps(label, ensure_ascii=False)
 
 
 def sentences_of(line: str, where: str) -> list[str]:

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.errors import PhmrunError
 from phmrun.progress import progress
 
 BATCH = 128  # words per gradient step
@@ -90,11 +89,7 @@ def compress(
         codewords: K.
         rounds: Rounds of codes and codewords.
         seed: Seed of the first codewords.
-
-    Raises:
-        PhmrunError: (exit 2) There are no codebooks, or fewer than two codewords.
     """
-    check_codes(codebooks, codewords)
     rows = table.detach().double()
     generator = torch.Generator().manual_seed(seed)
     # The first codewords of a codebook are random residuals of the codebooks before it.
@@ -164,11 +159,7 @@ def learn_codes(
 
     Returns:
         An embedding as of :func:`compress`, on the table's device.
-
-    Raises:
-        PhmrunError: (exit 2) There are no codebooks, or fewer than two codewords.
     """
-    check_codes(codebooks, codewords)
     scale = table.detach().float().square().mean().sqrt().clamp_min(1e-12).cpu()
     rows = table.detach().float().cpu() / scale
     with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
@@ -190,16 +181,6 @@ def learn_codes(
         codes = torch.cat([learner.strengths(part).argmax(-1) for part in rows.split(BATCH)])
         books = learner.books * scale
     return CodebookEmbedding(codes.to(table.device), books.to(table.device, table.dtype))
-
-
-def check_codes(codebooks: int, codewords: int) -> None:
-    """Check that there is at least one codebook, of at least two codewords.
-
-    Raises:
-        PhmrunError: (exit 2) There is not.
-    """
-    if codebooks < 1 or codewords < 2:
-        raise PhmrunError(f"{codebooks} codebooks of {codewords} codewords cannot tell words apart")
 
 
 def _decoded(codes: Tensor, books: Tensor) -> Tensor:

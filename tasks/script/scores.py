@@ -19,8 +19,7 @@ from phmrun.ledger.history import BEST
 from phmrun.ledger.record import ITEMS
 from phmrun.ledger.status import reason_of
 from phmrun.metric import PERCENT, find_metric, known_metric
-from phmrun.metrics.items import Items
-from phmrun.metrics.packing import packed
+from phmrun.metrics.items import Items, packed
 
 LOG = logging.getLogger("phmrun.script")
 NAME = re.compile(r"(?!validation/)[A-Za-z][\w.]*/[A-Za-z][\w.-]*")

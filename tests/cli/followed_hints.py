@@ -124,7 +124,6 @@ RAN = r"(phmrun [^\n`;]*)"
 HINTS = [
     # data
     Hint("Name the classes: --set X", NLI, r"classes: (--set '.*?')(?:,|\n)", nli_labels("0", "1", "2")),
-    Hint("or by your own names: --set", NLI, r"own names: (--set '.*?')", nli_labels("0", "1", "2")),
     Hint("Name the classes: --set X", NLI, r"classes: (--set '.*?')\n", nli_labels("entailment", "not_entailment")),
     Hint("train with --set data.empty=drop", NMT, r"with (--set data.empty=drop)", empty_line),
     Hint(

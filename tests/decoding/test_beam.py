@@ -19,7 +19,6 @@ from table_decoder import (
 
 from phmrun.decoding import beam_search
 from phmrun.decoding.beam import _Book, _search
-from phmrun.errors import PhmrunError
 
 
 def run(decoder, sources, *, beam, alpha, limits, nbest=1):
@@ -158,16 +157,6 @@ def test_finished_sentences_leave_the_batch():
     run(decoder, sources, beam=3, alpha=0.6, limits=limits)
     assert decoder.rows < 32 * 3 * decoder.steps / 2
     assert decoder.selects >= 1
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [({"beam": 0}, "beam"), ({"alpha": -0.1}, "at least 0"), ({"nbest": 4}, "cannot give 4"), ({"nbest": 0}, "give 0")],
-)
-def test_settings_out_of_range(setting, message):
-    settings = {"beam": 3, "alpha": 0.6, "nbest": 1, "limits": [5]} | setting
-    with pytest.raises(PhmrunError, match=message):
-        run(TableDecoder(8, 0), [(4,)], **settings)
 
 
 @pytest.mark.parametrize("beam", [1, 4])

@@ -13,7 +13,7 @@ from phmrun.errors import counted
 from phmrun.ledger.record import ITEMS
 from phmrun.metric import metric_of
 from phmrun.metrics import bleu
-from phmrun.metrics.packing import _column_of, _text_of, unpacked
+from phmrun.metrics.items import _column_of, _text_of, unpacked
 from phmrun.results.items import RunItems, items_of
 from phmrun.results.verification import Link, verify_run
 

@@ -215,12 +215,7 @@ def divided(reader: Reader, shares: Mapping[str, int], *, without: Iterable[Read
         reader: Reader of the file.
         shares: Share of the items by split, in percent; the sum must be 100.
         without: Readers of items to exclude from all splits; excluded items are counted as left out.
-
-    Raises:
-        ValueError: The sum of the shares is not 100.
     """
-    if sum(shares.values()) != 100:
-        raise ValueError(f"shares of {dict(shares)} per cent are not 100 in all")
     readers: dict[str, Reader] = {}
     start = 0
     for split, share in shares.items():

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -22,6 +22,7 @@ from phmrun.families.sequence_to_sequence.config import ParallelDataConfig, Sequ
 from phmrun.families.sequence_to_sequence.preparation import prepare_parallel
 from phmrun.files import sha256_of
 from phmrun.metrics import Score, bleu_obstacle
+from phmrun.models.sentences import batch_of
 from phmrun.text.batches import Batch
 from phmrun.text.division import held_out, without_empty
 from phmrun.text.lines import read_parallel
@@ -75,7 +76,7 @@ class ParallelBatches(Dataset[ParallelBatch]):
         numbers = batch.indices.tolist()
         sources = [self.store.source[number] for number in numbers]
         targets = [self.store.target[number] for number in numbers]
-        source, mask = padded_sources(sources)
+        source = batch_of(sources)
         length = max(len(target) for target in targets) + 1
         shifted = np.full((len(targets), length), PAD, dtype=np.int64)
         wanted = np.full((len(targets), length), PAD, dtype=np.int64)
@@ -87,29 +88,14 @@ class ParallelBatches(Dataset[ParallelBatch]):
         # PAD is 0, so nonzero entries are the tokens to predict; padding is not passed to the output map.
         positions = np.flatnonzero(wanted)
         return ParallelBatch(
-            source,
-            mask,
+            source.tokens,
+            source.mask,
             torch.from_numpy(shifted),
             torch.from_numpy(positions),
             torch.from_numpy(wanted.reshape(-1)[positions]),
             len(positions),
             batch.window_units,
         )
-
-
-def padded_sources(sources: list[NDArray[Any]]) -> tuple[Tensor, Tensor | None]:
-    """Return source tokens with the end token, padded, and their mask.
-
-    Tokens are ``[batch, source]``, the mask ``[batch, 1, 1, source]``, True at tokens; None without padding.
-    """
-    lengths = np.array([len(source) + 1 for source in sources])
-    tokens = np.full((len(sources), lengths.max()), PAD, dtype=np.int64)
-    for row, source in enumerate(sources):
-        tokens[row, : len(source)] = source
-        tokens[row, len(source)] = EOS
-    if lengths.min() == lengths.max():
-        return torch.from_numpy(tokens), None
-    return torch.from_numpy(tokens), torch.from_numpy(tokens != PAD)[:, None, None, :]
 
 
 @dataclass(frozen=True)
