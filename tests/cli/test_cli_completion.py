@@ -23,15 +23,6 @@ def test_what_fits_the_task_that_has_been_typed():
     assert completion.keys(Context(), "") == []
 
 
-def test_run_ids(run_dir, monkeypatch, tmp_path):
-    monkeypatch.delenv("PHMRUN_RUNS", raising=False)
-    (run_dir.parent / "README.md").write_text("no run\n")
-    assert completion.runs(Context(runs_dir=run_dir.parent), "nmt-") == [run_dir.name]
-    assert completion.runs(Context(runs_dir=tmp_path / "none"), "") == []
-    monkeypatch.setenv("PHMRUN_RUNS", str(run_dir.parent))
-    assert completion.runs(Context(), "") == [run_dir.name]
-
-
 ANSWERS = {
     "phmrun train n": "nmt", "phmrun train nmt --preset b": "base", "phmrun train nmt --set model.w": "model.width=",
     "phmrun train nmt --layer p": "phm", "phmrun train nmt --data m": "multi30k", "phmrun layers d": "dense",

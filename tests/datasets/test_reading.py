@@ -6,8 +6,7 @@ import os
 import pytest
 
 from phmrun.datasets import CATALOGUE, Check, Dataset, inspect, locate, splits_here
-from phmrun.datasets.reading import compare, count, verify_sizes
-from phmrun.errors import PhmrunError
+from phmrun.datasets.reading import compare, count
 
 TREE = "1\tGo\tgo\tVERB\t_\t_\t0\troot\t_\t_\n2\t!\t!\tPUNCT\t_\t_\t1\tpunct\t_\t_\n\n"
 
@@ -54,24 +53,6 @@ def test_counts_are_compared_with_what_is_published(data):
         ("tokens", "no published count"),
     ]
     assert compare(dataset("lines", lines=3), "train", {"lines": 4})[0].verdict == "more than published"
-
-
-def test_what_has_been_read_is_not_read_again_until_it_changes(data, tmp_path, monkeypatch):
-    folder, cache = data / "shakespeare", tmp_path / "cache"
-    folder.mkdir()
-    for side in ("modern", "original"):
-        (folder / f"test.{side}.nltktok").write_text("word\n" * 1_462)
-    verify_sizes("shakespeare", cache)
-    with monkeypatch.context() as patch:
-        patch.setattr("phmrun.datasets.reading.count", None)
-        verify_sizes("shakespeare", cache)
-    for side in ("modern", "original"):
-        (folder / f"test.{side}.nltktok").write_text("word\n" * 1_400)
-    for _ in range(2):
-        with pytest.raises(PhmrunError, match="shakespeare test has 1,400 pairs"):
-            verify_sizes("shakespeare", cache)
-    verify_sizes("builtin", cache)
-    verify_sizes("files", cache)
 
 
 MINIATURES = {

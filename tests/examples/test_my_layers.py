@@ -1,12 +1,8 @@
 """The documented layer of a user's own: what it computes, and that every verb takes it by ``--plugin``."""
 
-import json
-import sys
-
 import pytest
 import torch
 from structure_cases import EXAMPLE
-from tiny_experiments import write_corpus
 
 from phmrun.errors import PhmrunError
 from phmrun.layers import Linear, build_structure
@@ -43,32 +39,3 @@ def test_it_is_a_toeplitz_matrix(size):
     assert sum(parameter.numel() for parameter in linear.structure.parameters()) == rows + columns - 1
     with pytest.raises(PhmrunError, match="scale = 0; valid: above 0"):
         build_structure("mine", *size, scale=0)
-
-
-def test_it_trains(phmrun, tmp_path):
-    corpus = write_corpus(tmp_path / "corpus")
-    settings = {
-        "data.prefix": f"{corpus}/",
-        "data.source": "aa",
-        "data.target": "bb",
-        "data.vocabulary.kind": "word",
-        "data.vocabulary.size": "160",
-        "model.width": "16",
-        "model.feedforward": "32",
-        "model.heads": "2",
-        "model.encoder_layers": "1",
-        "model.decoder_layers": "1",
-        "batch.size": "80",
-        "training.max_steps": "2",
-        "training.average": "0",
-        "layer.scale": "2",
-        "hardware.accelerator": "cpu",
-        "logging.wandb": "disabled",
-    }
-    flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-    phmrun("train", "nmt", "--layer", "mine", *flags)
-    (run,) = (tmp_path / "runs").iterdir()
-    assert "-mine-" in run.name
-    assert (run / "plugins").is_dir()
-    assert json.loads((run / "status.json").read_text(encoding="utf-8"))["state"] == "done"
-    assert "phmrun_plugin_my_layers" in sys.modules

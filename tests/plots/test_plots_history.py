@@ -1,15 +1,11 @@
 """The course of a score: which one, over what, and what the legend calls the runs."""
 
-import pytest
-
 from phmrun.config import Source, resolve, task_defaults, to_yaml
-from phmrun.errors import PhmrunError
 from phmrun.layers import options_of
 from phmrun.ledger import Run
 from phmrun.registry import TASKS
 from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.runs import (
-    choose_score,
     curves,
     default_name,
     draw_history,
@@ -30,21 +26,6 @@ def run(tmp_path, number, rows=ROWS, epoch=100, **values):
         created.history.append(row)
     created.write_parameters({"total": 1, **({"steps_per_epoch": epoch} if epoch else {})})
     return created
-
-
-def test_the_usual_score_that_all_have(tmp_path):
-    first, other = (
-        run(tmp_path, 1),
-        run(tmp_path, 2, rows=[{"step": 1, "time": 1.0, "val/loss": 1.0, "train/loss": 1.0}]),
-    )
-    assert choose_score([first], None) == "val/perplexity"
-    assert choose_score([first, other], None) == "val/loss"
-    assert choose_score([first, other], "train/loss") == "train/loss"
-    with pytest.raises(PhmrunError, match="not all of the runs have the score 'val/perplexity'") as caught:
-        choose_score([first, other], "val/perplexity")
-    assert "val/loss" in caught.value.valid
-    with pytest.raises(PhmrunError, match="no score in common"):
-        choose_score([first, run(tmp_path, 3, rows=[])], None)
 
 
 def test_the_picture(tmp_path):

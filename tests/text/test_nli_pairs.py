@@ -5,7 +5,6 @@ import gzip
 import io
 import json
 import os
-import shlex
 from collections import Counter
 from pathlib import Path
 
@@ -13,9 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phmrun.cli.options import settings as parsed_settings
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.tasks.nli.config import NLIDataConfig
 from phmrun.text.nli_pairs import LABELS, Pair, read_pairs, sentences_of
 
 SENTENCE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1).map(
@@ -212,29 +209,6 @@ def test_own_files_in_every_form_and_labels_by_mapping(tmp_path, text):
         list(read_pairs(path, "tsv"))
     hint = 'Name the classes: --set \'data.labels=["no", "yes"]\'\nPairs of a label whose class is null are dropped.'
     assert caught.value.hint == hint
-
-
-@pytest.mark.parametrize(
-    ("names", "labels", "classes"),
-    [
-        (None, [0, 1, 2], ["0", "1", "2"]),
-        (None, [0.5, True, False], ["0.5", "false", "true"]),
-        (None, ["entailment", "not_entailment"], ["entailment", "not_entailment"]),
-        (None, ["it's", "a, b", "True", "False", "007"], ["007", "False", "True", "a, b", "it's"]),
-        ({"yes": "entailment", "no": "neutral"}, ["yes", "no", "maybe"], ["entailment", "maybe", "neutral"]),
-    ],
-)
-def test_hint_names_all_labels_of_the_file_and_merges_none(tmp_path, names, labels, classes):
-    path = tmp_path / "own.jsonl"
-    path.write_text("".join(json.dumps({"premise": "a", "hypothesis": "b", "label": label}) + "\n" for label in labels))
-    with pytest.raises(PhmrunError, match=f"the file has {len(labels)} labels: ") as caught:
-        list(read_pairs(path, "tsv", names))
-    options = shlex.split(str(caught.value.hint))
-    printed = [option.rstrip(",") for option in options if option.startswith("data.labels=")]
-    assert printed
-    for _, value, _ in parsed_settings(printed):
-        mapping = NLIDataConfig(name="files", train="a", dev="b", labels=value).labels
-        assert sorted({pair.label for pair in read_pairs(path, "tsv", mapping)}) == classes
 
 
 def test_lines_to_label_are_json_objects_or_columns():
