@@ -94,6 +94,7 @@ def names_here():
     return here or [pytest.param("", marks=pytest.mark.skip(reason="network: no dataset is on this machine"))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in names_here() if name != "glove"])
 def test_what_is_on_this_machine_is_as_published(name):
     entry = CATALOGUE.get(name)

@@ -78,6 +78,7 @@ def test_any_words_and_numbers(tmp_path_factory, table):
     np.testing.assert_array_equal(actual.vectors, np.array(list(table.values()), dtype=np.float32))
 
 
+@pytest.mark.long
 @pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="needs PHMRUN_DATA")
 @pytest.mark.parametrize(
     ("name", "words", "width"), [("glove.6B.50d.txt", 5_050, 50), ("glove.6B.300d.sample.txt.gz", 100, 300)]

@@ -95,6 +95,7 @@ def test_settings_reach_the_data(directory, tmp_path):
     assert data.baselines["copy"](["as it is"]) == ["as it is"]
 
 
+@pytest.mark.long
 @pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA does not say where real corpora are")
 def test_a_real_dataset_where_it_is_at_hand(tmp_path):
     if not (Path(os.environ["PHMRUN_DATA"]) / "multi30k").is_dir():

@@ -211,6 +211,7 @@ def test_forked_copy_may_not_write(tmp_path: Path) -> None:
         lock.require()
 
 
+@pytest.mark.long
 def test_exactly_one_of_eight_wins(tmp_path: Path) -> None:
     """True if the lock is free or its holder is dead."""
     dead_lock(tmp_path / "dead")

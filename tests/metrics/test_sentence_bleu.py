@@ -41,6 +41,7 @@ def test_the_mean_of_sacrebleus_sentence_scores():
     assert score.signature.endswith("|mean:sentences")
 
 
+@pytest.mark.long
 @pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA is not set")
 def test_copying_the_modern_lines_of_shakespeare():
     folder = Path(os.environ["PHMRUN_DATA"]) / "shakespeare"

@@ -158,6 +158,7 @@ def translations(network, rows, *, batch, application="dense"):
     return [hypotheses[0].tokens for hypotheses in actual]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("seed", "application"), list(enumerate(["dense", "factored", "factored"])))
 def test_batches_of_64_and_of_1_translate_alike_in_double_precision(seed, application):
     network = network_of(seed, layer={"structure": "phm", "n": 2})

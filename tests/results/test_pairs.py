@@ -62,6 +62,7 @@ def test_every_row_is_compared_with_every_earlier_one_at_a_level_that_all_share(
     assert verdicts["blast", "phm"] is Verdict.UNDECIDED
 
 
+@pytest.mark.long
 @settings(max_examples=8, deadline=None)
 @given(seed=some.integers(0, 10**6), rows=some.integers(2, 4), seeds=some.integers(3, 8))
 def test_intervals_hold_those_of_games_and_howell(seed, rows, seeds):

@@ -50,6 +50,7 @@ def copy(*names):
         shutil.copytree(ROOT / "results" / name, f"results/{name}")
 
 
+@pytest.mark.long
 def test_matrix_has_intervals_costs_and_emphasis_and_pairs_are_compared(build):
     copy("agreement-structures", "agreement-embeddings", "translation-longer")
     Path("results/questions.yaml").write_text(QUESTIONS)
@@ -81,6 +82,7 @@ def test_matrix_has_intervals_costs_and_emphasis_and_pairs_are_compared(build):
     assert str(Path.cwd()) not in "".join(path.read_text() for path in Path("results").glob("**/*.md"))
 
 
+@pytest.mark.long
 def test_a_sweep_whose_file_no_longer_matches_its_records_is_named(build):
     copy("agreement-embeddings")
     file = Path("results/agreement-embeddings/sweep.yaml")

@@ -138,6 +138,7 @@ def test_noise_is_read_or_refused_but_never_a_bug(tmp_path_factory, content):
         assert labels <= set(LABELS)
 
 
+@pytest.mark.long
 @pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA is not set")
 @pytest.mark.parametrize(
     ("file", "count", "majority"),

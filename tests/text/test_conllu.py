@@ -186,6 +186,7 @@ def _ancestors(heads: list[int], word: int) -> list[int]:
     return chain
 
 
+@pytest.mark.long
 def test_every_treebank_at_hand_comes_back_byte_for_byte(tmp_path):
     folder = Path(os.environ.get("PHMRUN_DATA", "none")) / "ud"
     files = sorted(folder.glob("**/*.conllu"))

@@ -167,6 +167,7 @@ def test_noise_is_read_or_refused_but_never_a_bug(tmp_path_factory, content, for
         assert labels <= set(LABELS[format])
 
 
+@pytest.mark.long
 @pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA is not set")
 @pytest.mark.parametrize(
     ("name", "file", "count", "dropped"),

@@ -48,6 +48,7 @@ def test_a_matrix_of_the_structure_comes_back(name, options, size, whitened):
     assert all(parameter.grad is None for parameter in actual.parameters())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("whitened", [False, True])
 @pytest.mark.parametrize(("name", "options", "size"), FITTED)
 def test_no_search_by_gradients_does_better(name, options, size, whitened):

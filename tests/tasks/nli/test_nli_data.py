@@ -145,6 +145,7 @@ def test_vectors_and_what_they_cover(tmp_path):
     assert len(data.fingerprints()["vectors"]) == 64
 
 
+@pytest.mark.long
 @pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="needs PHMRUN_DATA")
 @pytest.mark.parametrize(
     ("name", "reduced", "sizes", "dropped"),

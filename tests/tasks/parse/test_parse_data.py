@@ -131,6 +131,7 @@ def test_an_epoch_holds_every_word_once(trees, tmp_path):
     assert validated == sum(map(len, data.sentences("dev")))
 
 
+@pytest.mark.long
 @pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA does not say where real corpora are")
 def test_a_real_treebank_where_it_is_at_hand(tmp_path):
     folder = Path(os.environ["PHMRUN_DATA"]) / "ud" / "UD_French-ParTUT"

@@ -61,6 +61,7 @@ def test_target_sentences_as_their_own_sources(tmp_path):
     assert mended.files["train"][0].read_text().splitlines() == source
 
 
+@pytest.mark.long
 @pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA does not say where real corpora are")
 def test_the_real_dataset_where_it_is_at_hand(tmp_path):
     if not (Path(os.environ["PHMRUN_DATA"]) / "shakespeare").is_dir() or "shakespeare" not in CATALOGUE.names():

@@ -106,6 +106,7 @@ def test_the_complete_dataset(tmp_path, linzen):
     assert data.corpus.reading == {"format": "agreement"}
 
 
+@pytest.mark.long
 @pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="needs PHMRUN_DATA")
 def test_the_reduced_setting_of_the_real_files(tmp_path):
     data = build_data(experiment(tmp_path, name="linzen", reduced=True), tmp_path / "cache")
