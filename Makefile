@@ -2,49 +2,64 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# What users need, and what tests need as well.
+CORE := $(VENV)/.core
 STAMP := $(VENV)/.installed
+# Empty environment for the built wheel.
+EMPTY := build/empty
 # The oldest release of transformers that is supported, with what it needs in place of the installed releases.
 OLDEST := build/transformers-4.57
 # A worker per core, each with one thread and its half of the files, whose tests share what they train; who is done
 # takes over what others have left. Compiled modules are kept, since most of the time goes into starting programs.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --dist=worksteal
-CORE := tests/config tests/decoding tests/layers tests/metrics tests/text
+QUICK := tests/config tests/decoding tests/layers tests/metrics tests/text
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD -- 'tests/**/test_*.py')
 
-.PHONY: demo docs results fuzz test coverage oldest pins check core lint package clean
+UV := $(shell command -v uv)
+INSTALL = $(if $(UV),$(UV) pip install --quiet --python $(1)/bin/python,$(1)/bin/pip install --quiet --disable-pip-version-check)
+
+.PHONY: demo docs results fuzz test test-all coverage oldest pins check core lint package wheel clean
 .DEFAULT_GOAL := help
 
 help:  ## Show what there is to make
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
-$(STAMP): pyproject.toml constraints.txt
+$(CORE): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(call INSTALL,$(VENV)) -c constraints.txt torch
+	$(call INSTALL,$(VENV)) -c constraints.txt -e .
+	@touch $@
+
+$(STAMP): $(CORE)
+	$(call INSTALL,$(VENV)) -c constraints.txt -e '.[dev]'
 	@touch $@
 
 SENTENCE := The child sees the old dog.
-demo: $(STAMP)  ## Train a small PHM Transformer on the built-in corpus, score it, translate a sentence (about two minutes)
+demo: $(CORE)  ## Train a small PHM Transformer on the built-in corpus, score it, translate a sentence (two minutes)
 	$(BIN)/phmrun train nmt --config configs/nmt/demo.yaml --layer phm --n 4 --runs-dir runs/demo
-	@echo; echo "$(SENTENCE)"
-	@echo "$(SENTENCE)" | $(BIN)/phmrun predict latest --runs-dir runs/demo --quiet
 	@echo
-	@echo "Shown: a Transformer whose blocks' weight matrices have a quarter of the numbers; its embeddings are plain ones,"
-	@echo "so that the whole has 78 % of the dense model's. Compare test/bleu with test/bleu-of-dictionary, which needs no"
-	@echo "model. Next, with . $(VENV)/bin/activate:"
+	@echo "Shown: a Transformer whose blocks' weight matrices have a quarter of the numbers; its embeddings are plain ones."
+	@echo "Compare test/bleu with test/bleu-of-dictionary, which needs no model. Next, with . $(VENV)/bin/activate:"
 	@echo "  phmrun train nmt --config configs/nmt/demo.yaml --layer dense --runs-dir runs/demo   the same with plain matrices"
 	@echo "  phmrun runs list --runs-dir runs/demo                                                both, side by side"
 	@echo "  phmrun train nmt --layer phm --n 4                                                   the full setting, minutes"
+	@echo; echo "$(SENTENCE)"
+	@echo "$(SENTENCE)" | $(BIN)/phmrun predict latest --runs-dir runs/demo --quiet
 
-test: $(STAMP) lint  ## Run all checks: ruff, mypy, pytest
-	$(PYTEST) -rs --durations=10 --require-packages
-	@$(MAKE) --no-print-directory oldest
+test: $(STAMP)  ## Run the tests that protect a change (six minutes on two cores)
+	$(PYTEST) -m "not long" -rs --durations=10 --require-packages
+
+test-all: $(STAMP)  ## Run everything: test, lint, long tests, fuzz, oldest transformers, docs, the wheel (15 minutes on two cores)
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory lint
+	$(PYTEST) -m long -rs --durations=10 --require-packages
+	@$(MAKE) --no-print-directory fuzz oldest docs wheel
 
 oldest: $(OLDEST)  ## Run the tests of transformers with its oldest supported release
 	PYTHONPATH=$(OLDEST) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/layers/test_hugging_face.py tests/exchange/test_huggingface.py
 
 $(OLDEST): $(STAMP)
-	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade --target $@ --no-deps \
+	$(call INSTALL,$(VENV)) --upgrade --target $@ --no-deps \
 	  transformers==4.57.6 huggingface-hub==0.36.2 tokenizers==0.22.2
 	@touch $@
 
@@ -59,7 +74,7 @@ check: $(STAMP)  ## Run the quick checks, side by side: ruff, mypy, the tests of
 	@$(MAKE) --no-print-directory --jobs=2 lint core
 
 core: $(STAMP)
-	$(PYTEST) -rs -m "not slow" $(CORE) $(CHANGED)
+	$(PYTEST) -rs -m "not long" $(QUICK) $(CHANGED)
 
 fuzz: $(STAMP)  ## Feed damaged input to every reader for half a minute; FUZZ="--tries 100000" for hours
 	$(BIN)/python -m tests.fuzz $(FUZZ)
@@ -69,7 +84,7 @@ results: $(STAMP)  ## Make RESULTS.md of the files under results/; trains nothin
 	$(BIN)/phmrun verify results
 
 docs: $(STAMP)  ## Build the documentation, strictly, into site/
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(call INSTALL,$(VENV)) -c constraints.txt -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
 lint: $(STAMP)  ## Run ruff, mypy and the check of wording
@@ -78,15 +93,18 @@ lint: $(STAMP)  ## Run ruff, mypy and the check of wording
 	$(BIN)/mypy
 	$(BIN)/python -m tests.words
 
-package: $(STAMP)  ## Build wheel and sdist into dist/, check them, and run the wheel in an empty environment
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt build twine
-	rm -rf dist build
+package: $(STAMP)  ## Build wheel and sdist into dist/, check them, and install the wheel in an empty environment
+	$(call INSTALL,$(VENV)) -c constraints.txt build twine
+	rm -rf dist build/lib build/bdist* $(EMPTY)
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python -m twine check --strict dist/*
-	rm -rf build/empty && $(PYTHON) -m venv build/empty
-	build/empty/bin/pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	build/empty/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	$(PYTHON) -m venv $(EMPTY)
+	$(call INSTALL,$(EMPTY)) -c constraints.txt torch
+	$(call INSTALL,$(EMPTY)) -c constraints.txt dist/*.whl
 	cd build && empty/bin/phmrun count-params nmt --layer phm --n 8
+
+wheel: package  ## Train, score and plan with the installed wheel, all six tasks
+	$(PYTEST) tests/wheel/installed.py
 
 clean:  ## Remove the virtual environment and build products; runs stay
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .coverage

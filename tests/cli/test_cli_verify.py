@@ -120,7 +120,7 @@ def test_runs_and_results_of_a_folder(phmrun, copied, tmp_path, monkeypatch):
     assert "broken at results file" in result.err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_results_of_the_project_are_whole(phmrun, tmp_path, monkeypatch):
     monkeypatch.setenv("PHMRUN_DATA", str(tmp_path / "no data"))
     shutil.copytree(ROOT / "results", tmp_path / "results")

@@ -131,7 +131,7 @@ def _tensors(value):
     return [tensor for item in items for tensor in _tensors(item)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("plugin", USES)
 def test_a_plug_in_in_a_sweep_with_a_verdict(plugin, folder, monkeypatch, capsys):
     monkeypatch.setattr(METRICS, "_registered", dict(METRICS._registered))  # my_metric would score other tests

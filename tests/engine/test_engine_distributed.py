@@ -42,7 +42,7 @@ def forked(command: list[str], environment: dict[str, str], output: Path) -> int
         os._exit(code)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("task", ALIKE)
 def test_two_processes_equal_one_with_their_batches(task, tmp_path):
     still, alone_has, each_has = ALIKE[task]

@@ -147,7 +147,7 @@ def test_an_imported_run_is_scored_compressed_and_served(tmp_path, phmrun):
     assert json.loads((tmp_path / "runs" / json.loads(tuned.out)["run_id"] / "status.json").read_text())["step"] == 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_adapts_an_imported_run(tmp_path, phmrun):
     marian(tmp_path)
     (tmp_path / "data").mkdir()

@@ -11,7 +11,7 @@ from trials import Case, Site, attempt, cases, differences, facts, kill
 ROUNDS = int(os.environ.get("PHMRUN_KILLS", "1"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "case", [case for case in cases(1, 2) if ROUNDS > 1 or str(case) in ("lm-2-32", "sva-1-64")], ids=str,
 )  # fmt: skip

@@ -84,7 +84,7 @@ grid: {{layer: [{{structure: phm, n: 2}}]}}
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_real_runs(tmp_path, capsys):
     """A run of `phmrun train`: interrupted by Ctrl-C, then continued to its end."""
     file = tmp_path / "real.yaml"

@@ -11,7 +11,7 @@ from phmrun.sweeps.scheduler import Scheduler
 from phmrun.sweeps.workplace import Workplace
 
 ray = pytest.importorskip("ray")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

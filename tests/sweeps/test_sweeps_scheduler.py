@@ -211,7 +211,7 @@ def test_cancel_ends_planners_and_orphans(sweep, monkeypatch):
     assert (nothing.planners, nothing.runs) == (0, [])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_at_random_moments_it_ends_as_if_undisturbed(sweep, monkeypatch):
     content = {"task": "toy", "grid": {"model.width": [4, 6, 8]}, "seeds": 3}
     undisturbed = sweep(content, "undisturbed")
