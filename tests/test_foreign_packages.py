@@ -102,20 +102,6 @@ def test_a_plugin_cannot_take_the_name_of_a_built_in_structure(tmp_path):
     assert METRICS.get("bleu").measure is not None
 
 
-def test_doctor_lists_the_origin_of_every_foreign_name(install, capsys):
-    from phmrun.cli.doctor import _extensions
-
-    install()
-    actual = {check.name: check for check in _extensions()}
-    assert actual["structures mine"].status == "ok"
-    assert actual["structures mine"].found == "from mine 1.0 (mine_layers:Mine)"
-    install(distribution="other", name="phm")
-    actual = {check.name: check for check in _extensions()}
-    assert actual["structures phm"].status == "failed"
-    assert "other 1.0" in actual["structures phm"].found
-    assert "phmrun" in actual["structures phm"].found
-
-
 def test_the_code_of_a_package_is_part_of_the_run_id_and_compared_later(install, tmp_path):
     install()
     config = configured("sva", tmp_path / "corpus", {"layer": {"structure": "mine"}, "training": {"max_steps": 2}})

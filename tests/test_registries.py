@@ -11,7 +11,6 @@ from tiny_experiments import write_agreement
 
 from phmrun import registry
 from phmrun.config import ConfigError, Source, resolve, run_id
-from phmrun.datasets import CATALOGUE
 from phmrun.errors import PhmrunError
 from phmrun.registry import TASKS, load_plugin, networks
 
@@ -166,27 +165,3 @@ def test_modules_beside_a_plug_in_are_part_of_the_run_id(tmp_path):
     code = "import phmrun.registry as r, pathlib; print(len(r.load_plugins([pathlib.Path('../mine.py')])))"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=tmp_path / "away")
     assert (done.stdout, done.stderr) == ("3\n", "")
-
-
-def test_a_plug_in_with_a_taken_name_is_refused_and_nothing_is_trained(tmp_path):
-    text = "from phmrun.registry import LOSSES\nLOSSES.add('cross-entropy', lambda logits, targets: logits)"
-    (tmp_path / "mine.py").write_text(text)
-    done = phmrun(tmp_path, "train", "sva", "--plugin", "mine.py", "--max-steps", "1")
-    assert done.returncode == 2
-    assert "the loss name 'cross-entropy' is reserved by phmrun" in done.stderr
-    assert not (tmp_path / "runs").exists()
-
-
-def test_datasets_of_the_working_folder_are_listed_and_never_shadow_others(tmp_path, monkeypatch):
-    entry = {"tasks": ["sva"], "summary": "s", "licence": "CC0", "format": "agreement", "mirrors": ["https://x.org/"]}
-    entry["splits"] = {"train": {"items": {"path": "train.tsv"}}}
-    (tmp_path / "datasets").mkdir()
-    (tmp_path / "datasets" / "mine.yaml").write_text(yaml.safe_dump({"mine": entry}))
-    (tmp_path / "datasets" / "other.yaml").write_text("name: a file of another program")
-    monkeypatch.chdir(tmp_path)
-    assert "mine" in CATALOGUE.names("sva")
-    assert CATALOGUE.get("mine").summary == "s"
-    (tmp_path / "datasets" / "taken.yaml").write_text(yaml.safe_dump({"multi30k": entry}))
-    with pytest.raises(PhmrunError, match="the dataset name 'multi30k' is taken") as refused:
-        CATALOGUE.names()
-    assert refused.value.where == "datasets/taken.yaml"

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from forks import completed
 
+pytestmark = pytest.mark.long
+
 PLUGINS = ("--plugin", "reviews.py", "--plugin", "recall.py")
 CHOSEN = {
     "model.width": 32,
@@ -44,7 +46,6 @@ def phmrun(folder, *arguments):
     return done.stdout
 
 
-@pytest.mark.long
 def test_a_third_party_task_has_card_table_verdict_and_words(folder):
     files = [word for split in ("train", "dev", "test") for word in (f"--{split}", f"{split}.tsv")]
     settings = [word for key, value in CHOSEN.items() for word in ("--set", f"{key}={value}")]

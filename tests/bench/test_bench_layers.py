@@ -8,6 +8,8 @@ from phmrun.bench.modules import MODULE_KINDS, Case, cases
 from phmrun.errors import PhmrunError
 from phmrun.layers.inference import FEW_TOKENS
 
+pytestmark = pytest.mark.long
+
 LINEAR = MODULE_KINDS["linear"]
 SHAPE = (16, 32)
 

@@ -15,6 +15,8 @@ from phmrun.kernels.switch import ONEDNN, switched
 from phmrun.ledger import Run
 from phmrun.ledger.recorded_run import RecordedRun
 
+pytestmark = pytest.mark.long
+
 AMOUNT = Amount(rounds=2, batches=4, items=20)
 ONCE = Amount(rounds=1, batches=2, items=10)
 PHASES = ["prediction, batch 1", "prediction, batch 64", "validation", "training"]

@@ -5,6 +5,8 @@ import json
 import pytest
 from tiny_experiments import write_corpus
 
+pytestmark = pytest.mark.long
+
 
 def test_a_run_is_compressed(phmrun, tiny_run, tmp_path):
     pytest.importorskip("ctranslate2")

@@ -7,6 +7,8 @@ import types
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 pytest.importorskip("ctranslate2")
 
 

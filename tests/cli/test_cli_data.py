@@ -37,15 +37,6 @@ def marks(*arguments):
     return {line.split()[1]: line[0] for line in run("list", *arguments).splitlines() if line[0] in "✓◐–"}
 
 
-def test_list_marks_what_is_here(data):
-    assert marks()["builtin"] == "✓"
-    assert set(marks().values()) == {"✓", "–"}
-    fill(data)
-    assert marks()["multi30k"] == "✓"
-    (data / "multi30k/val.de.gz").unlink()
-    assert marks()["multi30k"] == "◐"
-
-
 def test_info_tells_everything(data):
     printed = run("info", "multi30k")
     for part in ("non-commercial", "@inproceedings{elliott", "github.com/multi30k", "train.en.gz", "missing"):

@@ -173,23 +173,6 @@ def test_python_takes_mappings_and_a_data_frame():
         package.decide(twice, reference="dense", metric="acc")
 
 
-def test_each_seed_chooses_among_its_trials_by_validation():
-    stream = np.random.default_rng(3)
-    rows = []
-    for name, mean in (("dense", 80), ("phm", 70)):
-        for seed in range(6):
-            for trial in range(3):
-                value = mean + 5 * trial + stream.normal()
-                rows.append({"system": name, "seed": seed, "metric": "test", "value": value, "trial": trial})
-                rows.append({"system": name, "seed": seed, "metric": "dev", "value": value, "trial": trial})
-    with pytest.raises(PhmrunError, match="several trials"):
-        package.decide(rows, reference="dense", metric="test")
-    decision = package.decide(rows, reference="dense", metric="test", choose_by="dev")
-    assert decision.estimand.endswith("after choosing among 3 trials by dev within each seed")
-    assert decision.judgements["phm"].difference.value == pytest.approx(-10, abs=2)
-    assert decision.reference.scores[0] > 87
-
-
 def test_a_trivial_system_needs_neither_trials_nor_items():
     stream = np.random.default_rng(3)
     rows = [

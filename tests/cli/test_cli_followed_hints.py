@@ -16,6 +16,8 @@ from tiny_experiments import SETTINGS
 from phmrun.cli.app import main
 from phmrun.registry import METRICS, STRUCTURES, TASKS, networks
 
+pytestmark = pytest.mark.long
+
 TRAINING = {"max_steps": 2, "max_epochs": None, "validate_every": 1, "checkpoint_every": 1}
 
 

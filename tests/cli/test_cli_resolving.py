@@ -2,8 +2,6 @@ import pytest
 
 from phmrun.cli.options import ExperimentOptions, resolve_options
 from phmrun.config import ConfigError
-from phmrun.errors import PhmrunError
-from phmrun.registry import STRUCTURES
 
 
 def resolve(**options):
@@ -43,42 +41,6 @@ def test_files_settings_and_flags_are_reported_together(tmp_path):
         "layer.n": "--n",
         "training.optimizer.lr": "--lr",
     }
-
-
-PLUGIN = '''
-from typing import Annotated
-from phmrun.layers import Structure, register
-
-@register("scaled-for-test")
-class Scaled(Structure):
-    """A test."""
-
-    def __init__(self, out_features: int, in_features: int, *, power: Annotated[int, "Exponent"] = 2) -> None:
-        super().__init__(out_features, in_features, power=power)
-
-    @classmethod
-    def check(cls, out_features, in_features, *, power):
-        return None
-
-    def reset_parameters(self, std):
-        """Nothing is drawn."""
-
-    def materialize(self):
-        raise NotImplementedError
-'''
-
-
-def test_plugins_are_loaded_first_and_fingerprinted(tmp_path):
-    plugin = tmp_path / "mine.py"
-    plugin.write_text(PLUGIN)
-    try:
-        request = resolve_options(ExperimentOptions("nmt", plugin=[plugin], layer="scaled-for-test"))
-    finally:
-        STRUCTURES._registered.pop("scaled-for-test", None)
-    assert request.resolved.config.layer.options == {"power": 2}
-    assert [len(digest) for digest in request.plugins.values()] == [64]
-    with pytest.raises(PhmrunError, match="does not exist"):
-        resolve(plugin=[tmp_path / "none.py"])
 
 
 def test_a_parent_takes_the_place_of_the_task_defaults(run_dir):

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from tiny_experiments import write_corpus
 
+pytestmark = pytest.mark.long
+
 PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
 
 

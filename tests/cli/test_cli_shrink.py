@@ -15,6 +15,8 @@ from phmrun.sweeps import shrink
 from phmrun.sweeps.serving import Served
 from phmrun.sweeps.shrink import Goal, Search, recommended
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):

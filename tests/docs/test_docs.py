@@ -15,6 +15,8 @@ from phmrun.config.experiment import leaves
 from phmrun.errors import ExitCode
 from phmrun.registry import METRICS, STRUCTURES, TASKS
 
+pytestmark = pytest.mark.long
+
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 PAGES = [

@@ -1,6 +1,5 @@
 """The plug-ins of the page on own parts: killed and resumed bit for bit, and each in a sweep with a verdict."""
 
-import json
 import os
 import re
 import signal
@@ -10,14 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
-from forks import ended, forked, load
+from forks import load
 
 from phmrun.cli.app import main
-from phmrun.config import nested
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import list_runs
-from phmrun.registry import METRICS
+
+pytestmark = pytest.mark.long
 
 PAGE = Path(__file__).parents[2] / "docs" / "own-parts.md"
 BLOCK = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
@@ -121,34 +119,3 @@ def test_a_plug_in_is_killed_and_resumed_bit_for_bit(plugin, folder):
     states = [_tensors(checkpoint["optimizer_states"]) for checkpoint in (whole, parts)]
     assert len(states[0]) == len(states[1])
     assert all(torch.equal(*pair) for pair in zip(*states, strict=True))
-
-
-def _tensors(value):
-    """Tensors of nested lists and dictionaries, in order."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    return [tensor for item in items for tensor in _tensors(item)]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("plugin", USES)
-def test_a_plug_in_in_a_sweep_with_a_verdict(plugin, folder, monkeypatch, capsys):
-    monkeypatch.setattr(METRICS, "_registered", dict(METRICS._registered))  # my_metric would score other tests
-    task, use = USES[plugin]
-    course = {"training.max_steps": 2, "training.optimizer.lr": 0.01, "logging.wandb": "disabled"}
-    base = nested({**SMALL, **SIZES[task], **use, **course})
-    grid = {"layer": ["dense", {"structure": "phm", "n": 2}]}
-    plugins = [f"{plugin}.py"] if plugin else []
-    sweep = {"task": task, "base": base, "grid": grid, "seeds": 2, "plugins": plugins}
-    Path("sweep.yaml").write_text(yaml.safe_dump(sweep))
-    load()  # the runs are forks of this process
-    code = ended(forked(["sweep", "sweep.yaml"], folder, folder / "output.txt", others=6))
-    assert code == 0, Path("output.txt").read_text()
-    score = ["--score", "test/plural-recall"] if plugin == "my_metric" else []
-    with pytest.raises(SystemExit) as end:
-        main(["table", "sweep.yaml", *score, "--json"])
-    assert end.value.code in (0, None)
-    dense, phm = json.loads(capsys.readouterr().out.splitlines()[-1])["cells"]
-    assert (dense["verdict"], bool(phm["verdict"])) == (None, True)
-    assert len(list_runs(Path("runs"))) == 4

@@ -4,13 +4,12 @@ import pytest
 import torch
 from structure_cases import CASES
 from tiny_experiments import configured, everywhere
-from torch import nn
 
 from phmrun.config import Source, resolve, task_defaults
 from phmrun.engine.counting import count_network, count_parameters
 from phmrun.engine.optimizers import build_optimizer
 from phmrun.errors import PhmrunError
-from phmrun.layers import Embedding, Linear, options_of
+from phmrun.layers import Linear, options_of
 from phmrun.layers.network import scope_of
 from phmrun.registry import OPTIMIZERS, STRUCTURES, TASKS
 from phmrun.tasks.nmt.config import TranslationExperiment
@@ -96,24 +95,6 @@ def test_the_optimizers_numbers_are_those_that_it_keeps(name):
     kept = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)]
     numbers = sum(value.numel() for value in kept if value.dim() == 2)
     assert count_network(network, name)["memory"]["optimizer"] == 4 * numbers
-
-
-def test_a_network_of_ones_own():
-    table = Embedding(10, 4, structure="phm", n=2)
-    network = nn.ModuleDict(
-        {"embedding": table, "body": nn.Linear(4, 4), "output": Linear(4, 10, structure=table.structure)}
-    )
-    counts = count_network(network)
-    sizes = {scope: {key: actual[key] for key in ("count", "dense")} for scope, actual in counts["by_scope"].items()}
-    assert sizes == {
-        "embedding": {"count": 10 * 4 // 2 + 8, "dense": 40},
-        "body": {"count": 20, "dense": 20},
-        "output": {"count": 10, "dense": 10},
-    }
-    assert counts["total"] == sum(parameter.numel() for parameter in network.parameters())
-    assert [module["name"] for module in counts["modules"]] == ["embedding", "body", "output"]
-    assert counts["modules"][0]["shape"] == [10, 4]
-    assert counts["modules"][1]["shape"] == [[4, 4], [4]]
 
 
 @pytest.mark.parametrize(

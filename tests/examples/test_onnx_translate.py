@@ -21,6 +21,8 @@ from phmrun.tasks.nmt.config import TranslationExperiment
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
 from phmrun.text.vocabulary import EOS
 
+pytestmark = pytest.mark.long
+
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 

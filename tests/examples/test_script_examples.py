@@ -10,6 +10,8 @@ import pytest
 
 from phmrun.ledger.listing import list_runs
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 pytest.importorskip("sklearn")
 

@@ -17,6 +17,8 @@ from phmrun.text.token_names import token_names
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
 from phmrun.text.vocabulary import BOS, EOS
 
+pytestmark = pytest.mark.long
+
 ctranslate2 = pytest.importorskip("ctranslate2")
 
 NETWORKS = {

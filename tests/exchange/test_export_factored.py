@@ -25,6 +25,8 @@ from phmrun.models.transformer import Transformer
 from phmrun.tasks.nmt.config import TranslationExperiment
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
 
+pytestmark = pytest.mark.long
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "load_factors.py"
 STRUCTURES = {
     "phm": {"structure": "phm", "n": 4},

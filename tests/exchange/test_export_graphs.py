@@ -21,6 +21,8 @@ from phmrun.tasks.parse.biaffine_parser import BiaffineParser
 from phmrun.tasks.parse.module import parser_graph
 from phmrun.tasks.sva.encoder_classifier import EncoderClassifier
 
+pytestmark = pytest.mark.long
+
 PHM = {"structure": "phm", "n": 4}
 DEFINE = {"structure": "define", "width": 8, "expansion": 32, "depth": 2, "max_groups": 4, "multiple_of": 8}
 CLUSTERS = {"structure": "adaptive", "cutoffs": [8, 20]}

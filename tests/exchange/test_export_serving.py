@@ -17,6 +17,8 @@ from phmrun.results.costs import COSTS
 from phmrun.sweeps.serving import serve_all
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def run(tiny_run):

@@ -16,6 +16,8 @@ from phmrun.exchange.huggingface import describe
 from phmrun.exchange.imported_run import import_checkpoint
 from phmrun.text.vocabulary import BOS, EOS
 
+pytestmark = pytest.mark.long
+
 transformers = pytest.importorskip("transformers")
 
 TEXT = [f"the {animal} number {number} sees a dog ." for animal in ("cat", "cow", "bird") for number in range(30)]
@@ -147,7 +149,6 @@ def test_an_imported_run_is_scored_compressed_and_served(tmp_path, phmrun):
     assert json.loads((tmp_path / "runs" / json.loads(tuned.out)["run_id"] / "status.json").read_text())["step"] == 2
 
 
-@pytest.mark.long
 def test_a_sweep_adapts_an_imported_run(tmp_path, phmrun):
     marian(tmp_path)
     (tmp_path / "data").mkdir()
@@ -242,29 +243,3 @@ def test_a_gated_network_goes_to_ctranslate2_and_back(tmp_path, phmrun):
     assert outputs[0] == outputs[1]
     module = trained.module.network
     assert sum(p.numel() for p in module.parameters()) == imported.parameters
-
-
-def test_an_imported_run_without_data_is_refused_with_a_command_that_works(tmp_path, phmrun):
-    place = tmp_path / "opus"
-    place.mkdir()
-    marian(place)
-    runs = ("--runs-dir", str(tmp_path / "runs"))
-    run = json.loads(phmrun("import", str(place), "--json", *runs).out)["run_id"]
-    (tmp_path / "corpus").mkdir()
-    for split in ("train", "dev", "test"):
-        for side in ("en", "de"):
-            (tmp_path / "corpus" / f"{split}.{side}").write_text("\n".join(TEXT[:12]) + "\n")
-    files = {"--test-src FILE": f"--test-src {tmp_path}/corpus/test.en", "corpus/ --set": f"{tmp_path}/corpus/ --set"}
-    files["--test-tgt FILE"] = f"--test-tgt {tmp_path}/corpus/test.de"
-    for command in (["eval", run], ["compress", run, "--layer", "phm", "--n", "2", "--calibrate", "1"]):
-        refused = phmrun(*command, *runs)
-        assert refused.code == 3, refused
-        assert "imported without any" in refused.err
-        hint = " ".join(refused.err.split()).partition("Run: phmrun ")[2].partition(" (corpus/")[0]
-        for name, path in files.items():
-            hint = hint.replace(name, path)
-        followed = phmrun(*hint.split(), *runs)
-        assert followed.code == 0, (hint, followed.err)
-    refused = phmrun("train", "nmt", "--extend", run, "--max-steps", "1", *runs)
-    assert refused.code == 3
-    assert "--prefix corpus/" in refused.err

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 sys.path.insert(0, str(Path(__file__).parents[2]))  # tests is no package where pytest starts
 
 from tests.fuzz.mutation import Mutator

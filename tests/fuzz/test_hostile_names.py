@@ -17,6 +17,8 @@ from phmrun.ledger.record import restore
 from tests.fuzz.artefacts import METRICS, PARAMETERS, STATUS
 from tests.fuzz.exchange import result_seeds
 
+pytestmark = pytest.mark.long
+
 NUMBER = 200
 ID = "nmt-builtin-dense-1-0123456789ab"
 

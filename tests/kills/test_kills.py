@@ -8,10 +8,11 @@ import pytest
 from forks import ended, finished
 from trials import Case, Site, attempt, cases, differences, facts, kill
 
+pytestmark = pytest.mark.long
+
 ROUNDS = int(os.environ.get("PHMRUN_KILLS", "1"))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "case", [case for case in cases(1, 2) if ROUNDS > 1 or str(case) in ("lm-2-32", "sva-1-64")], ids=str,
 )  # fmt: skip

@@ -7,6 +7,8 @@ from benchmarks.conversion import BUT, architectures
 from phmrun.errors import PhmrunError
 from phmrun.layers import conversion_report, convert, folded, from_pretrained, merge, save_pretrained
 
+pytestmark = pytest.mark.long
+
 transformers = pytest.importorskip("transformers")
 
 

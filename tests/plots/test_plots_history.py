@@ -11,7 +11,6 @@ from phmrun.results.plots.runs import (
     curves,
     default_name,
     draw_history,
-    mean_curves,
 )
 
 ROWS = [
@@ -41,20 +40,3 @@ def test_the_picture(tmp_path):
     save_figure(figure, tmp_path / "history.svg")
     assert b"seed 11" in (tmp_path / "history.svg").read_bytes()
     assert default_name(runs, "history").name == "history-lm-run-1.png"
-
-
-def test_seeds_are_one_line_in_a_band_of_their_deviation(tmp_path):
-    rows = [[{**row, "val/loss": row["val/loss"] + more} for row in ROWS[1:]] for more in (0.0, 2.0)]
-    rows[1].append({"step": 300, "time": 200.0, "val/loss": 1.0})  # a place that one seed alone has
-    runs = [run(tmp_path, number, rows=rows[number - 1], seed=number) for number in (1, 2)]
-    other = run(tmp_path, 3, seed=1, embedding={"structure": "phm", "n": 2})
-    means = mean_curves([*runs, other], "val/loss", "step")
-    assert [curve.label for curve in means] == ["dense (2 seeds)", "embedding phm n=2"]
-    assert (means[0].places, means[0].values) == ([100, 200], [5.0, 4.0])
-    assert means[0].spread == pytest.approx([2**0.5] * 2)
-    assert means[1].spread is None
-    axes = draw_history(means, "val/loss", "step").axes[0]
-    assert len(axes.collections) == 1
-    assert [text.get_text() for text in axes.texts] == ["embedding phm n=2", "dense (2 seeds)"]
-    assert axes.get_legend() is None
-    assert "standard deviation over seeds" in axes.get_ylabel()

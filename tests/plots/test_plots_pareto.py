@@ -46,19 +46,6 @@ def test_pictures(tmp_path, ending):
         assert written.startswith(b"\x89PNG" if ending == "png" else b"<?xml")
 
 
-def test_a_second_cost_is_a_panel_with_the_same_scores_and_colors():
-    points = [Point("dense", 7.5e6, 36.7, 0.4), Point("phm n=4", 3.4e6, 37.1, None)]
-    timed = [points[1]._replace(size=12.0)]  # no time of dense on record
-    figure = draw_pareto(points, "test/bleu", baselines={"copy (floor)": 36.0}, beside={"ms": timed, "MB": []})
-    left, right = figure.axes
-    assert [axes.get_xlabel() for axes in figure.axes] == ["parameters", "ms"]
-    assert left.get_ylim() == right.get_ylim()
-    drawn = [axes.containers[-1].lines[0] for axes in figure.axes]
-    assert drawn[0].get_color() == drawn[1].get_color()
-    assert list(drawn[1].get_xydata()[0]) == [12.0, 37.1]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["copy (floor)", "dense", "phm n=4"]
-
-
 def test_a_curve_joins_dense_networks_by_cost_in_its_panels_only():
     points = [Point("dense", 7.5e6, 36.7, 0.4), Point("phm n=4", 3.4e6, 37.1, None)]
     along = [Point("wide", 7.5e6, 36.7, 0.4), Point("narrow", 2e6, 30.0, None), Point("middle", 4e6, 34.0, None)]

@@ -1,7 +1,8 @@
 """Recorded numbers of other authors' code: fixed weights and inputs, and the outputs that their code gives.
 
-Each ``make_*.py`` beside this file runs one repository at a named commit and writes ``fixtures/NAME.npz`` (numbers)
-and ``fixtures/NAME.json`` (repository, commit, license, changes needed to run). Nothing of their code is kept here.
+A script runs one repository at a named commit and writes ``fixtures/NAME.npz`` (numbers) and ``fixtures/NAME.json``
+(repository, commit, license, changes needed to run). ``make_phm.py`` is the pattern; the other scripts are in the
+repository's history: ``git log -- 'tests/reference/make_*.py'``. Nothing of their code is kept here.
 """
 
 import io

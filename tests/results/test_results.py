@@ -7,9 +7,7 @@ from phmrun.ledger.listing import summarise
 from phmrun.results.comparison import differences
 from phmrun.results.entries import Entry
 from phmrun.results.layout import lay_out, plain_rows
-from phmrun.results.row_comparison import RowComparison
 from phmrun.results.table import Heading, score_headings, tabulate
-from phmrun.statistics.verdict import Question, judge
 from phmrun.sweeps.paper_table import Column, PaperRow, PaperTable
 from phmrun.sweeps.results import paper_headings
 
@@ -142,25 +140,6 @@ def test_the_interval_of_a_mean_lies_within_the_bounds(entry, paper, values, bou
     entries = [entry({"row": "PHM"}, PHM, {"test/bleu": value}) for value in values]
     created = tabulate(entries, ["row"], paper_headings(table, {}), rows=rows(table))
     assert plain_rows(created, {})[1]["interval_of_mean"] == pytest.approx(bounds, abs=0.01)
-
-
-def test_every_number_as_it_is(entry, paper):
-    table = paper()
-    entries = [entry({"row": "PHM"}, PHM, {"test/bleu": 20.123456}), entry({"row": "PHM"}, PHM, {"test/bleu": 21.0})]
-    created = tabulate(entries, ["row"], paper_headings(table, {}), rows=rows(table))
-    judgement = judge({"phm": [20.0, 21.0]}, [22.0, 22.5], Question())["phm"]
-    row = plain_rows(created, {(1, 0): RowComparison(judgement, Question(), 1)})[1]
-    assert row["difference"] == pytest.approx(-1.75)
-    assert row["interval"][0] < -1.75 < row["interval"][1]
-    assert row["interval_of_mean"][0] > row["interval_of_one_run"][0]
-    assert (row["verdict"], row["p"]) == (str(judgement.verdict), judgement.difference.p)
-    assert row["mean"] == pytest.approx(20.561728)
-    assert row["values"] == [20.123456, 21.0]
-    assert row["delta"] == pytest.approx(0.061728)
-    assert (row["published"], row["printed"], row["seeds"], row["planned"]) == (20.5, "20.5", 2, 2)
-    assert row["signatures"] == [SIGNATURE.removesuffix("@250")]
-    assert row["comparable"] is True
-    assert len(row["runs"]) == 2
 
 
 def test_a_seed_past_the_unigram_is_a_collapsed_one_with_its_exact_test(entry):

@@ -7,7 +7,7 @@ from phmrun.ledger import Run, State
 from phmrun.results.comparison import differences
 from phmrun.results.plots.sweeps import expected_best
 from phmrun.sweeps import load_sweep
-from phmrun.sweeps.cell_status import CellState, survey
+from phmrun.sweeps.cell_status import survey
 from phmrun.sweeps.plan import varied
 from phmrun.sweeps.results import results_of
 from phmrun.sweeps.tuning import settled, with_choices
@@ -159,43 +159,3 @@ def test_each_replicate_chooses_among_three_values_by_its_own_validation(planned
     assert comparison.settings == "after choosing among 3 values by validation within each seed"
     assert comparison.judgement.difference.seeds == (3, 3)
     assert comparison.judgement.difference.value == pytest.approx(-20)
-
-
-def test_a_seed_that_still_searches_has_no_score(planned, tmp_path):
-    """The trial of the pilot's value is done first: it is not the seed's choice yet."""
-    import toy_experiment
-
-    created = planned({**REPLICATED, "seeds": 2})
-
-    def make(cell, values):
-        return varied(cell, values, toy_experiment.inspect, toy_experiment.options_of)
-
-    def done(status):
-        run = Run.create(tmp_path / "runs", status.cell.run_id, "task: toy\n")
-        run.update_metrics("validation/best", {"value": 90 - abs(status.cell.config.training.optimizer.lr - 0.01)})
-        run.update_metrics("test/accuracy", {"value": 80.0, "signature": "x"})
-        run.set_state(State.DONE)
-
-    def rows():
-        return settled(created, tmp_path / "runs", make)
-
-    for status in [status for row in rows() for status in row.all_trials]:
-        done(status)
-    dense = rows()[0].replicates[0]
-    done(next(status for values, status in dense.trials if values[RATE] == 0.01))
-    states = [status.state for status in survey(with_choices(created, rows(), make), tmp_path / "runs")]
-    assert states == [CellState.MISSING] * 2
-    for _, status in dense.trials:
-        done(status)
-    states = [status.state for status in survey(with_choices(created, rows(), make), tmp_path / "runs")]
-    assert states == [CellState.DONE, CellState.MISSING]
-
-
-def test_the_seed_that_chose_the_rate_is_not_counted(rows, tmp_path):
-    created, make, look = rows
-    look({"dense": 0.01, "phm": 0.01})
-    chosen = with_choices(created, look(), make)
-    assert [cell.chose_settings for cell in chosen.cells] == [True, False] * 2
-    (comparison,) = differences(results_of(chosen, survey(chosen, tmp_path / "runs")).pivot()).values()
-    assert comparison.settings == "at these settings; seeds that chose them are not counted"
-    assert comparison.judgement.difference is None

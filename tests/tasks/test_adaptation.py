@@ -13,6 +13,8 @@ from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run
 
+pytestmark = pytest.mark.long
+
 LAYER = {"structure": "added", "of": "low-rank", "options": "rank=2"}
 RATE = {"training": {"optimizer": {"lr": 0.03}}}
 

@@ -185,19 +185,3 @@ def test_greedy_continuations_are_the_most_probable_words(build, vocabulary):
             tokens.append(best)
         assert answer.text == vocabulary.decode(tokens)
         assert answer.values == {"prediction": answer.text}
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("embedding", EMBEDDINGS, ids=["dense", "adaptive", "define"])
-def test_inputs_from_a_compressed_table(embedding, data, vocabulary):
-    """All 40 words can be told apart by their codes, so that enough codewords give back the table."""
-    network = lstm(vocabulary, embedding)
-    exact = teller(network, vocabulary).evaluate(data, "test").scores["perplexity"]
-    coarse = teller(network, vocabulary, codebooks=2, codewords=2).evaluate(data, "test").scores["perplexity"]
-    output = teller(network, vocabulary, codebooks=24, codewords=16)
-    fine = output.evaluate(data, "test").scores["perplexity"]
-    assert abs(fine.value - exact.value) < abs(coarse.value - exact.value)
-    assert fine.value == pytest.approx(exact.value, rel=1e-3)
-    assert "|codebooks:24x16|" in fine.signature
-    assert fine.extras["table_bytes"] == output.table.bytes == 40 * 24 * 4 // 8 + 24 * 16 * 16 * 8
-    assert network.define is None or network.define.expand is not None, "the network itself is left alone"

@@ -32,18 +32,6 @@ def build(**options):
     return built(BiaffineParser, 12, 6, 9, 5, **{**SIZES, **options}).double().eval()
 
 
-def test_tags_start_at_zero_as_released_or_like_words():
-    released, drawn = (build(start="parser-v2", tag_start=name) for name in ("zero", "drawn"))
-    parameters = dict(drawn.named_parameters())
-    for name, parameter in released.named_parameters():
-        if name.startswith("tags."):
-            assert parameter.count_nonzero() == 0
-            bound = (3 / SIZES["tag_width"]) ** 0.5  # uniform, of standard deviation 1/√width
-            assert 0.5 * bound < parameters[name].abs().max() <= bound
-        else:
-            assert torch.equal(parameter, parameters[name]), name
-
-
 def test_a_map_of_a_fixed_vector_is_added_to_the_word_s_own():
     """Ids from 12 on are three rare words, whose own vector is the unknown word's; special ids have a vector of 0."""
     torch.manual_seed(0)
@@ -113,19 +101,6 @@ def test_the_symmetric_arc_form_is_equation_6():
         for d in dependent[0]
     ]
     torch.testing.assert_close(form(dependent, head)[0], torch.stack([torch.stack(row) for row in expected]))
-
-
-def test_attention_over_characters_is_a_softmax_of_one_product_each():
-    network = build(character_pooling="attention", cell="plain")
-    states, _ = network.letter_lstm(network.letters(CHARACTERS[1:2, : COUNTS[1]]))
-    states = states[0]
-    weights = (states @ network.letter_attention.weight[0]).softmax(0)
-    read = torch.cat([weights @ states, states[-1]])
-    expected = network.letter_map.weight @ read + network.letter_map.bias
-    torch.testing.assert_close(network.read_characters(CHARACTERS, COUNTS)[1], expected)
-    network.read_characters(CHARACTERS, COUNTS).square().sum().backward()
-    assert bool(network.letter_attention.structure.materialize().isfinite().all())
-    assert all(bool(parameter.grad.any()) for parameter in network.letter_attention.parameters())
 
 
 def test_dropped_embeddings_leave_the_others_scaled():

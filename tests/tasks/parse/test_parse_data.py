@@ -46,20 +46,6 @@ def test_own_trees_become_splits_and_a_vocabulary(trees, tmp_path):
     assert [item.text for item in data.sentences("test")] == [item.text for item in conllu.load(trees / "test.conllu")]
 
 
-def test_several_training_files_and_a_held_out_share(trees, tmp_path):
-    both = f"{trees}/train.conllu,{trees}/dev.conllu"
-    data = build_data(config_of(train=both, test=f"{trees}/test.conllu", hold_out=0.1), tmp_path)
-    pool = [*conllu.load(trees / "train.conllu"), *conllu.load(trees / "dev.conllu")]
-    learnt, held = data.sentences("train"), data.sentences("dev")
-    assert len(held) == 14
-    assert len(learnt) == 130
-    assert sorted(item.text for item in [*learnt, *held]) == sorted(item.text for item in pool)
-    assert [item for item in pool if item in learnt] == sorted(learnt, key=pool.index)
-    assert "dev" in data.files
-    again = build_data(config_of(train=both, test=f"{trees}/test.conllu", hold_out=0.1), tmp_path)
-    assert again.sentences("dev") == held
-
-
 @given(count=st.integers(4, 300), hold_out=st.sampled_from([0, 0.05, 0.1, 0.5]), quarters=st.integers(1, 4))
 def test_shares_are_nested_and_what_is_held_out_stays_apart(count, hold_out, quarters):
     learnt, held = divided(count, hold_out, Fraction(quarters, 4))
@@ -81,23 +67,6 @@ def test_the_builtin_treebank(tmp_path):
     joined = build_data(config_of(train="train,dev", hold_out=0.2), tmp_path)
     assert joined.fingerprints() == {"builtin": "1-1", "train": "train,dev"}
     assert len(joined.sentences("train")) + len(joined.sentences("dev")) == 4_500
-
-
-def test_a_treebank_without_a_split(tmp_path, monkeypatch):
-    located = {split: {"conllu": tmp_path / f"{split}.conllu"} for split in ("train", "test")}
-    monkeypatch.setattr(data_module, "locate", lambda name: located)
-    monkeypatch.setattr(data_module, "checksums", lambda name: {"train.conllu": "0"})
-    with pytest.raises(PhmrunError, match="no split 'dev'") as caught:
-        build_data(config_of(name="ud/X"), tmp_path)
-    assert "hold_out" in caught.value.hint
-    with pytest.raises(PhmrunError, match="no split 'dev'"):
-        build_data(config_of(name="ud/X", train="train,dev", hold_out=0.1), tmp_path)
-    data = build_data(config_of(name="ud/X", hold_out=0.1), tmp_path)
-    assert {split: [path.name for path in paths] for split, paths in data.files.items()} == {
-        "train": ["train.conllu"],
-        "dev": ["train.conllu"],
-        "test": ["test.conllu"],
-    }
 
 
 def test_a_test_sentence_that_memory_cannot_score_is_found_before_training(trees, tmp_path, monkeypatch):

@@ -1,7 +1,6 @@
 """A parser at work: what comes in goes out with another tree, and scores are the official evaluator's."""
 
 import json
-import logging
 import subprocess
 import sys
 
@@ -13,8 +12,8 @@ from phmrun.errors import PhmrunError
 from phmrun.metrics.parsing import attachment_scores
 from phmrun.tasks.parse.config import TreeDecodingConfig
 from phmrun.tasks.parse.data import build_data
-from phmrun.tasks.parse.module import build_module, parser_graph
-from phmrun.tasks.parse.predictor import TreeParser, arcs_of, build_predictor
+from phmrun.tasks.parse.module import build_module
+from phmrun.tasks.parse.predictor import TreeParser, arcs_of
 from phmrun.text import conllu
 
 CONLLU = """\
@@ -76,33 +75,6 @@ def test_conllu_goes_out_as_it_came_in_but_for_the_tree(trained):
     assert [len(item) for item in parsed] == [3, 1]
     assert actual[0].values["words"] == ["d1", "n2", "v3"]
     assert parsed[1].heads == (0,)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("# a comment\n# another\n1\tv\t_\t_\t_\t_\t_\t_\t_\t_\n\n", ["v"]),
-        ("\n\n1\tv\t_\t_\t_\t_\t_\t_\t_\t_\n\n", ["v"]),
-        ("# v\n# w\n", ["#", "v"]),
-        ("#v w\n", ["#v", "w"]),
-    ],
-)
-def test_what_the_input_is_shows_in_its_first_line_that_is_no_comment(trained, text, words):
-    assert answers(parser_of(trained), text)[0].values["words"] == words
-
-
-def test_both_columns_of_tags_are_read_and_named(tmp_path, caplog):
-    config = configured("parse", tmp_path / "trees", {"data": {"vocabulary": {"tags": "both"}}})
-    data = build_data(config, tmp_path)
-    network = build_module(config, *data.vocabulary.sizes).parser
-    parser = TreeParser(network, data.vocabulary, TreeDecodingConfig(), weights="test")
-    with caplog.at_level(logging.INFO):
-        assert len(answers(parser, CONLLU.replace("\tD\t", "\t_\t"))) == 2
-    assert "words without a tag in the columns UPOS and XPOS" in caplog.text
-    assert "tags:both" in parser.evaluate(data, "dev").scores["uas"].signature
-    graph = parser_graph(network)
-    assert graph.inputs["tags"] == ("batch", "length", 2)
-    assert graph.examples[0][1].shape == (2, 7, 2)
 
 
 def test_the_size_of_a_batch_changes_nothing(trained):
@@ -180,23 +152,3 @@ def test_a_parsed_treebank_with_empty_nodes_is_valid(trained, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True)
     assert "unconnected" not in done.stdout + done.stderr
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_options_of_the_scores(trained):
-    _, data, config = trained
-    network = trained[0]
-    decoding = config.decoding.model_copy(update={"subtypes": True, "punctuation": False, "tree": "greedy"})
-    module = build_module(config, *data.vocabulary.sizes)
-    module.network = network
-    predictor = build_predictor(
-        config.model_copy(update={"decoding": decoding}),
-        module,
-        data.vocabulary,
-        weights="x",
-        batch_size=7,
-        device="cpu",
-    )
-    assert predictor.search == decoding.model_copy(update={"batch": 7})
-    signature = predictor.evaluate(data, "dev").scores["uas"].signature
-    assert "labels:full|punct:out" in signature
-    assert "tree:greedy" in signature

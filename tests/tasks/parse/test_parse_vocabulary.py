@@ -63,14 +63,6 @@ def test_rare_tags_labels_and_characters_are_unknown_as_in_parser_v2():
     assert encoded.labels.tolist()[:4] == [NO_LABEL, 1, NO_LABEL, 0]
 
 
-def test_the_vocabulary_comes_back(tmp_path):
-    options = {"characters": 3, "multiple_of": 8, "lowercase": False, "lowercase_characters": True, "min_frequency": 1}
-    vocabulary = learn_vocabulary(TREES, tags="both", **options)
-    vocabulary.save(tmp_path)
-    assert TreebankVocabulary.load(tmp_path) == vocabulary
-    assert TreebankVocabulary.load(tmp_path).encode(TREES).words.tolist() == vocabulary.encode(TREES).words.tolist()
-
-
 @pytest.mark.parametrize("content", [None, "{", "[]", "{}", '{"words": []}'])
 def test_a_damaged_vocabulary_is_a_data_error(tmp_path, content):
     if content is not None:
