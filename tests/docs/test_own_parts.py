@@ -105,6 +105,14 @@ def weights(runs_dir):
     return run.id, scores, torch.load(run.checkpoints / "last.ckpt")
 
 
+def _tensors(value):
+    """Tensors of nested lists and dictionaries, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return [tensor for item in items for tensor in _tensors(item)]
+
+
 @pytest.mark.parametrize("plugin", USES)
 def test_a_plug_in_is_killed_and_resumed_bit_for_bit(plugin, folder):
     if not plugin and not hasattr(torch.optim, "Muon"):

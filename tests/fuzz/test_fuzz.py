@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.long
-
 sys.path.insert(0, str(Path(__file__).parents[2]))  # tests is no package where pytest starts
 
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.readers import READERS
 from tests.fuzz.worker import Tally, read_seeds, tried
 
+pytestmark = pytest.mark.long
 TRIES = 60
 
 
