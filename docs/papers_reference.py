@@ -14,7 +14,7 @@ from phmrun.config.provenance import KINDS, grouped, kind_of, provenance_of
 from phmrun.papers import Verdict, load_table, table_names
 from phmrun.papers.audit import audit
 from phmrun.papers.published import headline
-from phmrun.sweeps.paper_table import PaperTable, setting_names
+from phmrun.papers.table import PaperTable, setting_names
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "papers.md"

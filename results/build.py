@@ -22,19 +22,18 @@ from phmrun.escaping import fenced, markdown
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.listing import unchanged
 from phmrun.metric import metric_of
+from phmrun.papers.published import Printed
+from phmrun.papers.table import FOLDER, load_table
 from phmrun.report.environments import environments
 from phmrun.results.baselines import baseline_rows
-from phmrun.results.costs import MISSING, cost_texts, points_of
-from phmrun.results.layout import lay_out
+from phmrun.results.comparison import all_pairs
+from phmrun.results.costs import cost_texts, points_of
+from phmrun.results.layout import lay_out, pair_notes, verdict_table, verdict_words
 from phmrun.results.long_table import restore_folder
-from phmrun.results.pairs import all_pairs, pair_table
-from phmrun.results.printed import Printed
 from phmrun.results.render import Styled, markdown_table
-from phmrun.results.table import Effect
-from phmrun.results.verdicts import verdict_words
-from phmrun.statistics.verdict import DECIDED, Verdict
+from phmrun.results.table import MISSING
+from phmrun.statistics.verdict import DECIDED
 from phmrun.sweeps.cell_status import CellState
-from phmrun.sweeps.paper_table import FOLDER, load_table
 from phmrun.sweeps.results import Asked, view
 from phmrun.sweeps.selection import SEED
 
@@ -130,17 +129,16 @@ class Sweep:
         """Return its verdicts counted: "2 different, worse · 1 open; of 6 pairs 6 undecided"."""
         words = [verdict_words(comparison) for _, comparison in sorted(self.compared.items())]
         text = tally([*words, *["withdrawn"] * len(self.withdrawn)]) or "no comparison"
-        pairs = [verdict_words(pair.comparison) for pair in self.pairs]
+        pairs = [verdict_words(pair) for pair in self.pairs]
         return f"{text}; of {counted(len(pairs), 'pair')} {tally(pairs)}" if pairs else text
 
     def effects(self) -> Callable[[], Any] | None:
         """Return a function that draws the differences in the first compared score; ``None`` without intervals."""
         scores = [heading.scores[0] for heading in self.table.headings]
         shown = [
-            (scores[column], Effect(self.table.names[row], d.value, d.low, d.high, d.seeds[0], is_different))
+            (scores[column], self.table.names[row], comparison.judgement)
             for (row, column), comparison in sorted(self.compared.items())
-            for d, is_different in [(comparison.judgement.difference, comparison.verdict is Verdict.DIFFERENT)]
-            if d
+            if comparison.judgement.difference
         ]
         if not shown:
             return None
@@ -148,16 +146,18 @@ class Sweep:
         numbers = None if self.dense is None or score != self.score else self.table.figures[self.dense][0].numbers[0]
         mean = numbers.mean if numbers else None
         lines = {} if mean is None else {name: value - mean for name, value in self.baselines.items()}
-        return lambda: drawing("draw_effects")([effect for name, effect in shown if name == score], score, lines)
+        return lambda: drawing("draw_effects")(
+            {name: judged for of, name, judged in shown if of == score}, score, lines
+        )
 
     def points(self) -> list[Any]:
         """Return parameters and score of each row whose verdict is not withdrawn."""
-        return points_of(self.table, 0, without=self.withdrawn)
+        return [point for row, point in points_of(self.table, 0).items() if row not in self.withdrawn]
 
     def timed(self) -> list[Any]:
         """Return milliseconds of a training step and score of these rows, as far as on record."""
-        points = points_of(self.table, 0, "clock-step", without=self.withdrawn)
-        return [point._replace(size=1000 * point.size) for point in points]
+        points = points_of(self.table, 0, "clock-step").items()
+        return [point._replace(size=1000 * point.size) for row, point in points if row not in self.withdrawn]
 
     def sizes(self, lines: Mapping[str, float], widths: "Sweep | None") -> Any:
         """Draw the first score by parameters and training time, beside a curve of dense networks of several widths."""
@@ -180,11 +180,10 @@ class Sweep:
         for row, reason in self.withdrawn.items():
             yield markdown(f"{self.table.names[row]}: verdict withdrawn: {reason}")
         yield from map(markdown, laid.notes)
-        columns, lines, notes = pair_table(self.table, self.pairs)
-        if lines:
+        if self.pairs:
             yield "Rows beside one another, each with every other:"
-            yield markdown_table(columns, lines)
-            yield from map(markdown, notes)
+            yield markdown_table(*verdict_table(self.table, self.pairs))
+            yield from map(markdown, pair_notes(self.table, self.pairs))
         done = [status for status in self.view.statuses if status.state is CellState.DONE]
         columns, lines, notes = environments(done)
         yield markdown_table(columns, lines) if lines else ""

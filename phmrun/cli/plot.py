@@ -165,7 +165,8 @@ def plot_pareto(
     table = selection.table
     names = [heading.scores[0] for heading in table.headings]
     chosen = score or next(iter(names), "")
-    points = [point for place, name in enumerate(names) if name == chosen for point in points_of(table, place, over)]
+    places = [place for place, name in enumerate(names) if name == chosen]
+    points = [point for place in places for point in points_of(table, place, over).values()]
     if not points:
         raise PhmrunError(
             f"none of these has a score and {over} on record yet", valid=sorted(set(names)), where="--score"

@@ -64,7 +64,7 @@ def list_runs(
     names, by = listing.score_names(chosen), sort.removeprefix("-")
     noted = {}
     if by in names:
-        from phmrun.results.remarks import remarks
+        from phmrun.results.baselines import remarks
 
         noted = dict(zip((run.id for run in chosen), remarks(chosen, by), strict=True))
     if as_json:

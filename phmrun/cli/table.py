@@ -91,9 +91,9 @@ def table(
         from phmrun.cli.sweep_output import tell_faults
         from phmrun.results import render
         from phmrun.results.baselines import baseline_rows
+        from phmrun.results.comparison import all_pairs
         from phmrun.results.costs import require_cost
-        from phmrun.results.layout import lay_out, plain_rows
-        from phmrun.results.pairs import all_pairs, pair_facts, with_pairs
+        from phmrun.results.layout import lay_out, pair_facts, plain_rows
         from phmrun.sweeps.results import Asked, view
 
     shown = [require_cost(name, "--costs") for name in _listed(costs)]
@@ -102,16 +102,16 @@ def table(
     selection = view(what or [], runs_dir, asked)
     tell_faults(selection.statuses)
     table = selection.table
-    if paper and all(heading.published is None for heading in table.headings):
+    if paper and all(heading.printed is None for heading in table.headings):
         raise PhmrunError("there are no published scores for these", where="--paper", hint="Name a paper table's file.")
     if every_pair and not significance:
         raise PhmrunError("all pairs cannot be compared with --no-significance", where="--all-pairs")
 
     def laid(part: "View") -> "Laid":
         """Return the laid-out table of a view."""
-        differences = part.differences(margin) if significance and not every_pair else {}
-        page = lay_out(part.table, agg, differences, paper=paper, costs=shown, front=front)
-        return with_pairs(page, part.table, all_pairs(part.table, margin)) if every_pair else page
+        compared = part.differences(margin) if significance and not every_pair else {}
+        pairs = all_pairs(part.table, margin) if every_pair else []
+        return lay_out(part.table, agg, compared, paper=paper, costs=shown, front=front, pairs=pairs)
 
     if style is TableFormat.TEXT and not as_json:
         for number, part in enumerate(selection.by_task(asked) if console.stdout().is_terminal else [selection]):

@@ -3,8 +3,7 @@
 Imports no torch before counting.
 """
 
-from phmrun.papers.published import Match, Verdict, judge
-from phmrun.results.printed import Printed
-from phmrun.sweeps.paper_table import PaperRow, PaperTable, load_table, paper_names, table_names
+from phmrun.papers.published import Match, Printed, Verdict, judge
+from phmrun.papers.table import PaperRow, PaperTable, load_table, paper_names, table_names
 
 __all__ = ["Match", "PaperRow", "PaperTable", "Printed", "Verdict", "judge", "load_table", "paper_names", "table_names"]

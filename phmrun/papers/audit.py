@@ -22,10 +22,9 @@ from phmrun.config.provenance import kind_of
 from phmrun.engine.counting import count_network, count_parameters
 from phmrun.errors import PhmrunError, unknown
 from phmrun.layers import options_of, share_parameters
-from phmrun.papers.published import Match, Verdict, judge
+from phmrun.papers.published import Match, Printed, Verdict, judge
+from phmrun.papers.table import Column, PaperRow, PaperTable, load_table, table_names
 from phmrun.registry import TASKS, load
-from phmrun.results.printed import Printed
-from phmrun.sweeps.paper_table import Column, PaperRow, PaperTable, load_table, table_names
 
 Counts = dict[str, Any]
 

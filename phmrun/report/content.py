@@ -19,8 +19,9 @@ from phmrun.ledger.card import duration, number, shared
 from phmrun.ledger.record import absolute_paths, portable
 from phmrun.report.environments import environments
 from phmrun.results.baselines import baseline_rows
+from phmrun.results.comparison import Comparisons
 from phmrun.results.costs import points_of
-from phmrun.results.layout import Differences, lay_out
+from phmrun.results.layout import lay_out
 from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.runs import choose_score, curves, draw_history
 from phmrun.results.plots.sweeps import draw_pareto
@@ -48,7 +49,7 @@ def write_report(
     plan: Plan,
     statuses: Sequence[CellStatus],
     table: ResultTable,
-    differences: Differences,
+    differences: Comparisons,
     path: Path,
     trials: Sequence[CellStatus] = (),
 ) -> list[Path]:
@@ -78,7 +79,7 @@ def write_report(
         totals += f"{counted(len(group), unit)}: {counts}. " if group else ""
     seconds = sum(s.run.status.seconds for s in distinct([*trials, *statuses]) if s.run and s.run.status)
     totals += f"{duration(seconds)} of training in all."
-    paper = any(heading.published is not None for heading in table.headings)
+    paper = any(heading.printed is not None for heading in table.headings)
     seeds = max(len({cell.at["seed"] for cell in plan.cells}), 1)
     where = portable(shared(plan.sweep.where))
     content = {
@@ -110,7 +111,7 @@ def _pareto(table: ResultTable, path: Path) -> Iterable[Picture]:
     A network is a row with both. Writes an SVG file beside ``path`` for each picture, and yields it.
     """
     for place, heading in enumerate(table.headings):
-        points = points_of(table, place)
+        points = list(points_of(table, place).values())
         if len(points) > 1:
             file = path.with_name(f"{path.stem}-pareto-{place + 1}.svg")
             baselines = {row.label: value for row in baseline_rows(table) if (value := row.values[place]) is not None}

@@ -1,4 +1,4 @@
-"""Baselines as rows of a table: trivial systems on the same items."""
+"""Baselines as rows of a table: trivial systems on the same items. Imports no torch."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,9 +6,10 @@ from statistics import fmean
 from typing import Any
 
 from phmrun.ledger.listing import score_names
-from phmrun.ledger.recorded_run import RecordedRun
+from phmrun.ledger.recorded_run import RecordedRun, score_value
 from phmrun.metric import OF, divergence_of, find_baseline, floors_of, metric_of, part_of
-from phmrun.results.table import ResultTable
+from phmrun.results.entries import entry_of_run, identities
+from phmrun.results.table import BUILTIN, REDUCED, ResultTable
 
 
 @dataclass(frozen=True)
@@ -34,46 +35,13 @@ class BaselineRow:
 def baseline_rows(table: ResultTable) -> list[BaselineRow]:
     """Return the baselines scored beside a table's runs, floors first.
 
-    A baseline is a floor if it is one for the first score of any column. Floors and others each are in the order of
-    the columns that have them.
+    The first score of each column counts. A baseline is a floor if it is one for any of them. Floors and others each
+    are in the order of the columns that have them.
     """
-    columns = [_of_column(table, column) for column in range(len(table.headings))]
-    names = dict.fromkeys(name for scores in columns for name in scores)
-    rows = []
-    for name in names:
-        is_floor = any(name in metric_of(heading.scores[0]).floors for heading in table.headings)
-        rows.append(BaselineRow(name, tuple(scores.get(name) for scores in columns), is_floor))
-    return sorted(rows, key=lambda row: not row.is_floor)
-
-
-def _of_column(table: ResultTable, column: int) -> dict[str, float]:
-    """Return each registered baseline's mean score in a column.
-
-    The first score of the column counts. The result is empty if that is a baseline's itself.
-    """
-    runs = [entry.run for figures in table.figures for entry in figures[column].entries if entry.run]
-    return baseline_scores(runs, table.headings[column].scores[0])
-
-
-def baseline_scores(runs: Sequence[RecordedRun], score: str) -> dict[str, float]:
-    """Return the mean score of each registered baseline, by its name.
-
-    The mean is over the runs that have it; the baselines are those of ``score``, of the same part if it is a part's.
-    The result is empty if the score is a baseline's itself.
-    """
-    if OF in score:
-        return {}
-    part = part_of(score, metric_of(score))
-    prefix, ending = f"{score.removesuffix(f'-{part}') if part else score}{OF}", f"-{part}" if part else ""
-    means: dict[str, float] = {}
-    for full in score_names(runs):
-        name = full.removeprefix(prefix).removesuffix(ending)
-        if not full.startswith(prefix) or find_baseline(name) is None:
-            continue
-        values = [value for run in runs if (value := run.score(f"{prefix}{name}{ending}")) is not None]
-        if values:
-            means[name] = fmean(values)
-    return means
+    columns = [
+        [e.run for line in table.figures for e in line[at].entries if e.run] for at in range(len(table.headings))
+    ]
+    return _rows(columns, [heading.scores[0] for heading in table.headings])
 
 
 def listed_baselines(runs: Sequence[RecordedRun], scores: Sequence[str]) -> Iterator[tuple[str, list[float | None]]]:
@@ -86,13 +54,36 @@ def listed_baselines(runs: Sequence[RecordedRun], scores: Sequence[str]) -> Iter
     for run in runs:
         groups.setdefault(f"{run.about('task')} {run.about('data')}", []).append(run)
     for label, members in groups.items():
-        columns = [baseline_scores(members, score) for score in scores]
-        rows = []
-        for name in dict.fromkeys(name for column in columns for name in column):
-            is_floor = any(name in metric_of(score).floors for score in scores)
-            rows.append(BaselineRow(name, tuple(column.get(name) for column in columns), is_floor))
-        for row in sorted(rows, key=lambda row: not row.is_floor):
+        for row in _rows([members] * len(scores), scores):
             yield f"{row.label}, {label}", list(row.values)
+
+
+def _rows(columns: Sequence[Sequence[RecordedRun]], scores: Sequence[str]) -> list[BaselineRow]:
+    """Return the registered baselines of scores, each with the runs of its column; floors first."""
+    means = [_means(runs, score) for runs, score in zip(columns, scores, strict=True)]
+    floors = {name for score in scores for name in metric_of(score).floors}
+    names = dict.fromkeys(name for column in means for name in column)
+    rows = [BaselineRow(name, tuple(column.get(name) for column in means), name in floors) for name in names]
+    return sorted(rows, key=lambda row: not row.is_floor)
+
+
+def _means(runs: Sequence[RecordedRun], score: str) -> dict[str, float]:
+    """Return the mean score of each registered baseline, by its name, over the runs that have it.
+
+    The baselines are those of ``score``, of the same part if it is a part's. The result is empty if the score is a
+    baseline's itself.
+    """
+    if OF in score:
+        return {}
+    part = part_of(score, metric_of(score))
+    prefix, ending = f"{score.removesuffix(f'-{part}') if part else score}{OF}", f"-{part}" if part else ""
+    means: dict[str, float] = {}
+    for full in score_names(runs):
+        name = full.removeprefix(prefix).removesuffix(ending)
+        if full.startswith(prefix) and find_baseline(name) is not None:
+            values = [value for run in runs if (value := run.score(f"{prefix}{name}{ending}")) is not None]
+            means |= {name: fmean(values)} if values else {}
+    return means
 
 
 def has_diverged(run: RecordedRun | None, score: str) -> bool:
@@ -115,30 +106,39 @@ def shortfall(metrics: Mapping[str, Any]) -> str | None:
     value if there is no interval. The warning begins with "diverged" if the value is worse than the metric's divergence
     floor, else with "untrained". The result is ``None`` if the floor is beaten, or if there is no such score or floor.
     """
-    score = next((name for name in metrics if OF not in name and name.startswith("test/")), None)
-    floors = {name: value for name in floors_of(score) if (value := _value(metrics, name)) is not None} if score else {}
-    if score is None or not floors or (value := _value(metrics, score)) is None:
+    score = next((name for name in metrics if OF not in name and name.startswith("test/")), "")
+    known = {name: score_value(metrics[name]) for name in floors_of(score) if name in metrics} if score else {}
+    floors = {name: value for name, value in known.items() if value is not None}
+    if not floors or (value := score_value(metrics[score])) is None:
         return None
-    lower = metric_of(score).lower_is_better
-    best = (min if lower else max)(floors, key=lambda name: floors[name])
-    entry = metrics[score]
-    interval = entry.get("ci") if isinstance(entry, Mapping) else None
-    reached = (interval[1] if lower else interval[0]) if interval else value
-    if (reached < floors[best]) if lower else (reached > floors[best]):
+    sign = -1 if metric_of(score).lower_is_better else 1
+    best = max(floors, key=lambda name: sign * floors[name])
+    interval = metrics[score].get("ci") if isinstance(metrics[score], Mapping) else None
+    if sign * (interval[sign < 0] if interval else value) > sign * floors[best]:
         return None
     shown = f"{value:.2f}" + (f" ({interval[0]:.2f} – {interval[1]:.2f})" if interval else "")
-    name = best.partition(OF)[2]
     past = divergence_of(score)
-    if past in floors and ((value > floors[past]) if lower else (value < floors[past])):
+    if past in floors and sign * value < sign * floors[past]:
         return f"diverged: {score} {shown} is worse than the floor {past.partition(OF)[2]}, {floors[past]:.2f}"
-    return f"untrained: {score} {shown} does not beat the floor {name}, {floors[best]:.2f}, significantly"
+    return (
+        f"untrained: {score} {shown} does not beat the floor {best.partition(OF)[2]}, {floors[best]:.2f}, significantly"
+    )
 
 
-def _value(metrics: Mapping[str, Any], name: str) -> float | None:
-    """Return the value of a score in ``metrics.json``.
+def remarks(runs: Sequence[RecordedRun], score: str) -> list[str]:
+    """Return the reasons for which a run's score alone orders nothing, for each run; empty without any.
 
-    The result is ``None`` if it has none.
+    They are a single seed with these settings, and the built-in corpus. Runs without the score have none.
     """
-    entry = metrics.get(name)
-    value = entry.get("value") if isinstance(entry, Mapping) else entry
-    return float(value) if isinstance(value, int | float) else None
+    entries = [entry_of_run(run) for run in runs]
+    keys, scored = identities(entries), [run.score(score) is not None for run in runs]
+    seeds: dict[str, set[str]] = {}
+    for key, entry, has_score in zip(keys, entries, scored, strict=True):
+        if has_score:
+            seeds.setdefault(key, set()).add(str(entry.seed))
+    texts = []
+    for key, entry, has_score in zip(keys, entries, scored, strict=True):
+        parts = ["1 seed"] if len(seeds.get(key, ())) == 1 else []
+        parts += [f"{REDUCED} built-in corpus"] if entry.label("data") == BUILTIN else []
+        texts.append("; ".join(parts) if has_score else "")
+    return texts

@@ -1,25 +1,77 @@
-"""Comparison of a table's cells with their dense cell, simultaneous over the cells that share it.
+"""Comparison of a table's cells with their dense cell, or of all rows with one another, simultaneous.
 
 A verdict is over training seeds, with the test set fixed. An interval over test items is reported beside it. Seeds that
 chose a row's settings are left out, so the verdict holds *at these settings*. Diverged runs count as collapsed. The
-metric's floors are scores of the dense runs.
+metric's floors are scores of the dense runs. Imports no torch.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from phmrun.metric import OF, floors_of, lacks_direction, metric_of
 from phmrun.progress import progress
 from phmrun.results.baselines import has_diverged
-from phmrun.results.costs import HasRun
 from phmrun.results.items import RunItems
-from phmrun.results.row_comparison import Place, RowComparison, Scored
 from phmrun.results.table import Figure, ResultTable
 from phmrun.statistics.items import ItemVariance, variance_of_resamples
-from phmrun.statistics.verdict import Question, judge
+from phmrun.statistics.verdict import Judgement, Question, Verdict, judge
+
+Place = tuple[int, int]  # row and column
+
+
+@dataclass(frozen=True)
+class RowComparison:
+    """Comparison of a cell's score with its baseline, by default the dense cell, or of two rows of a column.
+
+    Attributes:
+        judgement: Verdict with its interval.
+        question: Margin and direction.
+        sharing: Number of rows, or pairs, that share the level.
+        place: Row and column of the cell.
+        beside: Row that it is compared with, if all rows are; ``None`` for the baseline.
+        floor: Name and value of the score's best floor; ``None`` if the runs have none.
+        dropped: Seeds that chose the settings and are not counted.
+        choices: Number of values among which each seed chose itself; 0 if the settings are fixed.
+    """
+
+    judgement: Judgement
+    question: Question
+    sharing: int = 1
+    place: Place = (0, 0)
+    beside: int | None = None
+    floor: tuple[str, float] | None = None
+    dropped: int = 0
+    choices: int = 0
+
+    @property
+    def verdict(self) -> Verdict:
+        """Verdict of the judgement."""
+        return self.judgement.verdict
+
+    @property
+    def settings(self) -> str:
+        """Settings for which the verdict holds, in words: "at these settings", or chosen within seeds."""
+        if self.choices:
+            return f"after choosing among {self.choices} values by validation within each seed"
+        return "at these settings" + ("; seeds that chose them are not counted" if self.dropped else "")
+
+
+Comparisons = Mapping[Place, RowComparison]
+"""Comparisons with the dense cells, by row and column."""
+
+
+class _Scored(NamedTuple):
+    """Scores of a cell's counted seeds."""
+
+    values: tuple[float, ...]  # in the order of the seeds; NaN for a diverged run
+    runs: tuple[Path, ...]  # directories of the runs that have the score
+    dropped: int  # number of runs whose seed chose the settings
+    choices: int  # number of values among which each seed chose itself
 
 
 def differences(
@@ -37,73 +89,103 @@ def differences(
         baseline: Values by key of the baseline cells; the dense ones if not given.
 
     Returns:
-        Comparisons by place (row, column). Those with one dense cell are together, in the order of rows, then columns.
+        Comparisons by place. Those with one dense cell are together, in the order of rows, then columns.
     """
     groups: dict[tuple[str, int], tuple[Figure, dict[Place, Figure]]] = {}
-    listed = list(pairs(table, baseline))
-    for place, figure, dense, score in listed:
-        groups.setdefault((score, id(dense)), (dense, {}))[1][place] = figure
+    for place, figure, candidates, score in _candidates(table, baseline):
+        dense = next((other for other in candidates if other.lengths == figure.lengths), None)
+        if dense is not None and not lacks_direction(score):
+            groups.setdefault((score, id(dense)), (dense, {}))[1][place] = figure
     compared: dict[Place, RowComparison] = {}
     reader = RunItems()
-    with progress("comparing with the dense cells", len(listed), "cells") as advance:
+    total = sum(len(figures) for _, figures in groups.values())
+    with progress("comparing with the dense cells", total, "cells") as advance:
         for (score, _), (dense, figures) in groups.items():
-            compared |= compare_cells(figures, dense, score, margin, reader)
+            compared |= {found.place: found for found in _compared(figures, dense, score, margin, reader)}
             advance(len(figures))
     return compared
 
 
-def compare_cells(
+def all_pairs(
+    table: ResultTable, margin: float | None = None, rows: Collection[int] | None = None
+) -> list[RowComparison]:
+    """Compare all rows of each column with one another; the level is shared by all pairs of a column.
+
+    The score is the first of the column. Rows without runs are left out, as are pairs of different data, test items or
+    lengths of training. Pairs are in the order of columns, then of their rows, each of a row with an earlier one. Shows
+    progress on stderr.
+
+    Args:
+        table: The table.
+        margin: δ in units of the score; the metric's default if not given; 0 tests for differences only.
+        rows: Indices of the rows to compare; all if not given.
+    """
+    reader, compared = RunItems(), list[RowComparison]()
+    families = [list(_alike(table, column, rows)) for column in range(len(table.headings))]
+    with progress("comparing all pairs", sum(map(len, families)), "pairs") as advance:
+        for column, family in enumerate(families):
+            score = table.headings[column].scores[0]
+            for beside, row in family:
+                cells, other = {(row, column): table.figures[row][column]}, table.figures[beside][column]
+                compared += _compared(cells, other, score, margin, reader, len(family), beside)
+                advance(1)
+    return compared
+
+
+def _alike(table: ResultTable, column: int, rows: Collection[int] | None) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of rows that a column can compare, the earlier row first; none without a known direction."""
+    if lacks_direction(table.headings[column].scores[0]):
+        return
+    cells = {row: line[column] for row, line in enumerate(table.figures) if rows is None or row in rows}
+    for pair in combinations([row for row, cell in cells.items() if cell.has_ended], 2):
+        before, after = (cells[row] for row in pair)
+        if before.lengths == after.lengths and before.data == after.data:
+            yield pair
+
+
+def _compared(
     figures: Mapping[Place, Figure],
     dense: Figure,
     score: str,
-    margin: float | None = None,
-    reader: RunItems | None = None,
+    margin: float | None,
+    reader: RunItems,
     family: int = 0,
-) -> dict[Place, RowComparison]:
-    """Compare cells with one dense cell, simultaneously.
+    beside: int | None = None,
+) -> Iterator[RowComparison]:
+    """Yield the comparisons of cells with one dense cell, simultaneously.
 
     Cells scored on other items are left out, and do not count for the level. Intervals over items are added if they
-    are known.
-
-    Args:
-        figures: Cells by place.
-        dense: The dense cell.
-        score: Name of the score.
-        margin: δ in units of the score; the metric's default if not given; 0 tests for differences only.
-        reader: Cache of items' counts; a new one if not given.
-        family: Comparisons that share the level, if more than ``figures``.
-
-    Returns:
-        Comparisons by place.
+    are known. ``family`` is the number of comparisons that share the level, if more than ``figures``.
     """
     metric = metric_of(score)
     question = Question((metric.margin if margin is None else margin) or None, metric.lower_is_better)
-    reference, reader = scored(dense, score), reader or RunItems()
-    rows: dict[str, Sequence[float]] = {}
-    kept: dict[str, tuple[Place, Scored]] = {}
-    for place, figure in figures.items():
-        row = scored(figure, score)
-        if same_items(row, reference, score, reader):
-            kept[f"{place}"], rows[f"{place}"] = (place, row), row.values
-    items = _item_variances({name: row for name, (_, row) in kept.items()}, reference, score, reader)
-    floors = floor_scores(dense.entries, score)
-    sharing = max(len(kept), family)
-    judged = judge(rows, reference.values, question, floors=list(floors.values()), items=items, rows=sharing)
-    best = best_floor(floors, lower_is_better=metric.lower_is_better)
-    return {
-        place: RowComparison(
-            judged[name],
-            question,
-            sharing,
-            best,
-            max(row.dropped, reference.dropped),
-            choices=max(row.choices, reference.choices),
-        )
-        for name, (place, row) in kept.items()
-    }
+    reference = _scored(dense, score)
+    rows = {str(place): _scored(figure, score) for place, figure in figures.items()}
+    rows = {name: row for name, row in rows.items() if _same_items(row, reference, score, reader)}
+    floors: dict[str, list[float]] = {}
+    for name in floors_of(score):
+        scores = [entry.run.score(name) for entry in dense.entries if entry.run]
+        if known := [value for value in scores if value is not None]:
+            floors[name.partition(OF)[2]] = known[:1] if len(set(known)) == 1 else known  # one value: a constant
+    means = {name: fmean(values) for name, values in floors.items()}
+    best = (min if metric.lower_is_better else max)(means, key=lambda name: means[name], default=None)
+    sharing = max(len(rows), family)
+    judged = judge(
+        {name: row.values for name, row in rows.items()},
+        reference.values,
+        question,
+        floors=list(floors.values()),
+        items=_item_variances(rows, reference, score, reader),
+        rows=sharing,
+    )
+    for place in figures:
+        if row := rows.get(str(place)):
+            dropped, choices = max(row.dropped, reference.dropped), max(row.choices, reference.choices)
+            floor = None if best is None else (best, means[best])
+            yield RowComparison(judged[str(place)], question, sharing, place, beside, floor, dropped, choices)
 
 
-def scored(figure: Figure, score: str) -> Scored:
+def _scored(figure: Figure, score: str) -> _Scored:
     """Return the scores of a cell's counted seeds, sorted by seed.
 
     Seeds that chose its settings are left out and counted in ``dropped``. A diverged run, or one past the divergence
@@ -116,55 +198,24 @@ def scored(figure: Figure, score: str) -> Scored:
         value = entry.run.score(score) if entry.run else None
         if value is None and not entry.diverged:
             continue
-        if has_diverged(entry.run, score):
-            value = None
         if entry.chose_settings:
             dropped += 1
             continue
         seed = str(entry.seed if entry.seed is not None else entry.run.id if entry.run else "")
-        values[seed] = (
-            math.nan if value is None else value,
-            entry.run.path if entry.run and value is not None else None,
-        )
-    choices = max((entry.choices for entry in figure.entries), default=0)
+        counts = value is not None and entry.run is not None and not has_diverged(entry.run, score)
+        values[seed] = (value, entry.run.path) if counts and entry.run and value is not None else (math.nan, None)
     ordered = [values[seed] for seed in sorted(values, key=lambda seed: (len(seed), seed))]
-    return Scored(tuple(value for value, _ in ordered), tuple(path for _, path in ordered if path), dropped, choices)
+    choices = max((entry.choices for entry in figure.entries), default=0)
+    return _Scored(tuple(value for value, _ in ordered), tuple(path for _, path in ordered if path), dropped, choices)
 
 
-def floor_scores(entries: Sequence[HasRun], score: str) -> dict[str, list[float]]:
-    """Return the floors' scores in the runs of a row, by the floors' full names.
-
-    A floor with the same value in all runs is constant, and has a single value; one that no run has is left out.
-    """
-    floors: dict[str, list[float]] = {}
-    for name in floors_of(score):
-        values = [entry.run.score(name) for entry in entries if entry.run]
-        distinct = list(dict.fromkeys(value for value in values if value is not None))
-        if distinct:
-            floors[name] = distinct if len(distinct) == 1 else [value for value in values if value is not None]
-    return floors
-
-
-def best_floor(floors: Mapping[str, Sequence[float]], *, lower_is_better: bool) -> tuple[str, float] | None:
-    """Return the best floor: its name behind "-of-", and its mean score.
-
-    The best is the smallest if lower is better. The result is ``None`` without floors.
-    """
-    means = {name.partition(OF)[2]: fmean(values) for name, values in floors.items()}
-    if not means:
-        return None
-    name = (min if lower_is_better else max)(means, key=lambda key: means[key])
-    return name, means[name]
-
-
-def same_items(row: Scored, reference: Scored, score: str, reader: RunItems) -> bool:
+def _same_items(row: _Scored, reference: _Scored, score: str, reader: RunItems) -> bool:
     """True unless two cells were scored on different items.
 
     The records must show it. True, too, if the items of any run cannot be read, or the score does not add up over
     items.
     """
-    metric = metric_of(score)
-    if metric.measure is None or OF in score:
+    if metric_of(score).measure is None or OF in score:
         return True
     read = [reader.of(side.runs, score) for side in (row, reference)]
     if not all(read):
@@ -175,7 +226,7 @@ def same_items(row: Scored, reference: Scored, score: str, reader: RunItems) -> 
 
 
 def _item_variances(
-    rows: Mapping[str, Scored], reference: Scored, score: str, reader: RunItems
+    rows: Mapping[str, _Scored], reference: _Scored, score: str, reader: RunItems
 ) -> dict[str, ItemVariance]:
     """Return the variance over test items of each row's difference, by name.
 
@@ -191,20 +242,6 @@ def _item_variances(
     return {
         name: variance_of_resamples(reader.resampled(row.runs, score, measure), dense) for name, row in readable.items()
     }
-
-
-def pairs(table: ResultTable, baseline: Mapping[str, Any] | None = None) -> Iterator[tuple[Place, Figure, Figure, str]]:
-    """Yield place, cell, baseline cell, and score.
-
-    Cells are in the order of rows, then columns. The baseline is the nearest one of the cell's training length; cells
-    without one are left out, as are scores whose direction is not known. The score is the first of the column.
-    """
-    for place, figure, candidates, score in _candidates(table, baseline):
-        if lacks_direction(score):
-            continue
-        alike = (other for other in candidates if other.lengths == figure.lengths)
-        if (other := next(alike, None)) is not None:
-            yield place, figure, other, score
 
 
 def withheld(table: ResultTable) -> dict[Place, str]:
@@ -224,43 +261,29 @@ def withheld(table: ResultTable) -> dict[Place, str]:
 
 def _candidates(
     table: ResultTable, baseline: Mapping[str, Any] | None = None
-) -> Iterator[tuple[Place, Figure, list[Figure], str]]:
-    """Yield place, cell, possible baselines, and score.
+) -> Iterator[tuple[Place, Figure, Sequence[Figure], str]]:
+    """Yield place, cell, possible baselines, and score, which is the first of the column.
 
     The nearest baseline is the first. Baselines have its score and data; those of its column come before those of its
     row. Cells without runs, without candidates, and baselines themselves are skipped.
     """
+
+    def is_baseline(figure: Figure) -> bool:
+        """True if all experiments of a cell are dense, named by their sweep, or match ``baseline`` if it is given."""
+        return all(entry.is_baseline if baseline is None else entry.matches(baseline) for entry in figure.entries)
+
     for row, figures in enumerate(table.figures):
         for column, figure in enumerate(figures):
             score = table.headings[column].scores[0]
-            if not figure.has_ended or _is_baseline(figure, baseline):
+            if not figure.has_ended or is_baseline(figure):
                 continue
             same_score = [other for at, other in enumerate(figures) if table.headings[at].scores[0] == score]
-            below = [line[column] for line in table.figures] + same_score
-            candidates = [
-                other for other in below
-                if other.has_ended and _is_baseline(other, baseline) and data_of(other) == data_of(figure)
-            ]  # fmt: skip
-            if candidates:
+            nearest: Iterable[Figure] = [line[column] for line in table.figures] + same_score
+            nearest = (other for other in nearest if other.has_ended and is_baseline(other))
+            if candidates := [other for other in nearest if other.data == figure.data]:
                 yield (row, column), figure, candidates, score
 
 
 def _listed(figure: Figure) -> str:
-    """Return a cell's training lengths joined by "and".
-
-    An empty one is "an unknown number of steps".
-    """
+    """Return a cell's training lengths joined by "and"; an empty one is "an unknown number of steps"."""
     return " and ".join(length or "an unknown number of steps" for length in figure.lengths)
-
-
-def _is_baseline(figure: Figure, where: Mapping[str, Any] | None) -> bool:
-    """True if all experiments of a cell are baselines.
-
-    They are dense, or the ones that their sweep names. If ``where`` is given, they must match it instead.
-    """
-    return all(entry.is_baseline if where is None else entry.matches(where) for entry in figure.entries)
-
-
-def data_of(figure: Figure) -> set[str]:
-    """Return the distinct texts "TASK DATA" of a cell's experiments."""
-    return {f"{entry.label('task')} {entry.label('data')}" for entry in figure.entries}

@@ -1,17 +1,18 @@
 """Costs beside a score: parameters, multiplications, time. Imports no torch."""
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger import RecordedRun
 from phmrun.ledger.card import SERVING, duration
 from phmrun.ledger.wording import row_name
-from phmrun.results.table import Figure, ResultTable
+from phmrun.results.entries import Entry
+from phmrun.results.table import MISSING, Figure, ResultTable
 
 SERVED = "the smaller safetensors file in single precision, as measured by `phmrun export RUN --compare`"
 FACTORED = "safetensors factored"  # a label of ``phmrun export --compare``
@@ -20,15 +21,6 @@ TRAINING = "training"  # phase of ``phmrun bench run`` that measures optimizer s
 
 VERDICT_COSTS = ("parameters", "training-parameters", "multiplications", "training-time")
 """Costs beside every verdict."""
-MISSING = "–"
-
-
-class HasRun(Protocol):
-    """Experiment or cell with a run, if there is one."""
-
-    @property
-    def run(self) -> RecordedRun | None:
-        """The run."""
 
 
 class Point(NamedTuple):
@@ -51,7 +43,7 @@ class Cost:
     average: Callable[[Iterable[float]], float] = fmean  # average over runs
 
 
-def cost_of(entries: Iterable[HasRun], name: str) -> float | None:
+def cost_of(entries: Iterable[Entry], name: str) -> float | None:
     """Return the average of a cost over the runs that have it on record.
 
     ``name`` is a key of :data:`COSTS`. Times by the clock of training and scoring are medians, other costs means. The
@@ -61,7 +53,7 @@ def cost_of(entries: Iterable[HasRun], name: str) -> float | None:
     return COSTS[name].average(amounts) if amounts else None
 
 
-def cost_texts(entries: Sequence[HasRun], names: Sequence[str]) -> list[str]:
+def cost_texts(entries: Sequence[Entry], names: Sequence[str]) -> list[str]:
     """Return the texts of the named costs, in order.
 
     Each is the average over the runs that have it on record; without any it is "–".
@@ -81,20 +73,19 @@ def require_cost(name: str, where: str) -> str:
     return name
 
 
-def points_of(table: ResultTable, column: int, cost: str = "parameters", without: Container[int] = ()) -> list[Point]:
-    """Return a table's rows that have a cost and a score in a column.
+def points_of(table: ResultTable, column: int, cost: str = "parameters") -> dict[int, Point]:
+    """Return the points of a table's rows that have a cost and a score in a column, by index of the row.
 
-    The points are in the order of rows; those of ``without`` are left out. The column's first score counts. Points are
-    labeled by the keys that differ between rows, or by all in a single row.
+    The column's first score counts. Points are labeled by the keys that differ between rows, or by all in a single row.
     """
-    points = []
-    telling = [len({labels[place] for labels in table.rows}) > 1 for place in range(len(table.keys))]
+    points = {}
+    telling = [key for place, key in enumerate(table.keys) if len({labels[place] for labels in table.rows}) > 1]
     for row, (labels, figures) in enumerate(zip(table.rows, table.figures, strict=True)):
         size, numbers = cost_of(figures[column].entries, cost), figures[column].numbers[0]
-        if row not in without and size is not None and numbers.mean is not None:
-            named = zip(table.keys, labels, telling, strict=True)
-            label = row_name({key: text for key, text, tells in named if tells or len(table.rows) == 1})
-            points.append(Point(label, size, numbers.mean, numbers.deviation))
+        if size is not None and numbers.mean is not None:
+            named = dict(zip(table.keys, labels, strict=True))
+            label = row_name(named if len(table.rows) == 1 else {key: named[key] for key in telling})
+            points[row] = Point(label, size, numbers.mean, numbers.deviation)
     return points
 
 

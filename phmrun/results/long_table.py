@@ -20,10 +20,9 @@ from phmrun.ledger.record import restore
 from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.ledger.status import State
 from phmrun.results import render
-from phmrun.results.comparison import differences
+from phmrun.results.comparison import RowComparison, differences
 from phmrun.results.entries import SEED, Entry, entry_of_run, telling_keys
 from phmrun.results.layout import lay_out, plain_rows
-from phmrun.results.row_comparison import RowComparison
 from phmrun.results.table import Heading, ResultTable, score_headings, tabulate
 
 if TYPE_CHECKING:

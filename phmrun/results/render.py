@@ -1,7 +1,4 @@
-"""Tables as Markdown, LaTeX, HTML and CSV.
-
-Paths in the user's home are shortened except in CSV.
-"""
+"""Tables as Markdown, LaTeX, HTML and comma-separated values. Paths in the user's home are shortened except in CSV."""
 
 import csv
 import html
@@ -33,10 +30,6 @@ class Styled:
     strong: bool = False
     muted: bool = False  # in small print; ignored if strong
 
-    def __str__(self) -> str:
-        """Both lines joined by a semicolon."""
-        return "; ".join(filter(None, (self.text, self.below)))
-
     def rendered(self, escape: Callable[[str], str]) -> str:
         """Return the cell with HTML tags, which Markdown takes, too; ``escape`` is applied to its texts."""
         tag = "strong" if self.strong else "small" if self.muted else ""
@@ -51,10 +44,8 @@ def cell(value: Any) -> str:
     ``None`` is "–", booleans are "yes" and "no", numbers have separators of thousands and are not rounded, paths in
     texts are shortened.
     """
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+    if value is None or isinstance(value, bool):
+        return {None: "–", True: "yes", False: "no"}[value]
     return shared(f"{value:,}" if isinstance(value, int | float) else str(value))
 
 
@@ -74,25 +65,10 @@ def _rendered(value: Any, escape: Callable[[str], str]) -> str:
 
 
 def latex_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table in LaTeX, with booktabs rules.
-
-    Columns with any number are right-aligned; numbers within texts do not count. A minus before a digit is a
-    mathematical one.
-    """
-    frame = "".join("r" if numbers else "l" for numbers in _right_aligned(rows, len(columns)))
-    above, *lines = [
-        " & ".join(_MINUS.sub("$-$", latex(text)) for text in line) + r" \\"
-        for line in (columns, *(map(cell, row) for row in rows))
-    ]
-    below = "\n".join(lines)
-    return f"\\begin{{tabular}}{{{frame}}}\n\\toprule\n{above}\n\\midrule\n{below}\n\\bottomrule\n\\end{{tabular}}\n"
-
-
-def number_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table in LaTeX, its numbers aligned at the point by siunitx.
+    """Return a table in LaTeX with booktabs rules, its numbers aligned at the point by siunitx.
 
     A cell such as "60.50 ± 0.71*" is a number, too. A column of numbers may have empty cells and "–". One with other
-    cells is text, right-aligned if any of its cells is a number.
+    cells is text, right-aligned if any of its cells is a number. A minus before a digit is a mathematical one.
     """
     texts = [[cell(value) for value in row] for row in rows]
     frames, written = [], [[f"{{{latex(name)}}}" for name in columns], *([] for _ in texts)]
@@ -123,26 +99,24 @@ def _number_format(matches: Sequence[re.Match[str]]) -> str:
     """
     whole = max(len(match["whole"].replace(",", "")) for match in matches)
     decimals = max(len(match["decimals"] or "") for match in matches)
-    errors = [len((match["error"] or "").replace(".", "").lstrip("0")) for match in matches]
+    error = max(len((match["error"] or "").replace(".", "").lstrip("0")) for match in matches)
     sign = "-" if any(match["value"][0] in "+-" for match in matches) else ""
-    options = [f"table-format={sign}{whole}.{decimals}" + (f"({max(errors)})" if max(errors) else "")]
-    options += ["separate-uncertainty"] if max(errors) else []
+    options = [f"table-format={sign}{whole}.{decimals}" + (f"({error})" if error else "")]
+    options += ["separate-uncertainty"] if error else []
     options += ["retain-explicit-plus"] if any(match["value"][0] == "+" for match in matches) else []
     options += ["group-separator={,}", "group-minimum-digits=4"] if whole > 3 else []
     return f"S[{', '.join(options)}]"
 
 
 def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table in HTML.
-
-    Cells with numbers have the class ``number``. Texts are escaped.
-    """
-    lines = []
-    for row in rows:
-        kinds = [' class="number"' if is_number(value) else "" for value in row]
-        cells = [f"<td{kind}>{_rendered(value, escaped)}</td>" for kind, value in zip(kinds, row, strict=True)]
-        lines.append(f"<tr>{''.join(cells)}</tr>")
-    body = "\n".join(lines)
+    """Return a table in HTML, its texts escaped. Cells with numbers have the class ``number``."""
+    kinds = [[' class="number"' if is_number(value) else "" for value in row] for row in rows]
+    cells = [[_rendered(value, escaped) for value in row] for row in rows]
+    lines = [
+        "".join(f"<td{kind}>{text}</td>" for kind, text in zip(*pair, strict=True))
+        for pair in zip(kinds, cells, strict=True)
+    ]
+    body = "\n".join(f"<tr>{line}</tr>" for line in lines)
     names = "".join(f"<th>{escaped(name)}</th>" for name in columns)
     return f"<table>\n<thead><tr>{names}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
 
@@ -163,16 +137,16 @@ def markdown_page(laid: Laid) -> str:
     """Return title, tables and notes in Markdown."""
     title = f"**{markdown(laid.title)}**\n\n" if laid.title else ""
     notes = "".join(f"\n{markdown(note)}\n" for note in laid.notes)
-    return f"{title}{markdown_table(laid.columns, laid.rows)}{_verdicts(laid, markdown_table)}{notes}"
+    verdicts = "\n" + markdown_table(laid.verdict_columns, laid.verdict_rows) if laid.verdict_rows else ""
+    return f"{title}{markdown_table(laid.columns, laid.rows)}{verdicts}{notes}"
 
 
 def latex_page(laid: Laid) -> str:
     """Return tables and notes in LaTeX, with captions and labels.
 
-    Each table is a float of its own: scores, then verdicts if there are any. Notes stand below the last. Columns of
-    numbers are of the package siunitx, and heads are as in papers. Without a title, the caption is "Scores". Labels are
-    ``tab:`` and up to 40 characters of the caption: words in lower case with hyphens. That of verdicts ends with
-    ``-verdicts``.
+    Each table is a float of its own: scores, then verdicts if there are any. Notes stand below the last. Heads are as
+    in papers. Without a title, the caption is "Scores". Labels are ``tab:`` and up to 40 characters of the caption:
+    words in lower case with hyphens. That of verdicts ends with ``-verdicts``.
     """
     title = laid.title or "Scores"
     name = "-".join(re.findall(r"[a-z0-9]+", title.lower()))[:40] or "scores"
@@ -184,7 +158,7 @@ def latex_page(laid: Laid) -> str:
         tables.append((f"{title}: verdicts", f"tab:{name}-verdicts", laid.verdict_columns, laid.verdict_rows))
     pages = []
     for place, (caption, label, columns, rows) in enumerate(tables, start=1):
-        table = number_table([*map(head, columns)], rows)
+        table = latex_table([*map(head, columns)], rows)
         below = notes if place == len(tables) else ""
         begin = f"\\begin{{table}}\n\\centering\n\\caption{{{latex(caption)}}}\n\\label{{{label}}}\n"
         pages.append(f"{begin}{table}{below}\\end{{table}}\n")
@@ -195,15 +169,8 @@ def html_page(laid: Laid) -> str:
     """Return title, tables and notes in HTML."""
     title = f"<p><em>{escaped(laid.title)}</em></p>\n" if laid.title else ""
     notes = "".join(f'\n<p class="note">{escaped(note)}</p>' for note in laid.notes)
-    return f"{title}{html_table(laid.columns, laid.rows)}{_verdicts(laid, html_table)}{notes}"
-
-
-def _verdicts(laid: Laid, write: Callable[[Sequence[str], Sequence[Sequence[Any]]], str]) -> str:
-    """Return a line break and the table of verdicts.
-
-    The result is an empty text without comparisons.
-    """
-    return "\n" + write(laid.verdict_columns, laid.verdict_rows) if laid.verdict_rows else ""
+    verdicts = "\n" + html_table(laid.verdict_columns, laid.verdict_rows) if laid.verdict_rows else ""
+    return f"{title}{html_table(laid.columns, laid.rows)}{verdicts}{notes}"
 
 
 def csv_cells(cells: Sequence[Mapping[str, Any]]) -> str:
@@ -212,33 +179,23 @@ def csv_cells(cells: Sequence[Mapping[str, Any]]) -> str:
     An interval becomes two columns, an object one column per key, and a list one column with spaces. Columns are in the
     order of their first appearance; missing values are empty.
     """
-    lines = [_flat(cell) for cell in cells]
+    lines: list[dict[str, Any]] = []
+    for each in cells:
+        line: dict[str, Any] = {}
+        for name, value in each.items():
+            if name.startswith("interval"):
+                line |= dict(zip((f"{name}_low", f"{name}_high"), value or (None, None), strict=True))
+            else:
+                line |= (
+                    {f"{name}_{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
+                )
+        lines.append({k: " ".join(map(str, value)) if isinstance(value, list) else value for k, value in line.items()})
     columns = list(dict.fromkeys(name for line in lines for name in line))
     return csv_table(columns, [[line.get(name) for name in columns] for line in lines])
 
 
-def _flat(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a cell's values by column: "interval_low", "looks_level".
-
-    Lists are joined by spaces. Keys that begin with "interval" have two ends; if ``None``, both columns are ``None``.
-    """
-    values: dict[str, Any] = {}
-    for name, value in cell.items():
-        if name.startswith("interval"):
-            low, high = value or (None, None)
-            values |= {f"{name}_low": low, f"{name}_high": high}
-        elif isinstance(value, Mapping):
-            values |= {f"{name}_{key}": part for key, part in value.items()}
-        else:
-            values[name] = " ".join(map(str, value)) if isinstance(value, list) else value
-    return {name: " ".join(map(str, value)) if isinstance(value, list) else value for name, value in values.items()}
-
-
 def escaped(text: str) -> str:
-    """Return text escaped for HTML.
-
-    Home paths are shortened, control characters replaced.
-    """
+    """Return text escaped for HTML: home paths are shortened, control characters replaced."""
     return html.escape(printable(shared(text)))
 
 

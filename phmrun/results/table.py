@@ -9,29 +9,47 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
-from typing import NamedTuple
 
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger.listing import score_names
 from phmrun.ledger.recorded_run import TIMES, RecordedRun
 from phmrun.ledger.wording import row_name
 from phmrun.metric import metric_of
+from phmrun.papers.published import Printed
 from phmrun.results.entries import Entry, require_seeds
-from phmrun.results.printed import Printed, PrintedColumn
 
-Aggregate = Callable[[Sequence[float]], float]
-AGGREGATES: Mapping[str, Aggregate] = {"mean": fmean, "median": median, "best": max, "worst": min}
+AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "mean": fmean,
+    "median": median,
+    "best": max,
+    "worst": min,
+}
 BUILTIN = "builtin"
+MISSING = "–"
+REDUCED = "‡"
 
 
 @dataclass(frozen=True)
 class Heading:
-    """Column of a table."""
+    """Column of a table.
 
-    name: str  # text of the heading
-    scores: tuple[str, ...]  # names of the scores that it shows
-    where: Mapping[str, str] = field(default_factory=dict)  # values by key of the column's experiments
-    published: PrintedColumn | None = None  # the paper's column, if any
+    Attributes:
+        name: Text of the heading.
+        scores: Names of the scores that it shows.
+        where: Values by key of the column's experiments.
+        printed: A paper's cells by row; ``None`` if the column is of no paper.
+        signature: The paper's settings as parts of our signatures; empty if not stated.
+        measured: Metric and settings of the paper, for readers.
+        factor: Factor on our score: 100 for seconds per 100 steps.
+    """
+
+    name: str
+    scores: tuple[str, ...]
+    where: Mapping[str, str] = field(default_factory=dict)
+    printed: Mapping[str, str] | None = None
+    signature: str = ""
+    measured: str = ""
+    factor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -53,21 +71,24 @@ class Numbers:
         """Sample standard deviation over runs; ``None`` for fewer than two."""
         return stdev(self.values) if len(self.values) > 1 else None
 
-    def aggregate(self, how: str) -> float | None:
-        """Return the "mean", "median", "best" or "worst" value.
-
-        The best is the smallest if lower is better. The result is ``None`` without values.
-
-        Raises:
-            KeyError: There is no such aggregate.
-        """
-        opposite = {"best": "worst", "worst": "best"} if self.lower_is_better else {}
-        return AGGREGATES[opposite.get(how, how)](self.values) if self.values else None
-
     @property
     def delta(self) -> float | None:
         """Mean minus the published number; ``None`` if either is missing."""
         return None if self.mean is None or self.published is None else self.mean - self.published
+
+    def text(self, how: str) -> str:
+        """Return the score over seeds as text, with two decimals.
+
+        ``how`` "all": the values with spaces; "mean±std": "mean ± deviation", without the latter for a single value,
+        and "0.00" without values; else the "mean", "median", "best" or "worst" value, "–" without values.
+        """
+        if how == "all":
+            return " ".join(map(rounded, self.values))
+        if how == "mean±std":
+            spread = f" ± {rounded(self.deviation)}" if self.deviation is not None else ""
+            return f"{rounded(self.mean or 0.0)}{spread}"
+        opposite = {"best": "worst", "worst": "best"} if self.lower_is_better else {}
+        return rounded(AGGREGATES[opposite.get(how, how)](self.values)) if self.values else MISSING
 
 
 @dataclass(frozen=True)
@@ -90,6 +111,11 @@ class Figure:
         return tuple(sorted({entry.length for entry in self.entries if entry.run or entry.diverged}))
 
     @property
+    def data(self) -> set[str]:
+        """Distinct texts "TASK DATA" of its experiments."""
+        return {f"{entry.label('task')} {entry.label('data')}" for entry in self.entries}
+
+    @property
     def runs(self) -> int:
         """Number of seeds that have every score; 0 without scores."""
         return min((len(number.values) for number in self.numbers), default=0)
@@ -104,7 +130,7 @@ class Figure:
 class ResultTable:
     """Table of results: rows times columns."""
 
-    title: str  # its title
+    title: str
     keys: tuple[str, ...]  # keys of the rows
     headings: tuple[Heading, ...]  # its columns
     rows: tuple[tuple[str, ...], ...]  # labels of each row, one per key
@@ -117,23 +143,14 @@ class ResultTable:
         """Names of the rows, made of their keys: "phm n=4, lr 0.006"."""
         return [row_name(dict(zip(self.keys, labels, strict=True))) for labels in self.rows]
 
-    def entries(self, row: int) -> list[Entry]:
-        """Return the experiments of all cells of a row, by its index.
+    def entries(self, row: int | None = None) -> list[Entry]:
+        """Return the experiments of a row by its index, or of all rows; each once."""
+        lines = self.figures if row is None else [self.figures[row]]
+        return list({id(entry): entry for line in lines for figure in line for entry in figure.entries}.values())
 
-        Each occurs once, also if several cells show its scores.
-        """
-        return list({id(entry): entry for figure in self.figures[row] for entry in figure.entries}.values())
-
-
-class Effect(NamedTuple):
-    """Difference of a row from dense, as plots and pages show it."""
-
-    label: str  # name of the row
-    value: float  # difference of its score
-    low: float  # lower end of its 95 % interval
-    high: float  # upper end
-    seeds: int  # number of seeds
-    different: bool  # True if the verdict is "different"
+    def under(self, column: int) -> str:
+        """Return ", NAME" with a column's name if there are several columns, else an empty text."""
+        return f", {self.headings[column].name}" if len(self.headings) > 1 else ""
 
 
 def tabulate(
@@ -165,19 +182,17 @@ def tabulate(
     for entry in entries:
         if entry.run is not None:
             entry.run.require_unbroken()
-    groups: dict[tuple[str, ...], list[Entry]] = {}
-    if rows is not None:
-        groups = {(name,): [] for name in rows}
+    groups: dict[tuple[str, ...], list[Entry]] = {(name,): [] for name in rows or ()}
     for entry in entries:
         groups.setdefault(tuple(entry.label(key) for key in keys), []).append(entry)
-    figures, parameters, shown = [], [], []
+    figures, shown = [], []
     for labels, members in groups.items():
-        departures = dict.fromkeys(entry.departs for entry in members if entry.departs)
-        shown.append((*labels[:-1], f"{labels[-1]} ({'; '.join(departures)})" if departures else labels[-1]))
+        departures = "; ".join(dict.fromkeys(entry.departs for entry in members if entry.departs))
+        shown.append((*labels[:-1], f"{labels[-1]} ({departures})" if departures else labels[-1]))
         figures.append(tuple(_figure(heading, members, labels[0], reduced) for heading in headings))
-        parameters.append(parameters_of(members))
-    short = reduced or (_made_up(entries) if rows is not None else "")
-    return ResultTable(title, tuple(keys), tuple(headings), tuple(shown), tuple(figures), tuple(parameters), short)
+    parameters = tuple(map(parameters_of, groups.values()))
+    short = reduced or ("on the built-in corpus" if rows is not None and _made_up(entries) else "")
+    return ResultTable(title, tuple(keys), tuple(headings), tuple(shown), tuple(figures), parameters, short)
 
 
 def score_headings(entries: Sequence[Entry], keys: Sequence[str], scores: Sequence[str]) -> list[Heading]:
@@ -194,16 +209,15 @@ def score_headings(entries: Sequence[Entry], keys: Sequence[str], scores: Sequen
     for score in scores:
         if existing and score not in existing and score not in TIMES:
             raise unknown("score", score, existing, where="--score")
-    columns: dict[tuple[tuple[str, ...], str], None] = {}
-    for entry in entries:
-        shown = scores or ([entry.run.main_score] if entry.run and entry.run.main_score else [])
-        for score in shown:
-            columns[(tuple(entry.label(key) for key in keys), score)] = None
-    headings = []
-    for labels, score in columns:
-        where = dict(zip(keys, labels, strict=True))
-        headings.append(Heading(" ".join([*filter(None, labels), score]), (score,), where))
-    return headings
+    columns = dict.fromkeys(
+        (tuple(entry.label(key) for key in keys), score)
+        for entry in entries
+        for score in scores or ([entry.run.main_score] if entry.run and entry.run.main_score else [])
+    )
+    return [
+        Heading(" ".join([*filter(None, labels), score]), (score,), dict(zip(keys, labels, strict=True)))
+        for labels, score in columns
+    ]
 
 
 def _figure(heading: Heading, entries: Iterable[Entry], row: str, reduced: str) -> Figure:
@@ -215,70 +229,43 @@ def _figure(heading: Heading, entries: Iterable[Entry], row: str, reduced: str) 
     Raises:
         PhmrunError: (exit 2) The experiments are not seeds of one.
     """
-    paper = heading.published or PrintedColumn()
-    printed = paper.cells.get(row)
+    printed = (heading.printed or {}).get(row)
     chosen = tuple(e for e in entries if all(e.label(key) == value for key, value in heading.where.items()))
     require_seeds(chosen, heading.name)
     # Experiments that share a run count as one seed; each one without a run is a planned seed.
     chosen = tuple({entry.run.id if entry.run else id(entry): entry for entry in chosen}.values())
-    published = _published(printed, len(heading.scores))
+    published: list[float | None] = [None] * len(heading.scores)
+    if len(parts := (printed or "").split("/")) == len(published):
+        with suppress(PhmrunError):
+            published = [float(Printed.parse(part).amount) for part in parts]
     numbers = []
-    for place, score in enumerate(heading.scores):
-        values: list[float] = []
-        signatures: dict[str, None] = {}
-        for entry in chosen:
-            value = entry.run.score(score) if entry.run else None
-            if value is not None and entry.run is not None:
-                values.append(value * paper.factor)
-                signatures[_signature(entry.run, score)] = None
-        lower = metric_of(score).lower_is_better
-        numbers.append(Numbers(tuple(values), tuple(signatures), published[place], lower))
-    ours = [signature.split("|") for number in numbers for signature in number.signatures]
-    agree = bool(paper.signature) and all({*paper.signature.split("|")} <= {*signature} for signature in ours)
+    for score, number in zip(heading.scores, published, strict=True):
+        scored = [(entry.run, value) for entry in chosen if entry.run and (value := entry.run.score(score)) is not None]
+        signatures = dict.fromkeys(_signature(run, score) for run, _ in scored)
+        values = tuple(value * heading.factor for _, value in scored)
+        numbers.append(Numbers(values, tuple(signatures), number, metric_of(score).lower_is_better))
+    ours = [signature.split("|") for each in numbers for signature in each.signatures]
+    agree = bool(heading.signature) and all({*heading.signature.split("|")} <= {*signature} for signature in ours)
     return Figure(tuple(numbers), chosen, agree and not reduced and not _made_up(chosen), printed)
 
 
-def _published(printed: str | None, count: int) -> list[float | None]:
-    """Return the numbers of a printed cell, "71.82 / 71.89".
-
-    Each of the ``count`` is ``None`` if the cell has another count of numbers, or one cannot be parsed.
-    """
-    parts = (printed or "").split("/")
-    if len(parts) == count:
-        with suppress(PhmrunError):
-            return [float(Printed.parse(part).amount) for part in parts]
-    return [None] * count
-
-
 def _signature(run: RecordedRun, score: str) -> str:
-    """Return the signature of a score without the checkpoint's step.
-
-    The result is empty if it has none.
-    """
+    """Return the signature of a score without the checkpoint's step; empty if it has none."""
     entry = run.entry(score)
     return re.sub(r"@\d+", "", str(entry.get("signature", ""))) if isinstance(entry, Mapping) else ""
 
 
-def _made_up(entries: Iterable[Entry]) -> str:
-    """Return a note if any experiment uses the built-in corpus.
-
-    Else, the result is an empty text.
-    """
-    return "on the built-in corpus" if any(entry.label("data") == BUILTIN for entry in entries) else ""
+def _made_up(entries: Iterable[Entry]) -> bool:
+    """True if any experiment uses the built-in corpus."""
+    return any(entry.label("data") == BUILTIN for entry in entries)
 
 
 def parameters_of(entries: Iterable[Entry]) -> tuple[int, ...]:
-    """Return the distinct parameter counts of runs, ascending.
-
-    Unknown ones are left out.
-    """
+    """Return the distinct known parameter counts of runs, ascending."""
     counts = {entry.run.about("parameters") for entry in entries if entry.run}
     return tuple(sorted(count for count in counts if isinstance(count, int)))
 
 
 def rounded(value: float) -> str:
-    """Return a score with two decimals.
-
-    The result is "nan", "inf" or "-inf" if it is not finite.
-    """
+    """Return a score with two decimals; "nan", "inf" or "-inf" if it is not finite."""
     return f"{value:.2f}" if math.isfinite(value) else str(value)

@@ -14,7 +14,7 @@ from phmrun.config import ConfigError, Section, Source, config_source
 from phmrun.config.problems import from_validation, unknown_key
 from phmrun.errors import PhmrunError, unknown
 from phmrun.escaping import one_line
-from phmrun.sweeps.paper_table import PaperTable, load_table
+from phmrun.papers.table import PaperTable, load_table
 
 EXAMPLE: dict[str, Any] = {
     "title": "What does 1/n of the weights cost?",

@@ -17,10 +17,10 @@ from typing import Any
 from phmrun.config import Source, Task, config_source, nested, resolve, run_id, task_defaults
 from phmrun.config.layering import OptionsOf
 from phmrun.errors import PhmrunError
+from phmrun.papers.table import PaperTable, column_groups, is_trained
 from phmrun.registry import TASKS
 from phmrun.sweeps.cell import Cell, Inspect
 from phmrun.sweeps.file import Sweep
-from phmrun.sweeps.paper_table import PaperTable, column_groups, is_trained
 from phmrun.sweeps.selection import SEED, Selection, fits, label_of, listed, pattern_of
 
 LAYERS = {"layer", "embedding", "output"}  # keys whose value is a layer with options of its own

@@ -12,14 +12,12 @@ from phmrun.ledger import Run
 from phmrun.ledger.listing import list_runs
 from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.ledger.status import State
-from phmrun.results.comparison import differences
+from phmrun.papers.table import PaperTable, column_groups
+from phmrun.results.comparison import Comparisons, differences
 from phmrun.results.entries import Entry, recorded_marks, settings_of
-from phmrun.results.layout import Differences
 from phmrun.results.long_table import PaperShape, Results, done
-from phmrun.results.printed import PrintedColumn
 from phmrun.results.table import Heading, ResultTable
 from phmrun.sweeps.cell_status import CellStatus, survey
-from phmrun.sweeps.paper_table import PaperTable, column_groups
 from phmrun.sweeps.plan import Plan
 from phmrun.sweeps.planning import recorded_plan, structure_options
 from phmrun.sweeps.selection import SEED
@@ -46,7 +44,7 @@ class View:
     table: ResultTable
     statuses: Sequence[CellStatus] = ()  # cells of a sweep
 
-    def differences(self, margin: float | None = None) -> Differences:
+    def differences(self, margin: float | None = None) -> Comparisons:
         """Return comparisons with the dense cells, by row and column.
 
         Cells whose baselines were all trained for another length are left out.
@@ -153,9 +151,9 @@ def paper_headings(table: PaperTable, groups: Mapping[str, str], only: Sequence[
         if not column.score or (only and name not in only):
             continue
         cells = {row.name: row.published[name] for row in table.rows if name in row.published}
-        paper = PrintedColumn(cells, column.metric or "", column.signature, column.factor)
         scores = (column.score,) if isinstance(column.score, str) else tuple(column.score)
-        headings.append(Heading(name, scores, {"column": groups[name]} if name in groups else {}, paper))
+        where = {"column": groups[name]} if name in groups else {}
+        headings.append(Heading(name, scores, where, cells, column.signature, column.metric or "", column.factor))
     return headings
 
 

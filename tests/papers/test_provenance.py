@@ -6,7 +6,7 @@ import yaml
 from phmrun.config import config_source, packaged_names
 from phmrun.config.provenance import is_complete, provenance_of
 from phmrun.papers import load_table, table_names
-from phmrun.sweeps.paper_table import setting_names
+from phmrun.papers.table import setting_names
 
 SMALL = [name for name in packaged_names() if name.startswith("configs/papers/") and name.endswith("-small.yaml")]
 

@@ -8,8 +8,8 @@ from phmrun.config import resolve
 from phmrun.config.provenance import is_complete
 from phmrun.layers import options_of
 from phmrun.papers import load_table, table_names
+from phmrun.papers.table import is_trained
 from phmrun.registry import TASKS
-from phmrun.sweeps.paper_table import is_trained
 
 DECIDED = (
     "batch.size",

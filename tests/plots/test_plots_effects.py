@@ -2,12 +2,16 @@
 
 from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.sweeps import draw_effects
-from phmrun.results.table import Effect
+from phmrun.statistics.verdict import Judgement, Verdict
+from phmrun.statistics.welch import Difference
 
 
 def test_a_line_for_each_row_filled_where_it_is_decided(tmp_path):
-    effects = [Effect("phm n=2", -1.0, -2.5, 0.5, 6, False), Effect("low-rank $x$", -4.0, -5.0, -3.0, 6, True)]
-    figure = draw_effects(effects, "test/accuracy")
+    judged = {
+        "phm n=2": Judgement(Verdict.UNDECIDED, difference=Difference(-1.0, 1, 5, -2.5, 0.5, 0.2, 2, (6, 6))),
+        "low-rank $x$": Judgement(Verdict.DIFFERENT, difference=Difference(-4.0, 1, 5, -5.0, -3.0, 0.01, 2, (6, 6))),
+    }
+    figure = draw_effects(judged, "test/accuracy")
     axes = figure.axes[0]
     intervals = [line.get_xdata() for line in axes.lines if len(line.get_xdata()) == 2 and line.get_marker() == "None"]
     assert [list(ends) for ends in intervals[1:]] == [[-2.5, 0.5], [-5.0, -3.0]]

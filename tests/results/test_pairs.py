@@ -9,9 +9,9 @@ from hypothesis import strategies as some
 
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import summarise
+from phmrun.results.comparison import all_pairs
 from phmrun.results.entries import Entry
-from phmrun.results.layout import lay_out
-from phmrun.results.pairs import all_pairs, pair_facts, with_pairs
+from phmrun.results.layout import lay_out, pair_facts
 from phmrun.results.table import Heading, tabulate
 from phmrun.statistics.verdict import Verdict
 from phmrun.statistics.welch import difference
@@ -44,7 +44,7 @@ def table(tmp_path):
 
 def named(created, pairs):
     names = created.names
-    return [(names[pair.row[0]], names[pair.beside[0]]) for pair in pairs]
+    return [(names[pair.place[0]], names[pair.beside]) for pair in pairs]
 
 
 def test_every_row_is_compared_with_every_earlier_one_at_a_level_that_all_share(table):
@@ -54,10 +54,10 @@ def test_every_row_is_compared_with_every_earlier_one_at_a_level_that_all_share(
     assert named(created, pairs) == expected
     for pair, (row, beside) in zip(pairs, expected, strict=True):
         alone = difference(ROWS[row], ROWS[beside], 6)
-        shown = pair.comparison.judgement.difference
-        assert pair.comparison.rows == 6
+        shown = pair.judgement.difference
+        assert pair.sharing == 6
         assert (shown.value, shown.low, shown.high) == (alone.value, alone.low, alone.high)
-    verdicts = {pair: item.comparison.verdict for pair, item in zip(expected, pairs, strict=True)}
+    verdicts = {pair: item.verdict for pair, item in zip(expected, pairs, strict=True)}
     assert verdicts["monarch", "dense"] is verdicts["monarch", "phm"] is Verdict.DIFFERENT
     assert verdicts["blast", "phm"] is Verdict.UNDECIDED
 
@@ -83,13 +83,13 @@ def test_intervals_hold_those_of_games_and_howell(seed, rows, seeds):
 def test_only_rows_of_the_same_data_and_length_are_paired(table):
     other = table(ROWS, data={"phm": "other"}, steps={"monarch": 500, "blast": 500})
     assert named(other, all_pairs(other)) == [("blast", "monarch")]
-    assert {pair.comparison.rows for pair in all_pairs(other)} == {1}
+    assert {pair.sharing for pair in all_pairs(other)} == {1}
 
 
 def test_pairs_stand_in_place_of_verdicts_beside_dense(table):
     created = table(ROWS)
     pairs = all_pairs(created, margin=2.0)
-    page = with_pairs(lay_out(created, "mean±std", {}, paper=False), created, pairs)
+    page = lay_out(created, "mean±std", {}, paper=False, pairs=pairs)
     assert page.verdict_columns == ["row", "beside", "Δ", "95 % interval", "p", "detectable", "seeds", "verdict"]
     by_pair = {tuple(line[:2]): line for line in page.verdict_rows}
     assert by_pair["monarch", "dense"][2] == "-10.00"

@@ -4,11 +4,11 @@ import pytest
 
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import summarise
+from phmrun.papers.table import Column, PaperRow, PaperTable
 from phmrun.results.comparison import differences
 from phmrun.results.entries import Entry
 from phmrun.results.layout import lay_out, plain_rows
 from phmrun.results.table import Heading, score_headings, tabulate
-from phmrun.sweeps.paper_table import Column, PaperRow, PaperTable
 from phmrun.sweeps.results import paper_headings
 
 SIGNATURE = "nrefs:1|case:mixed|tok:13a|weights:best@250"

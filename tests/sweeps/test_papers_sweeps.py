@@ -9,9 +9,9 @@ from phmrun.config import packaged_names
 from phmrun.datasets import CATALOGUE
 from phmrun.layers import options_of
 from phmrun.papers import load_table, table_names
+from phmrun.papers.table import column_groups, is_trained
 from phmrun.sweeps import load_sweep, plan
 from phmrun.sweeps.inspection import inspector
-from phmrun.sweeps.paper_table import column_groups, is_trained
 
 TABLES = [name for name in table_names() if (table := load_table(name)).task and column_groups(table)]
 TWINS = [name for name in packaged_names() if name.startswith("configs/papers/") and name.endswith("-small.yaml")]

@@ -14,7 +14,7 @@ from phmrun.ledger.wording import title
 from phmrun.metric import metric_of
 from phmrun.results.costs import Point, frontier
 from phmrun.results.plots.canvas import PALETTE, new_figure, words
-from phmrun.results.table import Effect
+from phmrun.statistics.verdict import Judgement, Verdict
 
 WIDE = 3.0
 """Ratio of the largest to the smallest cost from which on its axis is logarithmic."""
@@ -133,28 +133,29 @@ def short(value: float) -> str:
 
 
 def draw_effects(
-    effects: Sequence[Effect], score: str, baselines: Mapping[str, float] = MappingProxyType({})
+    judgements: Mapping[str, Judgement], score: str, baselines: Mapping[str, float] = MappingProxyType({})
 ) -> Figure:
-    """Return a figure of each row's difference from dense with its interval.
+    """Return a figure of each row's difference from dense with its interval, by the row's name.
 
     Points of rows whose verdict is "different" are filled. Baselines, the difference of a trivial system from dense by
     its name, are crosses in rows below. One more than twice as far from 0 as the farthest end of an interval is a
-    triangle at that distance.
+    triangle at that distance. Judgements without a difference are left out.
 
     Raises:
-        ValueError: There are no effects.
+        ValueError: There are no differences.
     """
-    names = [f"{effect.label} ({effect.seeds}\u00a0seeds)" for effect in effects]
+    effects = [(name, judged.difference, judged) for name, judged in judgements.items() if judged.difference]
+    names = [f"{name} ({shown.seeds[0]}\u00a0seeds)" for name, shown, _ in effects]
     names += [f"{name}: {value:+.2f}" for name, value in baselines.items()]
-    reach = 2 * max(abs(end) for effect in effects for end in (effect.low, effect.high))
+    reach = 2 * max(abs(end) for _, shown, _ in effects for end in (shown.low, shown.high))
     labels = [fill(words(name), LONGEST) for name in names]
     figure = new_figure(7.0, 1.3 + sum(0.16 + 0.16 * len(label.splitlines()) for label in labels))
     axes = figure.subplots()
     axes.axvline(0.0, color=PALETTE[7], linewidth=1.0)
-    for place, effect in enumerate(effects):
-        axes.plot([effect.low, effect.high], [place, place], color=PALETTE[0], linewidth=1.8)
-        face = PALETTE[0] if effect.different else "white"
-        axes.plot(effect.value, place, "o", color=PALETTE[0], markerfacecolor=face)
+    for place, (_, shown, judged) in enumerate(effects):
+        axes.plot([shown.low, shown.high], [place, place], color=PALETTE[0], linewidth=1.8)
+        face = PALETTE[0] if judged.verdict is Verdict.DIFFERENT else "white"
+        axes.plot(shown.value, place, "o", color=PALETTE[0], markerfacecolor=face)
     for place, value in enumerate(baselines.values(), start=len(effects)):
         mark = "x" if abs(value) <= reach else "<" if value < 0 else ">"
         axes.plot(max(-reach, min(reach, value)), place, mark, color=PALETTE[7])

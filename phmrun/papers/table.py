@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 from phmrun.config import Section, Source, config_source, packaged_names
 from phmrun.config.provenance import provenance_of
 from phmrun.errors import PhmrunError, unknown
-from phmrun.results.printed import Printed
+from phmrun.papers.published import Printed
 
 FOLDER = "configs/papers/"
 File = TypeVar("File", bound=Section)
