@@ -57,30 +57,28 @@ PROSE = {"calls", "again"}
 ALWAYS = {"--help", "--debug", "--version", "--json", "--verbose", "--quiet"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(ROOT)) for path in FILES])
-def test_every_command_in_a_text_has_a_verb_and_options_that_exist(path):
-    for text in texts(path):
-        for words, rest in COMMAND.findall(text):
-            if words.split()[0] in PROSE:
-                continue
-            verb = next((name for name in (words, words.split()[0]) if name in VERBS), None)
-            assert verb, f"there is no `phmrun {words}`: {text}"
-            accepted = VERBS[verb] | VERBS.get("", set()) | ALWAYS
-            accepted |= set().union(*(options for name, options in VERBS.items() if name.startswith(f"{verb} ")))
-            missing = set(OPTION.findall(rest)) - accepted
-            assert not missing, f"`phmrun {verb}` has no {', '.join(missing)}: {text}"
-
-
-def test_every_extra_in_a_text_exists():
+@pytest.mark.parametrize("room", sorted({path.relative_to(ROOT).parts[:2] for path in FILES}), ids="/".join)
+def test_commands_options_and_extras_in_texts_exist(room):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    options = set().union(*VERBS.values()) | ALWAYS | OTHERS
     for path in FILES:
-        named = {name for text in texts(path) for name in re.findall(r"phmrun\[([a-z0-9-]+)\]", text)}
-        assert named <= project["optional-dependencies"].keys(), path
+        if path.relative_to(ROOT).parts[:2] != room:
+            continue
+        for text in texts(path):
+            extras = set(re.findall(r"phmrun\[([a-z0-9-]+)\]", text))
+            assert extras <= project["optional-dependencies"].keys(), text
+            missing = set(OPTION.findall(text)) - options
+            assert not missing, f"no verb has {', '.join(missing)}: {text}"
+            for words, rest in COMMAND.findall(text):
+                if words.split()[0] not in PROSE:
+                    check_command(words, rest, text)
 
 
-@pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(ROOT)) for path in FILES])
-def test_every_option_in_a_text_is_one_of_some_verb(path):
-    accepted = set().union(*VERBS.values()) | ALWAYS | OTHERS
-    for text in texts(path):
-        missing = set(OPTION.findall(text)) - accepted
-        assert not missing, f"no verb has {', '.join(missing)}: {text}"
+def check_command(words: str, rest: str, text: str) -> None:
+    """The verb exists and accepts the options that follow it."""
+    verb = next((name for name in (words, words.split()[0]) if name in VERBS), None)
+    assert verb, f"there is no `phmrun {words}`: {text}"
+    accepted = VERBS[verb] | VERBS.get("", set()) | ALWAYS
+    accepted |= set().union(*(options for name, options in VERBS.items() if name.startswith(f"{verb} ")))
+    missing = set(OPTION.findall(rest)) - accepted
+    assert not missing, f"`phmrun {verb}` has no {', '.join(missing)}: {text}"

@@ -106,9 +106,9 @@ def test_sentence_scores_where_they_are_asked_for(vocabularies, tmp_path):
         (tmp_path / name).write_text("".join(f"{line} e f g\n" for line in lines))
     data = Data({"test": (tmp_path / "src", tmp_path / "ref")}, baselines={"copy": list})
     network_of_both = network(len(vocabularies.source))
-    both, one = DecodingConfig(sentence_bleu=True, sentence_bleu_nltk=True), DecodingConfig(sentence_bleu=True)
+    both, usual_only = DecodingConfig(sentence_bleu=True, sentence_bleu_nltk=True), DecodingConfig(sentence_bleu=True)
     machine = Translator(network_of_both, vocabularies, both, "w")
-    usual = Translator(network_of_both, vocabularies, one, "w").evaluate(data, "test")
+    usual = Translator(network_of_both, vocabularies, usual_only, "w").evaluate(data, "test")
     assert not any("nltk" in name for name in usual.scores)  # 16.6 for "And, and, and …": the paper's table only
     scores = machine.evaluate(data, "test").scores
     assert set(scores) == {

@@ -46,7 +46,7 @@ class RayExecutor:
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, ignore_reinit_error=True)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise PhmrunError(f"the Ray cluster cannot be reached: {error}", where="--address") from error
+            raise PhmrunError(f"the Ray cluster cannot be reached: {error}", where="RAY_ADDRESS") from error
         there, asked = ray.cluster_resources(), {"CPU": cpus, "GPU": gpus}
         fitting = min(int(there.get(kind, 0) / amount) for kind, amount in asked.items() if amount)
         if not fitting:
