@@ -1,7 +1,5 @@
 """The course of a score: which one, over what, and what the legend calls the runs."""
 
-import pytest
-
 from phmrun.config import Source, resolve, task_defaults, to_yaml
 from phmrun.layers import options_of
 from phmrun.ledger import Run
