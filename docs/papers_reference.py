@@ -1,6 +1,6 @@
-"""Page on what the papers trained, made of the provenance of their files, the audit and the recorded fixtures.
+"""Reference of the papers' settings, made of the provenance of their files, the audit and the recorded fixtures.
 
-python docs/papers_reference.py writes ``docs/papers.md``.
+python docs/papers_reference.py writes ``docs/reference/papers.md``.
 """
 
 import json
@@ -17,9 +17,9 @@ from phmrun.papers.published import headline
 from phmrun.papers.table import PaperTable, setting_names
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "papers.md"
+PAGE = ROOT / "docs" / "reference" / "papers.md"
 FIXTURES = ROOT / "tests" / "reference" / "fixtures"
-HEAD = """# What the papers trained
+HEAD = """# Papers' settings
 
 The files under `configs/papers/` give every row of every table its settings, and every setting its provenance:
 

@@ -18,7 +18,7 @@ HEAD = """# Weight structures
 
 A structure is a recipe for a dense matrix `W [k, d]` (`out_features`, `in_features`) from fewer numbers. Each picture
 is a `W` of 16 × 16 as it is initialized with seed 1: red is positive, blue negative, white zero. `phmrun layers
-NAME` prints counts for other sizes. To add one, see [Your own layer](../own-layer.md).
+NAME` prints counts for other sizes. To add one, see [Your own layer](../own-parts.md#weight-structure).
 """
 LATEX = {  # formula and number of parameters; a structure without has those of its class
     "added": (r"W = W_0 + s \hat{W}, \quad W_0 \text{ frozen}", r"|\hat{W}|"),

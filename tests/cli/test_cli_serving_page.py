@@ -1,4 +1,4 @@
-"""The commands of the page about serving, in their order, on a small corpus."""
+"""The commands from a corpus to a served model, in the order of the page, on a small corpus."""
 
 import io
 import re
@@ -12,7 +12,7 @@ from tiny_experiments import write_corpus
 
 pytestmark = pytest.mark.long
 
-PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
+PAGE = Path(__file__).parents[2] / "docs" / "smaller.md"
 
 
 def test_the_five_commands_lead_to_a_served_model(phmrun, tmp_path, monkeypatch):

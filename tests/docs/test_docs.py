@@ -22,14 +22,11 @@ BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE |
 PAGES = [
     "first-steps",
     "own-data",
-    "own-layer",
     "own-parts",
     "own-script",
     "compare-my-layer",
     "re-run-a-table",
-    "reading-a-table",
     "python",
-    "adapters",
     "run-directory",
     "smaller",
 ]

@@ -28,7 +28,7 @@ def test_the_page_is_generated(monkeypatch):
     ],
 )
 def test_published_parsers_are_those_on_record(folder, count, tmp_path):
-    page = (DOCS / "published.md").read_text()
+    page = (DOCS / "papers.md").read_text()
     runs = restore_folder(DOCS.parent / "results" / folder, tmp_path)
     assert len(runs) >= count
     for run in runs:
@@ -41,7 +41,7 @@ def test_published_cells_are_those_on_record(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(DOCS.parent))
     from benchmarks.published_curve import LINES, bleu, losses
 
-    page = (DOCS / "published.md").read_text()
+    page = (DOCS / "papers.md").read_text()
     runs = restore_folder(DOCS.parent / "results/style-phm-plus", tmp_path)
     assert len(runs) >= 2
     for run in runs:
