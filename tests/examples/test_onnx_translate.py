@@ -49,7 +49,7 @@ def test_it_finds_what_our_search_finds(example, tmp_path):
     run = Run(tmp_path)
     settings = {"beam": 3, "alpha": 1.0, "penalty": "power", "max_length_ratio": 0.5, "max_length_offset": 2}
     config = TranslationExperiment(decoding=settings)
-    trained = SimpleNamespace(run=run, load=lambda **_: "last@1", module=module, vocabulary=vocabularies, config=config)
+    trained = SimpleNamespace(run=run, load=lambda *_: "last@1", module=module, vocabulary=vocabularies, config=config)
     exported = export(trained, None, "onnx")
     assert exported.difference < 1e-4
     assert list(exported.parts) == ["encoder", "decoder"]

@@ -250,12 +250,12 @@ def own_files(data: ParallelDataConfig) -> Files:
     """
     files: Files = {}
     for split in SPLITS:
-        found = []
+        sides = []
         for side, language in zip(SIDES, (data.source, data.target), strict=True):
             key = f"{split}_{side}"
             named = [f"{data.prefix}{split}.{language}{ending}" for ending in ("", ".gz")] if data.prefix else []
             candidates = list(map(Path, named or filter(None, [getattr(data, key)])))
-            found += [path for path in candidates if path.is_file()][:1]
+            sides += [path for path in candidates if path.is_file()][:1]
             optional = bool(data.prefix) and (split == "test" or (split == "dev" and data.hold_out > 0))
             if candidates and not optional and not any(path.is_file() for path in candidates):
                 raise PhmrunError(
@@ -266,10 +266,10 @@ def own_files(data: ParallelDataConfig) -> Files:
                 )
         if split == "dev" and data.hold_out:
             continue
-        if len(found) == 1:
-            raise PhmrunError(f"the {split} set has one side only", where=str(found[0]), code=ExitCode.DATA)
-        if found:
-            files[split] = (found[0], found[1])
+        if len(sides) == 1:
+            raise PhmrunError(f"the {split} set has one side only", where=str(sides[0]), code=ExitCode.DATA)
+        if sides:
+            files[split] = (sides[0], sides[1])
     return files
 
 
