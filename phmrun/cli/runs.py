@@ -200,8 +200,8 @@ def compare(
     console.print_table(("setting", *names), [*rows, ("parameters", *sizes)])
     lines = []
     for row in scores:
-        pair = row.values if len(chosen) == 2 and None not in row.values else ()
-        difference = [pair[1] - pair[0] if pair else None] if len(chosen) == 2 else []
+        numbers = [value for value in row.values if value is not None]
+        difference = [numbers[1] - numbers[0] if len(numbers) == 2 else None] if len(chosen) == 2 else []
         lines.append((row.name, *row.values, *difference, "" if row.alike else "not measured alike"))
     print()
     console.print_table(("score", *names, *(["difference"] if len(chosen) == 2 else []), ""), lines)
