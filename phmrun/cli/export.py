@@ -13,7 +13,6 @@ from phmrun.progress import waiting
 from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
-    from phmrun.engine.trained_model import TrainedModel
     from phmrun.exchange.formats import Exported
 
 PRECISIONS = ("int8", "bfloat16")  # roundings of safetensors and onnx
@@ -34,10 +33,8 @@ def export(
 ) -> None:
     """Export a trained model to another format, and check that its outputs are the same.
 
-    --format ctranslate2 compares translations of --split instead.
-
     Without rounding of the weights, a difference above 0.0001 is an error, as is ctranslate2 with --factored. Files,
-    sizes and differences are printed, as a table or JSON.
+    sizes and differences are printed, as a table or JSON. The outputs of ctranslate2 are checked by --compare only.
 
     Args:
         kind: Format: safetensors (weights), onnx (programs), ctranslate2.
@@ -45,7 +42,7 @@ def export(
         factored: Keep the factors of structures, in a file of 1/n of the size; default: dense matrices.
         quantization: Rounding of the weights: none; int8, bfloat16 (safetensors, onnx, ctranslate2); int8_float32,
             float16 (ctranslate2).
-        split: Split that ctranslate2 and phmrun both decode, to compare their outputs; none: no comparison.
+        split: Split that --compare scores.
         compare: Write all installed formats, and measure bytes, memory, time per sentence and score of each.
 
     Examples:
@@ -65,16 +62,13 @@ def export(
     if compare:
         from phmrun.cli.export_comparison import compare_formats
 
-        compare_formats(source, "test" if split == "none" else split, load_plugins(plugin), as_json)
+        compare_formats(source, split, load_plugins(plugin), as_json)
         return
     with waiting("preparing"):
         from phmrun.engine.trained_model import open_run
         from phmrun.exchange import formats as exporting
 
         trained = open_run(source)
-    if kind == "ctranslate2":
-        _to_ctranslate2(trained, out, quantization, split, as_json, checkpoint)
-        return
     with waiting(f"writing and checking {kind}"):
         form: dict[str, Any] = {"factored": factored, "precision": quantization, "checkpoint": checkpoint}
         exported = exporting.export(trained, out, kind, **form)
@@ -83,9 +77,11 @@ def export(
         parts = {"parts": {name: _facts(part) for name, part in exported.parts.items()}} if exported.parts else {}
         console.print_json({"run_id": source.id, **_facts(exported), **parts})
         return
-    rows = [(str(file.path), file.format, f"{file.bytes / 2**20:,.1f} MiB", f"{file.difference:.1e}") for file in files]
+    gaps = ["–" if file.difference is None else f"{file.difference:.1e}" for file in files]
+    sizes = [f"{file.bytes / 2**20:,.1f} MiB" for file in files]
+    rows = [(str(file.path), file.format, *facts) for file, *facts in zip(files, sizes, gaps, strict=True)]
     console.print_table(("file", "format", "size", "largest difference"), rows)
-    for file in files:
+    for file in files if exported.inputs else ():
         inputs = ", ".join(f"{name} [{', '.join(map(str, sizes))}]" for name, sizes in file.inputs.items())
         console.stdout().print(f"{inputs} -> {', '.join(file.outputs)}", markup=False, soft_wrap=True)
 
@@ -93,34 +89,3 @@ def export(
 def _facts(exported: "Exported") -> dict[str, Any]:
     """Return the fields of an exported file, except its parts."""
     return {name: value for name, value in vars(exported).items() if name != "parts"}
-
-
-def _to_ctranslate2(
-    trained: "TrainedModel", out: Path | None, quantization: str, split: str, as_json: bool, checkpoint: str | None
-) -> None:
-    """Convert a run for CTranslate2, and print the result.
-
-    Directory, quantization and size come first, then a comparison of both engines on ``split`` unless that is "none".
-    It lists the first five differing outputs; JSON has all. JSON keys: run_id, path, format, bytes, quantization,
-    comparison: None, or split, sentences, identical, bleu, bleu_ctranslate2, differences.
-    """
-    from phmrun.exchange.agreement import SHOWN, export_to_ctranslate2
-
-    path, agreement = export_to_ctranslate2(trained, out, quantization, None if split == "none" else split, checkpoint)
-    size = sum(file.stat().st_size for file in path.iterdir())
-    if as_json:
-        facts = {"run_id": trained.run.id, "path": path, "format": "ctranslate2", "bytes": size}
-        compared = agreement.to_json() if agreement else None
-        console.print_json({**facts, "quantization": quantization, "comparison": compared})
-        return
-    console.print_table(("directory", "quantization", "size"), [(str(path), quantization, f"{size / 2**20:,.1f} MiB")])
-    if agreement is None:
-        return
-    ours, theirs = agreement.ours.value, agreement.theirs.value
-    same = f"{agreement.sentences - len(agreement.differences)} of {agreement.sentences}"
-    columns = ("split", "BLEU phmrun", "BLEU CTranslate2", "difference", "same outputs")
-    scores = (agreement.split, f"{ours:.2f}", f"{theirs:.2f}", f"{theirs - ours:+.2f}", same)
-    console.print_table(columns, [scores])
-    if agreement.differences:
-        rows = [(str(line), *texts) for line, *texts in agreement.differences[:SHOWN]]
-        console.print_table(("line", "phmrun", "CTranslate2"), rows)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import Parameter
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -24,16 +24,19 @@ from phmrun.engine.export_graph import ExportGraph, Run, outputs_of
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.exchange import check_out
+from phmrun.exchange.ctranslate2 import Quantization, converted
 from phmrun.exchange.factored import factored_copy
-from phmrun.exchange.pages import onnx_page
+from phmrun.exchange.pages import ctranslate2_page, onnx_page
 from phmrun.exchange.rounding import write_rounded
 from phmrun.files import replacing, replacing_directory, write_json, write_text
 from phmrun.layers import folded, load, save
 from phmrun.layers.factored_file import Precision
+from phmrun.models.transformer import EncoderDecoder
+from phmrun.registry import TASKS
 from phmrun.text.token_names import token_names, write_models
 from phmrun.text.vocabularies import Vocabularies
 
-FORMATS = ("safetensors", "onnx")
+FORMATS = ("safetensors", "onnx", "ctranslate2")
 TOKENS = "tokens.json"  # names of all tokens by id, beside the graphs that a search calls
 MARK = "phmrun.json"  # weights and search settings of an exported directory
 SEARCH = ("beam", "alpha", "penalty", "max_length_ratio", "max_length_offset")
@@ -78,7 +81,7 @@ class Exported:
     path: Path
     format: str
     bytes: int
-    difference: float  # largest difference from the trained model's output, relative to its largest value
+    difference: float | None  # largest difference from the trained model's output, relative to its largest value
     inputs: Mapping[str, Sequence[str | int]]  # dimensions of each input by its name: sizes, or names of free sizes
     outputs: Sequence[str]
     parts: Mapping[str, "Exported"] = field(default_factory=dict)  # files of a directory by name; empty for a file
@@ -96,12 +99,13 @@ def export(
     """Write a trained run in another format, and check its outputs.
 
     Without rounding, they must equal the trained model's up to 1e-4 (``TOLERANCE``) of the largest absolute value.
+    CTranslate2 is not checked: ``export --compare`` decodes with it.
 
     Args:
         trained: The opened run.
         path: File to write, or directory for ``onnx`` of a translator; None for ``exports/model.<kind>`` or
             ``exports/onnx`` in the run directory, with ``-factored`` and the precision in the name.
-        kind: "safetensors" (weights) or "onnx" (a program).
+        kind: "safetensors" (weights), "onnx" (a program) or "ctranslate2" (a folder for this engine).
         factored: Write the factors of structures; else their dense matrices.
         precision: Rounding of the weights; outputs of rounded weights are compared, but may differ.
         checkpoint: "best", "last" or a file; None: those that training scored.
@@ -111,7 +115,9 @@ def export(
             a library is missing (exit 2), or the file's outputs differ (exit 1).
     """
     if kind not in FORMATS:
-        raise unknown("export format", kind, (*FORMATS, "ctranslate2"), where="--format")
+        raise unknown("export format", kind, FORMATS, where="--format")
+    if kind == "ctranslate2":
+        return _export_ctranslate2(trained, path, precision, checkpoint)
     label = trained.load(checkpoint)
     program = trained.module.export_graph()
     if kind != "safetensors" and program.untraceable:
@@ -126,6 +132,31 @@ def export(
     if kind == "onnx" and program.parts:
         return _export_parts(program, path or folder / f"onnx{form.suffix}", form, trained, facts)
     return _export_file(program, path or folder / f"model{form.suffix}.{kind}", form, facts)
+
+
+def _export_ctranslate2(trained: TrainedModel, out: Path | None, precision: str, checkpoint: str | None) -> Exported:
+    """Convert a run for CTranslate2, into ``out`` or else its ``exports`` folder.
+
+    Raises:
+        PhmrunError: (exit 2) The run is not a sequence-to-sequence network, the library is missing, the precision is
+            unknown, or ``out`` holds other files.
+    """
+    if not TASKS.get(trained.config.task).converts:
+        raise PhmrunError(
+            f"CTranslate2 exports translation models only; {trained.config.task} is not a sequence-to-sequence task",
+            where=trained.run.id,
+            hint=f"phmrun export {trained.run.reference} --format onnx",
+        )
+    if precision not in get_args(Quantization):
+        raise unknown("quantization", precision, get_args(Quantization), where="--quantization")
+    trained.load(checkpoint)
+    suffix = "" if precision == "none" else f"-{precision}"
+    path = out or trained.run.own_folder("exports") / f"ctranslate2{suffix}"
+    check_out(path, "model.bin")
+    vocabularies, search = cast(Vocabularies, trained.vocabulary), cast(Any, decoding_section(trained.config))
+    converted(cast(EncoderDecoder, trained.module.network), vocabularies, path, cast(Quantization, precision))
+    write_text(path / "README.md", ctranslate2_page(vocabularies, beam=search.beam, alpha=search.alpha))
+    return Exported(path, "ctranslate2", sum(file.stat().st_size for file in path.iterdir()), None, {}, ())
 
 
 def _export_file(program: ExportGraph, path: Path, form: Format, facts: Mapping[str, str]) -> Exported:
@@ -177,7 +208,7 @@ def _export_parts(
         write_text(beside / "README.md", onnx_page(vocabularies, beam=decoding.beam, **limit))
     parts = {name: replace(part, path=directory / part.path.name) for name, part in parts.items()}
     size = sum(path.stat().st_size for path in directory.iterdir())
-    difference = max(part.difference for part in parts.values())
+    difference = max(part.difference or 0.0 for part in parts.values())
     return Exported(directory, "onnx", size, difference, program.inputs, program.outputs, parts)
 
 

@@ -17,7 +17,6 @@ from phmrun.bench.timing import interleave
 from phmrun.config import decoding_section
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import Evaluation, Predictor, TrainedModel, open_run
-from phmrun.exchange.agreement import export_to_ctranslate2
 from phmrun.exchange.ctranslate2 import Quantization, longest_line
 from phmrun.exchange.ctranslate2_engine import CTranslate2Model
 from phmrun.exchange.formats import Format, export
@@ -166,9 +165,8 @@ def written(run: Run, item: Format) -> tuple[Path, float | None]:
     if item.name == "checkpoint":
         best = run.checkpoints / "best.ckpt"
         return best if best.is_file() else run.checkpoints / "last.ckpt", None
-    if item.name == "ctranslate2":
-        return export_to_ctranslate2(trained, None, _engine_precision(item), None)[0], None
-    exported = export(trained, None, item.name, factored=item.factored, precision=item.precision)
+    precision = _engine_precision(item) if item.name == "ctranslate2" else item.precision
+    exported = export(trained, None, item.name, factored=item.factored, precision=precision)
     return exported.path, exported.difference
 
 
