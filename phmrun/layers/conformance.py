@@ -8,8 +8,8 @@ A third-party class is checked three times; built-in structures have tests inste
 """
 
 import inspect
-from collections.abc import Callable
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any
 
 import torch
 
@@ -20,11 +20,6 @@ NEEDED = {
     "materialize": "def materialize(self) -> Tensor, which builds W [out_features, in_features]",
 }
 """Signatures of the methods that a structure must define."""
-
-SLIPS = (ArithmeticError, AttributeError, LookupError, NameError, TypeError, ValueError)
-"""Errors that a faulty class raises; all others pass."""
-
-Result = TypeVar("Result")
 
 
 def check_class(structure: type[Any], base: type[Any]) -> None:
@@ -80,20 +75,20 @@ def built(structure: type[Any], out_features: int, in_features: int, **options: 
     size = (out_features, in_features)
     if structure not in _TRIED:
         with torch.device("meta"):
-            trial = _attempt(structure, "__init__", lambda: structure(*size, **options))
-            _attempt(structure, "reset_parameters", lambda: trial.reset_parameters(1.0))
-            matrix = _attempt(structure, "materialize", lambda: _without_memory(trial))
+            trial = structure(*size, **options)
+            trial.reset_parameters(1.0)
+            shape = size
+            with suppress(NotImplementedError, RuntimeError):  # an operation that needs real numbers
+                shape = tuple(trial.materialize().shape)
         # Without this check, a wrong shape fails in the first matrix product with torch's message.
-        if matrix is not None and tuple(matrix.shape) != size:
-            raise _slip(
-                structure, f"builds a matrix of shape {list(matrix.shape)} where [{out_features}, {in_features}] is due"
-            )
+        if shape != size:
+            raise _slip(structure, f"builds a matrix of shape {list(shape)} where {list(size)} is due")
         if not any(True for _ in trial.parameters()):
             raise _slip(structure, "has no parameters", "Make them nn.Parameter and attributes of self.")
         _TRIED.add(structure)
-    instance = _attempt(structure, "__init__", lambda: structure(*size, **options))
+    instance = structure(*size, **options)
     if "count" in vars(structure):
-        counted = _attempt(structure, "count", lambda: structure.count(*size, **{**structure.defaults(), **options}))
+        counted = structure.count(*size, **{**structure.defaults(), **options})
         actual = instance.kept()
         if counted != actual:
             fault = f"counts {counted:,} parameters for {out_features}×{in_features}, but has {actual:,}"
@@ -103,38 +98,6 @@ def built(structure: type[Any], out_features: int, in_features: int, **options: 
 
 _TRIED: set[type] = set()
 """Classes that were validated in this process."""
-
-
-def _without_memory(trial: Any) -> torch.Tensor | None:
-    """Return W on the meta device; None if that cannot be computed.
-
-    That is so after ``NotImplementedError``, or a ``RuntimeError`` whose message contains "meta": an operation needs
-    real numbers.
-
-    Raises:
-        PhmrunError: ``materialize`` fails with another ``RuntimeError``; other errors pass.
-    """
-    try:
-        matrix: torch.Tensor = trial.materialize()
-    except NotImplementedError:
-        return None
-    except RuntimeError as error:
-        if "meta" in str(error):
-            return None
-        raise _slip(type(trial), f"fails in materialize: {error}") from error
-    return matrix
-
-
-def _attempt(structure: type, where: str, action: Callable[[], Result]) -> Result:
-    """Return the result of ``action``, a step of building the class.
-
-    Raises:
-        PhmrunError: It raised a Python error (:data:`SLIPS`); ``where`` names the method.
-    """
-    try:
-        return action()
-    except SLIPS as error:
-        raise _slip(structure, f"fails in {where}: {type(error).__name__}: {error}") from error
 
 
 def _slip(structure: type, fault: str, hint: str | None = None) -> PhmrunError:

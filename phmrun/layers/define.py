@@ -18,7 +18,7 @@ Transformer-XL the mapping is the projective embedding): ``projected``.
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -232,22 +232,6 @@ def _check(kind: str, name: str, valid: Collection[str]) -> None:
         raise PhmrunError(f"there is no {kind} {name!r}", valid=tuple(valid))
 
 
-class _Watched(NamedTuple):
-    """Parameter that a cached table was computed from.
-
-    Attributes:
-        place: Parameters of its module, by name.
-        name: Its name there.
-        parameter: The parameter.
-        version: Its counter of in-place changes at that time.
-    """
-
-    place: dict[str, nn.Parameter | None]
-    name: str
-    parameter: nn.Parameter
-    version: int
-
-
 def _version(parameter: nn.Parameter) -> int:
     """Return torch's counter of in-place changes of a parameter.
 
@@ -326,7 +310,8 @@ class DeFINE(nn.Module):
             self.to(dtype)
         # Not a buffer: the table follows from the parameters and does not belong in checkpoints.
         self._table: Tensor | None = None
-        self._table_of: list[_Watched] = []
+        self._table_of: tuple[nn.Parameter, ...] = ()
+        self._versions: list[int] = []
 
     def reset_parameters(self, std: float | None = None) -> None:
         """Set the gain of the last layer norm to ``std``, default 1/√m.
@@ -385,18 +370,13 @@ class DeFINE(nn.Module):
 
         It is outdated if a parameter was replaced or changed in place. It is computed without autocast.
         """
-        if self._table is None or any(
-            place[name] is not parameter or _version(parameter) != version
-            for place, name, parameter, version in self._table_of
-        ):
-            with torch.autocast(next(self.parameters()).device.type, enabled=False):
+        parameters = list(self.parameters())
+        versions = [_version(parameter) for parameter in parameters]
+        same = [*map(id, parameters)] == [*map(id, self._table_of)]  # which are held, so that no id is used again
+        if self._table is None or not same or versions != self._versions:
+            with torch.autocast(parameters[0].device.type, enabled=False):
                 self._table = self.weight
-            self._table_of = [
-                _Watched(module._parameters, name, parameter, _version(parameter))
-                for module in self.modules()
-                for name, parameter in module._parameters.items()
-                if parameter is not None
-            ]
+            self._table_of, self._versions = tuple(parameters), versions
         return self._table
 
     def _apply(self, fn: Any, recurse: bool = True) -> "DeFINE":

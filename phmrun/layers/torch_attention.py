@@ -1,5 +1,6 @@
 """``nn.MultiheadAttention`` whose joint map of Q, K and V, or whose three maps, have a structure."""
 
+import functools
 from typing import cast
 
 import torch
@@ -18,38 +19,6 @@ class StructuredAttention(nn.MultiheadAttention):
     """
 
     maps: nn.ModuleDict
-
-    @property
-    def in_proj_weight(self) -> Tensor | None:  # type: ignore[override]
-        """Joint matrix of Q, K and V ``[3 · embed_dim, embed_dim]``.
-
-        None if there are three matrices.
-        """
-        return self._weight("in_proj_weight")
-
-    @property
-    def q_proj_weight(self) -> Tensor | None:  # type: ignore[override]
-        """Matrix of the queries ``[embed_dim, embed_dim]``.
-
-        None if the map is joint.
-        """
-        return self._weight("q_proj_weight")
-
-    @property
-    def k_proj_weight(self) -> Tensor | None:  # type: ignore[override]
-        """Matrix of the keys ``[embed_dim, kdim]``.
-
-        None if the map is joint.
-        """
-        return self._weight("k_proj_weight")
-
-    @property
-    def v_proj_weight(self) -> Tensor | None:  # type: ignore[override]
-        """Matrix of the values ``[embed_dim, vdim]``.
-
-        None if the map is joint.
-        """
-        return self._weight("v_proj_weight")
 
     def _weight(self, name: str) -> Tensor | None:
         """Return W of the structure called ``name`` in ``maps``.
@@ -77,6 +46,10 @@ class StructuredAttention(nn.MultiheadAttention):
             value = None if weight is None else nn.Parameter(weight.detach().clone(), requires_grad=False)
             plain.register_parameter(name, value)
         return plain
+
+
+for _name in MAPS:  # None if the map is joint, or if there are three
+    setattr(StructuredAttention, _name, property(functools.partial(StructuredAttention._weight, name=_name)))
 
 
 def structured(attention: nn.MultiheadAttention, maps: dict[str, Structure]) -> StructuredAttention:
