@@ -111,7 +111,7 @@ def read_recipe(path: Path, metadata: Mapping[str, str] | None) -> Recipe:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise fault(path, f"the recipe is damaged: {where}: {first['msg']}") from error
+        raise fault(path, f"the recipe is damaged: {where}: {first['msg']}, not {str(first['input'])[:60]}") from error
 
 
 def fault(path: Path, what: str, hint: str | None = None) -> PhmrunError:
