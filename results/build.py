@@ -24,12 +24,14 @@ from phmrun.ledger.listing import unchanged
 from phmrun.metric import metric_of
 from phmrun.papers.published import Printed
 from phmrun.papers.table import FOLDER, load_table
-from phmrun.report.environments import environments
+from phmrun.report.content import environments
 from phmrun.results.baselines import baseline_rows
 from phmrun.results.comparison import all_pairs
 from phmrun.results.costs import cost_texts, points_of
 from phmrun.results.layout import lay_out, pair_notes, verdict_table, verdict_words
 from phmrun.results.long_table import restore_folder
+from phmrun.results.plots.canvas import save_figure
+from phmrun.results.plots.sweeps import draw_effects, draw_pareto
 from phmrun.results.render import Styled, markdown_table
 from phmrun.results.table import MISSING
 from phmrun.statistics.verdict import DECIDED
@@ -146,9 +148,7 @@ class Sweep:
         numbers = None if self.dense is None or score != self.score else self.table.figures[self.dense][0].numbers[0]
         mean = numbers.mean if numbers else None
         lines = {} if mean is None else {name: value - mean for name, value in self.baselines.items()}
-        return lambda: drawing("draw_effects")(
-            {name: judged for of, name, judged in shown if of == score}, score, lines
-        )
+        return lambda: draw_effects({name: judged for of, name, judged in shown if of == score}, score, lines)
 
     def points(self) -> list[Any]:
         """Return parameters and score of each row whose verdict is not withdrawn."""
@@ -163,7 +163,7 @@ class Sweep:
         """Draw the first score by parameters and training time, beside a curve of dense networks of several widths."""
         curve = {"parameters": widths.points(), TIME: widths.timed()} if widths else {}
         levels, beside = {**self.baselines, **lines}, {TIME: self.timed()}
-        return drawing("draw_pareto")(self.points(), self.score, baselines=levels, beside=beside, curve=curve)
+        return draw_pareto(self.points(), self.score, baselines=levels, beside=beside, curve=curve)
 
     def readme(self, question: Mapping[str, Any]) -> Iterator[str]:
         """Yield the parts of the sweep's page."""
@@ -199,14 +199,6 @@ class Sweep:
         yield fenced(
             f"phmrun sweep {self.file} {how}\nphmrun results add {self.file} --to {self.file.parent}", "console"
         )
-
-
-def drawing(name: str) -> Callable[..., Any]:
-    """Return a function of the package that draws; importing it imports Matplotlib, which takes half a second."""
-    from phmrun.results.plots import sweeps
-
-    function: Callable[..., Any] = getattr(sweeps, name)
-    return function
 
 
 def joined(parts: Iterable[str]) -> str:
@@ -319,8 +311,6 @@ def main() -> int:
                 for path in (other := [*other, *(path for path in pictures if not path.is_file())]):
                     print(f"{path} is not what the results say: python {folder}/build.py", file=sys.stderr)
                 return ExitCode.DATA if other else 0
-            from phmrun.results.plots.canvas import save_figure
-
             for path, draw in pictures.items():
                 save_figure(draw(), path)
     except PhmrunError as error:

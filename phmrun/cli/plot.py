@@ -180,30 +180,6 @@ def plot_pareto(
     _save(figure, path, width, as_json, score=chosen, over=over, points=drawn, baselines=baselines)
 
 
-@app.command("speed")
-def plot_speed(
-    runs: RunArguments,
-    out: Out = None,
-    width: Width = None,
-    runs_dir: RunsDirectory = Path("runs"),
-    as_json: Json = False,
-) -> None:
-    """Plot the recorded speed of training and prediction of runs.
-
-    `phmrun bench run` measures speed in isolation.
-
-    The plot is written to --out, and its path is printed; --json adds what is plotted.
-    """
-    with waiting("preparing"):
-        from phmrun.ledger import Run
-        from phmrun.results.plots.runs import default_name, draw_speed, heading, labels, pace_of
-
-    chosen_runs = [Run.find(runs_dir, run) for run in runs]
-    path = out or default_name(chosen_runs, "speed")
-    paces = [pace_of(run, label) for run, label in zip(chosen_runs, labels(chosen_runs), strict=True)]
-    _save(draw_speed(paces, heading(chosen_runs)), path, width, as_json, speeds=[pace._asdict() for pace in paces])
-
-
 @app.command("tuning")
 def plot_tuning(
     file: Annotated[str, typer.Argument(metavar="FILE", autocompletion=completion.configs)],

@@ -110,25 +110,21 @@ class PaperRow(Section):
     """Reason why a count is not exact; for all counts, or by column."""
 
     def missing_in(self, column: str) -> str:
-        """Return the facts behind a column's count that the paper leaves open.
-
-        If ``missing`` is a text, it holds for all columns. The result is empty if there are none.
-        """
-        return self.missing if isinstance(self.missing, str) else self.missing.get(column, "")
+        """Return the facts behind a column's count that the paper leaves open; empty if there are none."""
+        return _of_column(self.missing, column)
 
     def quoted_in(self, column: str) -> str:
-        """Return the source of a quoted cell.
-
-        If ``quoted`` is a text, it holds for all columns. The result is empty for the paper's own numbers.
-        """
-        return self.quoted if isinstance(self.quoted, str) else self.quoted.get(column, "")
+        """Return the source of a quoted cell; empty for the paper's own numbers."""
+        return _of_column(self.quoted, column)
 
     def note_on(self, column: str) -> str:
-        """Return the note on a cell.
+        """Return the note on a cell; empty if there is none."""
+        return _of_column(self.note, column)
 
-        If ``note`` is a text, it holds for all columns. The result is empty if there is none.
-        """
-        return self.note if isinstance(self.note, str) else self.note.get(column, "")
+
+def _of_column(text: str | Mapping[str, str], column: str) -> str:
+    """Return the text of a column: a text for all columns, or its own by heading."""
+    return text if isinstance(text, str) else text.get(column, "")
 
 
 class PaperTable(Section):

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from statistics import fmean, median
 from typing import Any, NamedTuple
@@ -39,7 +40,7 @@ class Cost:
     heading: str  # heading of its column
     of: Callable[[RecordedRun], float | None]  # amount of a run; ``None`` if not on record
     shown: Callable[[float], str]  # formats an amount
-    meaning: str  # note below the table
+    meaning: str = ""  # note below the table
     average: Callable[[Iterable[float]], float] = fmean  # average over runs
 
 
@@ -168,40 +169,30 @@ def _clock_step(run: RecordedRun) -> float | None:
     return None
 
 
-def _clock_sentence(run: RecordedRun) -> float | None:
-    """Return the seconds of a test sentence when the run was scored; ``None`` if its speed is not on record."""
-    speed = run.score("test/sentences_per_second")
-    return 1 / speed if speed else None
+def _served(field: str, run: RecordedRun) -> float | None:
+    """Return a measurement of a run by ``phmrun export --compare``, by its key.
 
-
-def _served(field: str) -> Callable[[RecordedRun], float | None]:
-    """Return a reader of a measurement by ``phmrun export --compare``.
-
-    The reader returns that of the smaller safetensors file in single precision, folded or with factors; ``None`` if
-    neither is on record. ``field`` is the key of the measurement.
+    It is that of the smaller safetensors file in single precision, folded or with factors; ``None`` if neither is on
+    record.
     """
+    rows = [run.bench.get(f"{SERVING}{name}", {}) for name in ("safetensors", FACTORED)]
+    rows = [row for row in rows if isinstance(row.get("bytes"), int) and isinstance(row.get(field), int | float)]
+    return float(min(rows, key=lambda row: row["bytes"])[field]) if rows else None
 
-    def read(run: RecordedRun) -> float | None:
-        """Return the measurement of a run; ``None`` if there is none."""
-        rows = [run.bench.get(f"{SERVING}{name}", {}) for name in ("safetensors", FACTORED)]
-        rows = [row for row in rows if isinstance(row.get("bytes"), int) and isinstance(row.get(field), int | float)]
-        return float(min(rows, key=lambda row: row["bytes"])[field]) if rows else None
 
-    return read
-
+_COUNT, _MEGABYTES = "{:,.0f}".format, lambda value: f"{value / 1e6:,.2f}"
 
 COSTS: Mapping[str, Cost] = {
-    "parameters": Cost("parameters", lambda run: _count(run.about("parameters")), lambda value: f"{value:,.0f}", ""),
+    "parameters": Cost("parameters", lambda run: _count(run.about("parameters")), _COUNT),
     "training-parameters": Cost(
         "in training",  # above those kept if a dense matrix guides a structure
         lambda run: _count(run.parameters.get("trained_total", run.parameters.get("total"))),
-        lambda value: f"{value:,.0f}",
-        "",
+        _COUNT,
     ),
     "multiplications": Cost(
         "multiplications",
         lambda run: _count(run.parameters.get("multiplications")),
-        lambda value: f"{value:,.0f}",
+        _COUNT,
         "of the weight matrices for one token, each W built once for 4,096 of them",
     ),
     "training-time": Cost(
@@ -225,14 +216,16 @@ COSTS: Mapping[str, Cost] = {
     ),
     "clock-sentence": Cost(
         "ms a test sentence",
-        _clock_sentence,
+        lambda run: 1 / speed if (speed := run.score("test/sentences_per_second")) else None,
         lambda value: f"{1000 * value:.2g}",
         "by the clock when the run was scored, in its batches, whatever else its machine did meanwhile",
         median,
     ),
-    "weights-size": Cost("MB of weights", _weights_size, lambda value: f"{value / 1e6:,.2f}", "in single precision"),
-    "file-size": Cost("MB on disk", _served("bytes"), lambda value: f"{value / 1e6:,.2f}", SERVED),
-    "serving-memory": Cost("MB in memory", _served("peak_memory"), lambda value: f"{value / 1e6:,.0f}", SERVED),
-    "latency": Cost("ms a sentence", _served("single_ms"), lambda value: f"{value:,.1f}", f"{SERVED}, batch 1"),
+    "weights-size": Cost("MB of weights", _weights_size, _MEGABYTES, "in single precision"),
+    "file-size": Cost("MB on disk", partial(_served, "bytes"), _MEGABYTES, SERVED),
+    "serving-memory": Cost(
+        "MB in memory", partial(_served, "peak_memory"), lambda value: f"{value / 1e6:,.0f}", SERVED
+    ),
+    "latency": Cost("ms a sentence", partial(_served, "single_ms"), "{:,.1f}".format, f"{SERVED}, batch 1"),
 }
 """Costs by the name of the option ``--costs``."""

@@ -161,11 +161,10 @@ class Results:
         Raises:
             PhmrunError: (exit 2) As :meth:`pivot`.
         """
-        chosen = self
+        kept = self.entries
         if test is not None:
-            kept = [e for e in self.entries if e.matches(test) or (e.matches(baseline) if baseline else e.is_baseline)]
-            chosen = replace(self, entries=tuple(kept))
-        table = replace(chosen, paper=None).pivot(scores=[score] if score else ())
+            kept = tuple(e for e in kept if e.matches(test) or (e.matches(baseline) if baseline else e.is_baseline))
+        table = replace(self, entries=kept, paper=None).pivot(scores=[score] if score else ())
         return list(differences(table, margin, baseline).values())
 
     def render(self, style: str = "markdown", *, significance: bool = True, aggregate: str = "mean±std") -> str:
@@ -209,20 +208,11 @@ def done(runs: Iterable[RecordedRun]) -> list[RecordedRun]:
     Raises:
         PhmrunError: (exit 3) A run's file differs from its manifest, whatever its state.
     """
-    return [run for run in ended(runs) if run.state == State.DONE]
-
-
-def ended(runs: Iterable[RecordedRun]) -> list[RecordedRun]:
-    """Return the runs that are done or have diverged, in their order.
-
-    Raises:
-        PhmrunError: (exit 3) A run's file differs from its manifest, whatever its state.
-    """
     runs = list(runs)
     for run in runs:
         if run.broken is not None:
             raise run.broken
-    return [run for run in runs if run.state == State.DONE or (run.status and run.status.diverged)]
+    return [run for run in runs if run.state == State.DONE]
 
 
 def restore_folder(folder: Path, runs_dir: Path, *, durable: bool = True) -> list[Run]:

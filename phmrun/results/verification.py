@@ -39,13 +39,17 @@ class Link(NamedTuple):
     detail: str
 
 
+Outcome = tuple[str, str]
+"""State and detail of a link."""
+
+
 def verify_run(run: Run) -> Iterator[Link]:
     """Yield the links of a chain, up to the first broken one.
 
     In this order: manifest, raw data, prepared data, config and id, weights, predictions, record, scores. Absent links
     do not end it. A `PhmrunError` of a check becomes a broken link.
     """
-    checks: dict[str, Callable[[Run, Record | None], Link | str]] = {
+    checks: dict[str, Callable[[Run, Record | None], Outcome]] = {
         "manifest": _manifest,
         "raw data": _raw_data,
         "prepared data": _prepared_data,
@@ -59,37 +63,22 @@ def verify_run(run: Run) -> Iterator[Link]:
     for name, check in checks.items():
         try:
             record = record or run.manifest.read()
-            outcome = check(run, record)
+            link = Link(name, *check(run, record))
         except PhmrunError as error:
-            yield Link(name, BROKEN, f"{error.where}: {error.what}" if error.where else error.what)
-            return
-        link = Link(name, INTACT, outcome) if isinstance(outcome, str) else Link(name, *outcome[1:])
+            link = Link(name, BROKEN, f"{error.where}: {error.what}" if error.where else error.what)
         yield link
         if link.state == BROKEN:
             return
 
 
-def _absent(detail: str) -> Link:
-    """Return a nameless link in the state "absent"."""
-    return Link("", ABSENT, detail)
-
-
-def _broken(detail: str) -> Link:
-    """Return a nameless link in the state "broken"."""
-    return Link("", BROKEN, detail)
-
-
-def _manifest(run: Run, record: Record | None) -> Link | str:
-    """Return the number of files on record, as the text of an intact link.
-
-    The link is absent for a release without manifests.
-    """
+def _manifest(run: Run, record: Record | None) -> Outcome:
+    """Return the number of files on record; absent for a release without manifests."""
     if record is None:
-        return _absent("none: the run is of a release without manifests")
-    return f"{counted(len(record.files), 'file')}"
+        return ABSENT, "none: the run is of a release without manifests"
+    return INTACT, counted(len(record.files), "file")
 
 
-def _raw_data(run: Run, _: Record | None) -> Link | str:
+def _raw_data(run: Run, _: Record | None) -> Outcome:
     """Compare the data files that exist here with their checksums.
 
     Only absolute paths are looked up. The link is broken if a file differs, and absent if none is on this machine.
@@ -100,31 +89,31 @@ def _raw_data(run: Run, _: Record | None) -> Link | str:
     here = {path: file for path, file in files.items() if Path(path).is_absolute() and Path(path).is_file()}
     for path, file in here.items():
         if Source.of(Path(path)).sha256 != file.sha256:
-            return _broken(f"{path} has changed since the run was trained on it")
+            return BROKEN, f"{path} has changed since the run was trained on it"
     if not here:
-        return _absent(f"{counted(len(files), 'file')} on record, none on this machine")
-    return f"{len(here)} of {counted(len(files), 'file')} on this machine, as recorded"
+        return ABSENT, f"{counted(len(files), 'file')} on record, none on this machine"
+    return INTACT, f"{len(here)} of {counted(len(files), 'file')} on this machine, as recorded"
 
 
-def _prepared_data(run: Run, record: Record | None) -> Link | str:
+def _prepared_data(run: Run, record: Record | None) -> Outcome:
     """Compare the prepared data in the cache with their checksums.
 
     The link is broken if they differ or are damaged, and absent if they are not cached or not on record.
     """
     name, checksum = (record.prepared if record else None) or (None, None)
     if name is None:
-        return _absent("no checksum on record")
+        return ABSENT, "no checksum on record"
     folder = cache_dir() / name
     if not folder.is_dir():
-        return _absent(f"{name} is not in {cache_dir()}")
+        return ABSENT, f"{name} is not in {cache_dir()}"
     if fault := fault_in(folder):
-        return _broken(f"{fault} in {folder}; it is rebuilt when it is used")
+        return BROKEN, f"{fault} in {folder}; it is rebuilt when it is used"
     if sha256_of(folder / CHECKSUMS) != checksum:
-        return _broken(f"{folder} has other data than the run was trained on")
-    return f"{folder}, as trained on"
+        return BROKEN, f"{folder} has other data than the run was trained on"
+    return INTACT, f"{folder}, as trained on"
 
 
-def _config(run: Run, record: Record | None) -> Link | str:
+def _config(run: Run, record: Record | None) -> Outcome:
     """Compare config and run id with the identity on record.
 
     The link is broken if a value of the config, or the checksums of the data, differ from it. Keys that the config
@@ -135,37 +124,28 @@ def _config(run: Run, record: Record | None) -> Link | str:
     """
     run.manifest.check_identity()
     run.manifest.check(run.config_path)
+    digest = run.id.rpartition("-")[2]
     if record is None or record.identity is None:
         config, marks = load_run_config(run.config_path, options_of=options_of), run.fingerprints()
-        now = run_id(config, fingerprints=marks).rpartition("-")[2]
-        same = now == run.id.rpartition("-")[2]
-        return "the id agrees with the config" if same else _absent("the id is of another release, or renamed")
-    identity = json.loads(record.identity)
-    values = config_values(run.config_path)
+        same = run_id(config, fingerprints=marks).rpartition("-")[2] == digest
+        if same:
+            return INTACT, "the id agrees with the config"
+        return ABSENT, "the id is of another release, or renamed"
+    identity, written = json.loads(record.identity), config_values(run.config_path)
     for key, value in identity["values"].items():
-        exists, written = _at(values, key)
-        if exists and written != value:
-            return _broken(f"{key} is {written!r} in the config and {value!r} in the id")
+        *sections, last = key.split(".")
+        place: Any = written
+        for section in sections:
+            place = place.get(section) if isinstance(place, Mapping) else None
+        if isinstance(place, Mapping) and last in place and place[last] != value:
+            return BROKEN, f"{key} is {place[last]!r} in the config and {value!r} in the id"
     data = run.data()
     if data is not None and dict(data.fingerprints) != identity["fingerprints"]:
-        return _broken("data.json has other checksums than the id is made of")
-    return f"-{run.id.rpartition('-')[2]} is the checksum of {counted(len(identity['values']), 'setting')} and the data"
+        return BROKEN, "data.json has other checksums than the id is made of"
+    return INTACT, f"-{digest} is the checksum of {counted(len(identity['values']), 'setting')} and the data"
 
 
-def _at(values: Mapping[str, Any], key: str) -> tuple[bool, Any]:
-    """Return (True, value) for an existing dotted key, else (False, None).
-
-    An existing value may be None.
-    """
-    value: Any = values
-    for part in key.split("."):
-        if not isinstance(value, Mapping) or part not in value:
-            return False, None
-        value = value[part]
-    return True, value
-
-
-def _weights(run: Run, record: Record | None) -> Link | str:
+def _weights(run: Run, record: Record | None) -> Outcome:
     """Check and load every checkpoint.
 
     The link is absent without one, or for a restored result. A checkpoint on record that is gone is named, but no
@@ -175,7 +155,7 @@ def _weights(run: Run, record: Record | None) -> Link | str:
         PhmrunError: (exit 3) A checkpoint is damaged.
     """
     if (run.path / WEIGHTS).is_file():
-        return _absent("only checksums: a results file has no weights")
+        return ABSENT, "only checksums: a results file has no weights"
     from phmrun.engine.checkpoints import load_checkpoint
 
     files = sorted(run.checkpoints.glob("*.ckpt"))
@@ -183,40 +163,36 @@ def _weights(run: Run, record: Record | None) -> Link | str:
         run.manifest.check(path)
         load_checkpoint(path)
     if not files:
-        return _absent("no checkpoint is here")
+        return ABSENT, "no checkpoint is here"
     names = [name for name in (record.files if record else ()) if name.startswith("checkpoints/")]
-    gone = [name for name in names if not (run.path / name).is_file()]
-    return f"{counted(len(files), 'checkpoint')}{f'; not here: {gone[0]}' if gone else ''}"
+    gone = [f"; not here: {name}" for name in names if not (run.path / name).is_file()]
+    return INTACT, "".join([counted(len(files), "checkpoint"), *gone[:1]])
 
 
-def _predictions(run: Run, record: Record | None) -> Link | str:
-    """Check the recorded files of predictions and vocabulary.
-
-    The link has the number of prediction files, and is absent if there are none.
+def _predictions(run: Run, record: Record | None) -> Outcome:
+    """Check the recorded files of predictions and vocabulary; absent if there are no predictions.
 
     Raises:
         PhmrunError: (exit 3) A file differs or is missing.
     """
-    files = [path for path in run.predictions.rglob("*") if path.is_file()] if run.predictions.is_dir() else []
     for name in record.files if record else ():
         if name.startswith(("predictions/", "vocabulary/")):
             run.manifest.check(run.path / name)
-    return counted(len(files), "file") if files else _absent("no predictions are here")
+    files = [path for path in run.predictions.rglob("*") if path.is_file()]
+    return (INTACT, counted(len(files), "file")) if files else (ABSENT, "no predictions are here")
 
 
-def _record(run: Run, _: Record | None) -> Link | str:
+def _record(run: Run, _: Record | None) -> Outcome:
     """Check all other files on record, and read status and history.
-
-    The link is intact, with the state and the number of rows.
 
     Raises:
         PhmrunError: (exit 3) A file differs or is missing.
     """
     run.manifest.check_all(without=("checkpoints", "predictions", "vocabulary"))
-    return f"{run.status.state}, {counted(len(run.history.read()), 'row')} of history"
+    return INTACT, f"{run.status.state}, {counted(len(run.history.read()), 'row')} of history"
 
 
-def _scores(run: Run, record: Record | None) -> Link | str:
+def _scores(run: Run, record: Record | None) -> Outcome:
     """Compare each additive score with the one recomputed from its items.
 
     The link is broken if the difference is above 1e-9, or the metric's rounding if that is greater, times the greater
@@ -225,22 +201,17 @@ def _scores(run: Run, record: Record | None) -> Link | str:
     """
     items, again, kept = RunItems(), 0, 0
     for name, score in run.metrics().items():
-        split, metric_name = name.partition("/")[::2]
-        metric = find_metric(name)
-        if metric is None or not metric.has_counts or OF in metric_name or split in ("train", "validation"):
-            continue
-        if name.startswith(OTHER_FILE) or "-" in split:
-            continue
-        value, counts = score_value(score), items.of([run.path], name)
-        if value is None:
+        (split, _, measured), metric, value = name.partition("/"), find_metric(name), score_value(score)
+        left_out = OF in measured or split in ("train", "validation") or name.startswith(OTHER_FILE) or "-" in split
+        if metric is None or not metric.has_counts or left_out or value is None:
             continue
         kept += 1
-        if not counts:
+        if not (counts := items.of([run.path], name)):
             continue
         computed = metric.computed(counts[0].counts)
         if abs(computed - value) > max(TOLERANCE, metric.rounding) * max(abs(value), 1.0):
-            return _broken(f"{name} is {value!r} on record, and {computed!r} recomputed from its items")
+            return BROKEN, f"{name} is {value!r} on record, and {computed!r} recomputed from its items"
         again += 1
     if not again:
-        return _absent(f"none of {counted(kept, 'score')} has counts of its items here")
-    return f"{again} of {counted(kept, 'score')} recomputed, equal"
+        return ABSENT, f"none of {counted(kept, 'score')} has counts of its items here"
+    return INTACT, f"{again} of {counted(kept, 'score')} recomputed, equal"

@@ -1,16 +1,14 @@
-"""Plots of runs: score over training, and speed."""
+"""Plots of runs: score over training."""
 
 from collections import Counter
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
-from statistics import fmean, median, stdev
+from statistics import fmean, stdev
 from textwrap import fill
 from typing import Literal, NamedTuple
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from phmrun.config import load_run_config, semantic_values
 from phmrun.errors import PhmrunError
@@ -19,18 +17,15 @@ from phmrun.ledger import Run
 from phmrun.ledger.card import shared
 from phmrun.ledger.history import shown
 from phmrun.ledger.recorded_config import PLAIN
-from phmrun.ledger.recorded_run import score_value
 from phmrun.ledger.wording import title
 from phmrun.results.plots.canvas import PALETTE, new_figure, words
 
 Axis = Literal["epoch", "step", "time"]
 LABELS: dict[Axis, str] = {"epoch": "epochs", "step": "optimizer steps", "time": "minutes of training"}
 PARTS = ("layer", "embedding", "output")  # sections of a config that a network's name covers
-DIRECT = 8  # lines that are labeled at their ends; more have a legend
-BESIDE = 24  # characters of a label at the end of a line
+COLUMN = 48  # characters of a label up to which a legend has two columns
 LONGEST = 60  # characters of a line in a legend
 USUAL = ("val/perplexity", "val/bleu", "val/accuracy", "val/las", "val/loss", "train/loss")  # by preference
-TRAINING, PREDICTION = "train/units_per_second", "test/sentences_per_second"
 
 
 def heading(runs: Sequence[Run]) -> str:
@@ -179,8 +174,7 @@ def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str
     """Return a figure with one line per run or group of seeds.
 
     The scale of the score is logarithmic if ``log``. A curve with a single point is a marker. A band of one standard
-    deviation lies around a mean. Up to 8 lines are labeled at their ends. More lines, or any label with a line of more
-    than 24 characters, get a legend below.
+    deviation lies around a mean.
     """
     figure = new_figure(7.0, 4.2)
     axes = figure.subplots()
@@ -204,83 +198,5 @@ def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str
         axes.set_yscale("log")
     axes.grid(alpha=0.3)
     longest = max((len(line) for curve in drawn for line in curve.label.splitlines()), default=0)
-    if len(drawn) > DIRECT or longest > BESIDE:
-        figure.legend(loc="outside lower center", ncols=1 if longest > 2 * BESIDE else 2, fontsize=8)
-    else:
-        _label_ends(axes, [curve for curve in drawn if curve.values])
-    return figure
-
-
-def _label_ends(axes: Axes, drawn: Sequence[Curve]) -> None:
-    """Write each curve's label in its color at the right of the axes.
-
-    It stands at the height of the curve's end, or above the label below it if they would overlap. All labels move down
-    if the topmost would leave the axes.
-    """
-    to_axes = axes.transScale + axes.transLimits
-    to_share = [float(to_axes.transform((curve.places[-1], curve.values[-1]))[1]) for curve in drawn]
-    heights = [0.055 * (1 + curve.label.count("\n")) for curve in drawn]
-    place = 0.0
-    order = sorted(range(len(drawn)), key=to_share.__getitem__)
-    places: dict[int, float] = {}
-    for number in order:
-        places[number] = place = max(to_share[number], place)
-        place += heights[number]
-    excess = max(0.0, place - 1.0 - heights[order[-1]] / 2) if order else 0.0
-    for number in order:
-        axes.annotate(
-            words(drawn[number].label),
-            (1.01, places[number] - excess),
-            xycoords="axes fraction",
-            color=axes.get_lines()[number].get_color(),
-            fontsize=8,
-            va="center",
-        )
-
-
-class Pace(NamedTuple):
-    """Recorded speed of a run; other load on its machine is not excluded."""
-
-    label: str
-    training: float | None  # units (tokens, items) per second: median of its history
-    prediction: float | None  # sentences per second of its evaluation on the test set
-
-
-def pace_of(run: Run, label: str) -> Pace:
-    """Return the speed of a run.
-
-    That of training is the median of the history, that of prediction the score on record. Each is ``None`` if it is not
-    on record.
-    """
-    rates = [row[TRAINING] for row in run.history.rows(TRAINING) if TRAINING in row]
-    return Pace(label, median(rates) if rates else None, score_value(run.metrics().get(PREDICTION)))
-
-
-def draw_speed(paces: Sequence[Pace], heading: str = "") -> Figure:
-    """Return a figure with bars of training and prediction speed per run.
-
-    Missing speeds are labeled "not recorded". Bars of training are on the left, of prediction on the right; the first
-    run is at the top.
-    """
-    lines = sum(1 + pace.label.count("\n") for pace in paces)
-    figure = new_figure(9.0, 1.3 + 0.3 * lines)
-    figure.suptitle(words(heading), fontsize=10)
-    sides = figure.subplots(1, 2, sharey=True)
-    for axes, name, values in (
-        (sides[0], "training: tokens or items per second", [pace.training for pace in paces]),
-        (sides[1], "prediction: sentences per second", [pace.prediction for pace in paces]),
-    ):
-        bars = axes.barh(range(len(paces)), [value or 0.0 for value in values], color=PALETTE[0], height=0.7)
-        numbers = ["not recorded" if value is None else f"{value:,.0f}" for value in values]
-        axes.bar_label(bars, numbers, padding=3, fontsize=8)
-        # Space for the numbers at the ends of the bars; an axis without bars needs a length, too.
-        axes.set_xlim(0, 1.2 * max([value for value in values if value] or [1.0]))
-        axes.set_yticks(range(len(paces)), [words(pace.label) for pace in paces], fontsize=8)
-        axes.set_xlabel(name, fontsize=8)
-        axes.tick_params(axis="x", labelsize=8)
-        axes.xaxis.set_major_locator(MaxNLocator(5))
-        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-        axes.grid(alpha=0.3, axis="x")
-        axes.set_axisbelow(True)
-    sides[0].invert_yaxis()
+    figure.legend(loc="outside lower center", ncols=1 if longest > COLUMN else 2, fontsize=8)
     return figure
