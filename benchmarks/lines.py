@@ -104,12 +104,24 @@ def measure(root: Path) -> dict[str, Any]:
     }
 
 
+def commands() -> tuple[int, int]:
+    """Number of verbs of the command line, and of their options without ``--help``."""
+    from phmrun.cli.app import whole
+
+    verbs = [verb for group in whole().commands.values() for verb in getattr(group, "commands", {"": group}).values()]
+    return len(verbs), sum(parameter.param_type_name == "option" for verb in verbs for parameter in verb.params)
+
+
 def main() -> None:
     """Print one line per package, the product, and the lengths."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).resolve().parents[1])
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--commands", action="store_true", help="count verbs and options instead")
     options = parser.parse_args()
+    if options.commands:
+        print("{} verbs, {} options".format(*commands()))
+        return
     report = measure(options.root)
     if options.json:
         print(json.dumps(report, indent=2))

@@ -61,7 +61,7 @@ def main() -> None:
     os.environ.setdefault("WANDB_MODE", "disabled")
     with tempfile.TemporaryDirectory() as folder:
         os.environ.setdefault("PHMRUN_CACHE", f"{folder}/cache")
-        short = ["--max-steps", "1", "--accelerator", "cpu"]
+        short = ["--max-steps", "1", "--set", "hardware.accelerator=cpu"]
         trace = Trace()
         for number in range(2):
             sys.setprofile(trace if number else None)

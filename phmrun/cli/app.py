@@ -117,7 +117,7 @@ _SUMMARIES: Mapping[str, Mapping[str, str]] = {
         "count-params": "Count the parameters of a model, next to those of the dense model.",
         "schema": "Print the JSON Schema of a task's configuration or of sweep files: keys, types, defaults.",
         "layers": "Weight structures and embeddings: formulas, options, constraints.",
-        "data": "List, inspect, fetch, import and check datasets.",
+        "data": "List, inspect, fetch and check datasets.",
         "runs": "Run directories: list, show, compare, archive, remove.",
         "new": "Write a plug-in file with a new structure, task, network or metric: a working example to change.",
         "verify": "Check every link from raw data to the printed number, and name the first broken one (exit code 3).",

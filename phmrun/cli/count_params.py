@@ -16,7 +16,6 @@ from phmrun.progress import waiting
 def count_params(
     options: NetworkOptions,
     paper: Annotated[str | None, typer.Option(metavar="NAME|all", autocompletion=completion.papers)] = None,
-    depth: Annotated[int, typer.Option(min=0, rich_help_panel="Logging")] = 1,
     style: Annotated[Format, typer.Option("--format", rich_help_panel="Logging")] = Format.TEXT,
     as_json: Json = False,
 ) -> None:
@@ -29,7 +28,6 @@ def count_params(
 
     Args:
         paper: Instead of a task: all parameter counts that a paper prints, next to those computed here.
-        depth: Depth of the list of modules; 0: totals by scope only.
         style: Format of the table.
 
     Examples:
@@ -57,9 +55,9 @@ def count_params(
         asked = f"with a vocabulary of up to {max(config.sizes):,}"
         text = f"The data ({config.data.name}) are not on this machine: counted {asked}."
         console.print_aside(text)
-    modules: dict[str, dict[str, int]] = {}  # sums by the first `depth` parts of the names
-    for module in count["modules"] if depth else ():
-        name = ".".join(module["name"].split(".")[:depth])
+    modules: dict[str, dict[str, int]] = {}  # sums by the first part of the names
+    for module in count["modules"]:
+        name = module["name"].partition(".")[0]
         group = modules.setdefault(name, {"count": 0, "dense": 0})
         group["count"] += module["count"]
         group["dense"] += module["dense"]

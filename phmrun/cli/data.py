@@ -1,6 +1,5 @@
-"""``phmrun data``: list, inspect, fetch, import and check datasets."""
+"""``phmrun data``: list, inspect, fetch and check datasets."""
 
-import shlex
 from typing import Annotated, Any
 
 import typer
@@ -8,15 +7,12 @@ import typer
 from phmrun.cli import completion
 from phmrun.cli.console import print_json, print_table
 from phmrun.cli.docstrings import VerbGroup
-from phmrun.cli.options import Plugin
 from phmrun.datasets import CATALOGUE, Dataset, data_dir, dataset_dir, inspect, is_here, splits_here
 from phmrun.datasets.locations import Check, locate
-from phmrun.errors import ExitCode, PhmrunError, unknown
-from phmrun.registry import TASKS, load_plugins
-from phmrun.task import Format
+from phmrun.errors import ExitCode, unknown
 
 app = VerbGroup(
-    help="List, inspect, fetch, import and check datasets.",
+    help="List, inspect, fetch and check datasets.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -25,13 +21,12 @@ app = VerbGroup(
 Name = Annotated[
     str, typer.Argument(help="Name of a dataset (`phmrun data list`).", autocompletion=completion.datasets)
 ]
-Splits = Annotated[list[str] | None, typer.Option("--split", help="Only this split; may be repeated.", metavar="SPLIT")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 
 
 @app.command("list")
 def list_datasets(
-    task: Annotated[str | None, typer.Option("--task", autocompletion=completion.tasks)] = None,
+    task: Annotated[str | None, typer.Argument(autocompletion=completion.tasks)] = None,
     as_json: Json = False,
 ) -> None:
     """List datasets: tasks, sizes, license, and presence on this machine.
@@ -40,7 +35,7 @@ def list_datasets(
         task: Only datasets of this task.
 
     Example:
-        phmrun data list --task nli
+        phmrun data list nli
     """
     datasets = [CATALOGUE.get(name) for name in CATALOGUE.names(task)]
     if not datasets:
@@ -115,55 +110,46 @@ def info(
 
 
 @app.command("fetch")
-def fetch_dataset(name: Name, split: Splits = None, force: Annotated[bool, typer.Option("--force")] = False) -> None:
-    """Download the missing files of a dataset and check them.
+def fetch_dataset(
+    name: Name,
+    files: Annotated[list[str] | None, typer.Argument(metavar="[FILES...]")] = None,
+    split: Annotated[list[str] | None, typer.Option("--split", metavar="SPLIT")] = None,
+    force: Annotated[bool, typer.Option("--force")] = False,
+) -> None:
+    """Download the missing files of a dataset, or take files that you already have, and check them.
 
-    An interrupted download continues.
+    An interrupted download continues. Files that you have are copied under the catalog's names.
 
     Args:
-        force: Replace files with a wrong checksum.
+        files: Files that you have: the catalog's files (plain or .gz) and archives, recognized by their names; or
+            SPLIT=FILE, or SPLIT.ROLE=FILE for a split of several files.
+        split: Download only this split; may be repeated.
+        force: Replace existing files of yours or with a wrong checksum, and accept other counts than the published.
 
-    Example:
+    Examples:
         phmrun data fetch multi30k
+        phmrun data fetch snli snli_1.0.zip
+        phmrun data fetch scitail train=mine.tsv.gz dev=b.tsv
     """
+    dataset = CATALOGUE.get(name)
+    if files:
+        from phmrun.datasets.importing import import_files
+
+        imported = import_files(dataset, files, force=force)
+        for path in imported.paths:
+            typer.echo(path)
+        for part, sizes in imported.sizes.items():
+            typer.echo(f"{part}: " + ", ".join(f"{count:,} {unit}" for unit, count in sizes.items()), err=True)
+        if not imported.paths:
+            typer.echo("All files were already there.", err=True)
+        return
     from phmrun.datasets.fetch import fetch
 
-    dataset = CATALOGUE.get(name)
     fetched = fetch(dataset, splits=split, force=force)
     if dataset.generated:
         typer.echo(f"{name} comes with phmrun: there is nothing to fetch.")
     else:
         typer.echo(f"Fetched {len(fetched)} of {len(dataset.files)} files into {dataset_dir(dataset)}")
-
-
-@app.command("import")
-def import_dataset(
-    name: Name,
-    files: Annotated[list[str], typer.Argument(metavar="FILES...")],
-    force: Annotated[bool, typer.Option("--force")] = False,
-) -> None:
-    """Import files that you already have.
-
-    They are checked, and copied under the catalog's names.
-
-    Args:
-        files: The catalog's files (plain or .gz) and archives, recognized by their names; or SPLIT=FILE, or
-            SPLIT.ROLE=FILE for a split of several files.
-        force: Replace existing files, and accept counts that differ from the published ones.
-
-    Examples:
-        phmrun data import snli snli_1.0.zip
-        phmrun data import scitail train=mine.tsv.gz dev=b.tsv
-    """
-    from phmrun.datasets.importing import import_files
-
-    imported = import_files(CATALOGUE.get(name), files, force=force)
-    for path in imported.paths:
-        typer.echo(path)
-    for split, sizes in imported.sizes.items():
-        typer.echo(f"{split}: " + ", ".join(f"{count:,} {unit}" for unit, count in sizes.items()), err=True)
-    if not imported.paths:
-        typer.echo("All files were already there.", err=True)
 
 
 def _check(dataset: Dataset, as_json: bool) -> None:
@@ -194,43 +180,6 @@ def _check(dataset: Dataset, as_json: bool) -> None:
         print_table(cells, [tuple(row.get(cell) for cell in cells) for row in rows])
     if any(row["verdict"] in (Check.WRONG.value, "too few") for row in rows):
         raise typer.Exit(ExitCode.DATA)
-
-
-@app.command("formats")
-def formats(
-    task: Annotated[str, typer.Argument(autocompletion=completion.tasks)],
-    plugin: Plugin = None,
-) -> None:
-    """Print a valid sample of each file format that a task reads.
-
-    Samples are printed on standard output, comments and the next command on standard error. A task that declares no
-    format is an error.
-
-    Args:
-        task: Name of a task.
-
-    Example:
-        phmrun data formats nli
-    """
-    load_plugins(plugin)
-    samples: tuple[Format, ...] = TASKS.get(task).formats
-    if not samples:
-        raise PhmrunError(f"the task {task!r} declares no file formats")
-    for sample in samples:
-        # Comments go to standard error, so that a sample can be redirected into a file.
-        typer.echo(f"# {sample.name}: {sample.says}", err=True)
-        for name, text in sample.files.items():
-            typer.echo(f"# {name}", err=True)
-            typer.echo(text, nl=False)
-        typer.echo(err=True)
-    options = []
-    for split in ("train", "dev", "test"):
-        for name in samples[0].files:
-            side = {"train.source": "-src", "train.target": "-tgt"}.get(name, "")
-            options.append(f"--{split}{side} {name.replace('train', split, 1)}")
-    options += [f"--plugin {shlex.quote(str(path))}" for path in plugin or ()]
-    typer.echo(f"# next: phmrun train {task} {' '.join(options)}", err=True)
-    typer.echo("# no validation files: --set data.hold_out=0.1 takes a tenth of the training data", err=True)
 
 
 def _summary(dataset: Dataset, *more: str) -> dict[str, Any]:

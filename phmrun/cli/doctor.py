@@ -16,7 +16,6 @@ from phmrun.cli.options import Json, RunsDirectory
 from phmrun.errors import ExitCode, counted
 from phmrun.progress import waiting
 
-_MALICIOUS_LIGHTNING = ("2.6.2", "2.6.3")
 _LITTLE_SPACE = 2 * 2**30  # bytes: a few runs of the preset base with checkpoints
 
 
@@ -69,29 +68,19 @@ def _packages() -> Iterator[Check]:
     """
     python = platform.python_version()
     text = f"{python} on {platform.system()} {platform.machine()}"
-    if _numbers(python) < (3, 11):
-        yield Check("Python", "failed", text, "Install Python 3.11 or newer.")
-    else:
-        yield Check("Python", "ok", text)
+    old = _numbers(python) < (3, 11)
+    yield Check("Python", "failed" if old else "ok", text, "Install Python 3.11 or newer." if old else "")
     yield from _torch()
-    lightning = _version("pytorch-lightning")
-    name, advice = "pytorch-lightning", 'pip install "pytorch-lightning>=2.6.6,<3"'
-    if lightning is None:
-        yield Check(name, "failed", "not installed", advice)
-    elif lightning in _MALICIOUS_LIGHTNING:
-        advice += "; then treat every credential on this machine as stolen"
-        yield Check(name, "failed", f"{lightning}, a malicious release", advice)
-    elif _numbers(lightning) < (2, 6, 6):
-        yield Check(name, "failed", f"{lightning}: its checkpoints can run code", advice)
-    else:
+    name, lightning = "pytorch-lightning", _version("pytorch-lightning")
+    if lightning is not None and _numbers(lightning) >= (2, 6, 6):
         yield Check(name, "ok", lightning)
-    torchtext = _version("torchtext")
-    if torchtext == "0.6.0":
-        yield Check("torchtext", "ok", torchtext)
     else:
-        needed = "only word vocabularies need it."
-        advice = f"pip install torchtext==0.6.0 (later ones need a torch of their own time); {needed}"
-        yield Check("torchtext", "warning", torchtext or "not installed", advice)
+        text = f"{lightning}: its checkpoints can run code; 2.6.2 and 2.6.3 are malicious and steal credentials"
+        yield Check(name, "failed", text if lightning else "not installed", 'pip install "pytorch-lightning>=2.6.6,<3"')
+    torchtext = _version("torchtext")
+    fits = torchtext == "0.6.0"
+    advice = "" if fits else "pip install torchtext==0.6.0; only word vocabularies need it, no later release works."
+    yield Check("torchtext", "ok" if fits else "warning", torchtext or "not installed", advice)
 
 
 def _torch() -> Iterator[Check]:
@@ -127,14 +116,11 @@ def _load() -> Check:
     from phmrun.ledger.load import busy_cores
 
     busy, cores = busy_cores(), usable_cores()
-    text = f"{busy} of {counted(cores, 'core')} busy"
-    if not busy:
-        return Check("load", "ok", text)
     advice = (
         f"New runs compute with {counted(max(1, cores - busy), 'thread')}; a run keeps its number when it is resumed. "
         "hardware.threads=N or OMP_NUM_THREADS sets another."
     )
-    return Check("load", "ok", text, advice)
+    return Check("load", "ok", f"{busy} of {counted(cores, 'core')} busy", advice if busy else "")
 
 
 def _bf16() -> Check:
@@ -209,11 +195,8 @@ def _machine(runs_dir: Path) -> Iterator[Check]:
     # The directory may not exist yet, which disk_usage does not accept.
     existing = _existing(runs_dir)
     free = shutil.disk_usage(existing).free
-    text = f"{free / 2**30:.1f} GiB free at {existing}"
-    if free < _LITTLE_SPACE:
-        yield Check("disk", "warning", text, "Make room, or put runs elsewhere with --runs-dir.")
-    else:
-        yield Check("disk", "ok", text)
+    advice = "Make room, or put runs elsewhere with --runs-dir." if free < _LITTLE_SPACE else ""
+    yield Check("disk", "warning" if advice else "ok", f"{free / 2**30:.1f} GiB free at {existing}", advice)
 
 
 def _writable(name: str, folder: Path, advice: str, code: ExitCode, *, fatal: bool = True) -> Check:

@@ -31,7 +31,7 @@ TRIED: dict[Kind, tuple[Registry, str]] = {
     Kind.STRUCTURE: (STRUCTURES, "phmrun layers {name} --plugin {file}"),
     Kind.NETWORK: (networks("sva"), "phmrun train sva --model {name} --max-steps 20 --plugin {file}"),
     Kind.METRIC: (METRICS, "phmrun train sva --max-steps 20 --plugin {file}"),
-    Kind.TASK: (TASKS, "phmrun data formats {name} --plugin {file}"),
+    Kind.TASK: (TASKS, "phmrun schema {name} --files --plugin {file}"),
 }
 """Registry of each kind, and the command that tries a new part."""
 

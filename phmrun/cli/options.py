@@ -97,11 +97,7 @@ _TABLE: Mapping[str, Sequence[tuple[Any, ...]]] = {
         ("config", list[str], None, completion.configs, "FILE"),
         ("set_", list[str], None, completion.keys, "KEY=VALUE"),
     ),
-    HARDWARE: (
-        ("accelerator", str, "hardware.accelerator"),
-        ("devices", str, "hardware.devices"),
-        ("threads", int, "hardware.threads"),
-    ),
+    HARDWARE: (("threads", int, "hardware.threads"),),
     LOGGING: (("wandb", str, "logging.wandb"),),
 }
 FLAGS = tuple(Flag(panel, *row) for panel, rows in _TABLE.items() for row in rows)
@@ -220,7 +216,7 @@ class ExperimentOptions(_Experiment):  # type: ignore[misc, valid-type]
         test_src: Your test source file.
         test_tgt: Your test target file.
         prefix: Common prefix of your parallel files: corpus/ for corpus/train.en, corpus/train.de, corpus/dev.en …
-        train: Your training file, for tasks with one file per split (`phmrun data formats TASK`).
+        train: Your training file, for tasks with one file per split (`phmrun schema TASK --files`).
         dev: Your validation file.
         test: Your test file.
         source: Source language or style: en (default: the task's).
@@ -236,8 +232,6 @@ class ExperimentOptions(_Experiment):  # type: ignore[misc, valid-type]
         precision: Floating-point format: 32 (default), bf16-mixed, 16-mixed, 64 bits.
         config: YAML file that overrides the task's defaults; may be repeated, later files override earlier ones.
         set_: Any configuration key (`phmrun schema TASK`): --set model.dropout=0.3. Overrides --config; repeatable.
-        accelerator: Accelerator: auto (default), cpu, gpu, cuda, mps, tpu.
-        devices: Number of devices, a list such as "0,2", or auto: all (default: 1).
         threads: CPU threads for arithmetic; 0: all free cores (default: 0).
         wandb: Weights & Biases: offline, online, disabled (default: WANDB_MODE or offline).
     """

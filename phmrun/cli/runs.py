@@ -12,7 +12,7 @@ import typer
 from phmrun.cli import completion, console
 from phmrun.cli.docstrings import VerbGroup
 from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
-from phmrun.errors import ExitCode, PhmrunError, counted, unknown
+from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins
 
@@ -37,7 +37,6 @@ def list_runs(
     data: Annotated[str | None, chosen_by(autocompletion=completion.datasets)] = None,
     state: Annotated[str | None, chosen_by()] = None,
     sort: Annotated[str, typer.Option()] = "name",
-    scores: Annotated[str | None, typer.Option(metavar="NAME,…|all")] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -55,7 +54,6 @@ def list_runs(
         state: Only runs in this state: queued, running, done, failed, interrupted, damaged.
         sort: Column to sort by: name, state, layer, parameters, step, seconds, updated … or a score such as test/bleu;
             a leading - reverses the order: --sort=-test/bleu.
-        scores: Scores to show (default: each run's main score, and the one of --sort).
     """
     from phmrun.ledger import listing
 
@@ -76,15 +74,9 @@ def list_runs(
             f"no run fits; there are: {kinds}" if all_runs else f"no runs in {runs_dir}", markup=False
         )
         return
-    if scores is None:
-        shown = list(dict.fromkeys(name for run in chosen if (name := run.main_score)))
-        if by not in shown and any(run.score(by) is not None for run in chosen):
-            shown.append(by)
-    else:
-        shown = names if scores == "all" else [name.strip() for name in scores.split(",") if name.strip()]
-        for name in shown:
-            if name not in names:
-                raise unknown("score", name, names, where="--scores")
+    shown = list(dict.fromkeys(name for run in chosen if (name := run.main_score)))
+    if by not in shown and any(run.score(by) is not None for run in chosen):
+        shown.append(by)
     tasks = dict.fromkeys(run.about("task") for run in chosen) if console.stdout().is_terminal else [None]
     for number, kind in enumerate(tasks):
         part = [run for run in chosen if kind in (None, run.about("task"))]

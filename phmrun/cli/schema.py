@@ -1,15 +1,19 @@
 """``phmrun schema``: JSON Schema of configuration files and sweep files, for editors."""
 
 import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from phmrun.cli import completion
 from phmrun.cli.options import Plugin
-from phmrun.errors import unknown
+from phmrun.errors import PhmrunError, unknown
 from phmrun.progress import waiting
 from phmrun.registry import EMBEDDINGS, STRUCTURES, TASKS, load_plugins
+from phmrun.task import Format
 
 SWEEP = "sweep"
 
@@ -17,18 +21,22 @@ SWEEP = "sweep"
 def schema(
     task: Annotated[str, typer.Argument(autocompletion=completion.schemas)],
     model: str | None = None,
+    files: Annotated[bool, typer.Option("--files")] = False,
     plugin: Plugin = None,
 ) -> None:
     """Print the JSON Schema of a task's configuration or of sweep files: keys, types, defaults.
 
     Args:
         task: Task, or sweep.
+        files: Print a valid sample of each file format that the task reads instead. Comments and the next command are
+            on standard error.
         model: Network whose own options are included (default: the task's).
 
     Example:
         phmrun schema nmt > nmt.schema.json, and in the first line of a YAML file:
         # yaml-language-server: $schema=nmt.schema.json
         phmrun schema sweep describes the files of `phmrun sweep`.
+        phmrun schema nli --files
     """
     load_plugins(plugin)
     if task == SWEEP:
@@ -38,6 +46,9 @@ def schema(
         return
     if task not in TASKS:
         raise unknown("schema", task, [*TASKS.names(), SWEEP])
+    if files:
+        _print_formats(task, plugin or [])
+        return
     with waiting("preparing"):
         configuration = TASKS.get(task).load("schema")
         from phmrun.config import Source, json_schema
@@ -49,3 +60,30 @@ def schema(
         structures = {name: options_of(name) for name in STRUCTURES.names()}
         embeddings = {name: options_of(name, table=True) for name in EMBEDDINGS.names()}
     print(json.dumps(json_schema(configuration, structures, embeddings), indent=2, ensure_ascii=False, default=str))
+
+
+def _print_formats(task: str, plugins: Sequence[Path]) -> None:
+    """Print a valid sample of each file format that a task reads.
+
+    Comments go to standard error, so that a sample can be redirected into a file.
+
+    Raises:
+        PhmrunError: The task declares no format.
+    """
+    samples: tuple[Format, ...] = TASKS.get(task).formats
+    if not samples:
+        raise PhmrunError(f"the task {task!r} declares no file formats")
+    for sample in samples:
+        typer.echo(f"# {sample.name}: {sample.says}", err=True)
+        for name, text in sample.files.items():
+            typer.echo(f"# {name}", err=True)
+            typer.echo(text, nl=False)
+        typer.echo(err=True)
+    options = []
+    for split in ("train", "dev", "test"):
+        for name in samples[0].files:
+            side = {"train.source": "-src", "train.target": "-tgt"}.get(name, "")
+            options.append(f"--{split}{side} {name.replace('train', split, 1)}")
+    options += [f"--plugin {shlex.quote(str(path))}" for path in plugins]
+    typer.echo(f"# next: phmrun train {task} {' '.join(options)}", err=True)
+    typer.echo("# no validation files: --set data.hold_out=0.1 takes a tenth of the training data", err=True)

@@ -25,11 +25,10 @@ from phmrun.sweeps.executors import Executor
 from phmrun.sweeps.executors.local import LocalExecutor
 from phmrun.sweeps.executors.slurm import Slurm, cancel_jobs
 from phmrun.sweeps.planning import chosen, maker, planned
-from phmrun.sweeps.scheduler import Event, Scheduler
+from phmrun.sweeps.scheduler import Event, Scheduler, Workplace
 from phmrun.sweeps.scheduler import cancel as end
 from phmrun.sweeps.tuning import OVER, settled, with_choices
 from phmrun.sweeps.view import Tracker, shown
-from phmrun.sweeps.workplace import Workplace
 
 
 class ExecutorName(StrEnum):

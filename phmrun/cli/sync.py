@@ -15,8 +15,6 @@ def sync(
     runs: RunArguments,
     to: Annotated[list[str] | None, typer.Option("--to", metavar="NAME")] = None,
     online: Annotated[bool | None, typer.Option("--online/--offline")] = None,
-    project: str | None = None,
-    entity: str | None = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -28,8 +26,6 @@ def sync(
     Args:
         to: Tracker: wandb (default) or tensorboard, which is written into the run directory; may be repeated.
         online: Upload, or write a complete W&B directory to upload later (default: WANDB_MODE, else online).
-        project: Weights & Biases project (default: that of the training).
-        entity: Weights & Biases user or team (default: the account's default).
     """
     from phmrun.ledger import Run
     from phmrun.ledger.mirrors import write_mirror
@@ -51,7 +47,7 @@ def sync(
     mode = wandb_mode(asked or os.environ.get("WANDB_MODE") or "online")
     # All runs are looked up before the first upload, so that a typo in the last uploads nothing.
     for run in [Run.find(runs_dir, reference) for reference in runs]:
-        synced = replay(run, mode, project=project, entity=entity)
+        synced = replay(run, mode)
         if as_json:
             facts = {"run_id": synced.run_id, "mode": synced.mode, "rows": synced.rows}
             console.print_json({**facts, "wandb_dir": synced.directory, "url": synced.url})

@@ -158,7 +158,7 @@ class SplitFilesConfig(DataConfig):
     files = ("train", "dev", "test")
 
     train: FilePath = None
-    """Your training data (`phmrun data formats TASK` prints a sample); UTF-8, plain or .gz."""
+    """Your training data (`phmrun schema TASK --files` prints a sample); UTF-8, plain or .gz."""
     dev: FilePath = None
     """Your validation data, in the same format."""
     test: FilePath = None

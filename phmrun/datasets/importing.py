@@ -93,7 +93,7 @@ def _recognized(dataset: Dataset, given: Sequence[str]) -> tuple[dict[str, Path]
             sources[names[name]] = path
         else:
             what = f"the name does not fit: this is not a file of {dataset.name!r}"
-            hint = f"Name its split: phmrun data import {dataset.name} {next(iter(targets))}={path.name}"
+            hint = f"Name its split: phmrun data fetch {dataset.name} {next(iter(targets))}={path.name}"
             valid = [*dataset.archives, *(file.path for file in dataset.files)]
             raise PhmrunError(what, where=str(path), valid=valid, hint=hint)
     for name, path in packed.items():

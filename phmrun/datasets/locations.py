@@ -100,7 +100,7 @@ def locate(name: str, splits: Sequence[str] | None = None) -> dict[str, dict[str
     raise PhmrunError(
         "\n".join([f"the dataset {name!r} is {how}; missing:", *files]),
         hint=f"Run: phmrun data fetch {name}{only}\n"
-        f"Or, with files that you have: phmrun data import {name} FILES\n"
+        f"Or, with files that you have: phmrun data fetch {name} FILES\n"
         f"Or set {DATA_VARIABLE} to a directory that holds it (now {data_dir()}).\n"
         f"{by_hand(dataset, [file for members in missing.values() for file in members])}",
         code=ExitCode.DATA,
@@ -156,7 +156,7 @@ def wanted_splits(dataset: Dataset, splits: Sequence[str] | None) -> tuple[str, 
 def by_hand(dataset: Dataset, wanted: Sequence[File] | None = None) -> str:
     """Return instructions for a machine without a network.
 
-    They are the dataset's own, the archives to download for ``phmrun data import``, and the single files with their
+    They are the dataset's own, the archives to download for ``phmrun data fetch``, and the single files with their
     folder. Each has its size and first address. Archives are left out if the dataset has its own instructions and none
     of these archives has an address. ``wanted`` of None means all files.
     """
@@ -166,7 +166,7 @@ def by_hand(dataset: Dataset, wanted: Sequence[File] | None = None) -> str:
         part.archive: dataset.archives[part.archive] for file in files for part in file.parts
     }
     if downloads and (not dataset.by_hand or any(remote.urls for remote in downloads.values())):
-        lines.append(f"Without a network, download these elsewhere, then phmrun data import {dataset.name} FILES:")
+        lines.append(f"Without a network, download these elsewhere, then phmrun data fetch {dataset.name} FILES:")
         lines += [f"  {name}{_origin(remote)}" for name, remote in downloads.items()]
     if single := [file for file in files if not file.parts]:
         lines.append(f"Without a network, put these files into {dataset_dir(dataset)}:")

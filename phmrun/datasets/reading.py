@@ -98,7 +98,7 @@ def require_published(name: str, split: str, counts: Sizes) -> None:
             _LOGGER.warning("%s: is it another version?", difference)
         elif counted.verdict == "too few":
             hint = f"Run: phmrun data info {name} --check, then bring it again: phmrun data fetch {name} --force, or\n"
-            hint += f"phmrun data import {name} FILES --force"
+            hint += f"phmrun data fetch {name} FILES --force"
             raise PhmrunError(f"{difference}: it is truncated, or another version", hint=hint, code=ExitCode.DATA)
 
 

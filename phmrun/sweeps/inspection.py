@@ -15,7 +15,6 @@ from phmrun.engine.adaptation import code_marks
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.data import DataModule, build_data
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.ledger.directory import CONFIG
 from phmrun.ledger.listing import list_runs
 from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.registry import plugin_marks
@@ -162,22 +161,19 @@ def recorded_data(runs_dir: Path) -> Recorded:
 def _learnt_from(run: RecordedRun) -> tuple[str, str]:
     """Return the data settings and checksums of a run, as JSON texts.
 
-    Checksums of plug-ins and packages are left out; the second text is empty if there are no others. Cached until its
-    config file changes. Runs without checksums are read again, since they may have only just started.
+    Checksums of plug-ins and packages are left out; the second text is empty if there are no others. Cached, unless a
+    run has no checksums, since it may have only just started.
     """
-    config = run.path / CONFIG
-    key = (config, config.stat().st_mtime_ns if config.is_file() else 0)
-    if key in _READ:
-        return _READ[key]
-    entry = entry_of_run(run)  # the options of layers do not matter to the data
-    marks = {name: mark for name, mark in entry.marks.items() if not name.startswith(("plugin ", "package "))}
-    if not marks:
-        return _key(entry.settings), ""
-    _READ[key] = _key(entry.settings), json.dumps(marks, sort_keys=True)
-    return _READ[key]
+    if run.path not in _READ:
+        entry = entry_of_run(run)  # the options of layers do not matter to the data
+        marks = {name: mark for name, mark in entry.marks.items() if not name.startswith(("plugin ", "package "))}
+        if not marks:
+            return "", ""
+        _READ[run.path] = _key(entry.settings), json.dumps(marks, sort_keys=True)
+    return _READ[run.path]
 
 
-_READ: dict[tuple[Path, int], tuple[str, str]] = {}
+_READ: dict[Path, tuple[str, str]] = {}
 
 
 def _key(settings: Mapping[str, object]) -> str:

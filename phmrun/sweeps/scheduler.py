@@ -10,26 +10,122 @@ To cancel a sweep, its planners are ended first, then the remaining runs.
 import os
 import signal
 import socket
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from phmrun.config import to_yaml
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import disk_error, last_lines
+from phmrun.files import disk_error, last_lines, write_text
 from phmrun.ledger import Holder, Lock, Run, State
 from phmrun.ledger.directory import directory_of
+from phmrun.ledger.lock import living_holder
 from phmrun.ledger.status import reason_of
 from phmrun.progress import note
 from phmrun.sweeps.cell import Cell
-from phmrun.sweeps.cell_status import NOT_BEGUN, CellState, CellStatus, look, orphans
+from phmrun.sweeps.cell_status import CLAIM, LOG, NOT_BEGUN, CellState, CellStatus, look, orphans
 from phmrun.sweeps.executors import GRACE, Ended, Executor, Job
-from phmrun.sweeps.workplace import Workplace
 
 POLL = 0.2  # seconds between two looks at the processes of this planner
 LOOK = 2.0  # seconds between two looks at the runs of others
 PATIENCE = 60.0  # seconds for a cancelled planner to interrupt its runs and exit
+
+
+FOLDER = ".sweeps"
+PROGRAM = (sys.executable, "-P", "-m", "phmrun")
+"""Command of this phmrun; ``-P`` ignores a folder called ``phmrun`` in the working directory."""
+
+
+class Workplace:
+    """Folder of one sweep.
+
+    All its files can be written again.
+
+    Args:
+        runs_dir: Directory of runs.
+        name: Name of the sweep.
+        plugins: Plug-in files that every run loads.
+        program: Command that is called with the arguments of ``phmrun``.
+    """
+
+    def __init__(
+        self, runs_dir: Path, name: str, plugins: Sequence[str] = (), program: Sequence[str] = PROGRAM
+    ) -> None:
+        self.runs_dir = runs_dir
+        self.path = runs_dir / FOLDER / name
+        self.plugins = plugins
+        self.program = program
+
+    @property
+    def slurm(self) -> Path:
+        """Folder of the SLURM scripts."""
+        return self.path / "slurm"
+
+    def job(self, cell: Cell, threads: int = 0) -> Job:
+        """Return the job of a cell.
+
+        Its configuration is written into the sweep's folder, and its run created. An existing run is left unchanged,
+        but a missing config or status is written into it. The command is ``phmrun train`` with the configuration and
+        the sweep's plug-ins.
+
+        Args:
+            cell: A cell that can be run.
+            threads: CPU threads if the cell's configuration sets none; 0: none are set.
+
+        Raises:
+            ValueError: The cell cannot be run.
+            PhmrunError: (exit 3) The run directory cannot be created.
+        """
+        if cell.config is None or cell.run_id is None:
+            raise ValueError(f"the cell {cell.label} cannot be run")
+        config = self.path / "cells" / f"{cell.run_id}.yaml"
+        text = to_yaml(cell.config, cell.origin)
+        write_text(config, text)
+        Run.create(self.runs_dir, cell.run_id, text)
+        command = [*self.program, "train", cell.config.task, "--config", str(config), "--runs-dir", str(self.runs_dir)]
+        for plugin in self.plugins:
+            command += ["--plugin", plugin]
+        if threads and not cell.config.hardware.threads:
+            command += ["--threads", str(threads)]
+        return Job(cell.run_id, tuple(command), self.log(cell.run_id))
+
+    def log(self, run_id: str) -> Path:
+        """Return the path of the file with the output of a run's process.
+
+        It is ``output.log`` in the run's directory. It may not exist.
+        """
+        return directory_of(self.runs_dir, run_id) / LOG
+
+    def claim(self, cell: Cell) -> Lock:
+        """Return the planner's lock on a cell.
+
+        It is the file ``.claim`` in the run directory, which is created if missing. The lock is not acquired yet.
+        """
+        path = directory_of(self.runs_dir, str(cell.run_id))
+        path.mkdir(parents=True, exist_ok=True)
+        return Lock(path / CLAIM, f"the run {cell.run_id}")
+
+    def registration(self) -> Lock:
+        """Return the lock that registers this planner.
+
+        ``phmrun sweep --cancel`` reads it. Its file is ``planners/HOST-PID`` in the sweep's folder; missing folders are
+        created. It is not acquired yet.
+        """
+        folder = self.path / "planners"
+        folder.mkdir(parents=True, exist_ok=True)
+        return Lock(folder / f"{socket.gethostname()}-{os.getpid()}", "this planner's own registration")
+
+    def planners(self) -> list[Holder]:
+        """Return the live planners of this sweep, on any machine.
+
+        They are in the order of ``HOST-PID`` as text. Registrations without a live holder are left out.
+        """
+        holders = [living_holder(path) for path in sorted((self.path / "planners").glob("*"))]
+        return [holder for holder in holders if holder is not None]
 
 
 @dataclass(frozen=True)
@@ -258,13 +354,10 @@ def cancel(workplace: Workplace, statuses: Sequence[CellStatus]) -> Cancelled:
     before = [status for status in statuses if status.state is CellState.RUNNING]
     # Planners first: they interrupt their own runs, and would start the next ones in the place of any that ended.
     planners = [holder for holder in workplace.planners() if _is_here(holder)]
-    for which, seconds in ((signal.SIGINT, PATIENCE), (signal.SIGTERM, 5.0)):
-        _end([holder for holder in planners if _lives(holder)], which, seconds, group=False)
+    _end(planners, ((signal.SIGINT, PATIENCE), (signal.SIGTERM, 5.0)), group=False)
     at_work = [look(status.cell, workplace.runs_dir).holder for status in before]
-    runs = [holder for holder in at_work if holder and _is_here(holder)]
-    for which, seconds in GRACE:
-        _end([holder for holder in runs if _lives(holder)], which, seconds, group=True)
-    result = Cancelled(planners=sum(not _lives(holder) for holder in planners))
+    _end([holder for holder in at_work if holder and _is_here(holder)], GRACE, group=True)
+    result = Cancelled(planners=sum(not holder.lives(0.0) for holder in planners))
     for status in before:
         after = look(status.cell, workplace.runs_dir)
         name = str(status.cell.run_id)
@@ -275,29 +368,23 @@ def cancel(workplace: Workplace, statuses: Sequence[CellStatus]) -> Cancelled:
     return result
 
 
-def _end(holders: Sequence[Holder], which: signal.Signals, seconds: float, *, group: bool) -> None:
-    """Signal processes, and wait for their end.
+def _end(holders: Sequence[Holder], signals: Sequence[tuple[signal.Signals, float]], *, group: bool) -> None:
+    """Send processes one signal after the other, each with the seconds to wait for their end.
 
-    With ``group``, the signal is for the process group of each process that leads one. ``seconds`` is the maximum time
-    to wait; some may go on then. Ended processes and those of other users get no signal.
+    With ``group``, the signal is for the process group of each process that leads one. Some may go on at the end. Ended
+    processes and those of other users get no signal.
     """
-    for holder in holders:
-        # it may have ended, or belong to another user; the caller checks again
-        with suppress(ProcessLookupError, PermissionError):
-            if group and os.getpgid(holder.pid) == holder.pid:
-                os.killpg(holder.pid, which)
-            else:
-                os.kill(holder.pid, which)
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and any(_lives(holder) for holder in holders):
-        time.sleep(0.05)
+    for which, seconds in signals:
+        for holder in [holder for holder in holders if holder.lives(0.0)]:
+            # it may have ended, or belong to another user; the caller checks again
+            with suppress(ProcessLookupError, PermissionError):
+                leads = group and os.getpgid(holder.pid) == holder.pid
+                (os.killpg if leads else os.kill)(holder.pid, which)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and any(holder.lives(0.0) for holder in holders):
+            time.sleep(0.05)
 
 
 def _is_here(holder: Holder) -> bool:
     """True if a process is on this machine and in this namespace of process ids."""
     return (holder.host, holder.space) == (socket.gethostname(), Holder.this_process().space)
-
-
-def _lives(holder: Holder) -> bool:
-    """True if a process is alive, or may be, see :meth:`Holder.lives`."""
-    return holder.lives(0.0)

@@ -24,7 +24,7 @@ from phmrun.text.lines import malformed, numbered_lines
 LABELS = ("VBZ", "VBP")
 """Singular and plural verb, in the order of their indices."""
 TRAIN_SHARE, DEV_SHARE = 0.09, 0.01
-SAMPLE = "`phmrun data formats sva` prints a sample."
+SAMPLE = "`phmrun schema sva --files` prints a sample."
 _ATTRACTORS = re.compile(r"\.test\.(\d)(\.gz)?$")
 _COLUMNS = ("sentence", "verb_pos", "verb_index", "n_intervening", "n_diff_intervening")
 

@@ -11,7 +11,7 @@ from phmrun.documents import parse_json, require_unicode
 from phmrun.errors import counted
 from phmrun.text.lines import malformed, numbered_lines
 
-SAMPLES = "`phmrun data formats nli` prints a sample of each format."
+SAMPLES = "`phmrun schema nli --files` prints a sample of each format."
 WHOLE_FILE = 1 << 30
 """Longest line of a JSON array in bytes; such an array is often a single line."""
 

@@ -131,10 +131,10 @@ HINTS = [
         f"train sva --train sva-data/train.tsv {SHORT}",
         r"(--set data.hold_out=0.1) takes",
     ),
-    Hint("# next: phmrun train X X", "data formats sva", r"next: (.*)", sample_files, also=SHORT),
+    Hint("# next: phmrun train X X", "schema sva --files", r"next: (.*)", sample_files, also=SHORT),
     Hint(
-        "phmrun data import X X=X",
-        "data import snli pairs.txt",
+        "phmrun data fetch X X=X",
+        "data fetch snli pairs.txt",
         r"Name its split: " + RAN,
         write("pairs.txt", "x\n"),
         code=3,
@@ -147,9 +147,9 @@ HINTS = [
     ),
     Hint(
         "# no validation files: --set data.hold_out=0.1",
-        "data formats sva",
+        "schema sva --files",
         r"files: (--set \S+)",
-        fill={"data formats sva": f"train sva --train sva-data/train.tsv {SHORT}"},
+        fill={"schema sva --files": f"train sva --train sva-data/train.tsv {SHORT}"},
     ),
     Hint(
         "Name the files with --train, --dev",
@@ -269,7 +269,7 @@ HINTS = [
         "export {sva} --factored --format ctranslate2",
         r"Use (--format safetensors)",
     ),
-    Hint("`phmrun doctor` shows", f"{SVA} --accelerator gpu", r"`(phmrun doctor)`"),
+    Hint("`phmrun doctor` shows", f"{SVA} --set hardware.accelerator=gpu", r"`(phmrun doctor)`"),
     Hint("Use X or more", "compress {sva} --layer low-rank --budget 0.01", r"Use (--budget [\d.]+) or"),
     Hint(
         "Give an empty folder with --out",

@@ -59,24 +59,24 @@ def ends(*arguments):
 def test_import_takes_files_by_name_or_by_split(data):
     rows = ["entails", "neutral"] * 652
     dev = write_scitail(data, "scitail_1.0_dev.tsv", rows)
-    assert str(data / "scitail/scitail_1.0_dev.tsv") in run("import", "scitail", str(dev))
+    assert str(data / "scitail/scitail_1.0_dev.tsv") in run("fetch", "scitail", str(dev))
     test = write_scitail(data, "mine.txt", rows[:100])
     with pytest.raises(PhmrunError, match="instead of the published 2,126"):
-        run("import", "scitail", f"test={test}")
-    assert str(data / "scitail/scitail_1.0_test.tsv") in run("import", "scitail", f"test={test}", "--force")
+        run("fetch", "scitail", f"test={test}")
+    assert str(data / "scitail/scitail_1.0_test.tsv") in run("fetch", "scitail", f"test={test}", "--force")
     assert marks()["scitail"] == "◐"
 
 
 def test_check_compares_with_what_is_published(data):
     with pytest.raises(PhmrunError, match="not on this machine"):
         run("info", "scitail", "--check")
-    run("import", "scitail", str(write_scitail(data, "scitail_1.0_dev.tsv", ["entails", "neutral"] * 652)))
+    run("fetch", "scitail", str(write_scitail(data, "scitail_1.0_dev.tsv", ["entails", "neutral"] * 652)))
     rows = {row["split"]: row for row in json.loads(run("info", "scitail", "--check", "--json"))}
     assert rows["dev"] == {
         "split": "dev", "unit": "pairs", "found": 1304, "published": 1304, "verdict": "as published"
     }  # fmt: skip
     assert rows["train"]["verdict"] == "not here"
-    run("import", "scitail", "--force", f"test={write_scitail(data, 'short.tsv', ['neutral'] * 5)}")
+    run("fetch", "scitail", "--force", f"test={write_scitail(data, 'short.tsv', ['neutral'] * 5)}")
     result = ends("info", "scitail", "--check")
     assert result.exit_code == ExitCode.DATA
     assert "too few" in result.stdout
@@ -109,5 +109,5 @@ def test_every_sample_of_a_format_is_read(phmrun, task, tmp_path):
         assert list(readers.get(task, read_parallel)(*paths))
         if task == "sva":
             assert next(read_agreement(paths[0])).prefix == "the dog near the cats"
-    shown = phmrun("data", "formats", task).out
+    shown = phmrun("schema", task, "--files").out
     assert all(text in shown for sample in samples for text in sample.files.values())

@@ -80,7 +80,7 @@ def test_splits_that_are_here_can_be_used_without_the_others(data):
     assert "incomplete (complete splits: dev, test)" in message
     assert f"{data / 'snli/snli_1.0_train.jsonl'} (train)" in message
     assert "phmrun data fetch snli --split train" in message
-    assert "phmrun data import snli FILES" in message
+    assert "phmrun data fetch snli FILES" in message
     assert "snli_1.0.zip (94,550,081 bytes) from https://nlp.stanford.edu" in message
 
 

@@ -18,7 +18,7 @@ from phmrun.cli.app import VERBS
 from phmrun.config import Task
 from phmrun.registry import TASKS
 from phmrun.sweeps import Plan, load_sweep, plan, planning
-from phmrun.sweeps.workplace import Workplace
+from phmrun.sweeps.scheduler import Workplace
 
 
 @pytest.fixture(autouse=True)

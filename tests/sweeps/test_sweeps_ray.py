@@ -7,8 +7,7 @@ from toy_planner import PROGRAM, planned
 
 from phmrun.errors import PhmrunError
 from phmrun.sweeps.cell_status import CellState, look, survey
-from phmrun.sweeps.scheduler import Scheduler
-from phmrun.sweeps.workplace import Workplace
+from phmrun.sweeps.scheduler import Scheduler, Workplace
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.long

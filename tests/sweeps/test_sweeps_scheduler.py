@@ -16,8 +16,7 @@ from toy_planner import PROGRAM, planned
 from phmrun.files import last_lines
 from phmrun.ledger import Run
 from phmrun.sweeps.cell_status import look, survey
-from phmrun.sweeps.scheduler import cancel
-from phmrun.sweeps.workplace import Workplace
+from phmrun.sweeps.scheduler import Workplace, cancel
 
 PLANNER = Path(__file__).with_name("toy_planner.py")
 SIX = {"task": "toy", "grid": {"model.width": [4, 6, 8]}, "seeds": 2}

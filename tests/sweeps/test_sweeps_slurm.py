@@ -12,7 +12,7 @@ from toy_planner import PROGRAM, planned
 from phmrun.files import last_lines
 from phmrun.sweeps.cell_status import survey
 from phmrun.sweeps.executors.slurm import Slurm
-from phmrun.sweeps.workplace import Workplace
+from phmrun.sweeps.scheduler import Workplace
 
 SHELLCHECK = shutil.which("shellcheck") or shutil.which("shellcheck", path=str(Path(sys.executable).parent))
 

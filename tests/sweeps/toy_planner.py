@@ -12,9 +12,8 @@ from phmrun.sweeps import Plan, load_sweep, plan
 from phmrun.sweeps import scheduler as scheduler_module
 from phmrun.sweeps.cell_status import CellState, survey
 from phmrun.sweeps.executors.local import LocalExecutor
-from phmrun.sweeps.scheduler import Event, Scheduler
+from phmrun.sweeps.scheduler import Event, Scheduler, Workplace
 from phmrun.sweeps.view import said
-from phmrun.sweeps.workplace import Workplace
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("fake_phmrun.py")))
 
