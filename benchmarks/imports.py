@@ -14,10 +14,10 @@ from pathlib import Path
 ORDER = """\
 cli
 experiments
-papers
 report
 sweeps
 results
+papers
 bench
 tasks
 families

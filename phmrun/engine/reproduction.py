@@ -121,7 +121,8 @@ def reproduce(
             hint="The command that trained it finishes it.",
         )
     if (directory / run.id).resolve() == run.path.resolve():
-        raise PhmrunError("the new run would take the place of the old one", where="--in", hint="Name another folder.")
+        what = "the new run would take the place of the old one"
+        raise PhmrunError(what, where=str(directory), hint="Name another folder.")
     run.manifest.check_all(without=("checkpoints",))  # before the training, which can take days
     config = _as_before(config_of(run), run.environment())
     config = with_files_below(config, run.data(), data_dirs) if data_dirs else with_absolute_paths(config)
