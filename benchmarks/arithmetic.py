@@ -24,8 +24,8 @@ from benchmarks.hugging_face import HuggingFace
 from phmrun.cli import measuring
 from phmrun.engine.optimizers import build_optimizer
 from phmrun.engine.processes import keep_freed_memory
-from phmrun.kernels import onednn_products
 from phmrun.kernels.choice import LIMIT
+from phmrun.kernels.switch import onednn_products
 from phmrun.layers.cross_entropy import linear_cross_entropy
 from phmrun.ledger.environment import processor
 from phmrun.models.options import TransformerOptions

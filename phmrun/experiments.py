@@ -14,7 +14,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from phmrun.config import Experiment, Resolved, Source, Task, config_source, nested, read_source, resolve, task_defaults
+from phmrun.config import Experiment, Source, Task, config_source, nested, read_source, resolve, task_defaults
+from phmrun.config.layering import Resolved
 from phmrun.config.sections import NO_DATA
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger import Run

@@ -128,7 +128,8 @@ def _bf16() -> Check:
 
     The status is always "ok".
     """
-    from phmrun.kernels import has_amx, has_bf16
+    from phmrun.kernels import has_bf16
+    from phmrun.kernels.processor import has_amx
 
     if not has_bf16():
         advice = "Train with --precision 32 on the CPU: bf16-mixed takes two to nine times as long here."

@@ -330,7 +330,8 @@ def settings(texts: list[str], section: str | None = None) -> list[tuple[str, An
     Raises:
         ConfigError: Texts are not of the form key=value, not of that section, or not YAML; it lists all of them.
     """
-    from phmrun.config import ConfigError, Problem
+    from phmrun.config import ConfigError
+    from phmrun.config.problems import Problem
     from phmrun.documents import parse_yaml
 
     parsed, problems = [], []

@@ -13,33 +13,28 @@ from phmrun.config.experiment import (
 )
 from phmrun.config.identity import run_id, semantic_values
 from phmrun.config.json_schema import json_schema
-from phmrun.config.keys import FilePath
 from phmrun.config.layering import (
-    Resolved,
     load_run_config,
     resolve,
 )
-from phmrun.config.problems import ConfigError, Problem
+from phmrun.config.problems import ConfigError
 from phmrun.config.sections import (
     DataConfig,
     EmbeddingConfig,
     HardwareConfig,
     LayerConfig,
-    LoggingConfig,
     ModelConfig,
-    SplitFilesConfig,
 )
 from phmrun.config.sources import (
     Source,
     config_source,
-    load_yaml,
     nested,
     packaged_names,
     read_source,
     task_defaults,
 )
-from phmrun.config.training import BatchConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
-from phmrun.section import Formerly, OpenSection, Section, Unhashed
+from phmrun.config.training import BatchConfig, OptimizerConfig, TrainingConfig
+from phmrun.section import Section, Unhashed
 from phmrun.task import Task
 
 __all__ = [
@@ -48,20 +43,12 @@ __all__ = [
     "DataConfig",
     "EmbeddingConfig",
     "Experiment",
-    "FilePath",
-    "Formerly",
     "HardwareConfig",
     "LayerConfig",
-    "LoggingConfig",
     "ModelConfig",
-    "OpenSection",
     "OptimizerConfig",
-    "Problem",
-    "Resolved",
-    "ScheduleConfig",
     "Section",
     "Source",
-    "SplitFilesConfig",
     "Task",
     "TrainingConfig",
     "Unhashed",
@@ -70,7 +57,6 @@ __all__ = [
     "json_schema",
     "leaves",
     "load_run_config",
-    "load_yaml",
     "nested",
     "packaged_names",
     "read_source",

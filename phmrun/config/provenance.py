@@ -18,12 +18,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 KINDS = ("said", "released", "counted", "ours")
-_FORMS = {
-    "said": re.compile(r"said \S.*"),
-    "released": re.compile(r"released [\w.-]+/[\w.-]+ \S+.*"),
-    "counted": re.compile(r"counted [.\d]\S*.*"),
-    "ours": None,
-}
 
 
 def kind_of(text: str) -> str:
@@ -33,18 +27,6 @@ def kind_of(text: str) -> str:
     """
     word = re.split(r"[ ,:]", text, maxsplit=1)[0]
     return word if word in KINDS else ""
-
-
-def is_complete(text: str) -> bool:
-    """Return True if a provenance has a kind and its details.
-
-    Details are a section after "said", a repository and a place in it after "released", a printed number after
-    "counted", a reason after "ours, ".
-    Without a kind, the result is False.
-    """
-    kind = kind_of(text)
-    form = _FORMS.get(kind)
-    return bool(form.fullmatch(text)) if form else kind == "ours" and len(text) > len("ours, ")
 
 
 def provenance_of(key: str, given: Mapping[str, str]) -> str | None:

@@ -8,21 +8,13 @@ A run chooses the library once and records it (:mod:`choice`). Importing this pa
 
 from phmrun.kernels.attention import attend
 from phmrun.kernels.choice import Choice, choose
-from phmrun.kernels.probe import Product, largest_error, products_of
-from phmrun.kernels.processor import has_amx, has_bf16, is_amd
-from phmrun.kernels.switch import float32_precision, gpu_products, onednn_products
+from phmrun.kernels.probe import products_of
+from phmrun.kernels.processor import has_bf16
 
 __all__ = [
     "Choice",
-    "Product",
     "attend",
     "choose",
-    "float32_precision",
-    "gpu_products",
-    "has_amx",
     "has_bf16",
-    "is_amd",
-    "largest_error",
-    "onednn_products",
     "products_of",
 ]

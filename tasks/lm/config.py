@@ -5,10 +5,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from phmrun.config import BatchConfig, Experiment, ModelConfig, Section, SplitFilesConfig, TrainingConfig, Unhashed
+from phmrun.config import BatchConfig, Experiment, ModelConfig, Section, TrainingConfig, Unhashed
 from phmrun.config.keys import FilePath
 from phmrun.config.names import Registered
-from phmrun.config.sections import MOST_LAYERS
+from phmrun.config.sections import MOST_LAYERS, SplitFilesConfig
 from phmrun.registry import networks
 
 Share = Annotated[float, Field(ge=0, lt=1)]

@@ -6,10 +6,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from phmrun.config import DataConfig, Experiment, FilePath, Formerly, LayerConfig, ModelConfig, Section, Unhashed
+from phmrun.config import DataConfig, Experiment, LayerConfig, ModelConfig, Section, Unhashed
+from phmrun.config.keys import FilePath
 from phmrun.config.names import Registered
 from phmrun.config.sections import MOST_LAYERS
 from phmrun.registry import networks
+from phmrun.section import Formerly
 from phmrun.shares import share_of
 
 SPLITS = ("train", "dev")  # splits of a dataset that may be used for training

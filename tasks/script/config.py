@@ -8,23 +8,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from phmrun.config import (
-    BatchConfig,
-    Experiment,
-    LayerConfig,
-    ModelConfig,
-    OpenSection,
-    OptimizerConfig,
-    Section,
-    Unhashed,
-)
+from phmrun.config import BatchConfig, Experiment, LayerConfig, ModelConfig, OptimizerConfig, Section, Unhashed
 from phmrun.config.keys import Clock, seconds_of
 from phmrun.config.sections import MapConfig
 from phmrun.config.training import DistillationConfig
 from phmrun.documents import flat
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import no_file
-from phmrun.section import is_section
+from phmrun.section import OpenSection, is_section
 
 SCRIPTS = (".py", ".sh", ".R", ".jl", ".pl", ".rb", ".js", ".ipynb")
 """Endings of file names that name an experiment."""

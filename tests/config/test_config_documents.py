@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phmrun.config import Source, config_source, load_yaml, resolve, to_yaml
-from phmrun.config.sources import parse_mapping
+from phmrun.config import Source, config_source, resolve, to_yaml
+from phmrun.config.sources import load_yaml, parse_mapping
 from phmrun.errors import PhmrunError
 
 

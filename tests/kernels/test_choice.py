@@ -5,7 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from phmrun.kernels import Choice, Product, attend, choice, choose, largest_error, probe, products_of, switch
+from phmrun.kernels import Choice, attend, choice, choose, probe, products_of, switch
+from phmrun.kernels.probe import Product, largest_error
 from phmrun.kernels.switch import NATIVE, ONEDNN, float32_precision, onednn_products, switched
 from phmrun.layers import Linear
 

@@ -2,9 +2,10 @@
 
 import pytest
 import yaml
+from complete_provenance import is_complete
 
 from phmrun.config import config_source, packaged_names
-from phmrun.config.provenance import is_complete, provenance_of
+from phmrun.config.provenance import provenance_of
 from phmrun.papers import load_table, table_names
 from phmrun.papers.table import setting_names
 

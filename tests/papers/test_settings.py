@@ -3,9 +3,9 @@
 from functools import reduce
 
 import pytest
+from complete_provenance import is_complete
 
 from phmrun.config import resolve
-from phmrun.config.provenance import is_complete
 from phmrun.layers import options_of
 from phmrun.papers import load_table, table_names
 from phmrun.papers.table import is_trained
