@@ -1,13 +1,10 @@
-"""Reference of the papers' settings, made of the provenance of their files, the audit and the recorded fixtures.
-
-python docs/papers_reference.py writes ``docs/reference/papers.md``.
-"""
+"""Reference of the papers' settings and counts, made of the provenance of their files, the audit and the fixtures."""
 
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from phmrun.config import config_source
 from phmrun.config.provenance import KINDS, grouped, kind_of, provenance_of
@@ -16,8 +13,11 @@ from phmrun.papers.audit import audit
 from phmrun.papers.published import headline
 from phmrun.papers.table import PaperTable, setting_names
 
+if TYPE_CHECKING:
+    from mkdocs.structure.files import Files
+
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "reference" / "papers.md"
+PAGE = "reference/papers.md"
 FIXTURES = ROOT / "tests" / "reference" / "fixtures"
 HEAD = """# Papers' settings
 
@@ -29,10 +29,19 @@ The files under `configs/papers/` give every row of every table its settings, an
 - **ours**: a choice of ours, with the reason.
 
 `--dry-run`, a run's README and a table's footnote print it. This page is made of the same files.
+[The five papers](../papers.md) has the scores.
 
 The PHM tables are those of the version named R2D2. Other versions print other numbers in Table 4 (7.61 seconds to
 train and 336 to decode for 7.79 and 341) and in Table 6.
 """
+
+
+def on_files(files: "Files", config: Any) -> "Files":
+    """Add the page to the documentation (a hook of mkdocs)."""
+    from mkdocs.structure.files import File  # only the build of the documentation needs it
+
+    files.append(File.generated(config, PAGE, content=page()))
+    return files
 
 
 def page() -> str:
@@ -111,7 +120,3 @@ def fixtures() -> str:
 def escaped(text: str) -> str:
     """Text for a cell of a Markdown table."""
     return text.replace("|", "\\|").replace("`", "'")
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page())

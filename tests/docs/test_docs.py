@@ -14,6 +14,7 @@ from phmrun.cli.app import main
 from phmrun.config.experiment import leaves
 from phmrun.errors import ExitCode
 from phmrun.registry import METRICS, STRUCTURES, TASKS
+from phmrun.sweeps.file import SweepFile
 
 pytestmark = pytest.mark.long
 
@@ -25,7 +26,7 @@ PAGES = [
     "own-parts",
     "own-script",
     "compare-my-layer",
-    "re-run-a-table",
+    "papers",
     "python",
     "run-directory",
     "smaller",
@@ -122,6 +123,12 @@ def test_configuration_reference_has_every_key_of_every_task(monkeypatch):
             sections = [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
             assert any(f"| `{section}` |" in page for section in sections), key
     assert not re.search(r"\| +\|", page), "a key without type, default or meaning"
+
+
+def test_configuration_page_has_every_key_of_a_sweep_file():
+    page = (DOCS / "run-directory.md").read_text()
+    section = page.partition("\n## Sweep files\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(SweepFile.model_fields)
 
 
 def test_structure_reference_has_a_formula_for_every_structure(monkeypatch):
