@@ -196,8 +196,8 @@ class Estimate:
     def total(self, statuses: Iterable[CellStatus], slots: int) -> float | None:
         """Return the seconds until all are done in parallel slots; ``None`` if that of any cell is unknown."""
         left = [self.left(status) for status in statuses]
-        known = [seconds for seconds in left if seconds is not None]
-        return sum(known) / max(slots, 1) if len(known) == len(left) else None
+        seconds_left = [seconds for seconds in left if seconds is not None]
+        return sum(seconds_left) / max(slots, 1) if len(seconds_left) == len(left) else None
 
 
 def progress(status: CellStatus) -> float | None:

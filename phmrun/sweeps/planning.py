@@ -44,8 +44,8 @@ def planned(
     sweep, wanted = load_sweep(file), read_selection(only or [])
     with waiting("preparing"):
         inspect, options_of = by_torch(sweep, ledger)
-    made = plan(sweep, inspect, options_of, seeds=seeds, only=wanted)
-    return replace(made, cells=[recorded_cell(cell, ledger) for cell in made.cells], ledger=ledger)
+    current = plan(sweep, inspect, options_of, seeds=seeds, only=wanted)
+    return replace(current, cells=[recorded_cell(cell, ledger) for cell in current.cells], ledger=ledger)
 
 
 def recorded_cell(cell: Cell, ledger: Path | None) -> Cell:
@@ -149,14 +149,14 @@ def recorded_plan(file: str, runs_dir: Path, only: Sequence[str] | None = None, 
     Raises:
         PhmrunError: (exit 2) As :func:`planned`.
     """
-    made = chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir)
-    if seeds is not None or made.sweep.file.replicates:
-        return made
+    current = chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir)
+    if seeds is not None or current.sweep.file.replicates:
+        return current
     rows: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
-    for cell in made.cells:
+    for cell in current.cells:
         rows.setdefault(cell.row, []).append(cell)
     wanted = {key: values for key, values in read_selection(only or []).items() if key == SEED}
-    recorded = {run.about(SEED) for run in list_runs(runs_dir)} - {cell.at[SEED] for cell in made.cells}
+    recorded = {run.about(SEED) for run in list_runs(runs_dir)} - {cell.at[SEED] for cell in current.cells}
     further = [
         seed
         for seed in sorted(seed for seed in recorded if isinstance(seed, int))
@@ -166,7 +166,7 @@ def recorded_plan(file: str, runs_dir: Path, only: Sequence[str] | None = None, 
     cells = [
         cell for row in rows.values() for cell in [*row, *(_with_seed(row[0], seed, runs_dir) for seed in further)]
     ]
-    return replace(made, cells=cells) if further else made
+    return replace(current, cells=cells) if further else current
 
 
 def _with_seed(cell: Cell, seed: int, runs_dir: Path) -> Cell:
