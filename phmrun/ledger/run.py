@@ -30,7 +30,7 @@ from phmrun.ledger.directory import (
 )
 from phmrun.ledger.environment import DataRecord, now
 from phmrun.ledger.history import History, in_test_units
-from phmrun.ledger.lock import LOCK, Holder, Lock, unlock
+from phmrun.ledger.lock import LOCK, Holder, Lock
 from phmrun.ledger.manifest import Manifest, changed_code
 from phmrun.ledger.reading import read_object, read_status
 from phmrun.ledger.recorded_config import about_config
@@ -236,7 +236,7 @@ class Run:
         Raises:
             PhmrunError: (exit 2) The holder is alive.
         """
-        return unlock(self.path / LOCK, f"the run {self.id}")
+        return Lock(self.path / LOCK, f"the run {self.id}").remove()
 
     def require_lock(self) -> None:
         """Check that this object's lock was not lost.

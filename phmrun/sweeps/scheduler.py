@@ -352,12 +352,21 @@ def cancel(workplace: Workplace, statuses: Sequence[CellStatus]) -> Cancelled:
     result. Its ``planners`` counts those that have ended.
     """
     before = [status for status in statuses if status.state is CellState.RUNNING]
+
+    def planners() -> list[Holder]:
+        """Return the living planners on this machine."""
+        return [holder for holder in workplace.planners() if holder.is_here]
+
+    def runs() -> list[Holder]:
+        """Return the living processes of the sweep's runs on this machine."""
+        at_work = [look(status.cell, workplace.runs_dir).holder for status in before]
+        return [holder for holder in at_work if holder and holder.is_here]
+
     # Planners first: they interrupt their own runs, and would start the next ones in the place of any that ended.
-    planners = [holder for holder in workplace.planners() if _is_here(holder)]
+    at_first = len(planners())
     _end(planners, ((signal.SIGINT, PATIENCE), (signal.SIGTERM, 5.0)), group=False)
-    at_work = [look(status.cell, workplace.runs_dir).holder for status in before]
-    _end([holder for holder in at_work if holder and _is_here(holder)], GRACE, group=True)
-    result = Cancelled(planners=sum(not holder.lives(0.0) for holder in planners))
+    _end(runs, GRACE, group=True)
+    result = Cancelled(planners=at_first - len(planners()))
     for status in before:
         after = look(status.cell, workplace.runs_dir)
         name = str(status.cell.run_id)
@@ -368,23 +377,18 @@ def cancel(workplace: Workplace, statuses: Sequence[CellStatus]) -> Cancelled:
     return result
 
 
-def _end(holders: Sequence[Holder], signals: Sequence[tuple[signal.Signals, float]], *, group: bool) -> None:
+def _end(holders: Callable[[], list[Holder]], signals: Sequence[tuple[signal.Signals, float]], *, group: bool) -> None:
     """Send processes one signal after the other, each with the seconds to wait for their end.
 
     With ``group``, the signal is for the process group of each process that leads one. Some may go on at the end. Ended
     processes and those of other users get no signal.
     """
     for which, seconds in signals:
-        for holder in [holder for holder in holders if holder.lives(0.0)]:
+        for holder in holders():
             # it may have ended, or belong to another user; the caller checks again
             with suppress(ProcessLookupError, PermissionError):
                 leads = group and os.getpgid(holder.pid) == holder.pid
                 (os.killpg if leads else os.kill)(holder.pid, which)
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and any(holder.lives(0.0) for holder in holders):
+        while time.monotonic() < deadline and holders():
             time.sleep(0.05)
-
-
-def _is_here(holder: Holder) -> bool:
-    """True if a process is on this machine and in this namespace of process ids."""
-    return (holder.host, holder.space) == (socket.gethostname(), Holder.this_process().space)

@@ -1,6 +1,5 @@
 """The lock, with real processes that are killed and that race."""
 
-import errno
 import json
 import os
 import signal
@@ -14,7 +13,7 @@ import pytest
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import lock as lock_module
-from phmrun.ledger.lock import STALE_AFTER, Holder, Lock, unlock
+from phmrun.ledger.lock import STALE_AFTER, Holder, Lock
 
 HOLD = """
 import sys, time
@@ -70,7 +69,7 @@ def dead_lock(path: Path, **changes: object) -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     here = Holder.this_process()
-    record = {"host": here.host, "pid": process.pid, "born": "boot:1", "space": here.space, "token": here.token}
+    record = {"host": here.host, "pid": process.pid, "space": here.space, "token": here.token}
     path.write_text(json.dumps({**record, **changes}))
 
 
@@ -153,7 +152,7 @@ def test_elsewhere_a_sign_of_life_counts_however_it_is_dated(
         with pytest.raises(PhmrunError, match="in use by"):
             Lock(path, "the run x").acquire()
         with pytest.raises(PhmrunError, match="in use by"):
-            unlock(path, "the run x")
+            Lock(path, "the run x").remove()
     finally:
         stop.set()
         beat.join()
@@ -165,7 +164,7 @@ def test_the_lock_of_a_living_process_of_this_machine_is_not_removed(tmp_path: P
         assert said(process) == "held"
         age(tmp_path / "lock", 7200)
         with pytest.raises(PhmrunError, match=f"in use by process {process.pid}"):
-            unlock(tmp_path / "lock", "the run x")
+            Lock(tmp_path / "lock", "the run x").remove()
     finally:
         process.kill()
         process.wait()
@@ -235,16 +234,3 @@ def test_exactly_one_of_eight_wins(tmp_path: Path) -> None:
         for racer in racers:
             racer.kill()
             racer.communicate()
-
-
-@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.EACCES])
-def test_a_file_system_without_hard_links_is_locked_too(tmp_path, monkeypatch, number):
-    def refused(source, target):
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr("phmrun.ledger.lock.os.link", refused)
-    with Lock(tmp_path / "lock", "the run x"):
-        with pytest.raises(PhmrunError, match="in use"):
-            Lock(tmp_path / "lock", "the run x").acquire()
-        assert [entry.name for entry in tmp_path.iterdir()] == ["lock"]
-    assert not list(tmp_path.iterdir())

@@ -45,7 +45,7 @@ def test_where_cells_stand(at):
         ]  # fmt: skip
         assert orphans(statuses) == 1
         # Another machine's claim counts while its heart beats, this process's own is no obstacle.
-        (claimed.path / CLAIM).write_text('{"host": "far", "pid": 1, "born": "x", "space": "y", "token": "abc"}')
+        (claimed.path / CLAIM).write_text('{"host": "far", "pid": 1, "space": "y", "token": "abc"}')
         assert look(created.plan.cells[4], created.runs_dir).state is CellState.RUNNING
         assert look(created.plan.cells[4], created.runs_dir).claimed
     assert statuses[1].reason == "no memory"
