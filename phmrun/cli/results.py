@@ -122,26 +122,16 @@ def _finished(what: list[str], runs_dir: Path, seeds: int) -> "tuple[list[Run], 
 def restore(
     folder: Folder,
     runs_dir: RunsDirectory = Path("runs"),
-    data_dir: Annotated[list[Path] | None, typer.Option(metavar="DIR")] = None,
     as_json: Json = False,
 ) -> None:
     """Restore run directories from results.
 
     All verbs that read runs can use them, and a sweep can add seeds. They have no weights: `runs reproduce` trains one
     again and compares. Existing runs stay unchanged.
-
-    Args:
-        data_dir: Folder with the runs' own data files, found by checksum and named in the restored configurations; may
-            be repeated.
     """
     from phmrun.results.long_table import restore_folder
 
     restored = restore_folder(folder, runs_dir)
-    if data_dir:
-        from phmrun.engine.relocation import place_files
-        from phmrun.ledger.record import WEIGHTS
-
-        place_files([run for run in restored if (run.path / WEIGHTS).is_file()], data_dir)
     if as_json:
         console.print_json({"runs": [run.id for run in restored]})
         return

@@ -98,14 +98,6 @@ def canonical_json(identity: Mapping[str, Any]) -> str:
     return json.dumps(identity, sort_keys=True, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
-def without_versions(identity: str) -> str:
-    """Return an identity without ``mathematics``, the versions of changed mathematics.
-
-    Layer versions stay.
-    """
-    return canonical_json({key: value for key, value in json.loads(identity).items() if key != "mathematics"})
-
-
 def earlier_identities(identity: str) -> Iterator[str]:
     """Yield an experiment's identities with earlier versions of its mathematics.
 

@@ -12,7 +12,7 @@ from torch import nn
 from phmrun.config import Experiment
 from phmrun.errors import counted
 from phmrun.kernels import Choice, choose, products_of
-from phmrun.ledger.environment import FORMERLY, usable_cores
+from phmrun.ledger.environment import usable_cores
 from phmrun.ledger.load import busy_cores
 
 LOG = logging.getLogger("phmrun.engine")
@@ -68,7 +68,7 @@ def kernels_of(
     """
     requested = config.hardware.kernels
     if segments and requested == "auto":
-        requested = segments[-1].get("kernels", FORMERLY["kernels"])
+        requested = segments[-1].get("kernels", "torch")
     if reason := _not_concerned(config):
         return Choice("torch", reason, requested == "onednn", config.hardware.tf32)
     choice = replace(choose(requested, lambda: products_of(network())), tf32=config.hardware.tf32)

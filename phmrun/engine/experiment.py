@@ -2,8 +2,8 @@
 
 import logging
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,8 +31,8 @@ from phmrun.files import disk_errors, remove_unfinished, write_text
 from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
 from phmrun.ledger.outcome import clear, has_begun, is_leader, log_file, outcome_kept, set_outcome
+from phmrun.ledger.sameness import same_experiment
 from phmrun.ledger.segment import Segment
-from phmrun.ledger.twins import find_twin
 from phmrun.ledger.wandb_mirror import Mirror, wandb_mode
 from phmrun.progress import waiting
 from phmrun.registry import plugin_marks
@@ -163,8 +163,8 @@ def train(
     identity = canonical_identity(config, marks)
     name = run_id(config, fingerprints=marks)
     new = is_leader() and not (runs_dir / name).exists()
-    if new and (twin := find_twin(runs_dir, name, identity, data.fingerprints())):
-        LOG.warning("%s", twin.warning())
+    if new:
+        _warn_of_former_run(runs_dir, name, config, marks, data.fingerprints())
     run = Run.create(runs_dir, name, text)
     with run.lock() if is_leader() else ending_with(leader_died()):
         if restart and is_leader():
@@ -203,6 +203,27 @@ def _check_steps(config: Experiment, derivation: Derivation | None) -> None:
             valid=("1 or more",),
             hint=f"`phmrun train {config.task} --dry-run` prints the plan and trains nothing.",
         )
+
+
+def _warn_of_former_run(
+    runs_dir: Path, name: str, config: Experiment, marks: Mapping[str, str], data: Collection[str]
+) -> None:
+    """Log a warning if a run has the settings of a new one, but other data, code or mathematics.
+
+    Of several, the one updated last is named, interrupted ones first. Unreadable and derived runs are left out.
+    """
+    former: list[tuple[bool, str, str]] = []
+    for path in sorted(runs_dir.glob(f"{name.rpartition('-')[0]}-*")):
+        with suppress(PhmrunError, OSError):
+            run = Run(path)
+            status, changes = run.status, same_experiment(run, config, marks)
+            known = all(key in data or key.startswith(("plugin ", "package ")) for key in changes.checksums)
+            if known and not changes.settings:
+                text = f"{run.id} ({status.state} at step {status.step:,}), with the same settings; different: "
+                text += ", ".join(changes.names)
+                former.append((status.state is State.INTERRUPTED, status.updated or "", text))
+    if former:
+        LOG.warning("a new run begins beside %s", max(former)[2])
 
 
 def _train(

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from phmrun.config import Experiment, HardwareConfig, run_id, with_absolute_paths
-from phmrun.config.identity import canonical_identity, changed_versions, digits_of, earlier_identities
+from phmrun.config import Experiment, HardwareConfig, with_absolute_paths
 from phmrun.documents import parsed
 from phmrun.engine.adaptation import EXTENDS, code_marks
 from phmrun.engine.agreement import Agreement, agreement
@@ -24,9 +23,10 @@ from phmrun.engine.trained_model import config_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import read_regular
 from phmrun.ledger import Run, State
-from phmrun.ledger.environment import differences
+from phmrun.ledger.environment import DataRecord, differences
 from phmrun.ledger.record import WEIGHTS
 from phmrun.ledger.recorded_run import OTHER_FILE, score_value
+from phmrun.ledger.sameness import same_experiment
 from phmrun.registry import TASKS, plugin_marks
 from phmrun.task import Runner, Task
 
@@ -125,7 +125,9 @@ def reproduce(
         raise PhmrunError(what, where=str(directory), hint="Name another folder.")
     run.manifest.check_all(without=("checkpoints",))  # before the training, which can take days
     config = _as_before(config_of(run), run.environment())
-    config = with_files_below(config, run.data(), data_dirs) if data_dirs else with_absolute_paths(config)
+    config = (
+        with_files_below(config, run.data() or DataRecord(), data_dirs) if data_dirs else with_absolute_paths(config)
+    )
     parent = _require_same(run, config, plugins or {})
     there = Run(directory / run.id)
     # Without a restart, a run that is done there would not be trained again.
@@ -165,8 +167,7 @@ def compare(run: Run, again: Run) -> Reproduction:
 def _as_before(config: Experiment, segments: Sequence[Mapping[str, Any]]) -> Experiment:
     """Return the config with hardware settings and threads of the run's first process.
 
-    Hardware settings that its record lacks have their defaults; threads are then the config's, and kernels torch's.
-    With no record at all, the hardware section is unchanged. W&B and the time limit are always switched off.
+    Without a record, the hardware section is unchanged. W&B and the time limit are always switched off.
     """
     hardware = config.hardware
     if segments:
@@ -217,18 +218,11 @@ def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> 
     parent = Run.find(run.path.parent, kept[EXTENDS]) if extends else None
     if parent is not None:
         marks[EXTENDS] = parent.id
-    # The id depends on all of them; single checksums are compared for the message only.
-    if run_id(config, fingerprints=marks) == run.id:
-        return parent
-    names = dict.fromkeys([*kept, *marks])
-    changed = [name for name in names if kept.get(name) != marks.get(name)] if kept else []
+    changed = same_experiment(run, config, marks).names
     if not changed:
-        now = canonical_identity(config, marks)
-        earlier = (before for before in earlier_identities(now) if digits_of(before) == run.id.rpartition("-")[2])
-        changed = changed_versions(next(earlier, now), now)
+        return parent
     raise PhmrunError(
-        "this is no longer the same experiment: "
-        + (f"changed are {', '.join(changed)}" if changed else "its name would be another one"),
+        f"this is no longer the same experiment: changed are {', '.join(changed)}",
         where=str(run.path),
         hint="Data (searched by checksum below --data-dir DIR) and plug-ins (--plugin FILE) must be those that the run "
         "was trained with; other defaults or a new version of a computation take the release that trained it.",

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from phmrun.config import Experiment, Task, load_run_config, with_decoding
-from phmrun.config.identity import canonical_identity, changed_versions, digits_of, without_versions
 from phmrun.engine.adaptation import adapt, base_run
 from phmrun.engine.arithmetic import kernels_of
 from phmrun.engine.checkpoints import (
@@ -32,6 +31,7 @@ from phmrun.ledger import Run, State
 from phmrun.ledger.directory import HISTORY
 from phmrun.ledger.manifest import changed_code
 from phmrun.ledger.record import WEIGHTS
+from phmrun.ledger.sameness import same_experiment
 from phmrun.metrics import Score
 from phmrun.progress import note
 from phmrun.registry import OURS, TASKS
@@ -274,36 +274,23 @@ def config_of(run: Run) -> Experiment:
 def require_unbroken(run: Run) -> None:
     """Check the checksums of a run's files.
 
-    A note is printed if the run has no manifest. Weights, predictions and the history are checked when they are read.
+    Weights, predictions and the history are checked when they are read.
 
     Raises:
         PhmrunError: (exit 3) A checksum differs or a file is missing; names the file.
     """
-    if run.manifest.read() is None:
-        note(f"{run.id} was made by a release without manifests: its files are used unchecked")
     run.manifest.check_all(without=("checkpoints", "predictions", HISTORY))
 
 
 def require_same_mathematics(run: Run, config: Experiment) -> None:
     """Check that this release has the same mathematics as a run.
 
-    Networks, decoders and metrics have versions, which change with what they compute. Versions are read from the
-    manifest. A run without a recorded identity is compared by its id, and passes if its id does not tell.
+    Networks, decoders and metrics have versions, which change with what they compute.
 
     Raises:
         PhmrunError: (exit 3) A version differs; names it.
     """
-    now = canonical_identity(config, run.fingerprints())
-    record = run.manifest.read()
-    if record is not None and record.identity is not None:
-        before = record.identity
-    elif digits_of(now) == run.id.rpartition("-")[2]:
-        return
-    else:  # a run without a manifest has only the checksum of its identity
-        before = without_versions(now)
-        if digits_of(before) != run.id.rpartition("-")[2]:
-            return
-    if changed := changed_versions(before, now):
+    if changed := same_experiment(run, config).versions:
         raise PhmrunError(
             f"the run was trained with other mathematics than this release has: {'; '.join(changed)}",
             where=str(run.path),

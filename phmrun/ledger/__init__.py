@@ -3,7 +3,7 @@
 The package imports no torch.
 """
 
-from phmrun.ledger.card import Description, describe, write_card
+from phmrun.ledger.card import write_card
 from phmrun.ledger.history import History
 from phmrun.ledger.lock import Holder, Lock
 from phmrun.ledger.recorded_run import RecordedRun
@@ -12,7 +12,6 @@ from phmrun.ledger.status import State, Status
 from phmrun.ledger.wandb_mirror import Mirror, Synced, sync, wandb_mode
 
 __all__ = [
-    "Description",
     "History",
     "Holder",
     "Lock",
@@ -22,7 +21,6 @@ __all__ = [
     "State",
     "Status",
     "Synced",
-    "describe",
     "sync",
     "wandb_mode",
     "write_card",

@@ -244,6 +244,3 @@ def _cell(value: Any) -> str:
     Paths are shortened, and markup is escaped.
     """
     return markdown(shared(str(value)))
-
-
-Description, describe = RecordedRun, RecordedRun  # names of release 0.2, kept for one release

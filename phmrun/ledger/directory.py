@@ -25,20 +25,12 @@ def directory_of_runs(given: str | os.PathLike[str] | None = None) -> Path:
 def directory_of(runs_dir: Path, run_id: str) -> Path:
     """Return the directory of a run id.
 
-    Until release 0.2, run ids did not name the structures of embedding and output. If the id names one of these and has
-    no directory, the first run (by name) with the same twelve digits is returned instead.
-
     Raises:
         PhmrunError: (exit 3) The id is not a valid name, or leads out of ``runs_dir``.
     """
     if not is_name(run_id):
         raise PhmrunError(f"{run_id!r:.80} is not a valid run id", where=str(runs_dir), code=ExitCode.DATA)
-    path = runs_dir / run_id
-    if not path.exists() and ("-embedding-" in run_id or "-output-" in run_id):
-        digits = run_id.rpartition("-")[2]
-        former = (other for other in sorted(runs_dir.glob(f"*-{digits}")) if is_run(other))
-        return next(former, path)
-    return path
+    return runs_dir / run_id
 
 
 def is_run(path: Path) -> bool:

@@ -42,8 +42,6 @@ COMPARED = (
     "flags",
 )
 """Facts of an entry that can change computed values."""
-FORMERLY = {"kernels": "torch", "settings.tf32": False}
-"""Defaults of facts that entries of earlier releases lack."""
 _SECRET = re.compile(r"(?i)((?:^|[-_.])(?:api[-_]?key|token|secret|password)=).+|(?<=://)[^/@\s]+(?=@)")
 
 
@@ -153,18 +151,17 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     Compared are versions, code (without the diff's name), system, processor, arithmetic, accelerators, threads,
     kernels, settings and flags, each nested fact by its dotted key. A line is "threads: 1, then 2". ``None`` counts as
     missing, and a missing fact differs from a value. Facts below ``cpu`` and ``arithmetic`` are compared only if both
-    entries have them. Older entries have torch's kernels and no TF32 by default.
+    entries have them.
     """
     named = [flat({name: entry.get(name) for name in COMPARED}) for entry in (one, other)]
     # The diff's file name does not count; an unknown fact is treated as missing.
     before, after = (
-        {**FORMERLY, **{key: value for key, value in facts.items() if key != "code.diff" and value is not None}}
-        for facts in named
+        {key: value for key, value in facts.items() if key != "code.diff" and value is not None} for facts in named
     )
     keys = [
         key
         for key in dict.fromkeys([*before, *after])
-        # Records of earlier releases lack these, so a missing one is no difference.
+        # The system may not tell them, so a missing one is no difference.
         if not key.startswith(("cpu.", "arithmetic.")) or (key in before and key in after)
     ]
     return [f"{key}: {before.get(key)}, then {after.get(key)}" for key in keys if before.get(key) != after.get(key)]

@@ -2,7 +2,6 @@
 
 import errno
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any, BinaryIO
 
 from phmrun.documents import parse_json, restored, to_line
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import open_regular, read_text, replacing
+from phmrun.files import open_regular, replacing
 from phmrun.metric import find_metric
 
 Row = dict[str, Any]
@@ -51,22 +50,6 @@ def best_validation(monitor: str, value: float, step: int) -> dict[str, Any]:
     Keys: ``value`` (shares in percent), ``unit`` ("%" for shares, else empty), ``step``.
     """
     return {"value": shown(monitor, value), "unit": "%" if is_share(monitor) else "", "step": step}
-
-
-def in_test_units(metrics: dict[str, Any], config: Path) -> dict[str, Any]:
-    """Return scores with the best validation in percent if a share.
-
-    Until release 0.2 it was a share of 1 without a unit. The run's ``config.yaml`` names the monitored metric. Scores
-    are returned unchanged if the best validation is missing or has a unit, or the metric's name cannot be read.
-    """
-    best = metrics.get(BEST)
-    if not isinstance(best, dict) or "unit" in best or not isinstance(best.get("value"), int | float):
-        return metrics
-    try:
-        match = re.search(r"^ +monitor: *(\w+)", read_text(config), re.MULTILINE)
-    except (OSError, UnicodeDecodeError):
-        return metrics
-    return metrics | {BEST: best | best_validation(match[1], best["value"], best.get("step", 0))} if match else metrics
 
 
 @dataclass

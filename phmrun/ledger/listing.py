@@ -145,6 +145,3 @@ COLUMNS: dict[str, Callable[[RecordedRun], Any]] = {
     **{key: _status_column(key) for key in ("step", "seconds", "updated", "started", "ended")},
 }
 """Columns by which runs can be sorted."""
-
-
-RunSummary, summarise = RecordedRun, recorded_run  # names of release 0.2, kept for one release

@@ -100,7 +100,7 @@ class Manifest:
     def read(self) -> Record | None:
         """Read the record.
 
-        The result is ``None`` if the run, of an earlier release, has none.
+        The result is ``None`` if there is none.
 
         Raises:
             PhmrunError: (exit 3) The manifest is damaged.

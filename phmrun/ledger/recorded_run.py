@@ -9,18 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import read_regular
 from phmrun.ledger.directory import HISTORY
 from phmrun.ledger.lock import LOCK, Holder, living_holder
 from phmrun.ledger.manifest import BrokenChain
-from phmrun.ledger.recorded_config import about_config
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import Status
 
-FORMER = "times.json"
-"""File with the times of :data:`TIMES` in releases up to 0.1; still read."""
 DAMAGED = "damaged"
 OTHER_FILE = "file-"
 """Prefix of scores of another file than the run's own test set."""
@@ -125,15 +121,9 @@ class RecordedRun:
     def times(self) -> dict[str, Any]:
         """Measured times by name ("time/…"); empty if missing or damaged.
 
-        Each entry is an object with seconds and a signature. Those of ``bench.json`` replace those of ``times.json``,
-        of earlier releases.
+        Each entry is an object with seconds and a signature.
         """
-        former: Any = None
-        with suppress(OSError, ValueError):
-            former = parse_json(read_regular(self.path / FORMER))
-        former = former.get("times") if isinstance(former, dict) else None
-        times = {name: entry for name, entry in self.bench.items() if name.startswith(PREFIX)}
-        return {**former, **times} if isinstance(former, dict) else times
+        return {name: entry for name, entry in self.bench.items() if name.startswith(PREFIX)}
 
     @cached_property
     def config(self) -> str:
@@ -239,13 +229,10 @@ class RecordedRun:
     def network(self) -> str | None:
         """Parts of the network that are not dense: ``phm n=8, output circulant``.
 
-        ``dense`` for a dense network; ``None`` if unknown. Statuses of earlier releases name the layer alone, or
-        numbers that a budget chooses. The config is then read instead; if it cannot be read, the status's text stands.
+        ``dense`` for a dense network; ``None`` if unknown.
         """
-        network, layer = self.about("network"), self.about("layer")
-        if (network is None and layer is not None) or "=0" in str(network):
-            network = about_config(self.config).get("network") or network
-        return str(network or layer) if network or layer else None
+        network = self.about("network") or self.about("layer")
+        return str(network) if network else None
 
     def entry(self, name: str) -> Any:
         """Return the stored entry of a score, or of a time ("time/…").

@@ -29,7 +29,7 @@ from phmrun.ledger.directory import (
     is_run,
 )
 from phmrun.ledger.environment import DataRecord, now
-from phmrun.ledger.history import History, in_test_units
+from phmrun.ledger.history import History
 from phmrun.ledger.lock import LOCK, Holder, Lock
 from phmrun.ledger.manifest import Manifest, changed_code
 from phmrun.ledger.reading import read_object, read_status
@@ -252,12 +252,10 @@ class Run:
     def metrics(self) -> dict[str, Any]:
         """Return the scores by name; empty before they are written.
 
-        A best validation that is a share, from release 0.2 or earlier, is converted to percent.
-
         Raises:
             PhmrunError: (exit 3) The file is damaged, or has a wrong checksum.
         """
-        return in_test_units(read_object(self.metrics_path, self.manifest), self.config_path)
+        return read_object(self.metrics_path, self.manifest)
 
     def update_metrics(self, name: str, value: Any) -> None:
         """Set one score: a number, or an object with ``value``, ``signature`` and further figures.
@@ -294,9 +292,7 @@ class Run:
             self._write_status(before, replace(before, about={**before.about, "parameters": total}))
 
     def data(self) -> DataRecord | None:
-        """Return the record of the run's data.
-
-        The result is ``None`` if an earlier release did not write it.
+        """Return the record of the run's data; ``None`` before it is written.
 
         Raises:
             PhmrunError: (exit 3) The file is damaged.
@@ -310,12 +306,10 @@ class Run:
     def fingerprints(self) -> dict[str, str]:
         """Return the checksums of data and plug-ins in the run id, by name.
 
-        They are those of ``data.json``; without that file (release 0.1), those beside the parameter counts. The result
-        is empty if neither has them.
+        They are those of ``data.json``; empty without that file.
         """
         record = self.data()
-        marks = record.fingerprints if record else self.parameters().get("fingerprints", {})  # release 0.1
-        return {str(key): str(value) for key, value in marks.items()} if isinstance(marks, Mapping) else {}
+        return dict(record.fingerprints) if record else {}
 
     def write_data(self, record: DataRecord) -> None:
         """Write the record of the run's data."""

@@ -12,7 +12,7 @@ from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import State
-from phmrun.ledger.listing import summarise
+from phmrun.ledger.listing import recorded_run
 
 SHORT = {"training": {"max_steps": 2, "validate_every": 2}}
 
@@ -29,7 +29,7 @@ def test_a_run_is_continued_and_scored_from_another_folder(tmp_path, monkeypatch
     monkeypatch.undo()
     monkeypatch.chdir(away)
     (path,) = runs.iterdir()
-    assert summarise(path).state == "interrupted"
+    assert recorded_run(path).state == "interrupted"
     shutil.move(home / "corpus", away / "moved")
     result = run_experiment(configured("sva", Path("moved"), SHORT), runs)
     assert (result.state, result.run_dir) == (State.DONE, path)
@@ -62,7 +62,7 @@ def _another_file_makes_another_score(run, corpus, first):
     assert name.startswith("file-test.tsv-")
     assert scores[name]["n"] == 7
     assert run.metrics()["test/accuracy"] == first
-    assert summarise(run.path).main_score == "test/accuracy"
+    assert recorded_run(run.path).main_score == "test/accuracy"
 
 
 def _fails(*_, **__):

@@ -34,9 +34,10 @@ def run(name: str) -> Callable[[Path], Read]:
     def prepare(folder: Path) -> Read:
         from phmrun.errors import PhmrunError
         from phmrun.ledger import Run
-        from phmrun.ledger.card import card, describe
+        from phmrun.ledger.card import card
         from phmrun.ledger.comparison import configurations, curves, figures, scores
         from phmrun.ledger.listing import list_runs, score_names, sort
+        from phmrun.ledger.recorded_run import RecordedRun
 
         place = folder / "runs" / "nmt-builtin-dense-1-0123456789ab"
         place.mkdir(parents=True)
@@ -70,7 +71,7 @@ def run(name: str) -> Callable[[Path], Read]:
             names = score_names(actual)
             if names:
                 sort(actual, names[0])
-            card(describe(run)).encode()
+            card(RecordedRun(run)).encode()
             faults = []
             for ask in asks:
                 try:

@@ -6,7 +6,7 @@ from phmrun.checksums import write_checksums
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.ledger import run as run_module
-from phmrun.ledger.listing import summarise
+from phmrun.ledger.listing import recorded_run
 from phmrun.ledger.manifest import MANIFEST
 
 CONFIG = "task: toy\nseed: 1\n"
@@ -62,7 +62,7 @@ def test_a_whole_run_is_accepted_by_every_reader(done):
     done.manifest.check_all()
     assert sorted(done.manifest.names()) == sorted(COVERED)
     assert done.metrics()["test/bleu"]["value"] == 49.96
-    assert summarise(done.path).damage is None
+    assert recorded_run(done.path).damage is None
 
 
 @pytest.mark.parametrize("name", COVERED)
@@ -81,7 +81,7 @@ def test_a_changed_file_is_named(done, name):
 def test_a_listing_calls_a_changed_run_damaged_and_a_table_refuses_it(done, name):
     text = (done.path / name).read_text()
     (done.path / name).write_text(text.replace("49.96", "59.96").replace('"step": 1', '"step": 9'))
-    summary = summarise(done.path)
+    summary = recorded_run(done.path)
     assert summary.state == "damaged"
     with pytest.raises(PhmrunError, match=name):
         summary.require_unbroken()

@@ -6,8 +6,8 @@ import os
 import pytest
 
 from phmrun.ledger import Run
-from phmrun.ledger.card import describe
 from phmrun.ledger.listing import list_runs
+from phmrun.ledger.recorded_run import RecordedRun
 
 GOOD = json.dumps({"state": "done", "about": {"task": "nmt"}})
 SCORE = '{"test/bleu": {"value": %s}}'
@@ -49,7 +49,7 @@ def test_hostile_text(name, tmp_path):
     assert file in summary.damage
     assert any(word in summary.damage for word in reason.split("|"))
     json.dumps(summary.to_json(), allow_nan=False).encode()
-    assert describe(Run(path)).id == "run"
+    assert RecordedRun(Run(path)).id == "run"
 
 
 @pytest.mark.parametrize("file", ["status.json", "metrics.json", "lock", "history.jsonl", "parameters.json"])
@@ -66,5 +66,5 @@ def test_what_is_no_file_is_not_waited_for(kind, file, tmp_path):
     make[kind](path)
     (summary,) = _listed(tmp_path)
     assert summary.state == ("damaged" if file in ("status.json", "metrics.json") else "interrupted")
-    output = describe(Run(path.parent))
+    output = RecordedRun(Run(path.parent))
     assert bool(output.faults) == (file != "lock")

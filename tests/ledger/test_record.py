@@ -8,7 +8,7 @@ import pytest
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.ledger.environment import DataRecord, Source, Split
-from phmrun.ledger.listing import summarise
+from phmrun.ledger.listing import recorded_run
 from phmrun.ledger.record import ITEMS, POINTS, WEIGHTS, record_of, restore, thinned, write_record
 
 NAME = "toy-lost-dense-1-0123456789ab"
@@ -41,7 +41,7 @@ def test_a_run_comes_back(run, tmp_path):
     path = write_record(record_of(run, items=items, weights={"last.ckpt": "2" * 64}), tmp_path / "results")
     assert path.name == f"{NAME}.json"
     (again,) = restore([path], tmp_path / "elsewhere")
-    before, after = summarise(run.path), summarise(again.path)
+    before, after = recorded_run(run.path), recorded_run(again.path)
     assert after.to_json() | {"run_dir": ""} == before.to_json() | {"run_dir": "", "host": None, "pid": None} | {
         "metrics": after.metrics
     }

@@ -3,7 +3,7 @@
 import pytest
 
 from phmrun.ledger import Run, State
-from phmrun.ledger.listing import summarise
+from phmrun.ledger.listing import recorded_run
 from phmrun.results.baselines import has_diverged, shortfall
 
 FLOOR = {"value": 50.0, "signature": "always:a"}
@@ -24,7 +24,7 @@ def test_a_run_past_the_unigram_has_diverged(tmp_path, perplexity, diverged):
     run.update_metrics("test/perplexity", {"value": perplexity})
     run.update_metrics("test/perplexity-of-unigram", {"value": 700.0})
     run.set_state(State.DONE)
-    assert has_diverged(summarise(run.path), "test/perplexity") == diverged
+    assert has_diverged(recorded_run(run.path), "test/perplexity") == diverged
     sentence = shortfall(run.metrics())
     assert (sentence or "").startswith("diverged: ") == diverged
     if diverged:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from phmrun.ledger import Run, State
-from phmrun.ledger.listing import summarise
+from phmrun.ledger.listing import recorded_run
 from phmrun.results.comparison import all_pairs
 from phmrun.results.entries import Entry
 from phmrun.results.layout import lay_out, pair_facts
@@ -36,7 +36,7 @@ def table(tmp_path):
                 for score in scores:
                     run.update_metrics(score, {"value": value, "signature": "x"})
                 run.set_state(State.DONE)
-                entries.append(Entry({"layer": name, "seed": seed}, config, summarise(run.path)))
+                entries.append(Entry({"layer": name, "seed": seed}, config, recorded_run(run.path)))
         return tabulate(entries, ["layer"], [Heading(score, (score,)) for score in scores])
 
     return make

@@ -3,7 +3,7 @@
 import pytest
 
 from phmrun.ledger import Run, State
-from phmrun.ledger.listing import summarise
+from phmrun.ledger.listing import recorded_run
 from phmrun.papers.table import Column, PaperRow, PaperTable
 from phmrun.results.comparison import differences
 from phmrun.results.entries import Entry
@@ -30,7 +30,7 @@ def entry(tmp_path):
         for name, value in scores.items():
             run.update_metrics(name, {"value": value, "signature": signature})
         run.set_state(State.DONE)
-        return Entry(at, config, summarise(run.path))
+        return Entry(at, config, recorded_run(run.path))
 
     return make
 

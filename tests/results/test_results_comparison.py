@@ -5,7 +5,7 @@ from tiny_experiments import configured
 
 from phmrun.config import to_yaml
 from phmrun.ledger import Run, State
-from phmrun.ledger.listing import summarise
+from phmrun.ledger.listing import recorded_run
 from phmrun.metric import metric_of
 from phmrun.metrics import bleu
 from phmrun.metrics.parsing import attachment_scores
@@ -30,7 +30,7 @@ def made(tmp_path):
         (run.predictions / f"test.{ending}").write_text(predictions)
         run.update_metrics(score, {"value": value, "signature": "x"})
         run.set_state(State.DONE)
-        return Entry({"layer": name}, config.model_dump(mode="json"), summarise(run.path))
+        return Entry({"layer": name}, config.model_dump(mode="json"), recorded_run(run.path))
 
     return make
 
