@@ -160,7 +160,7 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     )
     keys = [
         key
-        for key in dict.fromkeys([*before, *after])
+        for key in dict.fromkeys(["kernels", "settings.tf32", *before, *after])
         # The system may not tell them, so a missing one is no difference.
         if not key.startswith(("cpu.", "arithmetic.")) or (key in before and key in after)
     ]
