@@ -77,7 +77,7 @@ def _layer(section: dict[str, Any], structures: Mapping[str, type[Section]]) -> 
             default = options.model_fields[option].get_default()
             lines.setdefault(option, []).append(f"{structure}: {kind.pop('description', '')} (default {default})")
             kind = {key: value for key, value in kind.items() if key not in ("title", "default")}
-            kinds.setdefault(option, []).extend(each for each in kind.get("anyOf", [kind]))
+            kinds.setdefault(option, []).extend(kind.get("anyOf", [kind]))
     for option in [option for option in kinds if option not in section["properties"]]:
         distinct = [kind for place, kind in enumerate(kinds[option]) if kind not in kinds[option][:place]]
         kind = distinct[0] if len(distinct) == 1 else {"anyOf": distinct}
