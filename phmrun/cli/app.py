@@ -223,6 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Args:
         arguments: Arguments without the program's name; None: those of this process.
     """
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a file name may be invalid Unicode
@@ -244,6 +245,33 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
                 traceback.print_exception(error)
             code = _report(interruption or error, words)  # Typer turns an interruption into an exit
     sys.exit(_flushed(code))
+
+
+class _Lossy(io.FileIO):
+    """Standard error that drops what cannot be written, so that a full disk ends no run."""
+
+    def write(self, data: Any) -> int:
+        """Write bytes; return the number of those written or dropped."""
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
+def _open_streams() -> None:
+    """Open closed standard streams on the null device, and make standard error lossy.
+
+    Otherwise the next file that is opened would take the place of a closed stream.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    for place, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(place, "w" if place else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
+    if (stream := sys.__stderr__) is not None and sys.stderr is stream:
+        raw = io.BufferedWriter(_Lossy(stream.fileno(), "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(raw, encoding=stream.encoding, line_buffering=True)
 
 
 def _require_unicode(words: Sequence[str]) -> None:
