@@ -100,33 +100,33 @@ def sweep(
 
         The same command again runs the cells that are not finished.
     """
-    made = planned(file, only, seeds)
+    design = planned(file, only, seeds)
     if cancel:
-        _cancel(made, runs_dir, as_json)
+        _cancel(design, runs_dir, as_json)
         return
     if plan:
-        made, statuses = _standing(made, file, only, seeds, runs_dir)
-        sweep_output.show(made, statuses, runs_dir, jobs or 1, as_json)
+        design, statuses = _standing(design, file, only, seeds, runs_dir)
+        sweep_output.show(design, statuses, runs_dir, jobs or 1, as_json)
         states = {status.state for status in statuses}
         code = ExitCode.USAGE if CellState.INVALID in states else ExitCode.DATA if CellState.BLOCKED in states else 0
         raise typer.Exit(code)
     deadline = None if hours is None else time.monotonic() + 3600 * hours
     # Tuning trials run on this machine only; a cluster gets the values that were chosen so far.
     if script or executor is not ExecutorName.LOCAL:
-        made = chosen(made, runs_dir)
+        design = chosen(design, runs_dir)
     else:
-        tuned = _tuned(made, runs_dir, jobs, threads, deadline, retry_failed=retry_failed)
+        tuned = _tuned(design, runs_dir, jobs, threads, deadline, retry_failed=retry_failed)
         if tuned is None:
             return
-        made = tuned
-    statuses = survey(made, runs_dir)
+        design = tuned
+    statuses = survey(design, runs_dir)
     faults = [status.cell.fault for status in statuses if status.cell.fault is not None]
     if len(faults) == len(statuses):
         raise faults[0]
-    place = _workplace(made, runs_dir)
+    place = _workplace(design, runs_dir)
     if script or executor is ExecutorName.SLURM:
         sweep_output.tell_faults(statuses)
-        slurm = Slurm(place.slurm, made.sweep.name, jobs, sbatch or [])
+        slurm = Slurm(place.slurm, design.sweep.name, jobs, sbatch or [])
         _hand_over(to_run(statuses, retry_failed), place, slurm, limit=limit, script=script)
         return
     if executor is ExecutorName.RAY:
@@ -135,20 +135,20 @@ def sweep(
         share = threads or 1
         workers = Workers(place, RayExecutor(cpus=share, gpus=gpus, jobs=jobs), share)
     else:
-        workers = _local_workers(made, runs_dir, jobs, threads)
+        workers = _local_workers(design, runs_dir, jobs, threads)
     bad = workers.carry_out(statuses, retry_failed=retry_failed, limit=limit, deadline=deadline)
     _is_over(deadline)
-    after = survey(made, runs_dir)
+    after = survey(design, runs_dir)
     if as_json:
-        console.print_json(sweep_output.facts(made, after, runs_dir, workers.slots))
+        console.print_json(sweep_output.facts(design, after, runs_dir, workers.slots))
     raise typer.Exit(sweep_output.outcome(after, bad, as_json))
 
 
-def _cancel(made: Plan, runs_dir: Path, as_json: bool) -> None:
+def _cancel(design: Plan, runs_dir: Path, as_json: bool) -> None:
     """Interrupt a sweep's planners and runs on this machine, cancel its SLURM jobs, and print what has ended."""
-    place = _workplace(made, runs_dir)
+    place = _workplace(design, runs_dir)
     jobs = cancel_jobs(place.slurm)
-    result = end(place, survey(made, runs_dir))
+    result = end(place, survey(design, runs_dir))
     if as_json:
         console.print_json({"planners": result.planners, "runs": result.runs, "slurm": jobs, "left": result.left})
         return
@@ -160,26 +160,26 @@ def _cancel(made: Plan, runs_dir: Path, as_json: bool) -> None:
 
 
 def _standing(
-    made: Plan, file: str, only: list[str] | None, seeds: int | None, runs_dir: Path
+    design: Plan, file: str, only: list[str] | None, seeds: int | None, runs_dir: Path
 ) -> tuple[Plan, list[CellStatus]]:
     """Return a sweep's plan, with tuned values chosen so far, and its cells' states.
 
     Cells whose data are not on this machine have the state on record, if there is a run.
     """
-    made = chosen(made, runs_dir)
-    statuses = survey(made, runs_dir)
+    design = chosen(design, runs_dir)
+    statuses = survey(design, runs_dir)
     if any(status.state is CellState.BLOCKED for status in statuses):
         recorded = survey(chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir), runs_dir)
         statuses = [
             record if status.state is CellState.BLOCKED and record.run else status
             for status, record in zip(statuses, recorded, strict=True)
         ]
-    return made, statuses
+    return design, statuses
 
 
-def _workplace(made: Plan, runs_dir: Path) -> Workplace:
+def _workplace(design: Plan, runs_dir: Path) -> Workplace:
     """Return the folder of a plan's sweep."""
-    return Workplace(runs_dir, made.sweep.name, tuple(made.sweep.file.plugins))
+    return Workplace(runs_dir, design.sweep.name, tuple(design.sweep.file.plugins))
 
 
 def to_run(statuses: Sequence[CellStatus], retry_failed: bool) -> list[CellStatus]:
@@ -261,24 +261,24 @@ class Workers:
         return bad
 
 
-def _local_workers(made: Plan, runs_dir: Path, jobs: int | None, threads: int) -> Workers:
+def _local_workers(design: Plan, runs_dir: Path, jobs: int | None, threads: int) -> Workers:
     """Return workers on this machine.
 
     Args:
-        made: Plan of the sweep.
+        design: Plan of the sweep.
         runs_dir: Directory of the runs.
         jobs: Parallel runs; None: one per GPU, else one.
         threads: CPU threads per run; 0: cores divided by the parallel runs (at least 1), or for one run at a time that
             of :func:`_threads_alone`.
     """
-    devices = _devices(made)
+    devices = _devices(design)
     executor = LocalExecutor(jobs or len(devices) or 1, devices)
     slots = executor.room()
-    share = max(1, usable_cores() // slots) if slots > 1 else _threads_alone(made, runs_dir)
-    return Workers(_workplace(made, runs_dir), executor, threads or share)
+    share = max(1, usable_cores() // slots) if slots > 1 else _threads_alone(design, runs_dir)
+    return Workers(_workplace(design, runs_dir), executor, threads or share)
 
 
-def _threads_alone(made: Plan, runs_dir: Path) -> int:
+def _threads_alone(design: Plan, runs_dir: Path) -> int:
     """Return one number of threads for all runs of a sweep.
 
     0 if ``OMP_NUM_THREADS`` is set; otherwise that on record of the plan's first cell with a run (0 if it has none),
@@ -286,7 +286,7 @@ def _threads_alone(made: Plan, runs_dir: Path) -> int:
     """
     if "OMP_NUM_THREADS" in os.environ:
         return 0
-    for cell in made.cells:
+    for cell in design.cells:
         if cell.run_id and (segments := read_segments(Run(directory_of(runs_dir, cell.run_id)))):
             return int(segments[0].get("threads") or 0)
     from phmrun.engine.arithmetic import set_threads
@@ -294,13 +294,13 @@ def _threads_alone(made: Plan, runs_dir: Path) -> int:
     return set_threads()
 
 
-def _devices(made: Plan) -> list[str]:
+def _devices(design: Plan) -> list[str]:
     """Return the numbers of the usable GPUs, as texts.
 
     They are those of ``CUDA_VISIBLE_DEVICES`` if it is set, at most as many as torch finds; else they count from 0.
     Empty without a GPU, or if any cell is for the CPU.
     """
-    if any(cell.config and cell.config.hardware.accelerator == "cpu" for cell in made.cells):
+    if any(cell.config and cell.config.hardware.accelerator == "cpu" for cell in design.cells):
         return []
     import torch
 
@@ -310,7 +310,7 @@ def _devices(made: Plan) -> list[str]:
 
 
 def _tuned(
-    made: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: float | None, *, retry_failed: bool
+    design: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: float | None, *, retry_failed: bool
 ) -> Plan | None:
     """Run the remaining tuning trials.
 
@@ -321,16 +321,16 @@ def _tuned(
     Raises:
         PhmrunError: (exit 5) A trial was interrupted.
     """
-    if not made.sweep.file.tune:
-        return made
-    make = maker(made)
-    workers = _local_workers(made, runs_dir, jobs, threads)
+    if not design.sweep.file.tune:
+        return design
+    make = maker(design)
+    workers = _local_workers(design, runs_dir, jobs, threads)
     while True:
-        rows = settled(made, runs_dir, make)  # in each round, since the next trials depend on the best values so far
+        rows = settled(design, runs_dir, make)  # in each round, since the next trials depend on the best values so far
         statuses = [status for row in rows for status in row.all_trials]
         over = set(OVER) - {CellState.FAILED} if retry_failed else OVER
         left = [status for status in statuses if status.state not in over]
-        with_trials = with_choices(made, rows, make)
+        with_trials = with_choices(design, rows, make)
         if not left:
             break
         ids = {status.cell.run_id for status in statuses}

@@ -217,8 +217,8 @@ def _warn_of_former_run(
         with suppress(PhmrunError, OSError):
             run = Run(path)
             status, changes = run.status, same_experiment(run, config, marks)
-            known = all(key in data or key.startswith(("plugin ", "package ")) for key in changes.checksums)
-            if known and not changes.settings:
+            replaceable = all(key in data or key.startswith(("plugin ", "package ")) for key in changes.checksums)
+            if replaceable and not changes.settings:
                 text = f"{run.id} ({status.state} at step {status.step:,}), with the same settings; different: "
                 text += ", ".join(changes.names)
                 former.append((status.state is State.INTERRUPTED, status.updated or "", text))

@@ -107,8 +107,8 @@ def shortfall(metrics: Mapping[str, Any]) -> str | None:
     floor, else with "untrained". The result is ``None`` if the floor is beaten, or if there is no such score or floor.
     """
     score = next((name for name in metrics if OF not in name and name.startswith("test/")), "")
-    known = {name: score_value(metrics[name]) for name in floors_of(score) if name in metrics} if score else {}
-    floors = {name: value for name, value in known.items() if value is not None}
+    values = {name: score_value(metrics[name]) for name in floors_of(score) if name in metrics} if score else {}
+    floors = {name: value for name, value in values.items() if value is not None}
     if not floors or (value := score_value(metrics[score])) is None:
         return None
     sign = -1 if metric_of(score).lower_is_better else 1

@@ -101,7 +101,7 @@ def differences(
     total = sum(len(figures) for _, figures in groups.values())
     with progress("comparing with the dense cells", total, "cells") as advance:
         for (score, _), (dense, figures) in groups.items():
-            compared |= {found.place: found for found in _compared(figures, dense, score, margin, reader)}
+            compared |= {pair.place: pair for pair in _compared(figures, dense, score, margin, reader)}
             advance(len(figures))
     return compared
 
@@ -165,8 +165,8 @@ def _compared(
     floors: dict[str, list[float]] = {}
     for name in floors_of(score):
         scores = [entry.run.score(name) for entry in dense.entries if entry.run]
-        if known := [value for value in scores if value is not None]:
-            floors[name.partition(OF)[2]] = known[:1] if len(set(known)) == 1 else known  # one value: a constant
+        if values := [value for value in scores if value is not None]:
+            floors[name.partition(OF)[2]] = values[:1] if len(set(values)) == 1 else values  # one value: a constant
     means = {name: fmean(values) for name, values in floors.items()}
     best = (min if metric.lower_is_better else max)(means, key=lambda name: means[name], default=None)
     sharing = max(len(rows), family)

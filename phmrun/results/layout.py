@@ -104,7 +104,7 @@ def lay_out(
                 UNFINISHED if any(e.unfinished for e in figure.entries) else ""
             )
             mark += MARKS[compared[number, place].verdict] if (number, place) in compared else ""
-            line.append(" / ".join(each.text(how) for each in figure.numbers) + mark if figure.runs else MISSING)
+            line.append(" / ".join(item.text(how) for item in figure.numbers) + mark if figure.runs else MISSING)
             line += [_parameters(figure.parameters), *cost_texts(figure.entries, shown)] if apart else []
             line += [figure.printed or MISSING, _delta(figure)] if paper else []
             line += ["yes" if number in fronts[place] else ""] if front else []
@@ -359,7 +359,9 @@ def _notes(table: ResultTable, compared: Comparisons, paper: bool) -> Iterator[s
         yield "(Δ): different evaluation settings, or the paper does not state them; see the signatures"
     for place, heading in enumerate(table.headings):
         below = [line[place] for line in table.figures]
-        ours = dict.fromkeys(name for figure in below for each in figure.numbers for name in each.signatures if name)
+        ours = dict.fromkeys(
+            name for figure in below for number in figure.numbers for name in number.signatures if name
+        )
         yield from (f"{heading.name}: {name}" for name in ours)
         trained = [figure for figure in below if any(entry.run for entry in figure.entries)]
         if heading.scores[0].startswith(PREFIX) and not all(figure.runs for figure in trained):

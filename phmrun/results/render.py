@@ -180,9 +180,9 @@ def csv_cells(cells: Sequence[Mapping[str, Any]]) -> str:
     order of their first appearance; missing values are empty.
     """
     lines: list[dict[str, Any]] = []
-    for each in cells:
+    for cell in cells:
         line: dict[str, Any] = {}
-        for name, value in each.items():
+        for name, value in cell.items():
             if name.startswith("interval"):
                 line |= dict(zip((f"{name}_low", f"{name}_high"), value or (None, None), strict=True))
             else:

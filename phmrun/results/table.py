@@ -244,7 +244,7 @@ def _figure(heading: Heading, entries: Iterable[Entry], row: str, reduced: str) 
         signatures = dict.fromkeys(_signature(run, score) for run, _ in scored)
         values = tuple(value * heading.factor for _, value in scored)
         numbers.append(Numbers(values, tuple(signatures), number, metric_of(score).lower_is_better))
-    ours = [signature.split("|") for each in numbers for signature in each.signatures]
+    ours = [signature.split("|") for number in numbers for signature in number.signatures]
     agree = bool(heading.signature) and all({*heading.signature.split("|")} <= {*signature} for signature in ours)
     return Figure(tuple(numbers), chosen, agree and not reduced and not _made_up(chosen), printed)
 
