@@ -83,9 +83,9 @@ def _rows(task: str) -> Iterator[Row]:
             about = value["summary"] if registry is DATASETS else (value.__doc__ or "").strip().partition("\n")[0]
             named = (flags[key], name) if key in flags else ("--set", f"{key}={name}")
             yield *named, f"{registry.kind.capitalize()}: {about}"
-            section = networks.get(name) if key == "model.network" else None
-            section = options_of(name) if registry is STRUCTURES else section
-            for option, field in section.model_fields.items() if section else ():
+            keys = networks.get(name) if key == "model.network" else None
+            keys = options_of(name) if registry is STRUCTURES else keys
+            for option, field in keys.model_fields.items() if keys else ():
                 if option not in usual:
                     text = f"{name}: {field.description} (default: {field.get_default()})"
                     yield "--set", f"{section}.{option}=VALUE", text
