@@ -19,6 +19,7 @@ import shlex
 import socket
 import threading
 import time
+import weakref
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -40,6 +41,17 @@ PATIENCE = 0.2
 """Minimum seconds to wait for a lock, because another process may be looking at it."""
 
 _log = logging.getLogger(__name__)
+_held: "weakref.WeakSet[Lock]" = weakref.WeakSet()
+
+
+def _close_in_fork() -> None:
+    """Close the descriptors of held locks in a forked copy, which would hold them beyond the end of their process."""
+    for lock in list(_held):
+        with suppress(OSError, TypeError):
+            os.close(lock._descriptor)  # type: ignore[arg-type]
+
+
+os.register_at_fork(after_in_child=_close_in_fork)
 
 
 @dataclass(frozen=True)
@@ -99,6 +111,7 @@ class Lock:
             if time.monotonic() >= end:
                 raise self._refusal(holder)
             time.sleep(0.02)
+        _held.add(self)
         self._stop = threading.Event()
         threading.Thread(target=self._beat, args=(self._descriptor, self._stop), name="heartbeat", daemon=True).start()
 
@@ -114,6 +127,7 @@ class Lock:
         with suppress(OSError):  # a read-only folder; the lock ends with the descriptor
             if self.still_held():
                 self.path.unlink(missing_ok=True)
+        _held.discard(self)
         os.close(self._descriptor)
         self._descriptor = None
 

@@ -49,7 +49,7 @@ def test_every_registered_structure_unless_some_are_named(phmrun, tmp_path):
     ("arguments", "text"),
     [
         (["--layer", "phn"], "Did you mean 'phm'?"),
-        (["--layer", "phm m=2"], "the layer 'phm' has no option 'm'"),
+        (["--layer", "phm m=2"], "layer 'phm' has no option 'm'"),
         (["--layer", "phm n"], "--layer 'phm n=8'"),
         (["--layer", "phm", "--n", "3"], "n = 3 does not divide"),
         (["--shape", "16"], "INxOUT"),

@@ -234,3 +234,13 @@ def test_exactly_one_of_eight_wins(tmp_path: Path) -> None:
         for racer in racers:
             racer.kill()
             racer.communicate()
+
+
+def test_a_fork_that_outlives_its_killed_parent_holds_nothing(tmp_path: Path) -> None:
+    script = HOLD.replace('print("held", flush=True)', 'os.fork() or time.sleep(8)\n    print("held", flush=True)')
+    process = start(f"import os\n{script}", str(tmp_path / "lock"))
+    assert said(process) == "held"
+    process.kill()
+    process.wait()
+    with Lock(tmp_path / "lock", "the run x", wait=2.0) as lock:
+        assert lock.still_held()
