@@ -232,12 +232,6 @@ HINTS = [
         r"to score it as it is: (phmrun .*)",
     ),
     Hint(
-        "`phmrun runs show X",
-        SVA,
-        r"`(phmrun runs show .*?)`",
-        reorder("train"),
-    ),
-    Hint(
         "use --embedding",
         "count-params nmt --layer projective",
         r"use (--embedding projective)",

@@ -86,7 +86,7 @@ def test_lines_beyond_the_table_of_positions_are_translated_by_torch(options, vo
     named = "longer than the 1024 tokens of CTranslate2, translated by torch: line 4"
     assert caplog.messages == ([] if options else [named] * 2)
     assert engine.decoder.longest == (None if options else 1024)
-    engine.module = None
+    engine.network = None
     assert engine.translate(lines) == [*wanted[:3], wanted[3] if options else "", *wanted[4:]]
 
 

@@ -106,7 +106,7 @@ def vocabulary_seeds() -> list[bytes]:
         "pair": _pair(),
         "labelled": ClassificationVocabulary(_words(), ["yes", "no"]),
         "stream": count_words(["a b a", "c"]),
-        "treebank": learn_vocabulary(loads(TREES), min_count=1),
+        "treebank": learn_vocabulary(loads(TREES)),
     }
     seeds = []
     for kind, vocabulary in created.items():

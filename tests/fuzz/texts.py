@@ -125,7 +125,7 @@ def read_trees(path: Path) -> None:
 
     sentences = conllu.load(path)
     conllu.dumps(sentences)
-    learn_vocabulary(sentences, min_count=1).encode(sentences)
+    learn_vocabulary(sentences).encode(sentences)
 
 
 def _read_parallel(path: Path) -> None:
