@@ -192,7 +192,7 @@ def load_sweep(name: str) -> Sweep:
     for key, there in {"row": [row.name for row in table.rows], "column": [*table.columns]}.items() if table else ():
         for name_in_table in file.grid.get(key, ()):
             if name_in_table not in there:
-                raise unknown(key, name_in_table, there, where=source.at(f"grid.{key}"))
+                raise unknown(key, str(name_in_table), there, where=source.at(f"grid.{key}"))
     place = str(path.resolve()) if path.exists() else source.label
     unique = f"{path.stem}-{hashlib.sha256(place.encode()).hexdigest()[:6]}"  # with a checksum of its path
     return Sweep(unique, source.label, source, file, table)

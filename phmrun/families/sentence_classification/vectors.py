@@ -134,7 +134,7 @@ def _divided(line: str, width: int, where: str) -> tuple[str, Vectors]:
         raise malformed("the line is not a word and its numbers", where)
     if odd := next((cell for cell in cells if not _is_number(cell)), None):
         raise malformed(f"{odd!r} is not a number", where)
-    vector = np.array(cells, dtype=np.float64)
+    vector = np.array([float(cell) for cell in cells])
     if not (finite := abs(vector) <= np.finfo(np.float32).max).all():
         raise malformed(f"{cells[finite.argmin()]} is not a finite number of single precision", where)
     return word, vector.astype(np.float32)
