@@ -132,8 +132,9 @@ def _divided(line: str, width: int, where: str) -> tuple[str, Vectors]:
     word = word if line.count(" ") == width else word.strip()
     if not word or not width:
         raise malformed("the line is not a word and its numbers", where)
-    if odd := next((cell for cell in cells if not _is_number(cell)), None):
-        raise malformed(f"{odd!r} is not a number", where)
+    for cell in cells:
+        if not _is_number(cell):
+            raise malformed(f"{cell!r} is not a number", where)
     vector = np.array([float(cell) for cell in cells])
     if not (finite := abs(vector) <= np.finfo(np.float32).max).all():
         raise malformed(f"{cells[finite.argmin()]} is not a finite number of single precision", where)
