@@ -114,7 +114,10 @@ def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collecti
         key = f"{name}/{metric.name}"
         if key in scores or metric.measure is None or metric.read_items is None:
             continue
-        items = metric.read_items(run, name, "")
+        try:
+            items = metric.read_items(run, name, "")
+        except ModuleNotFoundError:  # the predictor has named the package
+            continue
         if items is not None and len(items.counts):
             facts = [f"items:{metric.name}", *([f"version:{metric.version}"] if metric.version > 1 else [])]
             signature = "|".join([*facts, *([f"data:{mark}"] if mark else [])])
