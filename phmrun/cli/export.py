@@ -37,7 +37,8 @@ def export(
     sizes and differences are printed, as a table or JSON. The outputs of ctranslate2 are checked by --compare only.
 
     Args:
-        kind: Format: safetensors (weights), onnx (programs), ctranslate2.
+        kind: Format: safetensors (weights), onnx (programs), ctranslate2; of a network of transformers also
+            transformers (a folder with dense matrices) and peft (updates of frozen matrices).
         out: Output file or directory (default: in exports/ of the run directory).
         factored: Keep the factors of structures, in a file of 1/n of the size; default: dense matrices.
         quantization: Rounding of the weights: none; int8, bfloat16 (safetensors, onnx, ctranslate2); int8_float32,

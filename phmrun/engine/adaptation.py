@@ -47,7 +47,8 @@ def adapter_layers(section: Section) -> Iterator[LayerConfig]:
 def check_adaptation(config: Experiment) -> None:
     """Check that layers and base run of a config fit.
 
-    A base run needs a layer that updates its weights. A layer with the option ``base=frozen`` needs a base run.
+    A base run needs a layer that updates its weights. A layer with the option ``base=frozen`` needs a base run,
+    or the folder of a model (``model.path``).
 
     Raises:
         PhmrunError: (exit 2) One of these is missing; files are not looked up.
@@ -57,7 +58,7 @@ def check_adaptation(config: Experiment) -> None:
         what = "a base run is named, but no layer updates its weights"
         raise PhmrunError(what, where="adapts", hint="Use --layer added, or leave adapts out.")
     frozen = [layer for layer in layers if STRUCTURES.get(layer.structure).updates(**layer.options)]
-    if frozen and not config.adapts:
+    if frozen and not config.adapts and getattr(config.model, "path", None) is None:
         raise PhmrunError(
             f"the layer {frozen[0].structure!r} with base=frozen updates the weights of a run, and none is named",
             where="layer.base",

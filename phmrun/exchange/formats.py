@@ -37,6 +37,8 @@ from phmrun.text.token_names import token_names, write_models
 from phmrun.text.vocabularies import Vocabularies
 
 FORMATS = ("safetensors", "onnx", "ctranslate2")
+FOLDERS = ("transformers", "peft")
+"""Formats of networks of transformers."""
 TOKENS = "tokens.json"  # names of all tokens by id, beside the graphs that a search calls
 MARK = "phmrun.json"  # weights and search settings of an exported directory
 SEARCH = ("beam", "alpha", "penalty", "max_length_ratio", "max_length_offset")
@@ -105,7 +107,8 @@ def export(
         trained: The opened run.
         path: File to write, or directory for ``onnx`` of a translator; None for ``exports/model.<kind>`` or
             ``exports/onnx`` in the run directory, with ``-factored`` and the precision in the name.
-        kind: "safetensors" (weights), "onnx" (a program) or "ctranslate2" (a folder for this engine).
+        kind: "safetensors" (weights), "onnx" (a program) or "ctranslate2" (a folder for this engine); for a network of
+            transformers "transformers" (a folder with dense matrices) or "peft" (the updates of frozen matrices).
         factored: Write the factors of structures; else their dense matrices.
         precision: Rounding of the weights; outputs of rounded weights are compared, but may differ.
         checkpoint: "best", "last" or a file; None: those that training scored.
@@ -114,8 +117,10 @@ def export(
         PhmrunError: The format is unknown or lacks factors (exit 2). Or the network cannot be traced,
             a library is missing (exit 2), or the file's outputs differ (exit 1).
     """
-    if kind not in FORMATS:
-        raise unknown("export format", kind, FORMATS, where="--format")
+    if kind not in (*FORMATS, *FOLDERS):
+        raise unknown("export format", kind, (*FORMATS, *FOLDERS), where="--format")
+    if kind in FOLDERS:
+        return _export_folder(trained, path, kind, checkpoint)
     if kind == "ctranslate2":
         return _export_ctranslate2(trained, path, precision, checkpoint)
     label = trained.load(checkpoint)
@@ -157,6 +162,38 @@ def _export_ctranslate2(trained: TrainedModel, out: Path | None, precision: str,
     converted(cast(EncoderDecoder, trained.module.network), vocabularies, path, cast(Quantization, precision))
     write_text(path / "README.md", ctranslate2_page(vocabularies, beam=search.beam, alpha=search.alpha))
     return Exported(path, "ctranslate2", sum(file.stat().st_size for file in path.iterdir()), None, {}, ())
+
+
+def _export_folder(trained: TrainedModel, path: Path | None, kind: str, checkpoint: str | None) -> Exported:
+    """Write a folder of transformers or peft; the difference is that of logits, for peft that of the updates.
+
+    Raises:
+        PhmrunError: (exit 2) The run's network is none of transformers, or it has no updates of a folder's model.
+    """
+    from phmrun.exchange import transformers_folder as folders
+
+    network: Any = trained.module.network
+    model = getattr(network, "model", None)
+    if not hasattr(model, "save_pretrained"):
+        hint = "Train with --model hf, or use --format safetensors."
+        raise PhmrunError(f"the run's network is none of transformers, as {kind} needs", where="--format", hint=hint)
+    label = trained.load(checkpoint)
+    facts = {"run": f"{trained.run.id}, {label}", "layer": trained.config.layer.structure}
+    directory = path or trained.run.own_folder("exports") / kind
+    settings: Any = trained.config.model
+    check_out(directory, "config.json" if kind == "transformers" else "adapter_config.json")
+    with replacing_directory(directory) as beside:
+        if kind == "peft":
+            if settings.path is None:
+                what = "updates without the folder of their model: the run has no model.path"
+                raise PhmrunError(what, where="--format", hint="Write the whole model with --format transformers.")
+            updates = folders.write_peft(model, beside, base=str(settings.path), name=directory.name, facts=facts)
+            difference = max(update.error for update in updates)
+        else:
+            difference = folders.write_transformers(model, beside, name=directory.name, facts=facts)
+        folders.write_tokenizer(trained.vocabulary, beside)
+    size = sum(file.stat().st_size for file in directory.iterdir())
+    return Exported(directory, kind, size, difference, {}, ())
 
 
 def _export_file(program: ExportGraph, path: Path, form: Format, facts: Mapping[str, str]) -> Exported:

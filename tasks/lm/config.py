@@ -16,15 +16,19 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 _DROPOUT = {"dropout": 0.1, "input_dropout": 0.1, "output_dropout": 0.1, "word_dropout": 0.0, "weight_dropout": 0.0}
 
 ENTRIES = {"builtin": 1_767, "ptb": 10_000, "wikitext-2": 33_278, "wikitext-103": 267_735}
+BPE = 8000  # tokens, unless configured
 """Vocabulary entries of the corpora, end of line and unknown word included."""
 
 
 class StreamVocabularyConfig(Section):
     """Vocabulary of running text."""
 
+    kind: Literal["word", "bpe"] = "word"
+    """word: words of the training text; bpe: byte-level BPE learned from it. With model.path, the model's tokens count.
+    """
     size: int | None = Field(None, ge=3)
     """Maximum number of entries, end of line and unknown word included; null: all words of the training text, as in the
-    literature.
+    literature, or 8,000 tokens of BPE.
     """
     min_frequency: int | None = Field(None, ge=1)
     """Minimum count in the training text; rarer words are unknown. null: 2 for own untokenized text, 1 otherwise."""
@@ -64,11 +68,17 @@ class LanguageModelOptions(ModelConfig):
     """
 
     presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "hf": {"dropout": 0.0, "tie": False},
         "lstm": {**_DROPOUT, "output_bias": False},
         "awd-lstm": {**dict(zip(_DROPOUT, (0.3, 0.4, 0.4, 0.1, 0.5), strict=True)), "output_bias": True},
         "transformer-xl": {**_DROPOUT, "output_bias": True},
         "tiny": {"width": 128, "layers": 2, "hidden": 192, "inner": 256, "heads": 4, "head_width": 32, "memory": 48},
         "small": {"width": 256, "layers": 3, "hidden": 512, "inner": 512, "heads": 4, "head_width": 64, "memory": 70},
+        "llama-1m": {"family": "llama", "width": 128, "inner": 344, "layers": 5, "heads": 4},
+        "llama-3m": {"family": "llama", "width": 256, "inner": 688, "layers": 4, "heads": 4},
+        "llama-9m": {"family": "llama", "width": 384, "inner": 1024, "layers": 5, "heads": 6},
+        "llama-60m": {"family": "llama", "width": 512, "inner": 1376, "layers": 8, "heads": 8},
+        "gpt2-tiny": {"family": "gpt2", "width": 128, "inner": 512, "layers": 2, "heads": 4},
         "awd-lstm-ptb": {"width": 400, "layers": 3, "hidden": 1150},
         "lstm-wikitext-103": {"width": 256, "layers": 4, "hidden": 1024},
         "transformer-xl-wikitext-103": {
@@ -87,11 +97,35 @@ class LanguageModelOptions(ModelConfig):
     }
 
     network: Annotated[str, Registered(networks("lm"))] = "lstm"
-    """awd-lstm is the LSTM with output biases and all dropouts of Merity et al. (2018)."""
+    """awd-lstm is the LSTM with output biases and all dropouts of Merity et al. (2018); hf is a network of Hugging
+    Face's transformers, read from `path` or with fresh weights.
+    """
+    path: FilePath = None
+    """hf: folder of a causal model (config.json, model.safetensors, tokenizer.json, or a GGUF file), whose weights are
+    read. Its contents are part of the run id.
+    """
+    family: Literal["llama", "qwen3", "gpt2"] = "llama"
+    """hf without `path`: kind of network, with width, inner, layers and heads."""
+    only: str = ""
+    """hf: the blocks' maps that get the layer's structure, by the ends of their names: q_proj,v_proj; empty: all."""
     preset: Annotated[
-        Literal["tiny", "small", "awd-lstm-ptb", "lstm-wikitext-103", "transformer-xl-wikitext-103"], Unhashed()
+        Literal[
+            "tiny",
+            "small",
+            "awd-lstm-ptb",
+            "lstm-wikitext-103",
+            "transformer-xl-wikitext-103",
+            "llama-1m",
+            "llama-3m",
+            "llama-9m",
+            "llama-60m",
+            "gpt2-tiny",
+        ],
+        Unhashed(),
     ] = "tiny"
-    """Sets the sizes; the last three are the papers'. Explicit keys override it."""
+    """Sets the sizes. Three are the papers'; the Llamas have so many parameters in their blocks, llama-60m in all, as
+    GaLore's. Explicit keys override it.
+    """
     width: int = Field(128, ge=2)
     """Width m of the last outputs and of the word vectors."""
     layers: int = Field(2, ge=1, le=MOST_LAYERS)
@@ -221,7 +255,12 @@ class LanguageModelExperiment(Experiment):
         It is as configured, else that of the corpus (10,000 if unknown).
         """
         vocabulary = self.data.vocabulary
-        size = vocabulary.size or ENTRIES.get(self.data.name, ENTRIES["ptb"])
+        if self.model.path is not None:
+            from phmrun.models.hugging_face import read_settings  # brings transformers with it
+
+            return (read_settings(self.model.path).vocab_size,)
+        usual = BPE if vocabulary.kind == "bpe" else ENTRIES.get(self.data.name, ENTRIES["ptb"])
+        size = vocabulary.size or usual
         return (-(-size // vocabulary.multiple_of) * vocabulary.multiple_of,)
 
     @property
@@ -237,6 +276,11 @@ class LanguageModelExperiment(Experiment):
             ValueError: The monitored score is not the loss, or several continuations are not sampled.
         """
         self.training.require_monitor(self.task, "loss")
+        if self.model.path is not None and self.model.network != "hf":
+            raise ValueError("model.path needs model.network=hf, which reads the folder of a model")
+        penalties = self.training.activation_penalty or self.training.change_penalty
+        if self.model.network == "hf" and penalties:
+            raise ValueError("model.network=hf has no penalty of activation or change: set them to 0")
         if self.decoding.nbest > 1 and self.decoding.choice == "greedy":
             raise ValueError("decoding.nbest needs decoding.choice=sample: greedy continuations are all the same")
         return self

@@ -22,6 +22,7 @@ from phmrun.files import read_text
 from phmrun.ledger import Run
 from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.items import Items, checksum
+from phmrun.models.hugging_face import folder_checksum, folder_tokenizer
 from phmrun.tasks.lm.config import LanguageModelExperiment, StreamDataConfig
 from phmrun.tasks.lm.preparation import LONGEST_LINE, StreamSettings, StreamStore, prepare_stream, text_lines
 from phmrun.tasks.lm.segments import Segment, SegmentPlan, parts
@@ -130,8 +131,11 @@ class StreamData(DataModule[StreamVocabulary]):
         settings: StreamSettings,
         cache: Path,
     ) -> None:
-        path = config.data.vocabulary.path
-        self.given = StreamVocabulary.load(path) if path else None  # of the user's, instead of a learned one
+        path, model = config.data.vocabulary.path, config.model.path
+        self.given: Any = StreamVocabulary.load(path) if path else None  # of the user's, instead of a learned one
+        if model is not None:
+            self.given = folder_tokenizer(model, config.sizes[0])
+            fingerprints = {**fingerprints, "model": folder_checksum(model)}
         vocabulary = {} if self.given is None else {"vocabulary": self.given.sha256}
         super().__init__(files, {**fingerprints, **vocabulary})
         self.config, self.settings, self.cache = config, settings, cache
@@ -156,7 +160,7 @@ class StreamData(DataModule[StreamVocabulary]):
         """
         self.plan(1).check()
         vocabulary, share = self.vocabulary, self.prepared.statistics["splits"]["dev"]["unknown_rate"]
-        if share > UNKNOWN_SHARE and not vocabulary.counts[vocabulary.unknown]:
+        if share > UNKNOWN_SHARE and vocabulary.counts and not vocabulary.counts[vocabulary.unknown]:
             LOG.warning(
                 "%.1f %% of the validation text's words are unknown, and training has no unknown word to learn from; "
                 "--set data.vocabulary.min_frequency=2 makes the rare ones unknown, "
@@ -225,7 +229,7 @@ def build_data(config: LanguageModelExperiment, cache: Path) -> StreamData:
         files = {**files, "train": train, "dev": dev}
     settings = stream_settings(config.data, files)
     # Splitting detected from the text is in no config key, so the checksums must distinguish such runs.
-    if config.data.name == "files" and settings.splitting != config.data.split_at:
+    if config.data.name == "files" and settings.kind == "word" and settings.splitting != config.data.split_at:
         fingerprints = {**fingerprints, "words": f"{settings.splitting}, from {settings.min_frequency} on"}
     return StreamData(config, files, fingerprints, settings, cache)
 
@@ -240,6 +244,8 @@ def stream_settings(data: StreamDataConfig, files: Files) -> StreamSettings:
     words = data.vocabulary
     raw = data.name == "files" and data.splitting == "auto" and "train" in files and is_raw(files["train"])
     rarest = words.min_frequency or (RAREST if raw else 1)
+    if words.kind == "bpe":
+        return StreamSettings(words.size, words.multiple_of, kind="bpe")
     return StreamSettings(words.size, words.multiple_of, "punctuation" if raw else data.split_at, rarest)
 
 

@@ -18,6 +18,7 @@ from phmrun.layers.inference import table_of
 from phmrun.registry import STRUCTURES
 from phmrun.tasks.lm.config import LanguageModelExperiment
 from phmrun.tasks.lm.data import StreamBatch
+from phmrun.tasks.lm.hugging_face import HuggingFaceLanguageModel
 from phmrun.tasks.lm.language_model import LanguageModel, Reading, State
 from phmrun.tasks.lm.lstm import LSTMLanguageModel
 from phmrun.tasks.lm.transformer_xl import TransformerXL
@@ -109,7 +110,14 @@ class LanguageModelModule(TrainingModule):
         return [Prediction(hidden, self.reader.output.log_prob)]
 
     def export_graph(self) -> ExportGraph:
-        """Return the graph from words to next-word probabilities."""
+        """Return the graph from words to next-word probabilities.
+
+        Raises:
+            PhmrunError: (exit 2) The network is one of transformers.
+        """
+        if isinstance(self.network, HuggingFaceLanguageModel):
+            hint = "Use --format transformers, or --format peft for updates."
+            raise PhmrunError("a network of transformers has its own formats", where="--format", hint=hint)
         return language_model_graph(cast(Any, self.network))
 
     def training_step(self, batch: Any, batch_index: int) -> dict[str, Any]:

@@ -19,14 +19,16 @@ from phmrun.metrics import Score
 from phmrun.tasks.lm.codebooks import CodebookEmbedding, compress, learn_codes
 from phmrun.tasks.lm.config import LanguageDecodingConfig, LanguageModelExperiment
 from phmrun.tasks.lm.data import StreamData, evaluation_batches
+from phmrun.tasks.lm.hugging_face import HuggingFaceLanguageModel
 from phmrun.tasks.lm.language_model import LanguageModel, State
 from phmrun.tasks.lm.module import perplexity
 from phmrun.tasks.lm.ngrams import KneserNey
 from phmrun.tasks.lm.preparation import Tally, text_lines
 from phmrun.tasks.lm.segments import parts
 from phmrun.tasks.lm.transformer_xl import TransformerXL
-from phmrun.tasks.lm.vocabulary import UNKNOWN, StreamVocabulary, chunks_of_words
+from phmrun.tasks.lm.vocabulary import UNKNOWN, StreamVocabulary
 from phmrun.text.coverage import MENTIONED, Coverage
+from phmrun.text.tokenizer import TokenizerVocabulary
 
 SAMPLES = 8
 ORDER = 5  # order of the n-gram baseline
@@ -74,7 +76,7 @@ class LanguageModelPredictor:
     def __init__(
         self,
         network: nn.Module,
-        vocabulary: StreamVocabulary,
+        vocabulary: StreamVocabulary | TokenizerVocabulary,
         decoding: LanguageDecodingConfig,
         length: int = 70,
         *,
@@ -83,6 +85,7 @@ class LanguageModelPredictor:
     ) -> None:
         self.vocabulary, self.decoding, self.length = vocabulary, decoding, length
         self.weights, self.device = weights, torch.device(device)
+        self.units = "words" if isinstance(vocabulary, StreamVocabulary) else "tokens"
         self.coverage = Coverage()  # of prompts; that of a scored text is in its scores
         copied = for_inference(network, "dense").to(device)
         self.network = cast(LanguageModel, copied)
@@ -99,6 +102,8 @@ class LanguageModelPredictor:
             copied.clamp_len, copied.same_length = decoding.clamp_len, decoding.same_length
             self.reach = str(copied.memory) + (f"|clamp:{decoding.clamp_len}" if decoding.clamp_len else "")
             self.reach += "|reach:same" if decoding.same_length else ""
+        elif isinstance(copied, HuggingFaceLanguageModel):
+            self.reach = str(decoding.memory or 0)
         self.prompt = "a line of text" if decoding.mode == "surprisal" else "the beginning of a text"
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
@@ -106,6 +111,8 @@ class LanguageModelPredictor:
 
         It is its continuations, or the surprisal of its words, by ``decoding.mode``.
         """
+        if isinstance(self.network, HuggingFaceLanguageModel):
+            self.network.memory = self.network.positions
         return self._surprisals(lines) if self.decoding.mode == "surprisal" else self._continuations(lines)
 
     def evaluate(self, data: StreamData, split: str) -> Evaluation:
@@ -117,15 +124,15 @@ class LanguageModelPredictor:
         word. The predictions are the surprisals of a line's words in bits, one line each. The seconds are those of the
         network alone.
         """
+        if isinstance(self.network, HuggingFaceLanguageModel):
+            self.network.memory = self.decoding.memory or 0
         tally = Tally(text_lines(data.files[split], "reading"))
-        ids, unknown = self.vocabulary.ids, self.vocabulary.unknown
-        chunks = chunks_of_words(tally, self.vocabulary.splitting)
-        tokens = np.fromiter((ids.get(word, unknown) for words in chunks for word in words), dtype=np.int64)
+        coded = [np.array(line, dtype=np.int32) for line in self.vocabulary.stream(tally)]
+        tokens = np.concatenate([np.zeros(0, np.int64), *coded])
         began = time.perf_counter()
         nats = self.surprisal(tokens)
         seconds = time.perf_counter() - began
-        # Split after each end of a line except the last.
-        by_line = np.split(nats * NAT, np.flatnonzero(tokens == self.vocabulary.end)[:-1] + 1)
+        by_line = np.split(nats * NAT, np.cumsum([len(line) for line in coded])[:-1]) if coded else []
         first = itertools.islice(text_lines(data.files[split], "reading"), SAMPLES)
         return Evaluation(
             self._scores(tokens, nats, tally, data),
@@ -134,7 +141,7 @@ class LanguageModelPredictor:
             samples=[(line, f"{bits.mean():.3f}") for line, bits in zip(first, by_line, strict=False)],
             items=tally.lines,
             units=len(tokens),
-            unit="words",
+            unit=self.units,
             seconds=seconds,
             signature=f"{self._signature()}|batch:{self.decoding.batch}",
         )
@@ -175,8 +182,9 @@ class LanguageModelPredictor:
 
         ``nats`` are the surprisals of its words ``tokens``. "perplexity-known" is scored if some, but not all, words
         are unknown; bits per character if configured; the 5-gram baseline if the training text is here with the same
-        vocabulary. The unigram baseline adds 1 to each count. Warnings tell if at least 1 % of the words are unknown
-        beside known ones, and if at least half of them are.
+        vocabulary. The unigram baseline adds 1 to each count; counts of tokens are those of the training text, if it is
+        here. Scores of tokens begin with bits per byte, which do not depend on the vocabulary. Warnings tell if
+        at least 1 % of the words are unknown beside known ones, and if at least half of them are.
         """
         mean, count = float(nats.mean()), len(tokens)
         hidden = tokens == self.vocabulary.unknown
@@ -190,7 +198,7 @@ class LanguageModelPredictor:
         of_known: dict[str, Score] = {}
         if 0 < unknown < count:
             value = perplexity(float(nats[~hidden].mean()))
-            of_known["perplexity-known"] = Score("perplexity", value, signature, count - unknown, "words")
+            of_known["perplexity-known"] = Score("perplexity", value, signature, count - unknown, self.units)
             of_unknown = perplexity(float(nats[hidden].mean()))
             text = f"{unknown / count:.1%} of the words are unknown ({UNKNOWN}): "
             text += f"perplexity {of_unknown:,.1f} on these, {value:,.1f} on all others"
@@ -198,29 +206,31 @@ class LanguageModelPredictor:
         if unknown >= DOUBTFUL * count:
             mostly = f"{unknown / count:.0%} of the words are unknown: the perplexity is mostly that of {UNKNOWN}"
             warnings = (mostly, *warnings)
-        # frequencies in the training text, with add-one smoothing
-        frequency = np.array(self.vocabulary.counts, dtype=np.float64) + 1
-        by_frequency = perplexity(float(-np.log(frequency / frequency.sum())[tokens].mean()))
-        score = Score("perplexity", perplexity(mean), signature, count, "words", extras=extras, warnings=warnings)
-        unigram = Score("perplexity", by_frequency, self._unit(), count, "words")
+        score = Score("perplexity", perplexity(mean), signature, count, self.units, extras=extras, warnings=warnings)
         bits_per_byte = float(nats.sum()) * NAT / tally.bytes
-        scores = {"perplexity": score, **of_known}
-        scores["bits_per_byte"] = Score("bits per byte", bits_per_byte, signature, tally.bytes, "bytes")
-        scores["perplexity-of-unigram"] = unigram
+        by_byte = {"bits_per_byte": Score("bits per byte", bits_per_byte, signature, tally.bytes, "bytes")}
+        by_word = {"perplexity": score, **of_known}
+        scores = by_word | by_byte if isinstance(self.vocabulary, StreamVocabulary) else by_byte | by_word
+        here = "train" in data.files and data.vocabulary.sha256 == self.vocabulary.sha256
+        train = np.asarray(data.prepared.stores["train"].tokens[:MOST] if here else [], dtype=np.int64)
+        counts = self.vocabulary.counts or np.bincount(train, minlength=len(self.vocabulary))
+        if np.any(counts):  # frequencies in the training text, with add-one smoothing
+            frequency = np.array(counts, dtype=np.float64) + 1
+            by_frequency = perplexity(float(-np.log(frequency / frequency.sum())[tokens].mean()))
+            scores["perplexity-of-unigram"] = Score("perplexity", by_frequency, self._unit(), count, self.units)
         if self.decoding.characters:
             value = float(nats.sum()) * NAT / tally.characters
             scores["bits_per_character"] = Score("BPC", value, signature, tally.characters, "characters")
-        if "train" in data.files and data.vocabulary.sha256 == self.vocabulary.sha256:
-            train = np.asarray(data.prepared.stores["train"].tokens[:MOST], dtype=np.int64)
+        if here:
             model = KneserNey(train, len(self.vocabulary.tokens), order=ORDER, before=self.vocabulary.end)
             by_sequences = perplexity(float(model.surprisal(tokens).mean()))
             signature = f"{self._unit()}|smoothing:modified-kneser-ney|train-words:{len(train)}"
-            scores[f"perplexity-of-{ORDER}-gram"] = Score("perplexity", by_sequences, signature, count, "words")
+            scores[f"perplexity-of-{ORDER}-gram"] = Score("perplexity", by_sequences, signature, count, self.units)
         return scores
 
     def _unit(self) -> str:
         """Return the signature of the predicted units: splitting and vocabulary size."""
-        return f"unit:word|split:{self.vocabulary.splitting}|vocabulary:{len(self.vocabulary)}|end:counted"
+        return self.vocabulary.unit
 
     def _signature(self) -> str:
         """Return the signature of the units and of the settings of scoring.
@@ -247,9 +257,10 @@ class LanguageModelPredictor:
         The end of line is included. The state is carried across lines unless ``decoding.across_lines`` is False. A
         line's answer has "word:bits" with 2 decimals; its values are "words", "bits" and "perplexity".
         """
-        end, state, before = self.vocabulary.end, None, self.vocabulary.end
+        state, before = None, self.vocabulary.end
         for line in lines:
-            tokens = [*self._encoded(line), end]
+            self._encoded(line)
+            (tokens,) = self.vocabulary.stream([line])
             if not self.decoding.across_lines:
                 state = None
             hidden, state = self._read([before, *tokens[:-1]], state)
@@ -293,7 +304,7 @@ class LanguageModelPredictor:
         while len(tokens) < self.decoding.words:
             log_probs = self.network.output.log_prob(hidden)[: len(self.vocabulary.tokens)]
             token = next_word(self.decoding, log_probs, generator)
-            if token == self.vocabulary.end:
+            if self.vocabulary.ends_line(token):
                 break
             tokens.append(token)
             vectors, state = self._read([token], state)

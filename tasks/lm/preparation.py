@@ -5,11 +5,12 @@ two bytes per token for at most 65,536 entries, else four) and ``store.json``. T
 directory without it is no store.
 """
 
+import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +19,11 @@ from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import intact, read_text, write_json
 from phmrun.progress import note, progress
-from phmrun.tasks.lm.vocabulary import StreamVocabulary, chunks_of_words, count_words, without_end
+from phmrun.tasks.lm.config import BPE
+from phmrun.tasks.lm.vocabulary import CHUNK, StreamVocabulary, count_words, without_end
 from phmrun.text.lines import numbered_lines
 from phmrun.text.store import REMOVE, TRAIN, Prepared, mapped, prepare
+from phmrun.text.tokenizer import learn_bpe
 from phmrun.text.vocabulary import Splitting
 
 TOKENS, DESCRIPTION = "tokens.bin", "store.json"
@@ -37,6 +40,7 @@ class StreamSettings:
     multiple_of: int = 1  # the size is padded to a multiple of this
     splitting: Splitting = "space"  # splitting of lines into words
     min_frequency: int = 1  # words rarer than this in training are unknown
+    kind: Literal["word", "bpe"] = "word"
 
 
 class StreamStore:
@@ -62,18 +66,15 @@ class StreamStore:
         return StreamStore, (self.path,)
 
 
-def write_stream(
-    path: Path, words: Iterable[list[str]], ids: Mapping[str, int], *, unknown: int, vocabulary_size: int
-) -> dict[str, Any]:
+def write_stream(path: Path, lines: Iterable[Sequence[int]], *, unknown: int, vocabulary_size: int) -> dict[str, Any]:
     """Write a store of words in constant memory.
 
     Existing files are overwritten.
 
     Args:
         path: Directory of the store; created if missing.
-        words: Words of the text, in chunks.
-        ids: Ids of the known words.
-        unknown: Id of all other words.
+        lines: Ids of the words of each line.
+        unknown: Id of unknown words; negative if there are none.
         vocabulary_size: Upper bound of the ids; determines the bytes per token.
 
     Returns:
@@ -82,17 +83,17 @@ def write_stream(
     path.mkdir(parents=True, exist_ok=True)
     dtype = np.dtype("<u2" if vocabulary_size <= 1 << 16 else "<u4")
     seen = np.zeros(vocabulary_size, dtype=np.int64)
-    find = {**ids}.get
+    rest = iter(lines)
     with (path / TOKENS).open("wb") as file:
-        for chunk in words:
-            tokens = np.array([find(word, unknown) for word in chunk], dtype=dtype)
+        while chunk := list(itertools.islice(rest, CHUNK)):
+            tokens = np.fromiter(itertools.chain.from_iterable(chunk), dtype=dtype)
             seen += np.bincount(tokens, minlength=vocabulary_size)
             file.write(tokens.tobytes())
         file.flush()
         os.fsync(file.fileno())
     total = int(seen.sum())
     write_json(path / DESCRIPTION, {"tokens": total, "dtype": dtype.str})
-    return {"tokens": total, "unknown": int(seen[unknown]), "types": int(np.count_nonzero(seen))}
+    return {"tokens": total, "unknown": int(seen[unknown]) if unknown >= 0 else 0, "types": int(np.count_nonzero(seen))}
 
 
 def prepare_stream(
@@ -120,16 +121,20 @@ def prepare_stream(
     """
     if TRAIN not in files:
         raise PhmrunError("there is no training split to take words from", code=ExitCode.DATA)
-    content = {"kind": "stream", "version": VERSION, "files": dict(files), "settings": asdict(settings), **facts}
+    words = {name: value for name, value in asdict(settings).items() if name != "kind"}
+    asked = words if settings.kind == "word" else asdict(settings)
+    content = {"kind": "stream", "version": VERSION, "files": dict(files), "settings": asked, **facts}
     if vocabulary is not None:
         content["vocabulary"] = vocabulary.sha256
 
-    def learn() -> StreamVocabulary:
+    def learn() -> Any:
         """Return the given vocabulary, else build that of the training text."""
         if vocabulary is not None:
             return vocabulary
         lines = text_lines(files[TRAIN], "counting words")
-        return count_words(lines, where=str(files[TRAIN]), **asdict(settings))
+        if settings.kind == "bpe":
+            return learn_bpe(lines, size=settings.size or BPE, multiple_of=settings.multiple_of)
+        return count_words(lines, where=str(files[TRAIN]), **words)
 
     def encode(split: str, vocabulary: StreamVocabulary, path: Path) -> dict[str, Any]:
         """Write the store of a split, and return its statistics.
@@ -138,10 +143,11 @@ def prepare_stream(
         split.
         """
         tally = Tally(text_lines(files[split], f"encoding {split}"))
-        words, size = chunks_of_words(tally, vocabulary.splitting), len(vocabulary)
-        stored = write_stream(path, words, vocabulary.ids, unknown=vocabulary.unknown, vocabulary_size=size)
+        lines, size = vocabulary.stream(tally), len(vocabulary)
+        stored = write_stream(path, lines, unknown=vocabulary.unknown, vocabulary_size=size)
         if split == TRAIN:
-            note(f"{vocabulary.entries:,} different words, {stored['tokens']:,} tokens to learn from")
+            kinds = "words" if isinstance(vocabulary, StreamVocabulary) else "tokens"
+            note(f"{vocabulary.entries:,} different {kinds}, {stored['tokens']:,} tokens to learn from")
         # After the store is written, since the tally counts the lines as they are read.
         counts = {"lines": tally.lines, "characters": tally.characters, **stored}
         return {**counts, "unknown_rate": stored["unknown"] / stored["tokens"]}
@@ -155,7 +161,7 @@ def prepare_stream(
         describe=lambda vocabulary: {
             "entries": vocabulary.entries,
             "size": len(vocabulary),
-            "splitting": vocabulary.splitting,
+            "splitting": getattr(vocabulary, "splitting", "tokens"),
         },
         kind=StreamVocabulary,
         store=StreamStore,

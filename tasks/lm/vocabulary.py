@@ -5,12 +5,14 @@ Treebank, 33,278 of WikiText-2), there is no padding and no beginning: only word
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any, Self
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.text.vocabulary import Splitting, Vocabulary, padded_size, spaced
+from phmrun.text.tokenizer import TokenizerVocabulary
+from phmrun.text.vocabulary import Splitting, Vocabulary, padded_size, read_description, spaced
 
 END, UNKNOWN = "<eos>", "<unk>"
 CHUNK = 4096  # lines that are split into words at a time
@@ -52,6 +54,21 @@ class StreamVocabulary(Vocabulary):
         ids, unknown = self.ids, self.unknown
         return [ids.get(word, unknown) for word in split_line(without_end(text), self.splitting)]
 
+    @property
+    def unit(self) -> str:
+        """Signature of the predicted units: splitting and size."""
+        return f"unit:word|split:{self.splitting}|vocabulary:{len(self)}|end:counted"
+
+    def stream(self, lines: Iterable[str]) -> Iterator[list[int]]:
+        """Yield the ids of each line's words, with its end."""
+        ids, unknown, end = self.ids, self.unknown, [self.end]
+        for line in lines:
+            yield [ids.get(word, unknown) for word in split_line(line, self.splitting)] + end
+
+    def ends_line(self, token: int) -> bool:
+        """Return True for the end of a line."""
+        return token == self.end
+
     def decode(self, ids: Iterable[int]) -> str:
         """Join words with single spaces.
 
@@ -75,6 +92,16 @@ class StreamVocabulary(Vocabulary):
         Keys: kind, size, entries, splitting.
         """
         return {"kind": self.kind, "size": len(self), "entries": self.entries, "splitting": self.splitting}
+
+    @classmethod
+    def load(cls, directory: Path) -> Any:
+        """Load the vocabulary of a run: words, or the tokens of a tokenizer.
+
+        Raises:
+            PhmrunError: (exit 3) The vocabulary is missing, damaged, or of another kind.
+        """
+        kind = read_description(directory, (*cls.kinds, *TokenizerVocabulary.kinds))["kind"]
+        return super().load(directory) if kind in cls.kinds else TokenizerVocabulary.load(directory)
 
     @classmethod
     def of(cls, content: bytes, description: Mapping[str, Any]) -> Self:

@@ -22,6 +22,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 PAGES = [
     "first-steps",
+    "hugging-face",
     "own-data",
     "own-parts",
     "own-script",

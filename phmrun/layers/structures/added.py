@@ -124,7 +124,9 @@ class Added(Structure):
 
         With ``base="random"``, W₀ stays and Ŵ is fitted to (weight - W₀) / s instead. Only this uses the covariance.
         """
-        if self.options["base"] == "frozen":
+        if weight.is_meta:
+            self.inside.reset_parameters(1.0)
+        elif self.options["base"] == "frozen":
             start_at_zero(self.inside, float(weight.std()))
             self.take_over(weight)
         else:

@@ -1,0 +1,200 @@
+"""Folders of Hugging Face's transformers and peft, written from a network with structured maps.
+
+A folder of transformers has dense matrices, and is loaded without phmrun. A folder of peft has the updates of frozen
+matrices alone, each as the product of two factors: those of a low-rank update as they are, of any other structure by
+truncated singular value decomposition.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from phmrun.errors import PhmrunError
+from phmrun.files import write_json, write_text
+from phmrun.layers import folded
+from phmrun.layers.adapters import merge
+from phmrun.layers.linear import Linear
+from phmrun.layers.structures.added import Added
+from phmrun.layers.structures.low_rank import LowRank
+from phmrun.models.hugging_face import is_hidden
+from phmrun.text.tokenizer import TokenizerVocabulary
+
+TASKS = {"ForCausalLM": "CAUSAL_LM", "ForSequenceClassification": "SEQ_CLS"}
+"""Name that peft has for a task, by the ending of the network's class."""
+CLOSE = 1e-3
+"""Relative error of an update that is written as a product of two factors."""
+CARD = """---
+library_name: {library}
+tags: [phmrun]
+---
+
+# {name}
+
+{what} It was trained by phmrun as the run `{run}` ({layer}).
+
+```python
+from transformers import {loader}, AutoTokenizer
+
+{code}
+tokenizer = AutoTokenizer.from_pretrained("{place}")
+```
+"""
+
+
+@dataclass(frozen=True)
+class Factored:
+    """An update as two factors: ``up [k, r]`` times ``down [r, d]``.
+
+    Attributes:
+        name: Name of the map in the network.
+        error: Frobenius norm of what the product lacks, relative to that of the update.
+    """
+
+    name: str
+    up: Tensor
+    down: Tensor
+    error: float
+
+
+@torch.inference_mode()
+def write_transformers(network: Any, folder: Path, *, name: str, facts: Mapping[str, str]) -> float:
+    """Write a network of transformers with dense matrices; return the largest difference of its logits when read again.
+
+    Updates are added to their matrices, other structures are multiplied out.
+
+    Args:
+        network: Network with structured maps; it stays as it is.
+        folder: New or empty folder.
+        name: Name of the folder in the model card.
+        facts: "run" and "layer" for the model card.
+    """
+    plain = folded(merge(network)).eval()
+    plain.save_pretrained(folder)
+    kind = type(network).__name__
+    code = f'model = {kind}.from_pretrained("{name}")'
+    what = "This model has dense matrices: transformers loads it as it is."
+    page = CARD.format(library="transformers", name=name, what=what, loader=kind, code=code, place=name, **facts)
+    write_text(folder / "README.md", page)
+    read = type(network).from_pretrained(folder).eval()
+    tokens = torch.randint(network.config.vocab_size, (2, 16), generator=torch.Generator().manual_seed(1))
+    before = network.training
+    expected, logits = (model(input_ids=tokens).logits for model in (network.eval(), read))
+    network.train(before)
+    return float((expected - logits).abs().max())
+
+
+def write_tokenizer(vocabulary: Any, folder: Path) -> None:
+    """Write a tokenizer beside a model; a vocabulary of words has none."""
+    if not isinstance(vocabulary, TokenizerVocabulary):
+        return
+    (folder / vocabulary.model_file).write_bytes(vocabulary.content())
+    marks = {f"{role}_token": vocabulary.tokens[index] for role, index in vocabulary.roles.items()}
+    write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **marks})
+
+
+def updates_of(network: nn.Module, rank: int | None = None) -> list[Factored]:
+    """Return the updates of a network as products of two factors, in the network's order.
+
+    Args:
+        network: Network with updates of frozen matrices.
+        rank: Rank of the updates that are no low-rank ones; None: the smallest with an error up to ``CLOSE``.
+
+    Raises:
+        PhmrunError: (exit 2) The network has no update.
+    """
+    maps = [(name, part) for name, part in network.named_modules() if isinstance(part, Linear)]
+    updated = [(name, part.structure) for name, part in maps if isinstance(part.structure, Added)]
+    if not updated:
+        hint = "Train with --layer added, or write the whole model with --format transformers."
+        raise PhmrunError("the model has no updates of frozen matrices", where="--format", hint=hint)
+    return [_factored(name, update, rank) for name, update in updated]
+
+
+@torch.no_grad()
+def _factored(name: str, update: Added, rank: int | None) -> Factored:
+    """Return an update s·Ŵ as a product."""
+    inside = update.inside
+    if isinstance(inside, LowRank):
+        return Factored(name, update.scale * inside.u.detach(), inside.v.detach(), 0.0)
+    left, values, right = torch.linalg.svd(update.scale * inside.materialize().double(), full_matrices=False)
+    squares = values.square().cpu()
+    total = max(float(squares.sum()), torch.finfo(torch.float64).tiny)
+    lost = ((total - squares.cumsum(0)).clamp(min=0) / total).sqrt()  # by rank, from 1 on
+    kept = min(rank, len(values)) if rank else int((lost > CLOSE).sum()) + 1
+    kept = min(kept, len(values))
+    error, root = float(lost[kept - 1]), values[:kept].sqrt()
+    return Factored(name, (left[:, :kept] * root).float(), (root[:, None] * right[:kept]).float(), error)
+
+
+def write_peft(
+    network: Any, folder: Path, *, base: str, name: str, facts: Mapping[str, str], rank: int | None = None
+) -> list[Factored]:
+    """Write the updates of a network as an adapter folder of peft; return them.
+
+    The modules between the blocks and the classes, which are trained whole, are in the folder, too.
+
+    Args:
+        network: Network of transformers with updates.
+        folder: New or empty folder.
+        base: Folder or name of the model without updates.
+        name: Name of the folder in the model card.
+        facts: "run" and "layer" for the model card.
+        rank: Rank of updates that are no low-rank ones.
+
+    Raises:
+        PhmrunError: (exit 2) The network has no update.
+    """
+    updates = updates_of(network, rank)
+    kind = type(network).__name__
+    ending = next((ending for ending in TASKS if kind.endswith(ending)), None)
+    tensors: dict[str, Tensor] = {}
+    for update in updates:
+        tensors[f"base_model.model.{update.name}.lora_A.weight"] = update.down.contiguous()
+        tensors[f"base_model.model.{update.name}.lora_B.weight"] = update.up.contiguous()
+    whole = _trained_whole(network)
+    for module in whole:
+        for name, value in network.get_submodule(module).state_dict().items():
+            tensors[f"base_model.model.{module}.{name}"] = value.detach().clone().contiguous()
+    ranks = {update.name: update.down.shape[0] for update in updates}
+    usual = max(ranks.values())
+    settings = {
+        "peft_type": "LORA",
+        "task_type": TASKS[ending] if ending else None,
+        "base_model_name_or_path": base,
+        "inference_mode": True,
+        "r": usual,
+        "lora_alpha": usual,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "target_modules": sorted(ranks),
+        "modules_to_save": whole or None,
+        "rank_pattern": {name: rank for name, rank in ranks.items() if rank != usual},
+        "alpha_pattern": {name: rank for name, rank in ranks.items() if rank != usual},
+        "fan_in_fan_out": False,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "adapter_config.json", settings)
+    save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    code = f'model = PeftModel.from_pretrained({kind}.from_pretrained("{base}"), "{name}")'
+    what = f"These are updates of `{base}` in peft's format."
+    page = CARD.format(
+        library="peft", name=name, what=what, loader=kind, place=base, **facts,
+        code=f"from peft import PeftModel\n\n{code}",
+    )  # fmt: skip
+    write_text(folder / "README.md", page)
+    return updates
+
+
+def _trained_whole(network: nn.Module) -> list[str]:
+    """Return the names of the modules between the blocks and the classes that have trained parameters of their own."""
+    names: Sequence[str] = [
+        name
+        for name, module in network.named_modules()
+        if is_hidden(name) and any(part.requires_grad for part in module.parameters(recurse=False))
+    ]
+    return list(names)

@@ -1,0 +1,390 @@
+"""Networks of Hugging Face's transformers, with structured maps: read from a folder, or a preset with fresh weights.
+
+A folder holds ``config.json`` and ``model.safetensors``, or one ``.gguf`` file. Nothing of it is executed: pickled
+weights and code of the folder's own are refused.
+"""
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import intact, read_text, sha256_of
+from phmrun.layers.adapters import adapters_of
+from phmrun.layers.conversion import attach_report, convert_layers, is_supported
+from phmrun.layers.report import parameter_count
+from phmrun.text.tokenizer import TokenizerVocabulary, tokenizers
+from phmrun.text.vocabulary import BOS, EOS, PAD
+
+Head = Literal["causal", "classes"]
+HEADS: dict[Head, str] = {"causal": "AutoModelForCausalLM", "classes": "AutoModelForSequenceClassification"}
+"""Class of transformers that builds a network with this output."""
+HIDDEN = ("score", "classifier", "pooler", "pre_classifier", "classification_head", "head")
+"""First part of the names of modules between the blocks and the classes; they are trained whole."""
+
+
+_USUAL = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings")
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "llama": _USUAL,
+    "qwen3": _USUAL,
+    "gpt2": ("n_embd", "n_inner", "n_layer", "n_head", "n_positions"),
+    "bert": _USUAL,
+}
+"""Names that a kind of network has for its width, inner width, number of blocks, heads and positions."""
+DROPOUTS = ("resid_pdrop", "embd_pdrop", "hidden_dropout_prob")
+POSITIONS = 2048
+ROLES = ("pad", "unk", "bos", "eos", "cls", "sep")
+"""Roles of special tokens."""
+
+
+def transformers() -> Any:
+    """Return the package transformers, with its progress bars and advice switched off.
+
+    Raises:
+        PhmrunError: (exit 2) It is not installed.
+    """
+    try:
+        import transformers
+    except ImportError as error:
+        hint = 'Run: pip install "phmrun[transformers]"'
+        raise PhmrunError("the package 'transformers' is not installed", hint=hint) from error
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    return transformers
+
+
+def weight_file(folder: Path) -> Path:
+    """Return the file of a folder that says which weights are read: safetensors, its index, or GGUF.
+
+    Raises:
+        PhmrunError: (exit 3) The folder has no such file, or several of GGUF.
+    """
+    for name in ("model.safetensors", "model.safetensors.index.json"):
+        if (folder / name).is_file():
+            return folder / name
+    files = sorted(folder.glob("*.gguf"))
+    if len(files) == 1:
+        return files[0]
+    pickles = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for path in folder.glob(pattern))
+    if len(files) > 1:
+        what, hint = f"{len(files)} files of GGUF: {', '.join(path.name for path in files)}", "Keep one in the folder."
+    elif pickles:
+        what = f"its weights are a pickle ({pickles[0]}), which can run code and is not read"
+        hint = "Write them anew with model.save_pretrained(folder, safe_serialization=True)."
+    else:
+        what, hint = "there is no model.safetensors and no .gguf file", "Download the whole folder of the model."
+    raise PhmrunError(what, where=str(folder), hint=hint, code=ExitCode.DATA)
+
+
+def folder_files(folder: Path) -> list[Path]:
+    """Return the files of a folder that decide the network, its weights and its tokens, sorted by name.
+
+    Raises:
+        PhmrunError: (exit 3) The folder has no weights that can be read.
+    """
+    weight_file(folder)
+    names = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "*.safetensors*", "*.gguf")
+    return sorted({path for name in names for path in folder.glob(name) if path.is_file()})
+
+
+def read_settings(folder: Path) -> Any:
+    """Return the configuration of transformers that a folder holds.
+
+    Raises:
+        PhmrunError: (exit 3) It is missing, damaged, or needs code of the folder's own.
+    """
+    weights, package = weight_file(folder), transformers()
+    with _readable(folder):
+        if weights.suffix == ".gguf":
+            return package.AutoConfig.from_pretrained(folder, gguf_file=weights.name, trust_remote_code=False)
+        with intact("the model's settings are", folder / "config.json"):
+            content = json.loads(read_text(folder / "config.json"))
+            if not isinstance(content, dict):
+                raise ValueError("no object")
+        if "auto_map" in content and content.get("model_type") not in package.CONFIG_MAPPING:
+            what = "the model needs code of its own folder, which is never run"
+            raise PhmrunError(what, where=str(folder), code=ExitCode.DATA)
+        return package.AutoConfig.from_pretrained(folder, trust_remote_code=False)
+
+
+def fresh_settings(
+    family: str, vocabulary: int, sizes: Sequence[int], *, dropout: float = 0.0, tie: bool = False
+) -> Any:
+    """Return the configuration of transformers of a network with fresh weights.
+
+    Args:
+        family: A name in :data:`FAMILIES`.
+        vocabulary: Rows of the embedding.
+        sizes: Width, inner width, number of blocks, and heads.
+        dropout: Share of the units dropped, where the network has such dropout.
+        tie: True to share the embedding with the output.
+
+    Raises:
+        PhmrunError: (exit 2) The heads do not divide the width.
+    """
+    width, _, _, heads = sizes
+    if width % heads:
+        fitting = ", ".join(str(number) for number in range(1, heads + 1) if width % number == 0)
+        what = f"{heads} heads do not divide the width {width}"
+        raise PhmrunError(what, where="model.heads", hint=f"Numbers up to it that do: {fitting}.")
+    ids = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
+    kind = transformers().CONFIG_MAPPING[family]
+    values = {**dict(zip(FAMILIES[family], (*sizes, POSITIONS), strict=True)), **ids, "tie_word_embeddings": tie}
+    blank = kind()
+    drops = {name: dropout for name in DROPOUTS if hasattr(blank, name)}
+    if family == "qwen3":
+        values |= {"num_key_value_heads": heads, "head_dim": width // heads}
+    return kind(vocab_size=vocabulary, **values, **drops)
+
+
+@contextlib.contextmanager
+def _readable(folder: Path) -> Iterator[None]:
+    """Turn the errors of a folder's reader into one of phmrun; nothing is fetched from a network meanwhile.
+
+    Raises:
+        PhmrunError: (exit 3) transformers or safetensors cannot read the folder.
+    """
+    settings = {"HF_HUB_OFFLINE": "1"}
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ |= settings
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # bars of the reader of GGUF
+            yield
+    except PhmrunError:
+        raise
+    except Exception as error:
+        message = str(error).strip().split("\n")[0]
+        what = f"transformers cannot read the folder: {message or type(error).__name__}"
+        raise PhmrunError(what, where=str(folder), code=ExitCode.DATA) from error
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def read_model(folder: Path, head: Head, classes: int | None = None) -> nn.Module:
+    """Read a network of transformers with its weights, in float32.
+
+    Args:
+        folder: Folder of the model; it may come from an untrusted source.
+        head: Output of the network.
+        classes: Number of classes; a classifier of the folder that has as many is kept, any other drawn anew.
+
+    Raises:
+        PhmrunError: (exit 3) The folder is damaged, or weights are missing that are not those of the classifier.
+    """
+    weights, settings, package = weight_file(folder), read_settings(folder), transformers()
+    if classes is not None and settings.num_labels != classes:
+        settings.num_labels = classes
+    extra = {"gguf_file": weights.name} if weights.suffix == ".gguf" else {"use_safetensors": True}
+    with _readable(folder):
+        model, facts = getattr(package, HEADS[head]).from_pretrained(
+            folder,
+            config=settings,
+            output_loading_info=True,
+            ignore_mismatched_sizes=classes is not None,
+            trust_remote_code=False,
+            dtype=torch.float32,
+            **extra,
+        )
+    mismatched = [item[0] if isinstance(item, tuple) else item for item in facts.get("mismatched_keys", ())]
+    lost = [name for name in (*facts["missing_keys"], *mismatched) if not (classes and is_hidden(name))]
+    if lost:
+        what = f"{len(lost)} weights are missing or have another size, such as {lost[0]}"
+        raise PhmrunError(what, where=str(folder), code=ExitCode.DATA)
+    if weights.suffix == ".gguf":  # read as float32: the network trains and is written like any other
+        model.is_quantized, model.hf_quantizer = False, None
+        for name in ("quantization_config", "_pre_quantization_dtype"):
+            if hasattr(model.config, name):
+                delattr(model.config, name)
+    built: nn.Module = model.train()
+    return built
+
+
+def build_model(settings: Any, head: Head, classes: int | None = None) -> nn.Module:
+    """Build a network of transformers with fresh weights from torch's generator, in float32."""
+    if classes is not None:
+        settings.num_labels = classes
+    built: nn.Module = getattr(transformers(), HEADS[head]).from_config(settings, dtype=torch.float32)
+    return built.train()
+
+
+def structured(
+    model: nn.Module, structures: Mapping[str, Mapping[str, Any]], only: str = "", *, near: bool
+) -> nn.Module:
+    """Give the maps of a network of transformers their structures, in place.
+
+    ``layer`` are the maps of the blocks, ``embedding`` is the table of input tokens, ``output`` the map to tokens or
+    classes. A tied output has the embedding's structure. With a structure that updates frozen matrices, everything else
+    is frozen but the modules between the blocks and the classes.
+
+    Args:
+        model: Network of transformers.
+        structures: Structure and options by scope; dense maps stay as they are.
+        only: Ends of names of the blocks' maps that get the structure, with commas between; empty: all maps.
+        near: True to start at the nearest structured matrices to the present ones, False to draw new ones.
+
+    Raises:
+        PhmrunError: No map is called so, or a structure does not fit maps, which are listed.
+    """
+    before, converted = parameter_count(model), []
+    scopes = maps_by_scope(model)
+    blocks = scopes["layer"]
+    ends = [end.strip() for end in only.split(",") if end.strip()]
+    for end in ends:
+        if not any(f".{name}".endswith(f".{end}") for name in blocks.values()):
+            kinds = sorted({name.rpartition(".")[2] for name in blocks.values()})
+            raise PhmrunError(f"no map of the blocks is called {end!r}", where="model.only", valid=kinds)
+    if ends:
+        scopes["layer"] = {m: name for m, name in blocks.items() if any(f".{name}".endswith(f".{end}") for end in ends)}
+    for scope, chosen in scopes.items():
+        options = dict(structures.get(scope, {}))
+        structure = options.pop("structure", "dense")
+        if structure == "dense" or not chosen:
+            continue
+        if scope == "embedding":  # a tied output shares the structure
+            weights = {id(module.weight) for module in chosen}
+            chosen = {**chosen, **{m: name for m, name in scopes["output"].items() if id(m.weight) in weights}}
+        _, records = convert_layers(model, chosen, structure, options, near=near)
+        converted += records
+    if converted:
+        attach_report(model, converted, before)
+    if adapters_of(model):
+        for name, parameter in model.named_parameters():
+            if is_hidden(name):
+                parameter.requires_grad_(True)
+    return model
+
+
+def maps_by_scope(model: Any) -> dict[str, dict[nn.Module, str]]:
+    """Return the maps of a network of transformers that can get a structure, with their names, by scope.
+
+    "embedding" and "output" are what the network calls so; other maps within its blocks are those of "layer", maps
+    outside of the blocks (a pooler, tables of positions) belong to none.
+    """
+    table, head = model.get_input_embeddings(), model.get_output_embeddings()
+    scopes: dict[str, dict[nn.Module, str]] = {"layer": {}, "embedding": {}, "output": {}}
+    for name, module in model.named_modules():
+        if not is_supported(module):
+            continue
+        if module is table:
+            scopes["embedding"][module] = name
+        elif module is head or (is_hidden(name) and isinstance(module, nn.Linear)):
+            scopes["output"][module] = name
+        elif not isinstance(module, nn.Embedding) and any(part.isdigit() for part in name.split(".")):
+            scopes["layer"][module] = name
+    return scopes
+
+
+def is_hidden(name: str) -> bool:
+    """Return True for the name of a module, or of its parameter, between the blocks and the classes."""
+    parts = name.split(".")
+    first = next((part for part in parts if part in HIDDEN), None)
+    return first is not None and not any(part.isdigit() for part in parts[: parts.index(first)])
+
+
+def network(
+    path: Path | None,
+    head: Head,
+    settings: Any,
+    structures: Mapping[str, Mapping[str, Any]],
+    *,
+    classes: int | None = None,
+    only: str = "",
+) -> nn.Module:
+    """Build a network: with a folder's weights, else with fresh ones, and with structured maps.
+
+    On the meta device nothing is read but the folder's sizes.
+
+    Args:
+        path: Folder of the model, or None.
+        head: Output of the network.
+        settings: Configuration of transformers, used without a folder.
+        structures: Structure and options by scope; see :func:`structured`.
+        classes: Number of classes, of a classifier.
+        only: Ends of names of the blocks' maps that get the structure, with commas between; empty: all maps.
+
+    Raises:
+        PhmrunError: The folder cannot be read, or a structure does not fit.
+    """
+    meta = torch.get_default_device().type == "meta"
+    if path is None or meta:
+        model = build_model(settings if path is None else read_settings(path), head, classes)
+    else:
+        model = read_model(path, head, classes)
+    return structured(model, structures, only, near=path is not None and not meta)
+
+
+def read_tokenizer(folder: Path) -> tuple[Any, dict[str, int]]:
+    """Return the tokenizer of a folder's GGUF file, and the ids of its special tokens by role.
+
+    Raises:
+        PhmrunError: (exit 3) The file has no tokenizer that transformers reads.
+    """
+    weights, package = weight_file(folder), transformers()
+    if weights.suffix != ".gguf":
+        raise PhmrunError("there is no tokenizer.json", where=str(folder), code=ExitCode.DATA)
+    with _readable(folder):
+        read = package.AutoTokenizer.from_pretrained(folder, gguf_file=weights.name, trust_remote_code=False)
+    ids = {role: getattr(read, f"{role}_token_id", None) for role in ROLES}
+    return read.backend_tokenizer, {role: index for role, index in ids.items() if index is not None}
+
+
+def folder_tokenizer(folder: Path, size: int) -> TokenizerVocabulary:
+    """Read the tokenizer of a model's folder: ``tokenizer.json``, else that of its GGUF file.
+
+    Args:
+        folder: Folder of the model; it may come from an untrusted source.
+        size: Rows of the model's embedding.
+
+    Raises:
+        PhmrunError: (exit 3) There is no tokenizer, it is damaged, or has more tokens than the embedding has rows.
+    """
+    path = folder / "tokenizer.json"
+    if path.is_file():
+        with intact("the tokenizer is", path):
+            try:
+                tokenizer = tokenizers().Tokenizer.from_str(read_text(path))
+            except Exception as error:  # the library raises Exception itself
+                raise ValueError(str(error)) from error
+        roles = _roles_of(folder, tokenizer)
+    else:
+        tokenizer, roles = read_tokenizer(folder)
+    entries = tokenizer.get_vocab_size(with_added_tokens=True)
+    if entries > size:
+        what = f"the tokenizer has {entries:,} tokens, the model's embedding {size:,} rows"
+        raise PhmrunError(what, where=str(path), hint="Take both from one model.", code=ExitCode.DATA)
+    return TokenizerVocabulary(tokenizer, size=size, roles=roles)
+
+
+def folder_checksum(folder: Path) -> str:
+    """Return a SHA-256 of the files of a model's folder that decide its weights and tokens.
+
+    Raises:
+        PhmrunError: (exit 3) The folder has no weights that can be read.
+    """
+    sums = [f"{path.name} {sha256_of(path)}" for path in folder_files(folder)]
+    return hashlib.sha256("\n".join(sums).encode()).hexdigest()
+
+
+def _roles_of(folder: Path, tokenizer: Any) -> dict[str, int]:
+    """Return the ids of special tokens by role, from ``tokenizer_config.json``; empty without the file."""
+    path = folder / "tokenizer_config.json"
+    if not path.is_file():
+        return {}
+    with intact("the tokenizer's settings are", path):
+        content = json.loads(read_text(path))
+        names = {role: content.get(f"{role}_token") for role in ROLES}
+    texts = {role: name.get("content") if isinstance(name, dict) else name for role, name in names.items()}
+    ids = {role: tokenizer.token_to_id(text) for role, text in texts.items() if isinstance(text, str)}
+    return {role: index for role, index in ids.items() if index is not None}

@@ -1,0 +1,139 @@
+"""Vocabulary of a tokenizer of Hugging Face's tokenizers: a folder's own, or byte-level BPE learned from text.
+
+On disk it is ``tokenizer.json``, as the library writes it, beside ``vocabulary.json``. No code of a folder is run.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Self
+
+from phmrun.errors import PhmrunError
+from phmrun.text.vocabulary import BOS, EOS, PAD, SPECIALS, Vocabulary, padded_size
+
+LINES = 2048
+"""Lines that are split at a time."""
+
+
+def tokenizers() -> Any:
+    """Return the package tokenizers.
+
+    Raises:
+        PhmrunError: (exit 2) It is not installed.
+    """
+    try:
+        import tokenizers as package
+    except ImportError as error:
+        hint = 'Run: pip install "phmrun[transformers]"'
+        raise PhmrunError("the package 'tokenizers' is not installed", hint=hint) from error
+    return package
+
+
+class TokenizerVocabulary(Vocabulary):
+    """Tokens of a tokenizer.
+
+    Args:
+        tokenizer: A ``tokenizers.Tokenizer``.
+        size: Rows of the embedding, at least the entries.
+        roles: Id of the special tokens by role: "pad", "unk", "bos", "eos", "cls", "sep", as far as there are any.
+        counts: Count of each entry in the training text; empty if unknown.
+    """
+
+    kinds = ("tokenizer",)
+    model_file = "tokenizer.json"
+
+    def __init__(self, tokenizer: Any, *, size: int, roles: Mapping[str, int], counts: Sequence[int] = ()) -> None:
+        entries = tokenizer.get_vocab_size(with_added_tokens=True)
+        names = [tokenizer.id_to_token(index) or "" for index in range(entries)]
+        super().__init__("tokenizer", names, size=max(size, entries), requested=size)
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        self.tokenizer, self.roles, self.counts = tokenizer, dict(roles), list(counts)
+        self.unknown = self.roles.get("unk", -1)
+        newline = tokenizer.encode("\n", add_special_tokens=False).ids
+        self.end = self._role("bos", "cls", "eos") if self.roles else newline[-1]
+
+    def _role(self, *roles: str) -> int:
+        """Return the id of the first of these roles that a token has, else that of any."""
+        return next((self.roles[role] for role in roles if role in self.roles), next(iter(self.roles.values())))
+
+    @property
+    def pair(self) -> tuple[int, int, int]:
+        """Tokens before a sentence and after it, and of padding."""
+        return self._role("cls", "bos", "eos"), self._role("sep", "eos"), self._role("pad", "eos")
+
+    @property
+    def sizes(self) -> tuple[int]:
+        """Rows of the embedding, as a tuple of length 1."""
+        return (len(self),)
+
+    @property
+    def unit(self) -> str:
+        """Signature of the predicted units: size and checksum of the tokenizer."""
+        return f"unit:token|vocabulary:{len(self)}|tokenizer:{self.sha256[:8]}|end:counted"
+
+    def ends_line(self, token: int) -> bool:
+        """Return True for a token with a line break, and for the end of a text."""
+        return token == self.roles.get("eos") or "\n" in self.tokenizer.decode([token])
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text, without special tokens around it."""
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def stream(self, lines: Iterable[str]) -> Iterator[list[int]]:
+        """Yield the ids of each line, with those of its line end."""
+        rest = iter(lines)
+        while part := [f"{line}\n" for line in islice(rest, LINES)]:
+            for coded in self.tokenizer.encode_batch_fast(part, add_special_tokens=False):
+                yield coded.ids
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text of tokens; special and unused ones are skipped."""
+        marks = {self.roles[role] for role in self.roles if role != "unk"}
+        kept = [token for token in map(int, ids) if token < self.entries and token not in marks]
+        text: str = self.tokenizer.decode(kept, skip_special_tokens=False)
+        return text
+
+    def content(self) -> bytes:
+        """Return the content of ``tokenizer.json``."""
+        return self.tokenizer.to_str().encode()
+
+    def description(self) -> dict[str, Any]:
+        """Return the content of ``vocabulary.json`` without the checksum, with roles and counts."""
+        return {**super().description(), "roles": self.roles, "counts": self.counts}
+
+    @classmethod
+    def of(cls, content: bytes, description: Mapping[str, Any]) -> Self:
+        """Build the vocabulary from its stored tokenizer and description.
+
+        Raises:
+            ValueError, LookupError: The content is damaged.
+        """
+        try:
+            tokenizer = tokenizers().Tokenizer.from_str(content.decode())
+        except Exception as error:  # the library raises Exception itself
+            raise ValueError(str(error)) from error
+        roles, counts = description["roles"], description["counts"]
+        return cls(tokenizer, size=description["size"], roles=roles, counts=counts)
+
+
+def learn_bpe(lines: Iterable[str], *, size: int, multiple_of: int = 1) -> TokenizerVocabulary:
+    """Learn byte-level BPE (Radford et al. 2019) from lines: every text can be written, nothing is unknown.
+
+    Args:
+        lines: The training text, read once.
+        size: Largest number of tokens; 256 bytes and four special tokens are among them.
+        multiple_of: The size is padded to a multiple of this.
+    """
+    library = tokenizers()
+    tokenizer = library.Tokenizer(library.models.BPE())
+    tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = library.decoders.ByteLevel()
+    alphabet = library.pre_tokenizers.ByteLevel.alphabet()
+    trainer = library.trainers.BpeTrainer(
+        vocab_size=size, special_tokens=list(SPECIALS), initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator((f"{line}\n" for line in lines), trainer)
+    roles = {"pad": PAD, "bos": BOS, "eos": EOS}
+    rows = padded_size(tokenizer.get_vocab_size(), multiple_of)
+    return TokenizerVocabulary(tokenizer, size=rows, roles=roles)

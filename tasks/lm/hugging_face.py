@@ -1,0 +1,77 @@
+"""Causal language models of Hugging Face's transformers as networks of the task."""
+
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phmrun.layers.cross_entropy import CrossEntropy
+from phmrun.layers.network import Structures
+from phmrun.models.hugging_face import fresh_settings, network
+from phmrun.tasks.lm.config import LanguageModelOptions
+from phmrun.tasks.lm.language_model import Reading, State
+
+
+class Logits(nn.Module):
+    """Output of a network whose vectors are logits already."""
+
+    def __init__(self, tokens: int) -> None:
+        super().__init__()
+        self.n_classes = tokens
+
+    def log_prob(self, logits: Tensor) -> Tensor:
+        """Return the log-probabilities of the tokens, ``[…, tokens]``, in nats."""
+        return logits.log_softmax(-1)
+
+    def nll(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Return -log p(target) of each position in nats, in the shape of ``targets``."""
+        return F.cross_entropy(logits, targets, reduction="none")
+
+
+class HuggingFaceLanguageModel(nn.Module):
+    """Causal network of transformers, read from ``model.path`` or with fresh weights.
+
+    Its state are the last ``memory`` tokens, which are read again before the next ones; 0: every text is read from its
+    beginning alone, as in training.
+
+    Args:
+        options: Section of the configuration.
+        sizes: Entries of the vocabulary.
+        structures: Options of ``layer``, the maps of the blocks; of ``embedding``; of ``output``.
+
+    Raises:
+        PhmrunError: The folder cannot be read, or sizes and structures do not match.
+    """
+
+    options: ClassVar[type[LanguageModelOptions]] = LanguageModelOptions
+
+    def __init__(
+        self, options: LanguageModelOptions, sizes: Sequence[int], structures: Structures = MappingProxyType({})
+    ) -> None:
+        super().__init__()
+        shape = (options.width, options.inner, options.layers, options.heads)
+        settings = None
+        if options.path is None:
+            settings = fresh_settings(options.family, sizes[0], shape, dropout=options.dropout, tie=options.tie)
+        self.model = network(options.path, "causal", settings, structures, only=options.only)
+        config: Any = self.model.config
+        self.positions: int = getattr(config, "max_position_embeddings", None) or config.n_positions
+        self.memory = 0
+        self.output = Logits(sizes[0])
+
+    def forward(self, tokens: Tensor, state: State | None = None) -> Reading:
+        """Read ``tokens [batch, length]`` after those of ``state``; the vectors are the logits of the next tokens."""
+        before = state[0] if state else tokens[:, :0]
+        before = before[:, max(0, before.shape[1] + tokens.shape[1] - self.positions) :]
+        text = torch.cat([before, tokens], 1)
+        logits = self.model(input_ids=text, use_cache=False).logits[:, before.shape[1] :]
+        kept = text[:, text.shape[1] - min(self.memory, text.shape[1]) :]
+        return Reading(logits, logits, (kept,))
+
+    def loss(self, logits: Tensor, targets: Tensor) -> CrossEntropy:
+        """Return the loss summed over ``targets […]``, in nats."""
+        loss = F.cross_entropy(logits, targets, reduction="sum")
+        return CrossEntropy(loss, loss.detach())

@@ -1,0 +1,156 @@
+"""Networks of transformers in language modeling: fresh, from a folder, with updates, and out again."""
+
+import itertools
+import json
+import math
+
+import pytest
+import torch
+import transformers
+from tiny_experiments import configured, run_experiment, run_of
+from torch.nn import functional as F
+
+from phmrun.engine.trained_model import open_run
+from phmrun.errors import PhmrunError
+from phmrun.exchange.formats import export
+from phmrun.layers.linear import Linear
+from phmrun.models.hugging_face import build_model, fresh_settings, maps_by_scope, network, read_model
+from phmrun.text.tokenizer import TokenizerVocabulary, learn_bpe
+
+TOKENS = torch.arange(9)[None]
+SIZES = {"network": "hf", "width": 32, "inner": 48, "layers": 2, "heads": 2}
+PLAIN = {"batch": {"random_length": False}, "training": {"activation_penalty": 0.0, "change_penalty": 0.0}}
+BPE = {"data": {"vocabulary": {"kind": "bpe", "size": 300, "multiple_of": 4}}}
+
+
+def of_transformers(directory, **overrides):
+    return configured("lm", directory, PLAIN, BPE, {"model": SIZES}, overrides)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The folder of a small Llama that was trained for some steps, and its run."""
+    place = tmp_path_factory.mktemp("hf")
+    run = run_of(run_experiment(of_transformers(place / "corpus"), place / "runs"))
+    export(open_run(run), place / "model", "transformers")
+    return place / "model", run
+
+
+def logits_of(folder):
+    return transformers.AutoModelForCausalLM.from_pretrained(folder).eval()(TOKENS).logits
+
+
+def test_an_exported_folder_is_read_by_transformers_alone_and_scores_as_its_run(folder):
+    place, run = folder
+    model = transformers.AutoModelForCausalLM.from_pretrained(place).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(place)
+    trained = open_run(run)
+    trained.load()
+    torch.testing.assert_close(model(TOKENS).logits, trained.module.network.eval().model(TOKENS).logits)
+    text = (run.path.parents[1] / "corpus" / "test.aa").read_text()
+    lines = text.splitlines(keepends=True)
+    ids = [index for line in lines for index in tokenizer(line, add_special_tokens=False).input_ids]
+    before, nats = trained.vocabulary.end, 0.0
+    bounds = [len(ids) * part // 3 for part in range(4)]  # decoding.streams=3, read 8 tokens at a time
+    for begin, end in itertools.pairwise(bounds):
+        for start in range(begin, end, 8):
+            stop = min(start + 8, end)
+            read = torch.tensor([[ids[start - 1] if start else before, *ids[start : stop - 1]]])
+            nats += float(
+                F.cross_entropy(model(read).logits[0].detach(), torch.tensor(ids[start:stop]), reduction="sum")
+            )
+    bits = nats / math.log(2) / len(text.encode())
+    assert run.metrics()["test/bits_per_byte"]["value"] == pytest.approx(bits, rel=1e-5)
+    assert next(iter(name for name in run.metrics() if name.startswith("test/"))) == "test/bits_per_byte"
+
+
+@pytest.mark.parametrize("options", [{"of": "low-rank", "options": "rank=2"}, {"of": "phm", "options": "n=2"}])
+def test_updates_of_a_folder_are_trained_alone_and_written_for_peft(folder, tmp_path, options):
+    place, _ = folder
+    vectors = logits_of(place)
+    config = configured(
+        "lm", tmp_path / "corpus", PLAIN, {"model": {"network": "hf", "path": str(place), "only": "q_proj,v_proj"}},
+        {"layer": {"structure": "added", **options}},
+    )  # fmt: skip
+    trained = open_run(run_of(run_experiment(config, tmp_path / "runs")))
+    trained.load()
+    moved = {name for name, value in trained.module.network.named_parameters() if value.requires_grad}
+    assert moved
+    assert all("q_proj" in name or "v_proj" in name for name in moved)
+    plain = export(trained, tmp_path / "plain", "transformers")
+    assert plain.difference < 1e-5
+    assert not torch.allclose(logits_of(tmp_path / "plain"), vectors)
+    written = export(trained, tmp_path / "updates", "peft")
+    settings = json.loads((tmp_path / "updates" / "adapter_config.json").read_text())
+    assert settings["base_model_name_or_path"] == str(place)
+    assert written.difference == 0 if options["of"] == "low-rank" else written.difference < 1e-3
+    peft = pytest.importorskip("peft")
+    base = transformers.AutoModelForCausalLM.from_pretrained(place)
+    joined = peft.PeftModel.from_pretrained(base, tmp_path / "updates").eval()(TOKENS).logits
+    torch.testing.assert_close(joined, logits_of(tmp_path / "plain"), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2"])
+@pytest.mark.parametrize("layer", [{"structure": "phm", "n": 4}, {"structure": "low-rank", "rank": 4}])
+def test_only_the_maps_of_the_blocks_get_the_layer(family, layer):
+    settings = fresh_settings(family, 60, (32, 48, 2, 2))
+    dense = build_model(settings, "causal")
+    scopes = maps_by_scope(dense)
+    assert [len(scopes[scope]) for scope in ("embedding", "output")] == [1, 1]
+    built = network(None, "causal", settings, {"layer": layer})
+    names = [name for name, part in built.named_modules() if isinstance(part, Linear)]
+    assert sorted(names) == sorted(scopes["layer"].values())
+
+
+def test_the_parameters_of_galores_llama():
+    settings = fresh_settings("llama", 32_000, (512, 1376, 8, 8))
+    with torch.device("meta"):
+        model = build_model(settings, "causal")
+    assert sum(value.numel() for value in model.parameters()) == 58_073_600  # Zhao et al. 2024, llama_60m
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({}, "no model.safetensors"),
+        ({"config.json": b"{}", "pytorch_model.bin": b"x"}, "a pickle"),
+        ({"config.json": b"{", "model.safetensors": b"x"}, "settings are"),
+        ({"config.json": b'{"model_type": "llama"}', "model.safetensors": b"xxxxxxxxxxxx"}, "cannot read the folder"),
+        ({"config.json": b'{"model_type": "mine", "auto_map": {}}', "model.safetensors": b"x"}, "never run"),
+        ({"a.gguf": b"x", "b.gguf": b"x"}, "2 files of GGUF"),
+    ],
+)
+def test_a_bad_folder_is_one_error(tmp_path, files, words):
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(PhmrunError, match=words) as refused:
+        read_model(tmp_path, "causal")
+    assert refused.value.code == 3
+
+
+def test_sizes_that_the_weights_contradict_are_refused(folder, tmp_path):
+    place, _ = folder
+    for file in place.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    settings = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**settings, "intermediate_size": 64}))
+    with pytest.raises(PhmrunError, match=r"another size|cannot read"):
+        read_model(tmp_path, "causal")
+
+
+def test_maps_that_do_not_exist_are_named():
+    settings = fresh_settings("llama", 60, (32, 48, 2, 2))
+    with pytest.raises(PhmrunError, match="no map of the blocks is called 'query'") as refused:
+        network(None, "causal", settings, {"layer": {"structure": "phm", "n": 2}}, only="query")
+    assert "q_proj" in refused.value.valid
+
+
+def test_every_text_is_tokens_and_back(tmp_path):
+    vocabulary = learn_bpe(["the dog sees the cat", "the cat"], size=300)
+    vocabulary.save(tmp_path)
+    loaded = TokenizerVocabulary.load(tmp_path)
+    for text in ("the dog", "▁ ▅ été\u2028 <unk>", " 1,000  cats", ""):
+        (ids,) = loaded.stream([text])
+        assert loaded.decode(ids) == f"{text}\n"
+        assert loaded.ends_line(ids[-1])
+    assert loaded.sha256 == vocabulary.sha256
