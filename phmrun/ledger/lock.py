@@ -319,7 +319,7 @@ def _read(path: Path) -> tuple[Holder | None, int]:
     try:
         with open_regular(path) as handle:  # on network file systems, opening refreshes the file's times
             content, touched = handle.read(), os.fstat(handle.fileno()).st_mtime_ns
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None, 0
     except OSError as error:
         if path.is_file():

@@ -206,3 +206,17 @@ def test_a_trivial_system_needs_neither_trials_nor_items():
 def test_decide_imports_no_torch():
     code = "import sys; from phmrun.cli import decide; import phmrun; phmrun.decide; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "bleu", "acc", "f1", "arc/exact_match"])
+def test_fractions_with_a_margin_in_points_are_refused(phmrun, tmp_path, metric):
+    rows = [row | {"metric": metric, "value": row["value"] / 100} for row in _scores(dense=90, phm=89.9)]
+    command = ("decide", _csv(tmp_path / "a.csv", rows), "--reference", "dense", "--metric", metric)
+    done = phmrun(*command, "--margin", "0.5")
+    assert (done.code, "Multiply the values by 100" in done.err, "--margin 0.005" in done.err) == (2, True, True)
+    points = [row | {"value": row["value"] * 100} for row in rows]
+    small = package.decide(rows, reference="dense", metric=metric, margin=0.005).judgements["phm"]
+    assert (
+        small.verdict == package.decide(points, reference="dense", metric=metric, margin=0.5).judgements["phm"].verdict
+    )
+    assert phmrun(*command).code == 0

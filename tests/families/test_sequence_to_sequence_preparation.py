@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from phmrun.engine.data import odd_figures
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sequence_to_sequence.config import VocabularyConfig
 from phmrun.families.sequence_to_sequence.preparation import prepare_parallel
@@ -168,3 +169,13 @@ def test_multi30k(cache):
     assert len(prepared.vocabulary.source) == 1000
     for (_, target), ids in zip(read_parallel(*files["test"]), prepared.stores["test"].target, strict=True):
         assert prepared.vocabulary.target.decode(ids) == " ".join(target.split(" ")).strip(" ").replace("  ", " ")
+
+
+@pytest.mark.parametrize(("kind", "reserved"), [("unigram", 4), ("bpe", 4), ("word", 2)])
+def test_lines_with_reserved_characters_are_counted(files, cache, kind, reserved):
+    lines = ["a ▅ b", "a▁b", "the <unk> dog", "a </s> cat", "a < unk > b", "⁇ _"]
+    files["train"] = write(cache.parent / "raw", "train", [*TRAIN, *lines], [*TRAIN, *lines])
+    statistics = prepare_parallel(files, SMALL.model_copy(update={"kind": kind, "size": 120}), cache=cache).statistics
+    assert statistics["splits"]["train"]["reserved"] == reserved
+    assert "reserved" not in statistics["splits"]["dev"]
+    assert any(f"train: {reserved} lines hold characters" in text for text in odd_figures(statistics))

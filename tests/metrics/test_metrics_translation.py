@@ -90,3 +90,10 @@ def test_bleu_has_an_obstacle_where_the_tokenizer_finds_no_words(tokenizer, line
 def test_a_missing_tokenizer_is_an_obstacle_that_names_its_package(monkeypatch):
     monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_ja_mecab.MeCab", None)
     assert "pip install 'sacrebleu[ja]'" in str(bleu_obstacle("ja-mecab", ["犬は庭で手紙を見ます。"]))
+
+
+def test_an_interval_lies_within_the_bounds():
+    good, other = "a b c d e f g h", "x y z u v w"
+    assert bleu([good, *["q r s"] * 30], [good, *[other] * 30]).ci[0] == 0  # sacreBLEU's is -1.96 – 16.07
+    assert bleu([*[other] * 6, "a b c d e f g i"], [*[other] * 6, good]).ci[1] == 100  # 92.87 – 101.26
+    assert chrf([*[other] * 6, "a b c d e f g i"], [*[other] * 6, good]).ci[1] == 100

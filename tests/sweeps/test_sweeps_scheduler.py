@@ -234,3 +234,17 @@ def test_killed_at_random_moments_it_ends_as_if_undisturbed(sweep, monkeypatch):
     assert kills >= 3
     for name, steps in created.starts().items():
         assert steps == sorted(steps), name  # each start goes on where the one before was stopped
+
+
+def test_a_run_directory_that_vanishes_or_is_damaged_fails_its_cell_alone(sweep):
+    names = ["removed", "good", "replaced", "damaged", "taken", "fine"]
+    created = sweep({"task": "toy", "grid": {"data.name": names}})
+    (created.runs_dir).mkdir()
+    (created.runs_dir / str(created.plan.cells[4].run_id)).touch()  # a file in the place of the directory
+    code, out = created.finish()
+    assert code == 5, out
+    assert "Traceback" not in out
+    assert [state == "done" for state in created.states()] == [name in ("good", "fine") for name in names]
+    for name in ("removed", "replaced", "damaged", "taken"):
+        assert re.search(rf"^failed after \d+ s data\.name {name} · seed 1", out, re.MULTILINE), name
+    assert not list(created.runs_dir.glob("*/.claim"))

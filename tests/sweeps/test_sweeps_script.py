@@ -130,3 +130,27 @@ def test_tuned_values_are_chosen_by_the_validation_score(phmrun):
     phmrun("sweep", written(command=command, tune={"lr": [0.001, 0.01, 0.1]}))
     assert [line for line in starts() if line.startswith("dense 2")] == ["dense 2 0.01"]
     assert len([line for line in starts() if line.startswith("dense 1")]) == 3
+
+
+def test_a_file_of_scores_shared_by_runs_is_a_fault_of_the_plan(phmrun):
+    shown = phmrun("sweep", written(scores="scores.json"), "--jobs", "2", code=2)
+    assert "several runs would share this file of scores" in shown
+    assert "{run}/scores.json" in shown
+    same = written(command="python job.py {layer.structure} {layer.n|1}")
+    assert "2 seeds would run the same command" in phmrun("sweep", same, code=2)
+    assert not Path("starts.txt").exists()
+
+
+def test_failed_trials_lose_and_a_row_without_any_other_fails_alone(phmrun):
+    fails = "\nif float(a.lr) > 1 or a.layer == 'low-rank': scores['val/accuracy'] = float('nan')\n"
+    Path("job.py").write_text(SCRIPT.replace("\nPath(a.out", f"{fails}Path(a.out"))
+    command = SWEEP["base"]["command"].replace("{lr|0.1}", "{lr}")
+    changes = {"command": command, "tune": {"lr": [0.001, 0.01, 1e39]}, "grid": {"layer": ["dense", "low-rank"]}}
+    assert "at least 8 runs left" in phmrun("sweep", written(**changes), "--plan")
+    shown = phmrun("sweep", "sweep.yaml", code=5)
+    assert "val/accuracy 100.0" in shown  # of the trial that wins, not its test score
+    assert "low-rank · seed 1 and 1 more: no trial of low-rank is done with a score" in shown
+    assert [line for line in starts() if " 2 " in line] == ["dense 2 0.01"]
+    assert "4 cells: 2 done · 2 failed · 6 trials: 2 done · 4 failed" in phmrun("sweep", "sweep.yaml", "--plan")
+    phmrun("report", "sweep.yaml", "--out", "report")
+    assert "6 trials: 2 done · 4 failed." in Path("report.md").read_text()

@@ -76,3 +76,15 @@ def test_counts_of_the_literature(folder, names, words, tokens, tmp_path):
     assert len(prepared.vocabulary) == words
     assert tuple(len(prepared.stores[split]) for split in files) == tokens
     assert all((store.tokens == prepared.vocabulary.end).sum() > 0 for store in prepared.stores.values())
+
+
+@pytest.mark.parametrize("splitting", ["space", "punctuation"])
+def test_end_of_line_words_of_the_file_are_counted_once(files, tmp_path, splitting):
+    settings = StreamSettings(splitting=splitting)
+    plain = prepare_stream(files, settings, cache=tmp_path / "cache")
+    files["train"].write_text("".join(f"{line} <eos> \n" for line in TRAIN.splitlines()))
+    marked = prepare_stream(files, settings, cache=tmp_path / "cache")
+    assert marked.stores["train"].tokens.tolist() == plain.stores["train"].tokens.tolist()
+    assert marked.statistics["splits"]["train"] == {**plain.statistics["splits"]["train"], "characters": 13}
+    assert marked.vocabulary.encode("a b <eos>") == marked.vocabulary.encode("a b")
+    assert marked.vocabulary.encode("<eos> a b") != marked.vocabulary.encode("a b")
