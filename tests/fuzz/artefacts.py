@@ -337,7 +337,7 @@ def store_seeds() -> list[bytes]:
         with TokenStoreWriter(folder / "sentence-1", vocabulary_size=100) as writer:
             for sentence in ([4, 5, 6], [7], [8, 9]):
                 writer.append(sentence)
-        write_stream(folder, [["a", "b", "a"]], {"a": 1, "b": 2}, unknown=0, vocabulary_size=100)
+        write_stream(folder, [[1, 2, 1]], unknown=0, vocabulary_size=100)
         np.save(folder / "labels.npy", np.array([0, 1, 1]))
         return [MARK.join(file.encode() + b"\n" + (folder / file).read_bytes() for file in _STORE_FILES)]
 
