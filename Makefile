@@ -34,7 +34,7 @@ $(STAMP): $(CORE)
 	$(call INSTALL,$(VENV)) -c constraints.txt -e '.[dev]'
 	@touch $@
 
-SENTENCE := The child sees the old dog.
+SENTENCE := The old dog is in the garden.
 demo: $(CORE)  ## Train a small PHM Transformer on the built-in corpus, score it, translate a sentence (two minutes)
 	$(BIN)/phmrun train nmt --config configs/nmt/demo.yaml --layer phm --n 4 --runs-dir runs/demo
 	@echo
@@ -56,7 +56,7 @@ test-all: $(STAMP)  ## Run everything: test, lint, long tests, fuzz, oldest tran
 	@$(MAKE) --no-print-directory fuzz oldest docs wheel
 
 oldest: $(OLDEST)  ## Run the tests of transformers with its oldest supported release
-	PYTHONPATH=$(OLDEST) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/layers/test_hugging_face.py tests/exchange/test_huggingface.py
+	PYTHONPATH=$(OLDEST) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/layers/test_hugging_face.py tests/exchange/test_huggingface.py tests/tasks/lm/test_lm_hugging_face.py
 
 $(OLDEST): $(STAMP)
 	$(call INSTALL,$(VENV)) --upgrade --target $@ --no-deps \

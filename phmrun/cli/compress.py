@@ -81,13 +81,11 @@ def compress(
         from phmrun.engine.trained_model import open_run
         from phmrun.exchange.compress import (
             derivation,
-            further_training,
-            in_words,
             layer_of,
             make_plan,
-            merge_updates,
-            without_updates,
         )
+        from phmrun.exchange.further_training import further_training, in_words
+        from phmrun.exchange.merging import merge_updates, without_updates
 
     options = {scope: _options_of(scope, keys) for scope in SCOPES}
     if n is not None:

@@ -205,7 +205,7 @@ class ExperimentOptions(_Experiment):  # type: ignore[misc, valid-type]
         embedding: Structure of the embedding tables, or an embedding such as define; options: --set embedding.n=4
             (default: dense).
         output: Structure of the output layer (default: dense).
-        model: Network, for tasks with several: transformer, lstm … (default: the task's).
+        model: Network, for tasks with several: transformer, lstm, hf … (default: the task's).
         preset: Size of the model: tiny (default), small, base.
         plugin: Python file that registers your own layers, tasks, metrics …; may be repeated.
         data: Dataset (`phmrun data list`; default: the built-in corpus).

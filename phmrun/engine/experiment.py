@@ -287,9 +287,9 @@ def _train(
         if segment is not None:
             run.history.cut(step)
             if changed := segment.resumed(step):
-                what = "from step %s on this run is made in another environment, so it need not end as it would have "
+                what = "from step %s on the environment of this run is another one, which can change its end: %s"
                 named = "; ".join(changed[:8]) + (f"; and {len(changed) - 8} more" if len(changed) > 8 else "")
-                LOG.warning(what + "in one: %s", f"{step:,}", named)
+                LOG.warning(what, f"{step:,}", named)
         if leader and step:
             LOG.info("continuing at optimizer step %s", f"{step:,}")
 

@@ -1,7 +1,7 @@
 """Compression plan of a trained run, and the start of the compressed run."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
@@ -12,8 +12,7 @@ from torch import Tensor
 
 from phmrun.config import Experiment, LayerConfig
 from phmrun.config.sections import MapConfig
-from phmrun.config.training import ScheduleConfig, TrainingConfig
-from phmrun.engine.adaptation import adapter_layers
+from phmrun.config.training import TrainingConfig
 from phmrun.engine.calibration import input_covariances, mean_loss
 from phmrun.engine.data import build_data, contents
 from phmrun.engine.derivation import Derivation
@@ -35,10 +34,6 @@ ORDERS: dict[str, tuple[Any, ...]] = {
     "blocks": (2, 4, 8, 16),
 }
 """Candidate values under a budget, for the first of these options that a structure has."""
-RATE = 0.3
-"""Default peak rate, as a share of the highest rate of the parent's training."""
-WARMUP = 10
-"""Share of the steps in the warm-up: one in this number."""
 DENSE = {"structure": "dense"}
 SCOPES = ("embedding", "output")  # parts of a network that are kept unless requested
 
@@ -394,92 +389,3 @@ def _loss_with(module: TrainingModule, data: list[Any], structures: Mapping[str,
     finally:
         for name in structures:
             set_structure(module.network, name, old[name])
-
-
-@torch.no_grad()
-def merge_updates(trained: TrainedModel) -> TrainedModel:
-    """Return a run with its updates merged into dense matrices.
-
-    A run without updates is returned itself. The weights must be loaded. The result is a copy of ``trained`` with the
-    same module, whose maps are replaced in place, and with the config of :func:`without_updates`.
-    """
-    network = trained.module.network
-    updates = {name: structure for name, structure in structures_of(network).items() if structure.adapter}
-    for name, update in updates.items():
-        dense = made_for(update, {"structure": "dense"})
-        dense.fit(update.materialize())
-        set_structure(network, name, dense)
-    return replace(trained, config=without_updates(trained.config, trained)) if updates else trained
-
-
-def without_updates(config: Experiment, trained: TrainedModel) -> Experiment:
-    """Return a config of dense layers in place of updates, and of no base run.
-
-    If ``config`` has a base run and the task reads vocabularies from folders, the vocabulary's path is that of the run
-    ``trained``.
-    """
-
-    def dense(layer: LayerConfig) -> LayerConfig:
-        """Return a dense layer in place of an update; other layers as they are."""
-        return type(layer)(structure="dense").with_defaults({}) if [*adapter_layers(layer)] else layer
-
-    layers: dict[str, Any] = {name: dense(getattr(config, name)) for name in ("layer", "embedding", "output")}
-    layers["maps"] = tuple(item.model_copy(update={"layer": dense(item.layer)}) for item in config.maps)
-    data: Any = config.data
-    words: Any = getattr(data, "vocabulary", None)
-    if config.adapts and hasattr(words, "path"):
-        words = words.model_copy(update={"path": trained.run.vocabulary.resolve()})
-        layers["data"] = data.model_copy(update={"vocabulary": words})
-    return config.model_copy(update={**layers, "adapts": None})
-
-
-def further_training(
-    training: TrainingConfig,
-    schedule: Callable[[int], float],
-    done: int,
-    steps: int,
-    chosen: Collection[str] = (),
-    rate: float = RATE,
-) -> TrainingConfig:
-    """Return the training section of a compressed network's further steps.
-
-    Its schedule is a cosine from ``rate`` times the parent's highest rate, to two digits, to 0, with a tenth of the
-    steps as warm-up. Validations and checkpoints are at most ``steps`` apart. Checkpoints are not averaged, because the
-    last rates are small. Without steps, only the limits are set: ``max_steps``, no ``max_epochs`` and no ``max_time``.
-    Keys that the user has set are kept, except the first two limits.
-
-    Args:
-        training: The parent's section, with the user's changes.
-        schedule: The parent's rate by step, from 1.
-        done: Steps of the parent's training; at least 1 is read.
-        steps: Steps of the further training.
-        chosen: Dotted keys that the user has set, such as "training.optimizer.lr".
-        rate: Peak rate, as a share of the parent's highest.
-    """
-    limits: dict[str, Any] = {"max_steps": steps, "max_epochs": None}
-    if "training.max_time" not in chosen:
-        limits["max_time"] = None
-    if not steps:
-        return training.model_copy(update=limits)
-    peak = max(schedule(step) for step in range(1, max(done, 1) + 1))
-    usual: dict[str, Any] = {
-        "schedule": ScheduleConfig(name="cosine", warmup=steps // WARMUP),
-        "validate_every": min(training.validate_every, steps),
-        "checkpoint_every": min(training.checkpoint_every, steps),
-        "average": 0,
-    }
-    fixed = {key.split(".")[1] for key in chosen if key.startswith("training.")}
-    update = {key: value for key, value in usual.items() if key not in fixed}
-    if "training.optimizer.lr" not in chosen:
-        update["optimizer"] = training.optimizer.model_copy(update={"lr": float(f"{rate * peak:.2g}")})
-    return training.model_copy(update={**update, **limits})
-
-
-def in_words(training: TrainingConfig) -> str:
-    """Return steps, schedule, rate and warm-up of a training in one line.
-
-    The rate is left out if it is None, because the schedule fixes it. ``max_steps`` must be set.
-    """
-    schedule, rate = training.schedule, training.optimizer.lr
-    shape = f"{schedule.name} from rate {rate:.2g}" if rate is not None else schedule.name
-    return f"further training: {training.max_steps:,} steps, {shape}, warm-up {schedule.warmup}"

@@ -5,7 +5,7 @@ matrices alone, each as the product of two factors: those of a low-rank update a
 truncated singular value decomposition.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,8 @@ from phmrun.layers.adapters import merge
 from phmrun.layers.linear import Linear
 from phmrun.layers.structures.added import Added
 from phmrun.layers.structures.low_rank import LowRank
-from phmrun.models.hugging_face import is_hidden
 from phmrun.text.tokenizer import TokenizerVocabulary
 
-TASKS = {"ForCausalLM": "CAUSAL_LM", "ForSequenceClassification": "SEQ_CLS"}
-"""Name that peft has for a task, by the ending of the network's class."""
 CLOSE = 1e-3
 """Relative error of an update that is written as a product of two factors."""
 CARD = """---
@@ -136,8 +133,6 @@ def write_peft(
 ) -> list[Factored]:
     """Write the updates of a network as an adapter folder of peft; return them.
 
-    The modules between the blocks and the classes, which are trained whole, are in the folder, too.
-
     Args:
         network: Network of transformers with updates.
         folder: New or empty folder.
@@ -151,20 +146,15 @@ def write_peft(
     """
     updates = updates_of(network, rank)
     kind = type(network).__name__
-    ending = next((ending for ending in TASKS if kind.endswith(ending)), None)
     tensors: dict[str, Tensor] = {}
     for update in updates:
         tensors[f"base_model.model.{update.name}.lora_A.weight"] = update.down.contiguous()
         tensors[f"base_model.model.{update.name}.lora_B.weight"] = update.up.contiguous()
-    whole = _trained_whole(network)
-    for module in whole:
-        for name, value in network.get_submodule(module).state_dict().items():
-            tensors[f"base_model.model.{module}.{name}"] = value.detach().clone().contiguous()
     ranks = {update.name: update.down.shape[0] for update in updates}
     usual = max(ranks.values())
     settings = {
         "peft_type": "LORA",
-        "task_type": TASKS[ending] if ending else None,
+        "task_type": "CAUSAL_LM",
         "base_model_name_or_path": base,
         "inference_mode": True,
         "r": usual,
@@ -172,7 +162,6 @@ def write_peft(
         "lora_dropout": 0.0,
         "bias": "none",
         "target_modules": sorted(ranks),
-        "modules_to_save": whole or None,
         "rank_pattern": {name: rank for name, rank in ranks.items() if rank != usual},
         "alpha_pattern": {name: rank for name, rank in ranks.items() if rank != usual},
         "fan_in_fan_out": False,
@@ -188,13 +177,3 @@ def write_peft(
     )  # fmt: skip
     write_text(folder / "README.md", page)
     return updates
-
-
-def _trained_whole(network: nn.Module) -> list[str]:
-    """Return the names of the modules between the blocks and the classes that have trained parameters of their own."""
-    names: Sequence[str] = [
-        name
-        for name, module in network.named_modules()
-        if is_hidden(name) and any(part.requires_grad for part in module.parameters(recurse=False))
-    ]
-    return list(names)

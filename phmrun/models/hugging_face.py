@@ -8,40 +8,32 @@ import contextlib
 import hashlib
 import io
 import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
 
+from phmrun.checksums import checksum_once, stamp_of
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import intact, read_text, sha256_of
-from phmrun.layers.adapters import adapters_of
+from phmrun.files import intact, read_text
 from phmrun.layers.conversion import attach_report, convert_layers, is_supported
+from phmrun.layers.network import Structures
 from phmrun.layers.report import parameter_count
 from phmrun.text.tokenizer import TokenizerVocabulary, tokenizers
 from phmrun.text.vocabulary import BOS, EOS, PAD
-
-Head = Literal["causal", "classes"]
-HEADS: dict[Head, str] = {"causal": "AutoModelForCausalLM", "classes": "AutoModelForSequenceClassification"}
-"""Class of transformers that builds a network with this output."""
-HIDDEN = ("score", "classifier", "pooler", "pre_classifier", "classification_head", "head")
-"""First part of the names of modules between the blocks and the classes; they are trained whole."""
-
 
 _USUAL = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings")
 FAMILIES: dict[str, tuple[str, ...]] = {
     "llama": _USUAL,
     "qwen3": _USUAL,
     "gpt2": ("n_embd", "n_inner", "n_layer", "n_head", "n_positions"),
-    "bert": _USUAL,
 }
 """Names that a kind of network has for its width, inner width, number of blocks, heads and positions."""
-DROPOUTS = ("resid_pdrop", "embd_pdrop", "hidden_dropout_prob")
+DROPOUTS = ("resid_pdrop", "embd_pdrop")
 POSITIONS = 2048
-ROLES = ("pad", "unk", "bos", "eos", "cls", "sep")
+ROLES = ("pad", "unk", "bos", "eos")
 """Roles of special tokens."""
 
 
@@ -147,16 +139,13 @@ def fresh_settings(
 
 @contextlib.contextmanager
 def _readable(folder: Path) -> Iterator[None]:
-    """Turn the errors of a folder's reader into one of phmrun; nothing is fetched from a network meanwhile.
+    """Turn the errors of a folder's reader into one of phmrun, and keep its progress bars from standard error.
 
     Raises:
         PhmrunError: (exit 3) transformers or safetensors cannot read the folder.
     """
-    settings = {"HF_HUB_OFFLINE": "1"}
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ |= settings
     try:
-        with contextlib.redirect_stderr(io.StringIO()):  # bars of the reader of GGUF
+        with contextlib.redirect_stderr(io.StringIO()):
             yield
     except PhmrunError:
         raise
@@ -164,43 +153,25 @@ def _readable(folder: Path) -> Iterator[None]:
         message = str(error).strip().split("\n")[0]
         what = f"transformers cannot read the folder: {message or type(error).__name__}"
         raise PhmrunError(what, where=str(folder), code=ExitCode.DATA) from error
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
-def read_model(folder: Path, head: Head, classes: int | None = None) -> nn.Module:
-    """Read a network of transformers with its weights, in float32.
+def read_model(folder: Path) -> nn.Module:
+    """Read a causal network of transformers with its weights, in float32.
 
     Args:
         folder: Folder of the model; it may come from an untrusted source.
-        head: Output of the network.
-        classes: Number of classes; a classifier of the folder that has as many is kept, any other drawn anew.
 
     Raises:
-        PhmrunError: (exit 3) The folder is damaged, or weights are missing that are not those of the classifier.
+        PhmrunError: (exit 3) The folder is damaged, or weights are missing or have other sizes than it says.
     """
     weights, settings, package = weight_file(folder), read_settings(folder), transformers()
-    if classes is not None and settings.num_labels != classes:
-        settings.num_labels = classes
     extra = {"gguf_file": weights.name} if weights.suffix == ".gguf" else {"use_safetensors": True}
     with _readable(folder):
-        model, facts = getattr(package, HEADS[head]).from_pretrained(
-            folder,
-            config=settings,
-            output_loading_info=True,
-            ignore_mismatched_sizes=classes is not None,
-            trust_remote_code=False,
-            dtype=torch.float32,
-            **extra,
+        model, facts = package.AutoModelForCausalLM.from_pretrained(
+            folder, config=settings, output_loading_info=True, trust_remote_code=False, dtype=torch.float32, **extra
         )
-    mismatched = [item[0] if isinstance(item, tuple) else item for item in facts.get("mismatched_keys", ())]
-    lost = [name for name in (*facts["missing_keys"], *mismatched) if not (classes and is_hidden(name))]
-    if lost:
-        what = f"{len(lost)} weights are missing or have another size, such as {lost[0]}"
+    if lost := list(facts["missing_keys"]):
+        what = f"{len(lost)} weights are missing, such as {lost[0]}"
         raise PhmrunError(what, where=str(folder), code=ExitCode.DATA)
     if weights.suffix == ".gguf":  # read as float32: the network trains and is written like any other
         model.is_quantized, model.hf_quantizer = False, None
@@ -211,22 +182,17 @@ def read_model(folder: Path, head: Head, classes: int | None = None) -> nn.Modul
     return built
 
 
-def build_model(settings: Any, head: Head, classes: int | None = None) -> nn.Module:
-    """Build a network of transformers with fresh weights from torch's generator, in float32."""
-    if classes is not None:
-        settings.num_labels = classes
-    built: nn.Module = getattr(transformers(), HEADS[head]).from_config(settings, dtype=torch.float32)
+def build_model(settings: Any) -> nn.Module:
+    """Build a causal network of transformers with fresh weights from torch's generator, in float32."""
+    built: nn.Module = transformers().AutoModelForCausalLM.from_config(settings, dtype=torch.float32)
     return built.train()
 
 
-def structured(
-    model: nn.Module, structures: Mapping[str, Mapping[str, Any]], only: str = "", *, near: bool
-) -> nn.Module:
+def structured(model: nn.Module, structures: Structures, only: str = "", *, near: bool) -> nn.Module:
     """Give the maps of a network of transformers their structures, in place.
 
-    ``layer`` are the maps of the blocks, ``embedding`` is the table of input tokens, ``output`` the map to tokens or
-    classes. A tied output has the embedding's structure. With a structure that updates frozen matrices, everything else
-    is frozen but the modules between the blocks and the classes.
+    ``layer`` are the maps of the blocks, ``embedding`` is the table of input tokens, ``output`` the map to tokens. A
+    tied output has the embedding's structure. With a structure that updates frozen matrices, everything else is frozen.
 
     Args:
         model: Network of transformers.
@@ -259,18 +225,14 @@ def structured(
         converted += records
     if converted:
         attach_report(model, converted, before)
-    if adapters_of(model):
-        for name, parameter in model.named_parameters():
-            if is_hidden(name):
-                parameter.requires_grad_(True)
     return model
 
 
 def maps_by_scope(model: Any) -> dict[str, dict[nn.Module, str]]:
     """Return the maps of a network of transformers that can get a structure, with their names, by scope.
 
-    "embedding" and "output" are what the network calls so; other maps within its blocks are those of "layer", maps
-    outside of the blocks (a pooler, tables of positions) belong to none.
+    "embedding" and "output" are what the network calls so; other maps within its blocks are those of "layer", tables of
+    positions belong to none.
     """
     table, head = model.get_input_embeddings(), model.get_output_embeddings()
     scopes: dict[str, dict[nn.Module, str]] = {"layer": {}, "embedding": {}, "output": {}}
@@ -279,50 +241,27 @@ def maps_by_scope(model: Any) -> dict[str, dict[nn.Module, str]]:
             continue
         if module is table:
             scopes["embedding"][module] = name
-        elif module is head or (is_hidden(name) and isinstance(module, nn.Linear)):
+        elif module is head:
             scopes["output"][module] = name
         elif not isinstance(module, nn.Embedding) and any(part.isdigit() for part in name.split(".")):
             scopes["layer"][module] = name
     return scopes
 
 
-def is_hidden(name: str) -> bool:
-    """Return True for the name of a module, or of its parameter, between the blocks and the classes."""
-    parts = name.split(".")
-    first = next((part for part in parts if part in HIDDEN), None)
-    return first is not None and not any(part.isdigit() for part in parts[: parts.index(first)])
-
-
-def network(
-    path: Path | None,
-    head: Head,
-    settings: Any,
-    structures: Mapping[str, Mapping[str, Any]],
-    *,
-    classes: int | None = None,
-    only: str = "",
-) -> nn.Module:
-    """Build a network: with a folder's weights, else with fresh ones, and with structured maps.
-
-    On the meta device nothing is read but the folder's sizes.
+def network(settings: Any, structures: Structures, only: str = "", *, folder: Path | None = None) -> nn.Module:
+    """Build a network with structured maps.
 
     Args:
-        path: Folder of the model, or None.
-        head: Output of the network.
-        settings: Configuration of transformers, used without a folder.
+        settings: Configuration of transformers.
         structures: Structure and options by scope; see :func:`structured`.
-        classes: Number of classes, of a classifier.
         only: Ends of names of the blocks' maps that get the structure, with commas between; empty: all maps.
+        folder: Folder whose weights are read; structured matrices start at the nearest ones. None: fresh weights.
 
     Raises:
         PhmrunError: The folder cannot be read, or a structure does not fit.
     """
-    meta = torch.get_default_device().type == "meta"
-    if path is None or meta:
-        model = build_model(settings if path is None else read_settings(path), head, classes)
-    else:
-        model = read_model(path, head, classes)
-    return structured(model, structures, only, near=path is not None and not meta)
+    model = build_model(settings) if folder is None else read_model(folder)
+    return structured(model, structures, only, near=folder is not None)
 
 
 def read_tokenizer(folder: Path) -> tuple[Any, dict[str, int]]:
@@ -373,7 +312,7 @@ def folder_checksum(folder: Path) -> str:
     Raises:
         PhmrunError: (exit 3) The folder has no weights that can be read.
     """
-    sums = [f"{path.name} {sha256_of(path)}" for path in folder_files(folder)]
+    sums = [f"{path.name} {checksum_once(stamp_of(path))}" for path in folder_files(folder)]
     return hashlib.sha256("\n".join(sums).encode()).hexdigest()
 
 

@@ -34,7 +34,7 @@ class TokenizerVocabulary(Vocabulary):
     Args:
         tokenizer: A ``tokenizers.Tokenizer``.
         size: Rows of the embedding, at least the entries.
-        roles: Id of the special tokens by role: "pad", "unk", "bos", "eos", "cls", "sep", as far as there are any.
+        roles: Id of the special tokens by role: "pad", "unk", "bos", "eos", as far as there are any.
         counts: Count of each entry in the training text; empty if unknown.
     """
 
@@ -50,16 +50,7 @@ class TokenizerVocabulary(Vocabulary):
         self.tokenizer, self.roles, self.counts = tokenizer, dict(roles), list(counts)
         self.unknown = self.roles.get("unk", -1)
         newline = tokenizer.encode("\n", add_special_tokens=False).ids
-        self.end = self._role("bos", "cls", "eos") if self.roles else newline[-1]
-
-    def _role(self, *roles: str) -> int:
-        """Return the id of the first of these roles that a token has, else that of any."""
-        return next((self.roles[role] for role in roles if role in self.roles), next(iter(self.roles.values())))
-
-    @property
-    def pair(self) -> tuple[int, int, int]:
-        """Tokens before a sentence and after it, and of padding."""
-        return self._role("cls", "bos", "eos"), self._role("sep", "eos"), self._role("pad", "eos")
+        self.end = self.roles.get("bos", self.roles.get("eos", newline[-1]))
 
     @property
     def sizes(self) -> tuple[int]:

@@ -109,6 +109,11 @@ class LanguageModelModule(TrainingModule):
             hidden = hidden.index_select(0, batch.places)
         return [Prediction(hidden, self.reader.output.log_prob)]
 
+    def begin(self, data: Any) -> None:
+        """Read the weights of a model's folder, if the run names one."""
+        if isinstance(self.network, HuggingFaceLanguageModel):
+            self.network.read_start()
+
     def export_graph(self) -> ExportGraph:
         """Return the graph from words to next-word probabilities.
 

@@ -3,18 +3,26 @@
 import itertools
 import json
 import math
+import os
+import signal
 
+import peft
 import pytest
 import torch
 import transformers
 from tiny_experiments import configured, run_experiment, run_of
 from torch.nn import functional as F
 
+from phmrun.engine.checkpoints import load_checkpoint
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
 from phmrun.exchange.formats import export
+from phmrun.exchange.transformers_folder import write_peft
 from phmrun.layers.linear import Linear
+from phmrun.ledger.listing import list_runs
 from phmrun.models.hugging_face import build_model, fresh_settings, maps_by_scope, network, read_model
+from phmrun.tasks.lm.hugging_face import HuggingFaceLanguageModel
+from phmrun.tasks.lm.module import LanguageModelModule
 from phmrun.text.tokenizer import TokenizerVocabulary, learn_bpe
 
 TOKENS = torch.arange(9)[None]
@@ -84,20 +92,72 @@ def test_updates_of_a_folder_are_trained_alone_and_written_for_peft(folder, tmp_
     settings = json.loads((tmp_path / "updates" / "adapter_config.json").read_text())
     assert settings["base_model_name_or_path"] == str(place)
     assert written.difference == 0 if options["of"] == "low-rank" else written.difference < 1e-3
-    peft = pytest.importorskip("peft")
     base = transformers.AutoModelForCausalLM.from_pretrained(place)
     joined = peft.PeftModel.from_pretrained(base, tmp_path / "updates").eval()(TOKENS).logits
     torch.testing.assert_close(joined, logits_of(tmp_path / "plain"), rtol=1e-3, atol=1e-4)
+
+
+def weights_of(run):
+    return load_checkpoint(run.checkpoints / "last.ckpt")["state_dict"]
+
+
+@pytest.mark.parametrize("layer", [{"structure": "phm", "n": 4}, {"structure": "added", "of": "low-rank"}])
+def test_a_killed_run_from_a_folder_goes_on_to_the_same_bits(folder, tmp_path, layer):
+    place, _ = folder
+    model = {"model": {"network": "hf", "path": str(place)}}
+    config = configured("lm", tmp_path / "corpus", PLAIN, model, {"layer": layer})
+    straight = run_of(run_experiment(config, tmp_path / "straight"))
+    pid = os.fork()
+    if pid == 0:
+        steps = iter(range(100))
+        LanguageModelModule.training_step = lambda self, batch, index, step=LanguageModelModule.training_step: (
+            os.kill(os.getpid(), signal.SIGKILL) if next(steps) == 11 else step(self, batch, index)
+        )
+        run_experiment(config, tmp_path / "resumed")
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    (interrupted,) = list_runs(tmp_path / "resumed")
+    assert interrupted.state == "interrupted"
+    resumed = run_of(run_experiment(config, tmp_path / "resumed"))
+    before, after = weights_of(straight), weights_of(resumed)
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert (straight.metrics()["test/bits_per_byte"]["value"]) == resumed.metrics()["test/bits_per_byte"]["value"]
+
+
+def test_a_segment_beyond_the_positions_is_refused(tmp_path):
+    config = of_transformers(tmp_path / "corpus")
+    built = HuggingFaceLanguageModel(config.model, (60,), config.structures)
+    built.positions = 4
+    with pytest.raises(PhmrunError, match="9 tokens are more than the network's 4 positions"):
+        built(TOKENS)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2"])
+def test_updates_are_those_of_peft(family, tmp_path):
+    torch.manual_seed(1)
+    settings = fresh_settings(family, 60, (32, 48, 2, 2))
+    build_model(settings).save_pretrained(tmp_path / "model")
+    built = network(settings, {"layer": {"structure": "added", "options": "rank=2"}}, folder=tmp_path / "model").eval()
+    for value in built.parameters():
+        value.data += 0.1 * torch.randn_like(value) * value.requires_grad
+    write_peft(built, tmp_path / "updates", base="model", name="updates", facts={"run": "r", "layer": "added"})
+    base = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    joined = peft.PeftModel.from_pretrained(base, tmp_path / "updates").eval()
+    assert not torch.allclose(logits_of(tmp_path / "model"), built(TOKENS).logits, atol=1e-2)
+    torch.testing.assert_close(joined(TOKENS).logits, built(TOKENS).logits, rtol=1e-5, atol=1e-5)
+    merged = joined.merge_and_unload()(TOKENS).logits
+    torch.testing.assert_close(merged, built(TOKENS).logits, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2"])
 @pytest.mark.parametrize("layer", [{"structure": "phm", "n": 4}, {"structure": "low-rank", "rank": 4}])
 def test_only_the_maps_of_the_blocks_get_the_layer(family, layer):
     settings = fresh_settings(family, 60, (32, 48, 2, 2))
-    dense = build_model(settings, "causal")
+    dense = build_model(settings)
     scopes = maps_by_scope(dense)
     assert [len(scopes[scope]) for scope in ("embedding", "output")] == [1, 1]
-    built = network(None, "causal", settings, {"layer": layer})
+    built = network(settings, {"layer": layer})
     names = [name for name, part in built.named_modules() if isinstance(part, Linear)]
     assert sorted(names) == sorted(scopes["layer"].values())
 
@@ -105,7 +165,7 @@ def test_only_the_maps_of_the_blocks_get_the_layer(family, layer):
 def test_the_parameters_of_galores_llama():
     settings = fresh_settings("llama", 32_000, (512, 1376, 8, 8))
     with torch.device("meta"):
-        model = build_model(settings, "causal")
+        model = build_model(settings)
     assert sum(value.numel() for value in model.parameters()) == 58_073_600  # Zhao et al. 2024, llama_60m
 
 
@@ -124,7 +184,7 @@ def test_a_bad_folder_is_one_error(tmp_path, files, words):
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     with pytest.raises(PhmrunError, match=words) as refused:
-        read_model(tmp_path, "causal")
+        read_model(tmp_path)
     assert refused.value.code == 3
 
 
@@ -135,13 +195,13 @@ def test_sizes_that_the_weights_contradict_are_refused(folder, tmp_path):
     settings = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**settings, "intermediate_size": 64}))
     with pytest.raises(PhmrunError, match=r"another size|cannot read"):
-        read_model(tmp_path, "causal")
+        read_model(tmp_path)
 
 
 def test_maps_that_do_not_exist_are_named():
     settings = fresh_settings("llama", 60, (32, 48, 2, 2))
     with pytest.raises(PhmrunError, match="no map of the blocks is called 'query'") as refused:
-        network(None, "causal", settings, {"layer": {"structure": "phm", "n": 2}}, only="query")
+        network(settings, {"layer": {"structure": "phm", "n": 2}}, "query")
     assert "q_proj" in refused.value.valid
 
 
